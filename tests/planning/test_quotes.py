@@ -34,7 +34,7 @@ def read_one_by_one(events: list[PlanEvent], reading: TextReading) -> list[Quote
     """The quotes of a leaf by reading all of its sentences closely."""
     found: list[tuple[int, int, str, frozenset[str], int, int]] = []
     for position, event in enumerate(events):
-        words = reading._read_words[position]
+        words = reading._words[position]
         for sentence in _sentences(event.text, words, position, reading.scores, may_end=reading._may_end[position]):
             text = clean(event.text[sentence.start : min(sentence.stop, sentence.start + 4 * SENTENCE_CHARACTERS)])
             if text:
@@ -65,5 +65,5 @@ def test_quotes_are_those_of_reading_every_sentence_closely(texts: list[str]) ->
         )
         for at, text in enumerate(texts)
     ]
-    reading = TextReading(events, ["Ana"])
+    (reading,) = TextReading.of_leaves([(events, ["Ana"])])
     assert reading.quotes() == read_one_by_one(events, reading)

@@ -98,7 +98,9 @@ def describe_leaves(
 
     Step by step for all of them: the code of one step stays in the processor's cache, that of all does not.
     """
-    readings = [TextReading(events, [*participants, *(event.speaker or "" for event in events)]) for events in leaves]
+    readings = TextReading.of_leaves(
+        (events, [*participants, *(event.speaker or "" for event in events)]) for events in leaves
+    )
     phrases = [reading.phrases() for reading in readings]
     quotes = [reading.quotes() for reading in readings]
     keywords = [_top(reading.keywords(KEYWORDS), KEYWORDS) for reading in readings]

@@ -35,7 +35,7 @@ from myria.planning.english import (
 from myria.planning.lines import clean, clip, lowered
 from myria.planning.model import ANALYSED_CHARACTERS, PlanEvent
 from myria.planning.prose import may_be_no_prose, not_prose, reads_as_prose
-from myria.planning.wording import Language, Votes, words_of
+from myria.planning.wording import UNKNOWN, Language, Votes, words_of
 from myria.values import value
 
 PHRASES = 6
@@ -95,6 +95,7 @@ _OPENING = re.compile("[.!?…:\n\r\"“”'‘’(*—–。！？-] *")
 _FIGURE = re.compile(r"\d")
 
 _NOWHERE = (1 << 30, 1 << 30)
+_NO_WORDS = TextWords.of(())
 _CONTRACTIONS = ("'ve", "'d", "'ll", "'re", "n't", "’ve", "’d", "’ll", "’re", "n’t")
 _INFLECTED = ("e", "a")
 """How adjectives end before a noun in Dutch and Swedish."""
@@ -342,13 +343,60 @@ _Held = _Word | _PlainWord
 
 
 class TextReading:
-    """The words, phrases and sentences of one leaf."""
+    """The words, phrases and sentences of one leaf; `of_leaves` makes them."""
 
     def __init__(self, events: Sequence[PlanEvent], names: Iterable[str]) -> None:
         self._names, self._beginnings_of_names = _name_terms(names)
-        beginnings = [event.text[:ANALYSED_CHARACTERS] for event in events]
-        self._suspect = list(map(may_be_no_prose, beginnings))
-        codes = [
+        self._events = events
+        self.language: Language = UNKNOWN
+        self.words: dict[str, _Held] = {}
+        self.scores: dict[str, int] = {}
+        self._ranked: list[int] = []
+        self._size = 0
+        self._phrases: dict[tuple[str, ...], _Phrase] = {}
+        self._once: set[tuple[str, ...]] = set()
+        self._terms: list[set[str]] = []
+        # Of each event, as the steps of `of_leaves` find it:
+        self._beginnings = [event.text[:ANALYSED_CHARACTERS] for event in events]
+        self._suspect = list(map(may_be_no_prose, self._beginnings))
+        self._codes: list[list[tuple[int, int]]] = []
+        self._languages: list[Language] = []
+        self._words: list[TextWords] = []
+        self._silent: list[set[int]] = []
+        """The places of words that are courtesies, or no prose."""
+        self._texts: list[str] = []
+        """Its text as it is read: what is all capitals in small letters."""
+        self._surfaces: list[Sequence[str]] = []
+        self._openings: list[set[int]] = []
+        """Where sentences open."""
+        self._may_end: list[bool] = []
+        """Whether it has a mark that may end a sentence: each of those also opens one."""
+        self._spellings: list[list[_Known]] = []
+        self._tells_nouns = True
+        """Whether words, or a name with "'s", tell what stands beside them: if not, nobody asks for it."""
+        # Of the text that is read; the places are those of words that stand where a noun, or a verb, does.
+        self._text, self._here, self._now = "", _NO_WORDS, UNKNOWN
+        self._opens: set[int] = set()
+        self._opened: set[int] = set()
+        self._acting: set[int] = set()
+        self._last: tuple[tuple[_Run, ...], ...] = ()
+
+    @classmethod
+    def of_leaves(cls, leaves: Iterable[tuple[Sequence[PlanEvent], Iterable[str]]]) -> list[TextReading]:
+        """Read the texts of leaves, given their events and the names of who takes part, each by itself.
+
+        Step by step for all of them: the code of one step stays in the processor's cache, that of all does not.
+        """
+        readings = [cls(events, names) for events, names in leaves]
+        for step in (cls._tell_languages, cls._find_courtesies, cls._find_openings, cls._spell, cls._count_words):
+            for reading in readings:
+                step(reading)
+        return readings
+
+    def _tell_languages(self) -> None:
+        """Find what is no prose, and tell the language of the leaf and of each text, and so its words."""
+        events, beginnings = self._events, self._beginnings
+        self._codes = [
             not_prose(text) if is_suspect else [] for text, is_suspect in zip(beginnings, self._suspect, strict=True)
         ]
         read = [event.words for event in events]
@@ -358,59 +406,82 @@ class TextReading:
                 words.at(_outside(words.starts, spans)) if spans else words,
                 has_numbers=is_suspect or not text.isascii(),
             )
-            for text, words, spans, is_suspect in zip(beginnings, read, codes, self._suspect, strict=True)
+            for text, words, spans, is_suspect in zip(beginnings, read, self._codes, self._suspect, strict=True)
         ]
         self.language = Votes.sum(votes).language()
-        self._last: tuple[tuple[_Run, ...], ...] = ()
-        self._text, self._here = "", TextWords.of(())
-        self._openings: set[int] = set()
-        self._opened: set[int] = set()
-        self._acting: set[int] = set()
-        """Of the text that is read: where sentences open, and the places of words that stand where a noun, or a verb,
-        does."""
-        self._phrases: dict[tuple[str, ...], _Phrase] = {}
-        self._once: set[tuple[str, ...]] = set()
-        self._terms: list[set[str]] = []
-        self.words: dict[str, _Held] = {}
-        self._read_words: list[TextWords] = []
-        self._may_end: list[bool] = []
-        """Of each event whether it has a mark that may end a sentence: each of those also opens one."""
-        languages = [vote.language(likely=self.language) for vote in votes]
+        self._languages = languages = [vote.language(likely=self.language) for vote in votes]
         self._tells_nouns = not all(language.any_may_be_noun for language in languages) or any(
             mark in text for text in beginnings for mark in _APOSTROPHES
         )
-        """Whether words, or a name with "'s", tell what stands beside them: if not, nobody asks for it."""
-        for event, words, spans, language, is_suspect in zip(
-            events, read, codes, languages, self._suspect, strict=True
+        self._words = [
+            words_of(event.text, words, language)
+            for event, words, language in zip(events, read, languages, strict=True)
+        ]
+        self._size = sum(map(len, self._words))
+
+    def _find_courtesies(self) -> None:
+        """Find the words that say nothing where they stand."""
+        self._silent = [courtesies(event.text, words) for event, words in zip(self._events, self._words, strict=True)]
+        for silent, words, code in zip(self._silent, self._words, self._codes, strict=True):
+            if code:
+                silent.update(set(range(len(words))).difference(_outside(words.starts, code)))
+
+    def _find_openings(self) -> None:
+        """Find where sentences open."""
+        for event, words in zip(self._events, self._words, strict=True):
+            text, surfaces = event.text, words.surfaces
+            if _is_shouted(text):
+                text = text.lower()
+                surfaces = [surface.lower() for surface in surfaces]
+            openings = set() if is_bare(text) else {opening.end() for opening in _OPENING.finditer(text)}
+            self._may_end.append(bool(openings))
+            openings.add(len(text) - len(text.lstrip(" ")))
+            self._texts.append(text)
+            self._surfaces.append(surfaces)
+            self._openings.append(openings)
+
+    def _spell(self) -> None:
+        """Look up what each word tells by its letters."""
+        self._spellings = [
+            _spellings(surfaces, words, language)
+            for surfaces, words, language in zip(self._surfaces, self._words, self._languages, strict=True)
+        ]
+
+    def _count_words(self) -> None:
+        """Count the words and phrases of each text, and what each word scores."""
+        for text, words, language, openings, surfaces, spellings, silent, is_suspect in zip(
+            self._texts,
+            self._words,
+            self._languages,
+            self._openings,
+            self._surfaces,
+            self._spellings,
+            self._silent,
+            self._suspect,
+            strict=True,
         ):
-            self._now = language
-            words = words_of(event.text, words, language)
-            self._read_words.append(words)
-            self._read(event.text, words, spans, is_suspect=is_suspect)
+            self._text, self._here, self._now, self._opens = text, words, language, openings
+            self._last = ()
+            has_figures = (is_suspect or len(text) > ANALYSED_CHARACTERS) and _FIGURE.search(text) is not None
+            self._read(surfaces, spellings, silent, has_figures=has_figures)
         self.scores = {term: word.score for term, word in self.words.items()}
         self._ranked = sorted(self.scores.values())
-        self._all_events = events
-        self._size = sum(map(len, self._read_words))
 
-    def _read(self, text: str, words: TextWords, code: Sequence[tuple[int, int]], *, is_suspect: bool) -> None:
-        """Count the words and phrases of the next event; `code` are the spans that are no prose."""
+    def _read(
+        self, surfaces: Sequence[str], known_all: list[_Known], silent: AbstractSet[int], *, has_figures: bool
+    ) -> None:
+        """Count the words and phrases of the next text.
+
+        Args:
+            surfaces: its words as they are read.
+            known_all: what they tell by their letters.
+            silent: the places of those that say nothing there.
+            has_figures: whether there may be numbers.
+        """
         event_terms: set[str] = set()
-        self._last = ()
-        silent = courtesies(text, words)
-        if code:
-            silent.update(set(range(len(words))).difference(_outside(words.starts, code)))
-        surfaces = words.surfaces
-        if _is_shouted(text):
-            text = text.lower()
-            surfaces = [surface.lower() for surface in surfaces]
-        openings = set() if is_bare(text) else {opening.end() for opening in _OPENING.finditer(text)}
-        self._may_end.append(bool(openings))
-        openings.add(len(text) - len(text.lstrip(" ")))
-        self._text, self._here, self._openings = text, words, openings
-        has_figures = (is_suspect or len(text) > ANALYSED_CHARACTERS) and _FIGURE.search(text) is not None
+        text, words, openings = self._text, self._here, self._opens
         language, names = self._now, self._names
         parts_words = language.adjective is not None
-        known_all = _spellings(surfaces, words, language)
         if not self._tells_nouns:
             for at in silent:
                 known_all[at] = _SILENCE
@@ -526,7 +597,7 @@ class TextReading:
         there may be numbers.
         """
         event_terms: set[str] = set()
-        text, words, openings = self._text, self._here, self._openings
+        text, words, openings = self._text, self._here, self._opens
         names, held, language = self._names, self.words, self._now
         may_be_left_out = has_figures or not names.isdisjoint(words.terms)
         # The run goes from `first` (-1: there is none) to the word before; what would follow it starts at `following`.
@@ -728,50 +799,59 @@ class TextReading:
         """Return the sentence that says most and, from another event, the one that adds most to it, best first."""
         words = self.scores
         sentences: list[_Sentence] = []
-        for position, event in enumerate(self._all_events):
+        for position, event in enumerate(self._events):
             may_end = self._may_end[position]
-            sentences += _sentences(event.text, self._read_words[position], position, words, may_end=may_end)
-        found = self._best(sentences, [(weight, at) for at, (*_, weight, _) in enumerate(sentences)])
+            sentences += _sentences(event.text, self._words[position], position, words, may_end=may_end)
+        found = self._best(
+            sentences,
+            [
+                (-(weight * _FULL_PERCENT // (_WORDS_OF_NONE + size)), at, weight)
+                for at, (_, _, _, _, weight, size) in enumerate(sentences)
+            ],
+        )
         if found is None:
             return []
-        best, place = found
-        known = sentences[place].terms
+        most, best, _ = found
+        quotes = [_quote(sentences, found)]
+        position_of_best, _, _, known, _, _ = sentences[best]
         besides = []
-        for at, (position, _, _, said, weight, _) in enumerate(sentences):
-            if position != best.position:
-                adds = weight if known.isdisjoint(said) else weight - sum(map(words.__getitem__, said & known))
-                besides.append((adds, at))
-        found = self._best(sentences, besides)
-        if found is None or 3 * found[0].score <= best.score:
-            return [best]
-        return [best, found[0]]
+        for at, (position, _, _, said, weight, size) in enumerate(sentences):
+            if position != position_of_best:
+                if not known.isdisjoint(said):
+                    weight -= sum(map(words.__getitem__, said & known))
+                bound = weight * _FULL_PERCENT // (_WORDS_OF_NONE + size)
+                if 3 * bound > most:
+                    besides.append((-bound, at, weight))
+        found = self._best(sentences, besides) if besides else None
+        if found is not None and 3 * found[0] > most:
+            quotes.append(_quote(sentences, found))
+        return quotes
 
-    def _best(self, sentences: Sequence[_Sentence], weights: Iterable[tuple[int, int]]) -> tuple[Quote, int] | None:
-        """Return the first of the sentences that score most, with its place; None where none has a text to show.
+    def _best(self, sentences: Sequence[_Sentence], bounds: list[tuple[int, int, int]]) -> tuple[int, int, str] | None:
+        """Return the score of the first of the sentences that score most, its place and its text; None where none has a
+        text to show.
 
         They are read closely in the order of what they may score at most: the first few tell which is best.
 
         Args:
             sentences: all of them.
-            weights: what the words of some of them weigh, each with the sentence's place.
+            bounds: of those that are asked about, what they may score at most, negative, their places and what their
+                words weigh.
         """
-        best: Quote | None = None
-        place = 0
-        bounds = [
-            (-weight * _FULL_PERCENT // (_WORDS_OF_NONE + sentences[at].size), at, weight) for weight, at in weights
-        ]
-        for bound, at, weight in sorted(bounds):
-            if best is not None and -bound < best.score:
+        most, best, best_text = -1, 0, ""
+        bounds.sort()
+        for bound, at, weight in bounds:
+            if -bound < most:
                 break
             position, start, stop, _, _, size = sentences[at]
-            text = clean(self._all_events[position].text[start : min(stop, start + 4 * SENTENCE_CHARACTERS)])
+            text = clean(self._events[position].text[start : min(stop, start + 4 * SENTENCE_CHARACTERS)])
             if not text:
                 continue
             percent = _percent(text, is_suspect=self._suspect[position])
             score = weight * percent // (_WORDS_OF_NONE + size)
-            if best is None or score > best.score or (score == best.score and at < place):
-                best, place = Quote(score=score, position=position, text=text), at
-        return None if best is None else (best, place)
+            if score > most or (score == most and at < best):
+                most, best, best_text = score, at, text
+        return None if most < 0 else (most, best, best_text)
 
     def weights(self) -> tuple[int, ...]:
         """Return how central each event is: the weight of its words, the greatest of the leaf being 1000."""
@@ -885,7 +965,7 @@ class TextReading:
             self._phrases[key] = _Phrase(
                 said=self._text[start : words.ends[places[-1]]],
                 next=words.starts[places[1]] - start,
-                opens=start in self._openings,
+                opens=start in self._opens,
                 times=2 if key in self._once else 1,
                 sizes=sizes or (len(places),),
                 opened=first in self._opened,
@@ -941,6 +1021,11 @@ class _Sentence(NamedTuple):
 
 _sentence = partial(tuple.__new__, _Sentence)
 """Makes a sentence of a tuple of its fields."""
+
+
+def _quote(sentences: Sequence[_Sentence], found: tuple[int, int, str]) -> Quote:
+    score, at, text = found
+    return Quote(score=score, position=sentences[at].position, text=text)
 
 
 def _best_first(scored: list[_Scored]) -> Iterator[_Scored]:
