@@ -796,7 +796,10 @@ class TextReading:
         return last.verbal <= last.nominal
 
     def quotes(self) -> list[Quote]:
-        """Return the sentence that says most and, from another event, the one that adds most to it, best first."""
+        """Return the sentence that says most and, from another event, the one that adds most to it, best first.
+
+        The score of the second is what it adds.
+        """
         words = self.scores
         sentences: list[_Sentence] = []
         for position, event in enumerate(self._events):

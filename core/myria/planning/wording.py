@@ -222,7 +222,8 @@ _KOREAN_WEAK = _words("""
 
 _SPEAKING: Final = 20
 _STOPWORDS: Final = (1 << _SPEAKING) - 1
-"""How words are counted twice by one number: function words of languages from this bit on, stop words below it."""
+"""How words are counted twice by one number: function words of languages from this bit on, stop words below it. No text
+that is stored has a million words."""
 
 _DOUBT = 2
 """Function words by which another language than the likely one must lead in a single text."""
