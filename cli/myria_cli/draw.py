@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rich.cells import cell_len
@@ -17,6 +16,7 @@ from rich.text import Text
 from myria.browse import TreeNode
 from myria.planning.model import level_name
 from myria.store.clock import to_datetime
+from myria.values import short_value
 from myria_cli.console import one_line, shown
 
 LABEL_CHARACTERS = 120
@@ -29,7 +29,7 @@ LEAST_TEXT = 24
 _TEE, _END, _BAR, _GAP = "├─ ", "└─ ", "│  ", "   "
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class Line:
     """One line of a tree: its branches (`head`), those of its continuation lines (`rest`), and its text."""
 

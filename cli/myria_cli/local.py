@@ -13,7 +13,6 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from myria.store import schema
 from myria.store.database import Database
 from myria.store.options import pool_options
 from myria.triggers import ControlLoop
+from myria.values import value
 from myria_cli.children import WITH_PARENT, Child, command_line, keep_running
 from myria_cli.options import Options
 from myria_cli.place import Place
@@ -49,7 +49,7 @@ BUILDER_PATIENCE_S = 5.0
 _log = logging.getLogger("myria.local")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Household:
     """The running planes: where MCP is served, also to agents, and REST (None: not), and the server's process."""
 

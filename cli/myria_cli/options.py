@@ -12,7 +12,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -21,6 +20,7 @@ import uvloop
 
 from myria.errors import ConfigurationError, InternalError, InvalidArgument, MyriaError
 from myria.tenants import checked_tenant
+from myria.values import short_value, value
 from myria_cli import console
 from myria_cli.signals import STOPPED_BY_INTERRUPT, STOPPED_BY_TERMINATE
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 WHERE = "Where the memory is"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Options:
     """The common options of one call."""
 
@@ -63,7 +63,7 @@ class Options:
         return self.dsn if self.dsn is not None or self.data_dir is not None else settings.postgres.dsn
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class _Common:
     annotation: Any
     default: object

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from myria.handles import EVENT_PREFIX, Handles
 from myria.notes.lines import MemoryLine, memory_text
 from myria.retrieval.lean import lean_node
 from myria.tokens import TokenCounter
+from myria.values import value
 
 Json = dict[str, Any]
 
@@ -17,7 +17,7 @@ _NOTHING = "Nothing found."
 _UNBOUNDED = 1 << 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ShownAnswer:
     """An answer as it goes out: its structured content, and the text where that is not the same as JSON.
 
@@ -29,7 +29,7 @@ class ShownAnswer:
     text_for_all: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class AnswerText:
     """Writes full answers of query_event_nodes and query_references as text.
 

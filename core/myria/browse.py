@@ -17,6 +17,7 @@ from myria.scopes import canonical_participants
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection
 from myria.store.queries import sql
+from myria.values import value
 from myria.withdrawal.model import NEUTRAL_LABEL, NEUTRAL_SUMMARY
 
 PAGE = 500
@@ -24,7 +25,7 @@ PAGE = 500
 TopicChange = Literal["added", "gone", "changed"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SnapshotRow:
     """A snapshot as the tree walker needs it; `lineage` is PostgreSQL's multirange of numbers.
 
@@ -41,7 +42,7 @@ class SnapshotRow:
     withdrawn_floor: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ScopeRoot:
     """One scope of a snapshot."""
 
@@ -50,7 +51,7 @@ class ScopeRoot:
     root: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TreeNode:
     """One rendering of a snapshot; `event_seqs` are a leaf's refs in order, times are microseconds since 1970 UTC.
 
@@ -74,7 +75,7 @@ class TreeNode:
     event_seqs: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ChangedTopic:
     """A topic that two snapshots do not show alike; of `before` and `after` one is None when it was added or gone."""
 
@@ -92,7 +93,7 @@ class ChangedTopic:
         return node
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class MovedEvent:
     """An event that is in another leaf topic than before; a topic is None where the event was not in the snapshot."""
 
@@ -101,7 +102,7 @@ class MovedEvent:
     after: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ScopeDifference:
     """What differs in one scope: topics of time from the top down, subjects, events by number."""
 

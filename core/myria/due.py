@@ -5,7 +5,6 @@ Every time in here is a difference taken on the database's clock, so that no pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -13,11 +12,12 @@ import asyncpg
 
 from myria.settings import BuilderSettings
 from myria.store.clock import to_microseconds
+from myria.values import value
 
 Trigger = Literal["manual", "inactivity", "tail_threshold"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Due:
     """An automatic cause of a build, and what makes it the same cause when it is found again."""
 
@@ -26,7 +26,7 @@ class Due:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class NewestBuild:
     """The tenant's newest build; `transient` says of a failed one that nothing suggests its events are to blame.
 
@@ -44,7 +44,7 @@ class NewestBuild:
     took_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TriggerState:
     """What the triggers of one tenant depend on beside its tail (`triggers.state`).
 
@@ -109,7 +109,7 @@ class TriggerState:
         return newest.finished_at
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Tail:
     """The events past `TriggerState.counts_past` that count.
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from myria import jsontext
 from myria.errors import BodyTooLarge, MalformedJson, MyriaError, PayloadTooDeep
+from myria.values import value
 
 SLICE = 32 * 1024
 """Bytes that are scanned or decoded in one step. A text up to this size is not worth slicing."""
@@ -44,7 +45,7 @@ Steps = Generator[int, None, Any]
 _Positions = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class JsonBounds:
     """What a text may hold: `values` in all (members and elements), and bytes of one `text`."""
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from myria.errors import InvalidArgument, InvalidParticipants
+from myria.values import short_value
 
 MAX_MASKS: Final = 8
 """Masks of one read, before those that add nothing are left out."""
@@ -49,7 +50,7 @@ class Mask:
         return {"participants": list(self.participants), "exact": self.exact}
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class Masks:
     """The masks of one read in their one form: sorted, without those that another covers. Equal lists see the same.
 

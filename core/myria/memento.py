@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from myria import errors
@@ -26,6 +25,7 @@ from myria.notes.usage import keep_from
 from myria.scopes import canonical_participants
 from myria.store.database import Database
 from myria.transfer import ImportCount, RefusedLine
+from myria.values import value
 
 AT_ONCE = 32
 """Fragments that are stored at the same time: they share commits."""
@@ -37,7 +37,7 @@ _MAX_CONTENT = 1_000_000
 _BOM = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ExportedFragment:
     """A line as it is to be kept. `created_at` is in microseconds since 1970; `agent` is None for the shared pool."""
 

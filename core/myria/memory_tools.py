@@ -31,6 +31,7 @@ from myria.transfer import ImportCount, RefusedLine, read_lines
 from myria.turns.facts import VALUE_BYTES, Fact, Tier, identity_of
 from myria.turns.model import Session
 from myria.turns.storing import Append, FinishedTurn, TurnStore
+from myria.values import value
 
 AT_ONCE = 8
 """Sessions that are stored at the same time: they share commits."""
@@ -66,7 +67,7 @@ _BOM = "\ufeff"
 _UNPACK = "the shard is compressed and no log.jsonl holds what it does: `zstd -d` it where it lies, and import again"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SessionFile:
     """A file of a session: its name within the session's folder, and what opens it."""
 
@@ -88,7 +89,7 @@ class _Turn:
     facts: list[Fact] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _FactRecord:
     fact: Fact
     at: int

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -22,6 +21,7 @@ from myria.jsontext import decode
 from myria.memories.commands import Keeping, Memories
 from myria.memories.model import MemoryDraft
 from myria.transfer import ImportCount, RefusedLine
+from myria.values import value
 
 AT_ONCE: Final = 32
 """Memories that are stored at the same time: they share commits."""
@@ -46,7 +46,7 @@ _TAKEN = (
 _NANOSECONDS = 9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ExportedMemory:
     """A row as it is to be kept: `at` in microseconds since 1970 UTC, and the key by which a repeat is known."""
 

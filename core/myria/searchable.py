@@ -6,7 +6,6 @@ Builders make search blocks of it, serving processes their loose lanes, and what
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import asyncpg
 import orjson
@@ -20,9 +19,10 @@ from myria.planning.model import LEAF, PlanEvent
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection
 from myria.store.queries import sql
+from myria.values import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Covered:
     """What the search block of a rendering covers: its nodes, parents first, and the leaf's position by event_seq."""
 

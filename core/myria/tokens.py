@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
+
+from myria.values import value
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +57,7 @@ class _KnownCounts:
         return known
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TokenCounter:
     """Counts tokens.
 
@@ -113,7 +115,7 @@ class TokenCounter:
         return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Fitting:
     """What fits into a budget: how many items whole, the beginning of the next if it is shown, and what that costs."""
 

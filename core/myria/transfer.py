@@ -30,6 +30,7 @@ from myria.redaction.redactor import PayloadRedactor
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import Connection, Database, connect, translated
 from myria.store.queries import sql
+from myria.values import short_value, value
 
 T = TypeVar("T")
 
@@ -46,7 +47,7 @@ _LINE_SLACK = 64 * 1024
 _BOM = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RefusedLine:
     """A line that was not imported: its number (from 1), the error's code, and what to do."""
 
@@ -80,7 +81,7 @@ class ImportCount:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class _Line:
     """A line's number and event. `is_made`: its event_id was made of its content."""
 
@@ -292,7 +293,7 @@ def _differs(event: NewEvent, result: AppendResult) -> errors.MyriaError:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ExportPage:
     """Some lines of an export, and the number of events in them."""
 

@@ -21,7 +21,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,6 +31,7 @@ import orjson
 from myria.errors import ConfigurationError, InvalidArgument, MyriaError, SecretNotFound
 from myria.settings import MASTER_KEY_VARIABLE, SecretsSettings
 from myria.tenants import checked_tenant
+from myria.values import short_value, value
 
 Json = dict[str, Any]
 
@@ -50,7 +51,7 @@ class _Cipher(Protocol):
     def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes: ...
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class MasterKey:
     """A key of AES-256, and the id by which a ciphertext names it: a digest, from which it cannot be computed."""
 
@@ -77,7 +78,7 @@ class MasterKey:
         return cls(hashlib.sha256(b"myria.master.v1\n" + raw).hexdigest()[:16], AESGCM(raw))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SealedSecret:
     """A secret as the file holds it."""
 
@@ -161,7 +162,7 @@ class SealedSecret:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class Secrets:
     """The secrets of one process, opened; it shows none of them unless asked for one by name."""
 

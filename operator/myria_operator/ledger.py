@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from myria import errors
@@ -16,6 +15,7 @@ from myria.registry import Registry
 from myria.settings import Settings
 from myria.store.database import ALL_TENANTS, Database
 from myria.store.locks import lock_key
+from myria.values import value
 from myria_operator import reasons
 from myria_operator.facts import Rebuild, Situation, Target
 from myria_operator.failpoints import write
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 _REASON = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Change:
     """A build or a request of a resource that changed; `ended` tells that a build has."""
 
@@ -36,7 +36,7 @@ class Change:
     ended: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Unfinished:
     """An unfinished build; `idle_s` is the time since a worker last gave a sign of life."""
 
@@ -48,7 +48,7 @@ class Unfinished:
     idle_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ToMake:
     """A request that is to become a resource."""
 

@@ -7,8 +7,9 @@ both with a table of accepted and refused changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from myria.values import value
 
 Spec = Mapping[str, Any]
 
@@ -26,7 +27,7 @@ _BUILD_FIXED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TransitionRule:
     """A rule about a change: `allows(old, new)` tells whether it may happen, `message` says what to do instead."""
 
@@ -34,7 +35,7 @@ class TransitionRule:
     allows: Callable[[Spec, Spec], bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SpecRule:
     """A rule about one spec, whatever it was before."""
 

@@ -7,11 +7,11 @@ that the resource itself carries: an end is kept, and so is the snapshot to whic
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from myria.building.model import Outcome
 from myria.store.clock import to_microseconds, to_rfc3339
+from myria.values import value
 from myria_operator import reasons, rules
 from myria_operator.facts import Job, Rebuild, Situation, Target
 from myria_operator.naming import job_name
@@ -60,7 +60,7 @@ _ADVICE: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RebuildView:
     """Everything from which a resource's status and next step are derived.
 
@@ -83,7 +83,7 @@ class RebuildView:
     trouble: tuple[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Condition:
     """One condition without its time."""
 
@@ -93,7 +93,7 @@ class Condition:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Derived:
     """What a status should say; `with_times` makes the object out of it."""
 

@@ -9,13 +9,13 @@ the resource contradicts itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import asyncpg
 
 from myria.building.model import BuildRow, Outcome
 from myria.store.clock import to_microseconds, to_rfc3339
+from myria.values import value
 
 Json = dict[str, Any]
 
@@ -25,7 +25,7 @@ MAX_COUNTS = 64
 _CAPTURED: Final = ("buildID", "previousSnapshotID", "cutoff", "eventRange", "startedAt")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class BuildFacts:
     """A build with what its tasks and its snapshot say, as PostgreSQL has them at one moment (`rebuilds.facts`).
 

@@ -7,7 +7,6 @@ clients without a secret revoke, take repeated parameters, and leave a token's r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -21,6 +20,7 @@ from myria.access.principal import Face, Principal
 from myria.access.ring import KeyRing
 from myria.access.secrets import parse_key
 from myria.errors import AccessError, CredentialInvalid, InvalidArgument, MyriaError, UnavailableError
+from myria.values import value
 from myria_server.consent import consent_page, refusal_page
 from myria_server.door import Door
 
@@ -48,7 +48,7 @@ _KEPT = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Asked:
     """An authorization request of which client and redirect address are known to be good."""
 

@@ -9,7 +9,6 @@ is not trivial (client info and capabilities), and a test sends the same request
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import mcp_types
@@ -18,6 +17,7 @@ from mcp_types import methods
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
+from myria.values import short_value
 from myria_server.results import CallResult
 from myria_server.toolbox import Toolbox
 
@@ -41,7 +41,7 @@ _REMEMBERED_CLIENTS = 1024
 _REMEMBERED_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class PlainCall:
     """A request the fast path will answer. `structured`: its client reads structured content."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import mcp_types
@@ -35,6 +34,7 @@ from myria.errors import (
     UnavailableError,
 )
 from myria.jsonslices import Refused
+from myria.values import short_value, value
 from myria_server.authentication import CREDENTIALS, Authentication
 from myria_server.bodies import Bodies
 from myria_server.cors import CrossOrigins
@@ -72,7 +72,7 @@ _REMEMBERED_HOSTS = 256
 _SHOWN = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class FaceParts:
     """What answers at one face's path: its tools, its fast path (None: off), what writes answers, and the SDK.
 
@@ -95,7 +95,7 @@ class FaceParts:
         return self.tool is None and self.rest is None
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class _Request:
     """One HTTP request whose headers were looked at."""
 
@@ -200,12 +200,12 @@ class Gate:
         """Answer one HTTP request."""
         headers: dict[bytes, bytes] = {}
         repeated = False
-        for name, value in scope["headers"]:
+        for name, given in scope["headers"]:
             if name in headers and name in _ROUTING:
                 repeated = True
             if name in headers and name in CREDENTIALS:
-                value = headers[name] + b", " + value  # two credentials are none
-            headers[name] = value.strip(_WHITE)
+                given = headers[name] + b", " + given  # two credentials are none
+            headers[name] = given.strip(_WHITE)
         face = self._face(scope["path"])
         foreign = "host" if repeated and _count(scope, b"host") > 1 else None
         foreign = foreign or self._hosts.refusal(headers.get(b"host", b""), headers.get(b"origin"))

@@ -14,11 +14,11 @@ import stat
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from myria.errors import ConfigurationError
+from myria.values import value
 from myria_cli.hosts import jsonc, toml_tables
 from myria_cli.hosts.known import Form, Hooks, Host, Json
 
@@ -29,7 +29,7 @@ MOST_BYTES = 64 * 1024 * 1024
 _BOM = "\ufeff"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Put:
     """A member of a group that is to have a value; None where it is to be taken out."""
 
@@ -38,7 +38,7 @@ class Put:
     value: Json | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Hook:
     """An element of the list of an event, known by how its command ends; None where it is to be taken out."""
 
@@ -47,7 +47,7 @@ class Hook:
     value: Json | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class FileChange:
     """What becomes of one file. `before` is None where there is none; `after` is None where it goes."""
 
@@ -292,13 +292,13 @@ def entry_text(form: Form, path: Sequence[str], value: Json, *, show_key: bool =
 def _diff(form: Form, path: Sequence[str], before: Json | None, after: Json | None, *, show_key: bool) -> list[str]:
     """Return what goes and what comes at a place of a file, as a diff shows it."""
     lines = [f"@@ {'.'.join(path)} @@"]
-    for sign, value, shows in (("-", before, False), ("+", after, show_key)):
-        if value is None:
+    for sign, entry, shows in (("-", before, False), ("+", after, show_key)):
+        if entry is None:
             continue
         if form == "toml":
-            text = entry_text(form, path, value, show_key=shows)
+            text = entry_text(form, path, entry, show_key=shows)
         else:
-            text = json.dumps(value if shows else masked(value), ensure_ascii=False, indent=2)
+            text = json.dumps(entry if shows else masked(entry), ensure_ascii=False, indent=2)
         lines += [f"{sign}{line}" for line in text.splitlines()]
     return lines
 

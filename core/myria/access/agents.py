@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from myria.access.principal import Principal
 from myria.errors import InvalidArgument, ParticipantsNotAllowed
 from myria.masks import Mask, Masks
 from myria.scopes import canonical_participants
+from myria.values import value
 
 POOL = "default"
 """The agentId that stands for the pool (Memento's contract, 3.6)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Acting:
     """As whom one call acts: whom a note is for, what is seen, and who speaks (None: nobody in particular).
 

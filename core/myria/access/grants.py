@@ -11,7 +11,6 @@ import hashlib
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from myria.access.principal import Face, Role
@@ -26,6 +25,7 @@ from myria.access.secrets import (
 from myria.errors import InvalidArgument
 from myria.store.database import Database
 from myria.store.queries import sql
+from myria.values import value
 
 CODE_S = 60.0
 """Seconds within which a code must be exchanged."""
@@ -63,7 +63,7 @@ _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 _STATEMENT_S = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Client:
     """A program that registered itself; its name is its own claim."""
 
@@ -84,7 +84,7 @@ class Client:
         return next((known for known in self.redirect_uris if _without_port(known) == place), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Issued:
     """A pair of tokens, shown once."""
 

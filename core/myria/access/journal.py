@@ -27,6 +27,7 @@ from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import ALL_TENANTS, Connection, Database
 from myria.store.locks import lock_key
 from myria.store.queries import sql
+from myria.values import value
 
 if TYPE_CHECKING:
     from myria.settings import AuditSettings
@@ -62,7 +63,7 @@ _Call = tuple[float, Principal, Face, str, str | None, float, str]
 """A call as it was noted: when, who, face, tool, context_id, seconds, outcome."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Act:
     """One administrative act. `target` names what it was done to: a key's id, a tenant, a snapshot.
 
@@ -79,7 +80,7 @@ class Act:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RefusedAttempt:
     """A refused attempt; equal ones of about a second are one row.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Literal, get_args
 
@@ -23,6 +23,7 @@ from myria.errors import (
 from myria.fairness import Caller
 from myria.masks import Mask, Masks
 from myria.scopes import MAX_PARTICIPANTS, canonical_participants
+from myria.values import value
 
 Role = Literal["append", "read", "admin", "erase"]
 TurnsMode = Literal["on", "shadow", "off"]
@@ -39,7 +40,7 @@ MAX_PATTERNS = 64
 """Patterns of participants, or of channels, of one credential."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class NamedMask:
     """A mask as a caller names it: its participants are canonical, None where it names nobody beside itself."""
 
@@ -47,7 +48,7 @@ class NamedMask:
     exact: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Proof:
     """What proves a credential of Myria's own to the database: a key by its id, a token without one; and its digest."""
 
@@ -55,7 +56,7 @@ class Proof:
     digest: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Principal:
     """On whose behalf a request runs.
 

@@ -15,7 +15,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -28,6 +27,7 @@ from myria.errors import CredentialInvalid, DatabaseUnavailable, MyriaError, Ove
 from myria.store.database import Database
 from myria.store.queries import sql
 from myria.tenants import checked_tenant
+from myria.values import short_value
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ USES_EVERY_S = 60.0
 _STATEMENT_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class _Known:
     """What a key's text stands for, as of an epoch: a principal, or why it is refused."""
 

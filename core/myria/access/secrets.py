@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from dataclasses import dataclass
+
+from myria.values import short_value
 
 PREFIX = "myr"
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
@@ -25,7 +26,7 @@ CODE_PREFIX = "myc_"
 _KEY = re.compile(r"myr_([a-z0-9]{6,32})_([A-Za-z0-9]{24,128})")
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class MadeKey:
     """A key as it is shown once: its public id, and its whole text."""
 

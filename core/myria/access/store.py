@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, get_args
 
 import asyncpg
@@ -29,6 +29,7 @@ from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import ALL_TENANTS, Connection, Database
 from myria.store.queries import sql
 from myria.tenants import checked_tenant
+from myria.values import value
 
 Json = dict[str, Any]
 
@@ -45,7 +46,7 @@ MAX_LIFETIME_S = 100 * 365 * 86_400.0
 DEFAULT_FACES: tuple[Face, ...] = tuple(face for face in FACES if face != "admin")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class NewKey:
     """What a key is to be allowed; see `Principal`. `expires_s` is in seconds from now, None for never."""
 
@@ -95,7 +96,7 @@ class NewKey:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class KeyDetails:
     """A key as it may be shown: all but its secret."""
 
@@ -436,12 +437,12 @@ def _check_text(text: str, field: str, limit: int) -> None:
 
 
 def _chosen(given: Sequence[Any], known: Sequence[Any], name: str, *, least: int = 1) -> tuple[Any, ...]:
-    for value in given:
-        if value not in known:
+    for chosen in given:
+        if chosen not in known:
             raise InvalidArgument(f"{name} must be one of {', '.join(known)}", field=name)
     if len(given) < least:
         raise InvalidArgument(f"name at least one {name}", field=name)
-    return tuple(value for value in known if value in given)
+    return tuple(choice for choice in known if choice in given)
 
 
 def _patterns(patterns: Sequence[str], name: str) -> tuple[str, ...]:

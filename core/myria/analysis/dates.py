@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from myria.analysis.tokens import terms
+from myria.values import value
 
 DAY_US: Final = 86_400_000_000
 
@@ -74,7 +74,7 @@ TIME_WORDS = frozenset(terms(" ".join((_SAYS_WHEN, *_MONTHS, *_WEEKDAYS)))) - fr
 """Terms by which a text says when something happens."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Window:
     """A span of time, `start <= t < end`, in microseconds since 1970 UTC; `exact` when a day was meant."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
 from hashlib import sha256
 from importlib import resources
 
 from myria.analysis.tokens import terms
+from myria.values import short_value
 
 
 def kinds_digest() -> str:
@@ -19,7 +19,7 @@ def _text() -> str:
     return resources.files("myria.analysis").joinpath("members.toml").read_text(encoding="utf-8")
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class _Kinds:
     kinds_by_term: dict[str, tuple[str, ...]]
     called_by_term: dict[str, tuple[str, ...]]

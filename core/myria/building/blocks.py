@@ -7,7 +7,6 @@ place. So a change rewrites only the blocks above it, and a block stored under a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from myria.planning.model import PlanEvent
 from myria.searchable import covered, document_of
 from myria.store.database import Database
 from myria.store.queries import sql
+from myria.values import value
 from myria.versions import SEARCH_VERSION
 
 BLOCK_EVENTS = MAX_DOCS // 2
@@ -33,7 +33,7 @@ _WORDS_OF_A_DOC = 30
 """What a document costs besides its words, in words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class BlockNodes:
     """The renderings whose blocks cover a tree, in time order, and which of them have none yet."""
 
@@ -114,7 +114,7 @@ class PlannedDocs:
         return docs, [seq for seq in wanted if seq not in held]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Written:
     """What some blocks were made of: events put into them anew, and those that were read and analysed for them."""
 

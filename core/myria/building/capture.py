@@ -11,7 +11,6 @@ import asyncio
 import logging
 import random
 import time
-from dataclasses import dataclass
 from importlib import metadata
 
 import asyncpg
@@ -25,6 +24,7 @@ from myria.ids import new_id
 from myria.store.database import Connection, Database
 from myria.store.locks import lock_key
 from myria.store.queries import sql
+from myria.values import value
 from myria.versions import PLANNER_VERSION
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ _FILED_SCOPES = 1000
 _NO_SCOPE_BEYOND = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class HighWaterMark:
     """The log's end: no event at or below `cutoff` can still arrive; later ones have at least `tail_xid`."""
 

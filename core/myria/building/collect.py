@@ -23,6 +23,7 @@ from myria.settings import RetentionSettings
 from myria.store.database import ALL_TENANTS, Connection, Database
 from myria.store.locks import lock_key
 from myria.store.queries import sql
+from myria.values import value
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class Collected:
     has_subjects: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Outline:
     rendering_id: bytes
     node_id: bytes

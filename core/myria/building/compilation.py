@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
 from typing import Protocol
 
 from myria import errors
@@ -34,6 +33,7 @@ from myria.planning.validation import Candidate, SourceEvent, Violation, validat
 from myria.store.clock import to_microseconds
 from myria.store.database import Database
 from myria.store.queries import sql
+from myria.values import value
 
 _INCREMENTAL_EVENTS = 20_000
 """New events up to which a scope is always updated in place; beyond, it is planned anew once a quarter is new."""
@@ -47,7 +47,7 @@ _WAIT_S = 0.1
 _VIOLATIONS_KEPT = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Compiled:
     """A scope's new tree, completely written: what its task commits."""
 
@@ -61,7 +61,7 @@ class Compiled:
     """Whether there are parts of the task, which go with its end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _OldTree:
     """The tree of a scope in the parent; `root` is None where all that it had was withdrawn."""
 
@@ -70,7 +70,7 @@ class _OldTree:
     events: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Changes:
     """What an update in place must bring in and take out, as positions (timestamp, event_seq)."""
 
@@ -81,7 +81,7 @@ class _Changes:
         return len(self.coming) + len(self.going)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Planned:
     """The parent's tree, and the new root: None where no event is left, or where `unchanged` is true."""
 

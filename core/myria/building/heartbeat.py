@@ -9,13 +9,13 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from types import TracebackType
 
 from myria import errors
 from myria.store.database import Database, PoolOptions
 from myria.store.queries import sql
+from myria.values import value
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ Renewal = Callable[[Database], Awaitable[bool]]
 """Renews what a worker has, by a connection of its own; tells whether it still has it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Watched:
     renew: Renewal
     work: asyncio.Task[None]

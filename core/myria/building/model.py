@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 import asyncpg
 import orjson
+
+from myria.values import value
 
 
 class Outcome(StrEnum):
@@ -27,7 +28,7 @@ class Outcome(StrEnum):
         return {"succeeded": 0, "held": 0, "nothing_to_do": 0, "superseded": 4, "aborted": 4, "failed": 7}[self.value]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class BuildRow:
     """A build as its row stores it; `counts` and `error` are JSON, times are aware datetimes."""
 
@@ -78,7 +79,7 @@ class BuildRow:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Resource:
     """The resource of an outside control plane, such as Kubernetes, on whose behalf something happens.
 
@@ -90,7 +91,7 @@ class Resource:
     manager: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Parent:
     """The snapshot a build starts from; `tail_xid` bounds index scans for what came after its cutoff."""
 
@@ -99,7 +100,7 @@ class Parent:
     tail_xid: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RunningBuild:
     """A build whose cutoff is captured: everything its tasks need to know, the same for each of its workers.
 
@@ -117,7 +118,7 @@ class RunningBuild:
     """Subjects that the parent has from before this number are of other rules and are planned anew."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Task:
     """One claimed scope of a build; `attempt` is the fencing token, `failures` how often its work raised before.
 
@@ -140,7 +141,7 @@ class PartKind(StrEnum):
     SUBJECTS = "subjects"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TaskPart:
     """One claimed part of a scope's task; `attempt` is the fencing token.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import asyncpg
 import orjson
@@ -20,6 +19,7 @@ from myria.store.clock import to_microseconds
 from myria.store.database import Database
 from myria.store.fence import hold_build
 from myria.store.queries import sql
+from myria.values import value
 
 SHARED_EVENTS = 4_096
 """Events from which a scope is divided."""
@@ -35,7 +35,7 @@ _PART_EVENTS = 1_024
 _PARTS_MOST = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class DonePart:
     """What a part came to: the renderings of the tops of its units, or of its subjects."""
 

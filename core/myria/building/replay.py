@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from myria import errors
@@ -16,9 +15,10 @@ from myria.planning.settings import PlannerSettings
 from myria.planning.shaped import UnitShape, unit_digest
 from myria.store.database import Database
 from myria.store.queries import sql
+from myria.values import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ReplayedScope:
     """One scope of a build: the root it got, and the root that the replay gives; None for a scope without a tree."""
 
@@ -43,7 +43,7 @@ class ReplayedScope:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Replay:
     """A repeated build."""
 

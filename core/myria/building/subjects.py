@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
 from typing import Protocol
@@ -32,11 +31,12 @@ from myria.store.clock import to_microseconds
 from myria.store.database import Database
 from myria.store.fence import hold_build
 from myria.store.queries import sql
+from myria.values import value
 
 _LEAVES_HELD = 16_384
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class CompiledSubjects:
     """What a task commits of a scope's subjects: the root, None without any, and since which number records count."""
 

@@ -8,18 +8,19 @@ they came.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from myria import errors
 from myria.analysis.kinds import kinds_digest
 from myria.planning.settings import PlannerSettings, settings_digest
 from myria.planning.subjects import SUBJECTS_VERSION
+from myria.values import value
 from myria.versions import ANALYSIS_VERSION, BLOCK_VERSION, PLANNER_VERSION
 
 _FINGERPRINT = re.compile(r"(?P<time>.*?)(?: subjects-(?P<subjects>\S+)(?: since-(?P<since>\d+) to-(?P<to>\d+))?)?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Fingerprint:
     """How a snapshot was made, as its row stores it."""
 

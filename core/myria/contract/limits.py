@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from myria.values import value
 
 if TYPE_CHECKING:
     from myria.settings import Settings
@@ -29,7 +30,7 @@ MAX_TOKENS = 1_000_000
 DEFAULT_SNAPSHOTS, MAX_SNAPSHOTS = 50, 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Limits:
     """The limits and ingest policy an operator may set (settings section `ingest`, see `limits_of`).
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar
 from typing import Literal
 
 from myria.contract.limits import DEFAULT_LIMIT, DEFAULT_NODES
 from myria.errors import InvalidParticipants
 from myria.events import TopicHint
 from myria.masks import NOBODY, Masks
+from myria.values import value
 
 Order = Literal["relevance", "newest", "oldest"]
 Mode = Literal["auto", "llm", "deterministic"]
@@ -16,7 +17,7 @@ View = Literal["lean", "full"]
 Format = Literal["json", "text"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Selection:
     """What both queries share.
 
@@ -55,14 +56,14 @@ class _Selection:
             object.__setattr__(self, "masks", Masks.containing(participants))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class EventNodesQuery(_Selection):
     """Arguments of query_event_nodes; `limit` counts event nodes."""
 
     limit: int = DEFAULT_LIMIT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ReferencesQuery(_Selection):
     """Arguments of query_references.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from urllib.parse import unquote
 
 from myria.access.principal import Role
@@ -23,9 +22,10 @@ from myria.errors import (
     PathNotFound,
     SessionNotFound,
 )
+from myria.values import short_value, value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Route:
     """One route.
 
@@ -232,7 +232,7 @@ _MISSING = {"memories": "memory not found", "agents": "agent not found", "sessio
 _MAX_ID = 200
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class Matched:
     """A route, and the id that stands in the path."""
 

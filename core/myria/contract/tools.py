@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -25,6 +24,7 @@ from myria.contract import (
 from myria.contract.agent import AgentRefusal
 from myria.contract.limits import Limits
 from myria.settings import NameStyle, Profile
+from myria.values import value
 
 Json = dict[str, Any]
 
@@ -46,7 +46,7 @@ TURNS_OVER_HTTP: Mapping[str, str] = {
 """Tools of turns that hosts without an MCP client call by a plain POST, and where."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Tool:
     """One tool.
 

@@ -6,7 +6,6 @@ dropped. Refusals are the contract's own: `{code, message, retryable}`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, WithJsonSchema
@@ -25,6 +24,7 @@ from myria.errors import (
     UnavailableError,
 )
 from myria.scopes import MAX_PARTICIPANT_CHARACTERS
+from myria.values import value
 
 DEFAULT_NAME = "default"
 DEFAULT_MAX_TOKENS = 120_000
@@ -181,7 +181,7 @@ class SessionInput(Input):
     session_id: Annotated[str, _named(DEFAULT_NAME, MAX_NAME), _TEXT] = DEFAULT_NAME
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ClientResult:
     """What a host computed itself for a call, as far as it tells: its prompt or what it keeps, and its facts.
 

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -32,6 +32,7 @@ from myria.store.database import Connection, Database, TransactionBounds
 from myria.store.locks import lock_key
 from myria.store.queries import sql
 from myria.tenants import checked_tenant
+from myria.values import value
 from myria.withdrawal.commands import Append, Withdrawals
 
 PAGE_EVENTS = 100
@@ -53,7 +54,7 @@ _SAMPLING = TransactionBounds(statement=600.0, idle=60.0, lock=60.0, total=900.0
 _PROOF = TransactionBounds(statement=86_400.0, idle=3_600.0, lock=20.0, total=86_400.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Asker:
     """For whom a serving process begins an erasure. Without a proof that the database takes, the control plane carries
     it out only where nobody proves anything; else it waits for `myria erase --resume`."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, get_args
 
 from myria import errors
+from myria.values import value
 
 Json = dict[str, Any]
 
@@ -18,7 +19,7 @@ ERASED_SUMMARY = "Some events of this topic were erased."
 """What stands for good in place of the words of a topic that covered erased events."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Selection:
     """What is to be erased of one tenant: the union of what is named.
 
@@ -67,7 +68,7 @@ class Selection:
         return chosen | ({"shared": self.shared} if self.participants else {})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ErasurePlan:
     """What an erasure would take: counts by place, and the first events by id, time and scope."""
 
@@ -87,7 +88,7 @@ class ErasurePlan:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Receipt:
     """A receipt as the caller keeps it. Without `key`, which nobody else has, the absence of words cannot be proved."""
 
@@ -112,7 +113,7 @@ class Receipt:
         return cls(content=value["receipt"], mac=value["mac"], key=value.get("key"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class StartBounds:
     """What must hold of an erasure that begins; None allows anything.
 
@@ -150,7 +151,7 @@ class StartBounds:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ErasureStatus:
     """How far an erasure is: of its `events`, how many are `withdrawn` from answers and how many `erased`.
 
@@ -191,7 +192,7 @@ class ErasureStatus:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ReceiptProof:
     """What was found when a receipt was checked; it holds where `problems` is empty."""
 

@@ -31,7 +31,7 @@ from myria.analysis.naming import names_something
 from myria.analysis.numbers import number_ids
 from myria.errors import InternalError
 from myria.events import searchable_text, speaker_of
-from myria.values import value
+from myria.values import short_value, value
 from myria.versions import BLOCK_VERSION
 
 MAX_DOCS: Final = 4096
@@ -307,7 +307,7 @@ def name_terms(name: str) -> tuple[str, ...]:
     return tuple(terms(name))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Piece:
     """Documents taken over from an older block: their positions in it, in any order."""
 
@@ -447,7 +447,7 @@ def _names_from(raw: npt.NDArray[np.uint8]) -> tuple[str, ...]:
     return tuple(raw.tobytes().decode("utf-8", "surrogatepass").split("\x00"))
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class _Table:
     """Documents on their way into a block: columns, names not yet coded, and postings not yet sorted."""
 

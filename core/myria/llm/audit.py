@@ -17,6 +17,7 @@ from myria.llm.secrets import Redactor
 from myria.store.database import Database
 from myria.store.locks import lock_key
 from myria.store.queries import sql
+from myria.values import value
 
 Json = dict[str, Any]
 Workflow = Literal["build", "walk", "evaluate", "extract", "look"]
@@ -27,7 +28,7 @@ logger = logging.getLogger(__name__)
 _MESSAGE_CHARACTERS = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Origin:
     """What a call belongs to; `participants` are whom the masks in force name, `scopes` the scopes that it opens."""
 

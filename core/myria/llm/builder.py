@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -42,6 +42,7 @@ from myria.planning.shaped import (
 )
 from myria.store.clock import to_rfc3339
 from myria.store.database import Database
+from myria.values import value
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +127,7 @@ belong together under a common parent, if any, and what the whole conversation i
 {_SAFETY}"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ScopeTask:
     """The build task whose units are planned: one exact participant set, up to the build's cutoff."""
 

@@ -28,6 +28,7 @@ from myria.llm.secrets import Redactor
 from myria.llm.template import RequestTemplate
 from myria.llm.wire import CHAT_COMPLETIONS, Completion, Dialect, Usage, of_status
 from myria.settings import LlmSettings
+from myria.values import value
 
 Json = dict[str, Any]
 
@@ -35,7 +36,7 @@ _LONGEST_PAUSE_S = 30.0
 _MILLION = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Attempt:
     """One HTTP request with its outcome: `ok` or a kind of failure. `reply` is what was read of the body."""
 

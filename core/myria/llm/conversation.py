@@ -8,7 +8,6 @@ allowed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal
 
@@ -22,6 +21,7 @@ from myria.llm.client import Attempt, Provider
 from myria.llm.failures import REPAIRABLE, Kind, failed, kind_of
 from myria.llm.fencing import fenced
 from myria.llm.wire import Called, Completion
+from myria.values import value
 
 Json = dict[str, Any]
 
@@ -38,7 +38,7 @@ class Arguments(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ModelTool:
     """One thing the model may do."""
 
@@ -60,7 +60,7 @@ def _schema_of(arguments: type[Arguments]) -> bytes:
     return orjson.dumps(arguments.model_json_schema())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Call:
     """One call of a tool, its arguments valid; answer it with `Conversation.answer` or `Conversation.refuse`."""
 

@@ -24,6 +24,7 @@ from myria.masks import Masks
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import Database
 from myria.store.queries import sql
+from myria.values import value
 from myria.withdrawal.model import NEUTRAL_LABEL, NEUTRAL_SUMMARY
 
 Json = dict[str, Any]
@@ -85,7 +86,7 @@ FETCH_EVENTS = ModelTool(
 TOOLS = (INSPECT_SUBTREE, INSPECT_LEAF_REFS, FETCH_EVENTS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ScopesInForce:
     """What a workflow may see: scopes by number, and the masks that opened them; a build's is exactly its one scope.
 
@@ -110,7 +111,7 @@ class ScopesInForce:
             raise InternalError("a row outside of the mask was about to be shown to a model", scope_id=scope_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ShownTopic:
     """A topic that has an alias: where it stands, from its scope's root down."""
 
@@ -125,7 +126,7 @@ class ShownTopic:
         return self.path[-1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ShownEvent:
     """An event that has an alias, and the path of the leaf it hangs from (empty in the fresh tail)."""
 
@@ -135,7 +136,7 @@ class ShownEvent:
     path: Path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Rest:
     """Where a truncated result goes on: the same tool, the same root, what had not been shown."""
 
@@ -162,7 +163,7 @@ class Shown:
         return self.events.of(event.event_seq, event)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Inspected:
     """A tool's result, and the names of the SQL that gave it."""
 

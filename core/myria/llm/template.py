@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import orjson
 
 from myria.errors import ConfigurationError
 from myria.llm.secrets import Redactor, Secret
+from myria.values import value
 from myria.vault import Secrets
 
 Json = dict[str, Any]
@@ -34,7 +35,7 @@ _OURS = frozenset({"content-length", "content-type", "accept-encoding", "host", 
 _SECRET_FIELD = re.compile(r"(?i)(api|access|private|secret)[-_ ]?key|token$|secret|passw|authorization|credential")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RequestTemplate:
     """A checked template. `body` is the request without what is put in per call; `headers` are all kept secret."""
 
@@ -107,11 +108,11 @@ class RequestTemplate:
         body = {**self.body, "messages": list(messages)}
         limit = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
         body[limit] = min(body.get(limit, most_output_tokens), most_output_tokens)
-        for name, value in injected.items():
-            if value is None:
+        for name, given in injected.items():
+            if given is None:
                 body.pop(name, None)
             else:
-                body[name] = value
+                body[name] = given
         return body
 
 
@@ -179,12 +180,12 @@ def _headers(document: Any, filler: _Filler, where: str) -> dict[str, Secret]:
     if not isinstance(document, dict):
         raise _wrong(where, "headers", "must be an object of texts")
     headers: dict[str, Secret] = {}
-    for name, value in document.items():
-        if not isinstance(value, str) or not _HEADER_NAME.fullmatch(name):
+    for name, text in document.items():
+        if not isinstance(text, str) or not _HEADER_NAME.fullmatch(name):
             raise _wrong(where, "headers", "must be an object of header names and texts")
         if name.lower() in _OURS:
             raise _wrong(where, f"headers.{name}", "is set by Myria itself")
-        secret = Secret(filler.text(value, f"headers.{name}"))
+        secret = Secret(filler.text(text, f"headers.{name}"))
         if not _HEADER_VALUE.fullmatch(secret.reveal()):
             raise _wrong(where, f"headers.{name}", "holds a character that no header may")
         if name.lower() not in _PUBLIC_HEADERS:

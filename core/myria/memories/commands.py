@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import asyncpg
@@ -38,6 +37,7 @@ from myria.steps import in_steps
 from myria.store.clock import to_datetime
 from myria.store.database import Database
 from myria.store.queries import sql
+from myria.values import value
 from myria.withdrawal.commands import Append, MaySee, Withdrawals
 
 RedactorOf = Callable[[str], Awaitable[PayloadRedactor]]
@@ -47,7 +47,7 @@ _ATTEMPTS = 50
 _SECOND = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Keeping:
     """For whom memories are kept: `participants` may see them, `shared` among these; `own` tells callers apart."""
 

@@ -6,10 +6,10 @@ What was kept is data: white space in it is one space, so no memory can look lik
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from myria.memories.model import StoredMemory
 from myria.store.clock import to_rfc3339
+from myria.values import value
 
 MOST_SHOWN = 100
 """Memories that a context is made of: the newest ones, or those that are most about a question."""
@@ -24,7 +24,7 @@ _TOPICS_SHARE = 3
 """Where there is a bound, topics take a third of it at most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SessionContext:
     """A context as text, and how many memories it shows."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from myria.notes.kinds import policies, policy_of
 from myria.notes.model import NOTE_CHANNEL, NOTE_TYPE, hints_of
 from myria.notes.rows import note_digest, written_share
 from myria.store.clock import to_microseconds, to_rfc3339
+from myria.values import value
 
 _DIGESTED_BYTES = 200
 _KEY_DIGITS = 32
@@ -110,7 +110,7 @@ def rekeyed(changed: MemoryDraft, before: MemoryDraft) -> MemoryDraft:
     return changed._replace(dedup_key=changed._replace(dedup_key=None).key)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class MemoryChanges:
     """What an amendment changes; None leaves it as it is, and an empty object or list takes it away."""
 

@@ -6,7 +6,7 @@ import base64
 import binascii
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from myria.memories.model import DECISION, StoredMemory, kinds_of_types, memory_
 from myria.store.clock import to_datetime, to_microseconds
 from myria.store.database import Connection, Database
 from myria.store.queries import sql
+from myria.values import value
 
 Order = Literal["asc", "desc"]
 
@@ -28,7 +29,7 @@ MOST_COUNTED = 100_000
 DAY_US = 86_400 * 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Viewer:
     """As whom memories are read: `own` participants, and the one with whom an organisation shares them.
 
@@ -50,7 +51,7 @@ class Viewer:
         return self.shared in participants or set(self.own) <= set(participants)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class MemoryFilters:
     """Which memories are asked for; times in microseconds since 1970 UTC, both exclusive. None asks for any."""
 
@@ -80,7 +81,7 @@ class MemoryFilters:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class MemoryPage:
     """Memories in order, whether there are more, and the cursor of what follows.
 
@@ -93,7 +94,7 @@ class MemoryPage:
     scanned: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class AgentStatistics:
     """What an agent's newest memories come to."""
 

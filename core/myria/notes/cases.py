@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -20,6 +20,7 @@ from myria.notes.questions import RecallQuery
 from myria.notes.recalling import Recall
 from myria.store.clock import to_rfc3339
 from myria.tokens import TokenCounter
+from myria.values import value
 
 CASES = 5
 """Cases of an answer, where nobody says how many."""
@@ -39,7 +40,7 @@ _EVENT_OF = {"error": "error_observed", "decision": "decision_committed", "proce
 _OTHER_EVENT = "milestone_reached"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Case:
     """A case: its goal, what happened in the order of time, and what came of it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import asyncpg
@@ -35,6 +35,7 @@ from myria.redaction.redactor import PayloadRedactor
 from myria.scopes import scope_key
 from myria.store.database import Database
 from myria.store.queries import sql
+from myria.values import value
 from myria.withdrawal.commands import MaySee, Withdrawals
 from myria.withdrawal.model import Reason
 
@@ -55,7 +56,7 @@ Beside = Callable[[Sequence[str], bool], Awaitable[Sequence[NewEvent]]]
 _ATTEMPTS = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Remembered:
     """A note that was kept, or was there. `event_id` is that of its first version, None where it was there before.
 
@@ -71,7 +72,7 @@ class Remembered:
     alike: tuple[tuple[int, float], ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Amended:
     """A note after an amendment.
 
@@ -86,7 +87,7 @@ class Amended:
     same_as: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Forgotten:
     """What became of a note that was to be forgotten; `protected` where that needs force. `text` is what it says."""
 

@@ -29,6 +29,7 @@ from myria.notes.scopes import scopes_with_notes
 from myria.store.clock import to_datetime, to_microseconds
 from myria.store.database import Database
 from myria.store.queries import sql
+from myria.values import value
 from myria.withdrawal.commands import Withdrawals
 
 Json = dict[str, Any]
@@ -92,7 +93,7 @@ class Consolidated:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Within:
     """One context of some scopes, by their numbers: what a run is bound to."""
 
@@ -100,7 +101,7 @@ class Within:
     context_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Look:
     """A note that is due: its row in the queue, and as it stands (None: it is gone)."""
 

@@ -6,11 +6,13 @@ Each is a short text beside the note's own: it is kept, filtered by and shown, a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
+from myria.values import value
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@value
 class Details:
     """Details of a note, or those that are asked for; None says nothing.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from myria.notes.details import NO_DETAILS, Details
@@ -12,6 +11,7 @@ from myria.notes.kinds import Contract, Lifetime, policy_of
 from myria.notes.subjects import subject_of, topic_of
 from myria.notes.wordcounts import WordCounts
 from myria.redaction.expressions import first_look
+from myria.values import value
 
 KEYWORDS = 5
 """Keywords of a note that names none."""
@@ -54,7 +54,7 @@ _LOOKED_AT = 4_000
 """Characters of a text that the rules look at."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Draft:
     """A note as a caller gives it; its content is redacted already. What is None is filled in by `completed`."""
 

@@ -7,7 +7,6 @@ and says nothing of whether it is true, or true still.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import orjson
 
@@ -16,13 +15,14 @@ from myria.notes.model import NOTE_CHANNEL
 from myria.projections import Incoming, Stored
 from myria.store.database import Connection
 from myria.store.queries import sql
+from myria.values import value
 
 EVALUATION_TYPE = "myria.evaluation"
 
 _DIGITS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Evaluation:
     """A rating of one version of a note (Memento's contract, 7): each of its three sides lies in 0..1."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
@@ -13,6 +12,7 @@ from myria.projections import Incoming, Stored
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import Connection, Database
 from myria.store.queries import sql
+from myria.values import value
 
 FEEDBACK_TYPE = "myria.feedback"
 FEEDBACK_CHANNEL = "myria"
@@ -20,7 +20,7 @@ FEEDBACK_CHANNEL = "myria"
 TriggerType = Literal["sampled", "voluntary"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Feedback:
     """What was said of one answer of a tool; `question` is the number that recall gave its question, `notes` the ids
     of those of its notes that are meant."""

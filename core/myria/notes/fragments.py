@@ -16,6 +16,7 @@ from myria.notes.lines import LEAST_WORTH, on_one_line, written_line
 from myria.notes.links import LinkedNote
 from myria.store.clock import to_rfc3339
 from myria.tokens import TokenCounter, fitted
+from myria.values import value
 
 Json = dict[str, Any]
 
@@ -172,7 +173,7 @@ class Fragment:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Shape:
     """How much of each memory an answer shows: keywords or not; or its id and `fields` alone, where any are named."""
 

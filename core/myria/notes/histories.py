@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import orjson
 
 from myria.events import speaker_of
@@ -14,13 +12,14 @@ from myria.notes.model import note_of
 from myria.store.clock import to_microseconds
 from myria.store.database import Database
 from myria.store.queries import sql
+from myria.values import value
 from myria.withdrawal.commands import MaySee
 
 MAX_VERSIONS = 100
 """Versions of a note that are shown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class NoteVersion:
     """One version of a note; `at` in microseconds since 1970 UTC."""
 
@@ -30,7 +29,7 @@ class NoteVersion:
     at: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class NoteHistory:
     """A note's versions, newest first, and the notes that replaced it, each in its turn."""
 

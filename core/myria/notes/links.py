@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, get_args
 
 import asyncpg
@@ -24,6 +24,7 @@ from myria.projections import Incoming, Stored
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection, Database
 from myria.store.queries import sql
+from myria.values import value
 from myria.withdrawal.commands import MaySee
 
 LINK_TYPE = "myria.link"
@@ -43,7 +44,7 @@ _LEADING = 3
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Link:
     """From one note to another; `weight` within 0 and 1 says how strong it is."""
 
@@ -53,7 +54,7 @@ class Link:
     weight: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class LinkedNote:
     """A note at one end of a link, as it stands; `at` is in microseconds since 1970 UTC."""
 
@@ -68,7 +69,7 @@ class LinkedNote:
     importance: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Linked:
     """What links connect with some notes, each with its relation.
 
@@ -80,7 +81,7 @@ class Linked:
     leading: Mapping[str, tuple[tuple[LinkedNote, str], ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Neighbourhood:
     """A note, those that links lead to and from, and the links between them."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -17,6 +16,7 @@ from myria.notes.drafting import NoteText, keywords_of
 from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.kinds import Contract, Lifetime, policy_of
 from myria.notes.subjects import subject_of
+from myria.values import value
 
 NOTE_TYPE = "myria.note"
 NOTE_CHANNEL = "notes"
@@ -125,7 +125,7 @@ def note_of(payload: Mapping[str, Any], *, context_id: str | None) -> NoteText:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Changes:
     """What an amendment changes of a note; its content is redacted already. None leaves it as it is."""
 

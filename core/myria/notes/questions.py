@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from myria.contract.queries import EventNodesQuery
 from myria.events import TopicHint
@@ -10,12 +10,13 @@ from myria.masks import Masks
 from myria.notes.details import NO_DETAILS, Details
 from myria.notes.model import NOTE_TYPE
 from myria.retrieval.cursors import query_digest
+from myria.values import value
 
 PAGE = 32
 """Memories of a page whose size nobody names: more than a usual budget holds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RecallQuery:
     """What is to be recalled, and by whom (`masks`).
 

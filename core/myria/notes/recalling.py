@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -35,6 +35,7 @@ from myria.settings import RecallSettings
 from myria.store.clock import to_datetime, to_microseconds
 from myria.store.queries import sql
 from myria.tokens import TokenCounter
+from myria.values import value
 
 T = TypeVar("T")
 
@@ -79,7 +80,7 @@ _BEFORE_ALL: Key = (-(1 << 62), 0, 0, 0)
 """A place before every memory of a batch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Recalled:
     """A page of memories, best first.
 
@@ -95,7 +96,7 @@ class Recalled:
     subjects: tuple[FoundSubject, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _PageStart:
     """Where a page begins: a batch (None for the first of all), a place in it, and the first page's moment."""
 

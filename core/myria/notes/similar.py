@@ -8,7 +8,6 @@ are alike say.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import orjson
 
@@ -17,9 +16,10 @@ from myria.notes.likeness import BEGINNING, LOOKED_AT, MOST, Said, said_by, thos
 from myria.scopes import scope_key
 from myria.store.database import Connection, Database
 from myria.store.queries import sql
+from myria.values import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Alike:
     """A note that is like another; `similarity` is the share of words that both have, of those that either has."""
 

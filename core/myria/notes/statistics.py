@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from myria.masks import Masks
@@ -14,6 +13,7 @@ from myria.notes.kinds import importance_now, utility
 from myria.notes.scopes import scopes_with_notes
 from myria.store.database import Database
 from myria.store.queries import sql
+from myria.values import value
 
 MAX_COUNTED = 20_000
 """Notes that are looked at; of more, this many are."""
@@ -25,7 +25,7 @@ CHARACTERS_PER_TOKEN = 4
 """By which `tokens` are estimated, as Memento's contract does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class NoteStatistics:
     """What notes come to at a moment. `complete` is false where there are more than were looked at."""
 

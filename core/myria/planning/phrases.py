@@ -36,7 +36,7 @@ from myria.planning.lines import clean, clip, lowered
 from myria.planning.model import ANALYSED_CHARACTERS, PlanEvent
 from myria.planning.prose import may_be_no_prose, not_prose, reads_as_prose
 from myria.planning.wording import UNKNOWN, Language, Votes, words_of
-from myria.values import value
+from myria.values import short_value, value
 
 PHRASES = 6
 """Phrases kept of a node."""
@@ -129,7 +129,7 @@ class Quote:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class _Traits:
     """What a word tells by its letters beside what it says: nearly all words have the same few.
 

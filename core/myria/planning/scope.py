@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import TypeVar
 
 from myria.errors import InternalError
@@ -31,6 +30,7 @@ from myria.planning.model import (
 from myria.planning.settings import PlannerSettings
 from myria.planning.stretches import AFTER, BEFORE, UnitSplitter, split_units, unit_starts
 from myria.planning.trie import assemble
+from myria.values import value
 
 __all__ = [
     "PlanEvent",
@@ -213,7 +213,7 @@ def _first_start(
     return next((at for at in range(from_, len(events)) if starts[at]), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class UnitChanges:
     """A step of an incremental plan: keys of old units that are gone or changed, and the events of new ones."""
 

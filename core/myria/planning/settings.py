@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from myria.canonical import digest
 from myria.errors import ConfigurationError
+from myria.values import value
 from myria.versions import PLANNER_VERSION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class PlannerSettings:
     """The settings of a plan; another value makes every scope dirty.
 

@@ -7,7 +7,6 @@ planner's. A pure function of events, shape and settings, so that a stored shape
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from myria.canonical import digest
@@ -24,6 +23,7 @@ from myria.planning.identity import internal_node, leaf_node
 from myria.planning.model import MAX_PART_LEVEL, UNIT_LEVEL, Node, Outline, Participants, PlanEvent, Ref
 from myria.planning.scope import balanced
 from myria.planning.settings import PlannerSettings
+from myria.values import value
 
 RESTS_ON_MOST = 24
 """References that a summary may name as what it rests on."""
@@ -31,7 +31,7 @@ RESTS_ON_MOST = 24
 TOPIC_ID_CHARACTERS = 36
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Words:
     """What a node says: label, summary, and the events (by id) that the summary rests on."""
 
@@ -40,7 +40,7 @@ class Words:
     rests_on: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class LeafShape:
     """A leaf: its events by id, in any order, and the topic_id of an earlier topic that it goes on with."""
 
@@ -49,7 +49,7 @@ class LeafShape:
     continues: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class GroupShape:
     """Leaves under a common parent inside the unit, by their positions in the shape."""
 
@@ -57,7 +57,7 @@ class GroupShape:
     words: Words
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class UnitShape:
     """How one unit is divided. `words` are the unit's own, unless it is a single leaf, whose words count."""
 
@@ -166,7 +166,7 @@ def plan_shaped(
     return nodes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Child:
     node: Node
     leaf_ids: tuple[bytes, ...]

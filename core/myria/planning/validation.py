@@ -8,7 +8,7 @@ from a model is held to the same rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from myria.planning.describe import (
     HINTS,
@@ -29,7 +29,7 @@ _TOLD = ("events", "leaves", "units", "first_at", "last_at")
 _LISTS = {"keywords": KEYWORDS, "phrases": PHRASES, "speakers": SPEAKERS, "hints": HINTS}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Violation:
     """A broken rule; `node_id` is the node's identity, or None when it concerns the tree or an event."""
 
@@ -48,7 +48,7 @@ class SourceEvent:
     internal: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Candidate:
     """A tree, or the part of one that was planned.
 

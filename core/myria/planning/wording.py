@@ -21,6 +21,7 @@ from myria.analysis.function_words import FUNCTION_WORDS
 from myria.analysis.languages import function_terms
 from myria.analysis.tokens import stop_terms
 from myria.planning.lines import lowered
+from myria.values import value
 
 _CONJUNCTIONS = {
     "english": "and",
@@ -238,7 +239,7 @@ _LONGEST_THAI = 24
 _SHORTEST_THAI = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Language:
     """What a description must know of a language.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, AnyStr
 
 import orjson
@@ -13,6 +12,7 @@ from myria.redaction.expressions import compiled, first_look
 from myria.redaction.kinds import KINDS, Kind
 from myria.redaction.numbers import FIRST_LOOK_CARD, FIRST_LOOK_PHONE, find_cards, find_phones, is_card
 from myria.redaction.secrets import find_secrets, first_look_for_secrets
+from myria.values import short_value
 
 PLACEHOLDERS: Mapping[Kind, str] = {
     "secret": "[REDACTED_API_KEY]",
@@ -53,7 +53,7 @@ _FIRST_LOOKS: Mapping[Kind, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class Redacted:
     """JSON in which nothing of the asked kinds is left, and how much of each kind was taken out."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import orjson
 
 from myria.redaction.expressions import compiled, literal
+from myria.values import short_value
 
 Span = tuple[int, int]
 
@@ -45,7 +45,7 @@ FIRST_LOOK_OWN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class _Rule:
     regex: str
     keywords: tuple[bytes, ...]
@@ -54,7 +54,7 @@ class _Rule:
     allowed: tuple[_Allowed, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class _Allowed:
     target: str
     regexes: tuple[str, ...]

@@ -10,20 +10,20 @@ import base64
 import hashlib
 import hmac
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from myria import errors
 from myria.canonical import canonical_json
+from myria.values import value
 from myria.versions import RANKING_VERSION
 
 _SIGNATURE_BYTES = 16
 _MAX_CHARACTERS = 16_384
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Cursor:
     """Where a next page starts.
 

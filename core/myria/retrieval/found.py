@@ -23,6 +23,7 @@ from myria.retrieval.subjects import SHARED_BY, SubjectFinder
 from myria.retrieval.turns import Turn
 from myria.store.database import Connection
 from myria.store.queries import sql
+from myria.values import value
 from myria.withdrawal.model import NEUTRAL_LABEL
 
 Json = dict[str, Any]
@@ -52,7 +53,7 @@ class FoundEvent:
     change: Literal["newer", "older"] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class FoundTopic:
     """A leaf topic above hits, as its snapshot has it: never one that may hold words of what was withdrawn.
 
@@ -66,7 +67,7 @@ class FoundTopic:
     event_seqs: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class FoundSubject:
     """What several leaves above hits have in common, as its snapshot has it, with its latest state; see `FoundTopic`.
 
@@ -79,7 +80,7 @@ class FoundSubject:
     topic_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Found:
     """Hits in order, the cursor at which they begin, and that of what follows them (None at the end)."""
 

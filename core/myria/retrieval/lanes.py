@@ -26,6 +26,7 @@ from myria.retrieval.pinned import Pinned
 from myria.searchable import document
 from myria.store.database import Connection
 from myria.store.queries import sql
+from myria.values import short_value, value
 
 Lane = Literal["tail", "internal"]
 
@@ -42,7 +43,7 @@ _EMPTY = LooseBlock()
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class LooseLane:
     """The loose events that a request may see of one scope, or of the scopes that share a corpus."""
 
@@ -63,7 +64,7 @@ class LooseLane:
 _NO_LANE = LooseLane(block=_EMPTY, mask=np.zeros(0, dtype=np.bool_))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Loose:
     """One lane of all visible scopes: that of the scopes which share a corpus, and those of the others, by scope."""
 
@@ -88,7 +89,7 @@ class Loose:
         return Loose(shared=(self.shared or _NO_LANE).beside(shared) if shared else self.shared, alone=lanes)
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class _Held:
     """A cached lane: complete for event_seq past `floor`, every transaction below `settled`, and these scopes."""
 

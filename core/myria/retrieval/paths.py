@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
@@ -18,13 +17,14 @@ from myria.retrieval.withdrawn import Hidden
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection
 from myria.store.queries import sql
+from myria.values import value
 
 Json = dict[str, Any]
 Path = tuple[bytes, ...]
 """Renderings from a scope's root down to a leaf."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Topic:
     """A topic's JSON as its rendering has it, its scope, its span in microseconds since 1970, and its metadata."""
 

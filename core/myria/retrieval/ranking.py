@@ -38,7 +38,7 @@ from myria.retrieval.successors import (
     succession_by_meaning,
     succession_by_score,
 )
-from myria.values import value
+from myria.values import short_value, value
 
 Order = Literal["relevance", "newest", "oldest"]
 
@@ -179,7 +179,7 @@ class Replaced:
         return Corpus(tail=self.block, tail_mask=np.isin(self.block.seq, self.seqs))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Ranking:
     """The best hits after the given key, and how many documents matched in all (on every page the same).
 
@@ -320,7 +320,7 @@ def _newest_until(moment: int, corpora: Sequence[Corpus]) -> int | None:
     return max(newest, default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class _Census:
     """Totals of everything visible: the first pass. Names are looked up, not listed: there may be very many."""
 

@@ -8,7 +8,6 @@ once for each snapshot, and later withdrawals are those that the request knows a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from myria.retrieval.ranking import Replaced
 from myria.searchable import document
 from myria.store.database import Connection
 from myria.store.queries import sql
+from myria.values import value
 
 MAX_REPLACED = 20_000
 """Superseded events that are searched for one list of masks: the newest ones."""
@@ -28,7 +28,7 @@ _MAX_CHAIN = 1_000
 _MAX_FETCHED = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _AtFloor:
     """The successor of each event that was superseded at a floor, in certain scopes."""
 
@@ -37,7 +37,7 @@ class _AtFloor:
     successors: Mapping[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _KnownReplaced:
     """A lane as a request made it: valid for one state of withdrawals. `known` are the events that were looked up."""
 

@@ -24,6 +24,7 @@ from myria.retrieval.turns import Turn
 from myria.scopes import scope_key
 from myria.store.database import Connection
 from myria.store.queries import sql
+from myria.values import value
 
 _PAGE = 5_000
 _MADE_AT_ONCE = 500
@@ -35,7 +36,7 @@ Memory = tuple[str, int]
 """A tenant by its name and since when it is, in microseconds since 1970."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class VisibleScope:
     """A scope that a mask of the request sees.
 

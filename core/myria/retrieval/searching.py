@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import asyncpg
@@ -38,6 +38,7 @@ from myria.retrieval.withdrawn import masked
 from myria.searchable import document
 from myria.store.database import Connection
 from myria.store.queries import sql
+from myria.values import value
 
 Query = EventNodesQuery | ReferencesQuery
 
@@ -45,7 +46,7 @@ RANKED_IN_PLACE = 20_000
 """With at most this many events, ranking is quicker than handing it to a thread."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _LaidOut:
     """A corpus's timeline; valid as long as its trees, its tail and what is hidden of that are these."""
 
@@ -55,7 +56,7 @@ class _LaidOut:
     timeline: Timeline
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Trees:
     """What the trees of a corpus are, and the key under which its timeline is kept."""
 

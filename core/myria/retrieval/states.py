@@ -26,6 +26,7 @@ from myria.index.block import EMPTY, NAMING, Ints
 from myria.index.corpus import Corpus, Mask
 from myria.retrieval.frequency import log2, rarity, spans_of
 from myria.retrieval.successors import AskedAbout, Later, Leader, Succession, names_in
+from myria.values import value
 
 MOST: Final = 4
 """Statements that are put before the best hit, at most."""
@@ -104,7 +105,7 @@ def later_states(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Likeliest:
     """The likeliest later statement, and by how many hundredths of a bit it exceeds what chance gives.
 

@@ -8,7 +8,6 @@ taken them away since, a hit stays where time has it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import asyncpg
 
@@ -21,6 +20,7 @@ from myria.retrieval.pinned import Pinned
 from myria.retrieval.scopes import VisibleScope
 from myria.store.database import Connection
 from myria.store.queries import sql
+from myria.values import value
 
 SHARED_BY = 2
 """Leaves among the hits of an answer that a subject must hold to stand in it."""
@@ -30,7 +30,7 @@ _PLACE_BYTES = 250
 _LEAF_BYTES = 130
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Subjects:
     """The subjects of the leaves of some hits, best first, by leaf; and the topic of each."""
 
@@ -63,7 +63,7 @@ class Subjects:
 NO_SUBJECTS = Subjects(of_leaf={}, topics={})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class NamedSubject:
     """A subject that was asked for by its topic, in its scope."""
 

@@ -44,7 +44,7 @@ class Leafward:
     shortened: Callable[[], Json] | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Room:
     """The bounds of an answer.
 
@@ -80,7 +80,7 @@ class Cost:
 _CHILDREN = Cost(0, _CHILDREN_TOKENS, _CHILDREN_TOKENS * CHARACTERS_PER_TOKEN)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Assembled:
     """The tree, and how far it goes in the ranking.
 

@@ -7,7 +7,6 @@ does not count. So pages of one answer compare the same vectors, and no request 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import asyncpg
@@ -24,12 +23,13 @@ from myria.retrieval.scopes import VisibleScope
 from myria.retrieval.turns import Awaited, Turn
 from myria.store.database import Connection
 from myria.store.queries import sql
+from myria.values import value
 
 MOST_VECTORS: Final = 4
 """Vectors of questions that one read waits for; it waits for none after one that failed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _HeldVectors:
     """The vectors of some scopes, complete for every transaction below `settled`; `xid` stands beside `rows`."""
 

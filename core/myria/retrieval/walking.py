@@ -7,7 +7,7 @@ snapshot, and no transaction is open while a model thinks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -21,6 +21,7 @@ from myria.retrieval.paths import Path
 from myria.retrieval.result import SearchResult
 from myria.retrieval.tree import Assembled, Leafward, Room, assemble
 from myria.store.clock import to_microseconds, to_rfc3339
+from myria.values import value
 
 if TYPE_CHECKING:
     from myria.llm.walker import Start, WalkCandidate
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Page:
     """A deterministic answer with what it was made of: ranked hits, their rows and places, and the tree."""
 

@@ -22,6 +22,7 @@ from myria.retrieval.visibility import Visibility
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection
 from myria.store.queries import sql
+from myria.values import value
 from myria.withdrawal.model import NEUTRAL_LABEL, NEUTRAL_SUMMARY
 
 Json = dict[str, Any]
@@ -29,7 +30,7 @@ Json = dict[str, Any]
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class WithdrawalChange:
     """One row of `retrieval.withdrawn`: what a withdrawal past a snapshot's cutoff says of an event.
 

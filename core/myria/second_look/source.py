@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from myria.values import value
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@value
 class ShownTo:
     """Who is shown texts by a model: `participants` are whom the masks in force name, `scopes` those of the texts."""
 

@@ -7,7 +7,6 @@ session's own notes, the questions that are open, and what the last notes were a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -25,6 +24,7 @@ from myria.store.clock import to_rfc3339
 from myria.store.database import Database
 from myria.store.queries import sql
 from myria.tokens import TokenCounter
+from myria.values import value
 
 Json = dict[str, Any]
 
@@ -47,7 +47,7 @@ _DAY_US = 86_400 * 10**6
 _CORE, _WORK, _OPEN, _LAST = "[CORE MEMORY]", "[WORKING MEMORY]", "[OPEN QUESTIONS]", "[LAST TOPICS]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class OpeningNote:
     """A note that a session begins with. `importance` is what it comes to now; `at` in microseconds since 1970."""
 
@@ -105,7 +105,7 @@ class OpeningNote:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Opening:
     """What a session begins with. The text costs `tokens`; of it core and working memory as much as they say. `is_cut`
     says that the budget left something out."""

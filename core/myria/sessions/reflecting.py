@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from myria.canonical import digest
@@ -17,6 +17,7 @@ from myria.scopes import scope_key
 from myria.sessions.model import session_end
 from myria.store.database import Database
 from myria.store.queries import sql
+from myria.values import value
 
 Part = Literal["summary", "decisions", "errors", "procedures", "questions", "episode"]
 
@@ -39,7 +40,7 @@ _LINKED = 10
 """Of errors, decisions and procedures each, how many are linked with each other."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Reflection:
     """What a session came to. `further` are more texts of the summary, each a note of its own, and `narrative` is the
     session as a story, an episode. `effectiveness` is kept with its end, or alone where no session is named."""

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from myria.fairness import FairTurns, caller
 from myria.store.clock import to_microseconds
 from myria.store.locks import lock_key
 from myria.store.queries import sql
+from myria.values import value
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -37,7 +38,7 @@ ALL_TENANTS = "*"
 """The tenant name of the control plane: row-level security shows it every tenant."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TransactionBounds:
     """What PostgreSQL itself allows one transaction, in seconds; it needs no client that still works.
 
@@ -63,7 +64,7 @@ class TransactionBounds:
         return statement, idle, lock, total
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class PoolOptions:
     """How to connect: sizes in connections, times in seconds.
 

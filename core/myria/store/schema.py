@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
 
 import asyncpg
 
 from myria import errors
 from myria.store.database import ALL_TENANTS, Connection, Database, connect, translated
 from myria.store.queries import sql
+from myria.values import value
 from myria_migrations import PLANE_ROLES, Migration, migrations, roles_sql
 
 MINIMUM_SERVER_VERSION = 150000
@@ -228,7 +228,7 @@ async def _missing(connection: Connection) -> list[Migration]:
     return [step for version, step in sorted(known.items()) if version not in done]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Vacuumed:
     """What a VACUUM did with one table: its size in bytes now, and the dead rows that it had to leave."""
 

@@ -6,7 +6,6 @@ There are no files: reading writes nothing. Abstracts say what is there, from fa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,6 +22,7 @@ from myria.turns.facts import KnownFact, Tier
 from myria.turns.keeping import known_fact
 from myria.turns.model import Session
 from myria.turns.storing import visible_scopes
+from myria.values import value
 
 _MOST_FACTS = 1_000
 _MOST_TURNS = 10_000
@@ -36,7 +36,7 @@ _TIERS: Mapping[Tier, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class DirectorySummary:
     """One directory; `updated_at` in microseconds since 1970 UTC."""
 
@@ -55,7 +55,7 @@ class DirectorySummary:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Day:
     """The turns of one day in UTC, `name` being YYYY/MM/DD."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import asyncpg
@@ -18,6 +17,7 @@ from myria.store.database import Connection
 from myria.store.queries import sql
 from myria.turns.facts import Fact, KnownFact, Tier, note_id_of
 from myria.turns.model import KIND_OF_TIER, fact_events, fact_of
+from myria.values import value
 
 
 class Whose(Protocol):
@@ -33,7 +33,7 @@ class Whose(Protocol):
     def context_id(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Standing:
     """The newest version of a fact.
 

@@ -12,7 +12,6 @@ import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from myria.errors import TurnBusy
 from myria.notes.consolidating import Consolidation, Within
@@ -21,6 +20,7 @@ from myria.store.locks import maintenance_lock_key
 from myria.store.queries import sql
 from myria.turns.model import Session
 from myria.turns.storing import TurnStore, visible_scopes
+from myria.values import value
 
 MOST_SESSIONS = 200
 """Sessions of a tenant that one run by schedule looks at; what else is due comes with the next."""
@@ -31,7 +31,7 @@ MOST_ROUNDS = 10
 _POLL_S = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class DueSession:
     """A session that has facts that are due, by its owner, its context and the scopes in which they are."""
 

@@ -7,7 +7,6 @@ session follow each other, whoever stores them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +19,7 @@ from myria.notes.drafting import NoteText
 from myria.notes.model import note_event
 from myria.turns.facts import Fact, KnownFact, Tier
 from myria.turns.items import Json, packed, text_of
+from myria.values import value
 from myria.withdrawal.model import Withdrawal, withdrawal_event
 
 TURN_TYPE = "myria.turn"
@@ -31,7 +31,7 @@ _TIERS: Mapping[str, Tier] = {kind: tier for tier, kind in KIND_OF_TIER.items()}
 _OWNER_SHOWN = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Session:
     """Whose turns follow each other: of `own` participants, of a project and a session.
 

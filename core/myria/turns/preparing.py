@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -41,6 +40,7 @@ from myria.turns.items import (
 from myria.turns.keeping import known_fact
 from myria.turns.model import INPUT_TYPE, OUTPUT_TYPE, Session
 from myria.turns.storing import recent_items, visible_scopes
+from myria.values import value
 
 INSIGHTS = 5
 """Insights that are recalled before a turn."""
@@ -62,7 +62,7 @@ _QUOTED_ITEMS = 12
 _QUOTED_CHARACTERS = 160
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Before:
     """A turn that begins: what came before as the caller has it, and what is said now."""
 
@@ -72,7 +72,7 @@ class Before:
     max_input_tok: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Prepared:
     """What a host puts into its prompt. `compacted` tells whether a summary stands for some items."""
 
@@ -83,7 +83,7 @@ class Prepared:
     compacted: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Recalled:
     """What was recalled; `recent` are items that the caller has not."""
 

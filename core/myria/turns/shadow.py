@@ -11,7 +11,6 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
@@ -26,6 +25,7 @@ from myria.turns.facts import Fact
 from myria.turns.items import REFERENCE_BEGIN, REFERENCE_END, SUMMARY_PREFIX, Json, identity_of, text_of
 from myria.turns.model import Session
 from myria.turns.preparing import Prepared
+from myria.values import value
 
 Call = Literal["before", "after"]
 Aspect = Literal["facts", "items", "tokens", "all"]
@@ -49,7 +49,7 @@ _FORGOTTEN_AT_ONCE = 1_000
 _Identity = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Comparison:
     """How one aspect compares: what either side has, and what the other has not. Of tokens there are only the sums."""
 

@@ -24,6 +24,7 @@ from myria.turns.facts import Fact, facts_in
 from myria.turns.items import Json, is_spoken_by_user, says_something, text_of, unpacked, without_echo
 from myria.turns.keeping import named, next_versions, standing_facts
 from myria.turns.model import Session, item_events, mark_event
+from myria.values import value
 
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
 """Appends events of a tenant as one atomic group, as `Ingest.append_events` does."""
@@ -45,7 +46,7 @@ _FIRST_LOOK_S = 2.0
 """Seconds after which a model may be shown a turn: by then it is stored, as a rule."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class FinishedTurn:
     """A turn that is over. `is_current` says that `given` is what went in, without the context that led it.
 
@@ -61,7 +62,7 @@ class FinishedTurn:
     facts: tuple[Fact, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class StoredTurn:
     """What became of a turn: whether this call stored it, and how many facts of each tier it brought.
 
@@ -74,7 +75,7 @@ class StoredTurn:
     given: Sequence[Json] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _State:
     """What a session is when a turn comes."""
 

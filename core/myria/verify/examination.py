@@ -16,6 +16,7 @@ from myria.planning.model import Participants
 from myria.planning.settings import PlannerSettings
 from myria.store.database import Connection
 from myria.store.queries import sql
+from myria.values import value
 from myria.verify.report import CHECKS, DEEP, Check, Progress
 
 STREAM_ROWS = 500
@@ -62,7 +63,7 @@ class Examination:
         return total
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class StoredSnapshot:
     """The row of a snapshot, whatever became of it."""
 
@@ -89,7 +90,7 @@ class StoredSnapshot:
         return self.status in ("active", "held", "archived")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ExaminedScope:
     """A scope with its tree in one snapshot."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from myria import errors
@@ -18,6 +17,7 @@ from myria.planning.subjects.holders import Holders
 from myria.planning.subjects.keys import SUBJECTS_MOST
 from myria.planning.subjects.whole import plan_all_subjects
 from myria.store.queries import sql
+from myria.values import value
 from myria.verify.examination import STREAM_ROWS, Examination, ExaminedScope, StoredSnapshot, TreeShape
 from myria.verify.report import Check
 from myria.verify.snapshots import owned_numbers
@@ -43,7 +43,7 @@ _COMPARED = (
 """What of a node its children, its words and its place give."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ExaminedSubjects:
     """The subjects that a scope has in a snapshot: their root, and since which number records count."""
 

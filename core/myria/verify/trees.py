@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from myria.building.versions import plans_alike
 from myria.planning.identity import internal_node_id
 from myria.planning.model import LEAF
 from myria.store.queries import sql
+from myria.values import value
 from myria.verify.blocks import block_content, search_blocks
 from myria.verify.examination import (
     STREAM_ROWS,
@@ -214,7 +214,7 @@ class _Walk:
         self._check.fail(f"{self._name}: rendering {rendering_id.hex()}: {problem}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Seen:
     """An examined rendering, and where its leaves begin in the shape."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -18,6 +18,7 @@ from myria.ids import new_id
 from myria.store.clock import to_microseconds
 from myria.store.database import Database
 from myria.store.queries import sql
+from myria.values import value
 from myria.withdrawal.model import WITHDRAWAL_CHANNEL, WITHDRAWAL_TYPE, Reason, Withdrawal, withdrawal_event
 from myria.withdrawal.projection import already_superseded, is_stored, refuses
 
@@ -28,7 +29,7 @@ MaySee = Callable[[Sequence[str]], bool]
 """Whether the caller may see what these participants may."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class WithdrawalResult:
     """What a withdrawal did, or would do: ids that it changed, and ids of events that were so already."""
 

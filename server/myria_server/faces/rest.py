@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -30,6 +30,7 @@ from myria.settings import Settings
 from myria.steps import in_steps
 from myria.store.clock import to_rfc3339
 from myria.tokens import token_counter
+from myria.values import value
 
 __all__ = ["Asked", "RestFace", "handlers", "refused", "status_of"]
 
@@ -42,7 +43,7 @@ Handler = Callable[[Principal, "Asked"], Awaitable[Json]]
 ToolHandler = Callable[[Principal, Any], Awaitable[Json | ShownAnswer]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Asked:
     """What a request asks: the id in its path, its query, its body, and its Idempotency-Key."""
 

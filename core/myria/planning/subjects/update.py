@@ -112,7 +112,7 @@ async def leaves_beneath(root: Outline, reader: NodeReader) -> AsyncIterator[Pla
             waiting.append(below)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SubjectUpdate:
     """The new root (None without subjects), the nodes that are new, children first, and the records that changed."""
 

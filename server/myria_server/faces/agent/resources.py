@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 import mcp_types
@@ -15,6 +14,7 @@ from myria.contract.agent import CONTRACT
 from myria.errors import InternalError
 from myria.notes.kinds import kinds_of, policies
 from myria.settings import Settings
+from myria.values import value
 from myria_server.results import CallResult
 
 JSON_TYPE = "application/json"
@@ -23,7 +23,7 @@ Call = Callable[[str, Any, Principal], Awaitable[CallResult]]
 """Calls a tool by its name on behalf of a principal, as `Toolbox.call` does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Resource:
     """A resource; those that `asks` are made from an answer of memory_stats."""
 
