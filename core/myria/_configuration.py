@@ -1,9 +1,12 @@
 """Sections of settings: how one is written, checked, read from text and described.
 
-A section is a frozen pydantic dataclass that inherits `Section`. Each field is annotated with what it accepts (`str`,
-`int`, `float`, `bool`, a `Literal`, a tuple of `str` or of a `Literal`, or one of them or `None`; bounds of a number
-as `Annotated[int, Field(ge=0, le=9)]`) and followed by a docstring. pydantic checks the values; this module adds
+A section is a class decorated with `section` that inherits `Section`. Each field is annotated with what it accepts
+(`str`, `int`, `float`, `bool`, a `Literal`, a tuple of `str` or of a `Literal`, or one of them or `None`; bounds of a
+number as `Annotated[int, Field(ge=0, le=9)]`) and followed by a docstring. pydantic checks the values; this module adds
 Myria's coded errors and the words of the settings reference. It knows no setting by name: `myria.settings` does.
+
+Annotations are read, and pydantic is imported, once a value is given that is not the default and no plain text: most
+programs start without.
 """
 
 from __future__ import annotations
@@ -17,41 +20,88 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
-from typing import Any, ClassVar, Self, get_type_hints
-
-from pydantic import ConfigDict, ModelWrapValidatorHandler, TypeAdapter, ValidationError, model_validator
-from pydantic.dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 from myria.errors import ConfigurationError
 
-_CONFIG = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+if TYPE_CHECKING:
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+T = TypeVar("T")
+
+_CONFIG: ConfigDict = {"strict": True, "extra": "forbid", "allow_inf_nan": False}
+_TEXTS: Mapping[str, tuple[type, ...]] = {"str": (str,), "str | None": (str, type(None))}
+"""Annotations of fields that take any text, with the types of what they hold: nothing is to be checked of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
+def section(cls: type[T]) -> type[T]:
+    """Make a class a section: a frozen dataclass with slots, checked as `Section` says."""
+    make: Any = dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+    made: Any = make(cls)
+    made.settings = {field.name: Setting(made, field) for field in dataclasses.fields(made)}
+    whole: type[T] = made
+    return whole
+
+
 class Section:
     """Base of a group of settings: refuses a wrong value as soon as it is made.
 
     Raises:
-        ConfigurationError: a field has a wrong type, is out of range, or contradicts another (`rules`).
+        ConfigurationError: a field has a wrong type, is out of range, or contradicts another (`rules`), or there is no
+            such field.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
+    __slots__ = ()
     section_name: ClassVar[str] = "settings"
+    settings: ClassVar[Mapping[str, Setting]] = {}
+    """Its fields by name, as they are written."""
 
-    @model_validator(mode="wrap")
-    @classmethod
-    def _checked(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        try:
-            made = handler(values)
-        except ValidationError as error:
-            raise _refused(cls, error) from None
-        for field in dataclasses.fields(made):
-            _refuse_nul(f"{cls.section_name}.{field.name}", getattr(made, field.name))
-        made.rules()
-        return made
+    def __init__(self, **given: Any) -> None:
+        settings = self.settings
+        for name in given:
+            if name not in settings:
+                label, hint = f"{self.section_name}.{name}", nearest(name, settings)
+                raise ConfigurationError(f"{label}: unknown setting; did you mean {hint!r}?", field=label, nearest=hint)
+        for name, setting in settings.items():
+            value = default = setting.default
+            if name in given and (value := given[name]) is not default:
+                value = setting.checked(f"{self.section_name}.{name}", value)
+            object.__setattr__(self, name, value)
+        self.rules()
 
     def rules(self) -> None:
         """Raise when two fields of this section contradict each other."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __repr__(self) -> str:
+        shown = [f"{name}={value!r}" for name, value in self._values().items() if self.settings[name].is_shown]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __eq__(self, other: object) -> bool:
+        return self._values() == other._values() if isinstance(other, type(self)) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._values().items()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self._values())
+
+    def _values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.settings}
+
+
+def _restored(section: type[Section], values: Mapping[str, Any]) -> Section:
+    """Return a section of values that were checked before."""
+    restored = object.__new__(section)
+    for name, value in values.items():
+        object.__setattr__(restored, name, value)
+    return restored
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -62,9 +112,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def field_schemas(section: type[Section]) -> Mapping[str, Mapping[str, Any]]:
     """Return the JSON schema of each field of a section, with its docstring as `description`, as they are written."""
-    properties = TypeAdapter(section).json_schema()["properties"]
     docstrings = _docstrings(section.__module__)[section.__name__]
-    return {name: {**schema, "description": " ".join(docstrings[name].split())} for name, schema in properties.items()}
+    return {
+        name: {**setting.schema, "description": " ".join(docstrings[name].split())}
+        for name, setting in section.settings.items()
+    }
 
 
 @cache
@@ -106,17 +158,34 @@ def in_words(schema: Mapping[str, Any]) -> str:
 class Setting:
     """One field of a section, as a source of settings meets it: a single value, or the text that stands for one."""
 
-    def __init__(self, section: type[Section], name: str) -> None:
-        self.section = section
-        self.name = name
+    def __init__(self, section: type[Section], field: dataclasses.Field[Any]) -> None:
+        self._section = section
+        self._field = field
+        self._texts = _TEXTS.get(str(field.type), ())
+        self.is_shown = field.repr
+
+    @property
+    def default(self) -> Any:
+        """What the field holds where nothing is given; a section of all defaults is made once."""
+        return self._made if self._field.default is dataclasses.MISSING else self._field.default
+
+    @cached_property
+    def schema(self) -> Mapping[str, Any]:
+        """The JSON schema of what the field accepts, with its default."""
+        schema = self._adapter.json_schema()
+        return {**schema, "default": list(self.default) if isinstance(self.default, tuple) else self.default}
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
-        return TypeAdapter(get_type_hints(self.section, include_extras=True)[self.name], config=_CONFIG)
+        from pydantic import Field, TypeAdapter  # noqa: PLC0415 - a fifth of a short program's start
+
+        hints = get_type_hints(self._section, localns={"Field": Field}, include_extras=True)
+        return TypeAdapter(hints[self._field.name], config=_CONFIG)
 
     @cached_property
-    def _schema(self) -> Mapping[str, Any]:
-        return self._adapter.json_schema()
+    def _made(self) -> Any:
+        factory: Any = self._field.default_factory
+        return factory()
 
     def from_value(self, label: str, value: Any) -> Any:
         """Return a value from a file or a program as the field holds it: lists become tuples, integers floats.
@@ -124,7 +193,7 @@ class Setting:
         Raises:
             ConfigurationError: the value is of another type or out of range; the message begins with `label`.
         """
-        return self._validated(label, tuple(value) if isinstance(value, list) else value, strict=True)
+        return self.checked(label, tuple(value) if isinstance(value, list) else value)
 
     def from_text(self, label: str, text: str) -> Any:
         """Return the value that an environment variable's text stands for.
@@ -135,16 +204,31 @@ class Setting:
             ConfigurationError: the text does not stand for such a value; the message begins with `label`.
         """
         stripped = text.strip()
-        value: Any = text if self._schema.get("type") == "string" else stripped
-        if "anyOf" in self._schema:
+        if self._texts:
+            return self.checked(label, text if stripped or type(None) not in self._texts else None)
+        value: Any = text if self.schema.get("type") == "string" else stripped
+        if "anyOf" in self.schema:
             value = text if stripped else None
-        elif self._schema.get("type") == "array":
+        elif self.schema.get("type") == "array":
             value = _list(stripped)
         return self._validated(label, value, strict=False)
 
-    def refusal(self, label: str, value: Any, error: ValidationError) -> ConfigurationError:
+    def checked(self, label: str, value: Any) -> Any:
+        """Return a value as the field holds it.
+
+        Raises:
+            ConfigurationError: the value is of another type or out of range; the message begins with `label`.
+        """
+        if isinstance(value, self._texts):
+            _refuse_nul(label, value)
+            return value
+        if isinstance(value, Section) and isinstance(value, type(self.default)):
+            return value
+        return self._validated(label, value, strict=True)
+
+    def _refusal(self, label: str, value: Any, error: ValidationError) -> ConfigurationError:
         """Return the error of a value that pydantic refused: what the field accepts, and what it was given."""
-        accepted = in_words(self._schema)
+        accepted = in_words(self.schema)
         problem = error.errors()[0]
         text = problem["input"]
         if problem["type"] == "literal_error" and isinstance(text, str):
@@ -155,10 +239,12 @@ class Setting:
         return ConfigurationError(f"{label}: expected {accepted}, got {type(value).__name__} {value!r}.", field=label)
 
     def _validated(self, label: str, value: Any, *, strict: bool) -> Any:
+        from pydantic import ValidationError  # noqa: PLC0415
+
         try:
             validated = self._adapter.validate_python(value, strict=strict)
         except ValidationError as error:
-            raise self.refusal(label, value, error) from None
+            raise self._refusal(label, value, error) from None
         _refuse_nul(label, validated)
         return validated
 
@@ -171,18 +257,6 @@ def _list(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def _refused(section: type[Section], error: ValidationError) -> ConfigurationError:
-    """Return the error of a section that was made in code with a wrong value or an unknown name."""
-    problem = error.errors()[0]
-    name = str(problem["loc"][0])
-    label = f"{section.section_name}.{name}"
-    known = [field.name for field in dataclasses.fields(section)]
-    if name not in known:
-        hint = nearest(name, known)
-        return ConfigurationError(f"{label}: unknown setting; did you mean {hint!r}?", field=label, nearest=hint)
-    return Setting(section, name).refusal(label, problem["input"], error)
 
 
 def _refuse_nul(label: str, value: Any) -> None:

@@ -14,22 +14,22 @@ Each field is followed by one docstring with its reason and unit; docs/settings.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, cast, get_type_hints
-
-from pydantic import Field
-from pydantic.dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast, get_type_hints
 
 from myria import schedule
-from myria._configuration import Section, Setting, field_schemas, in_words, nearest
-from myria._yaml import read_yaml
+from myria._configuration import Section, Setting, field_schemas, in_words, nearest, section
 from myria.errors import ConfigurationError
 from myria.planning.settings import PlannerSettings
 from myria.redaction.kinds import Kind
+from myria.values import value
+
+if TYPE_CHECKING:
+    from pydantic import Field
 
 _DAY_S = 86_400.0
 
@@ -59,7 +59,7 @@ _PUBLIC_URL = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class ServiceSettings(Section):
     """What the process calls itself, and how it logs."""
 
@@ -75,7 +75,7 @@ class ServiceSettings(Section):
     json."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class LogSettings(Section):
     """A log file beside standard error, for a machine where nobody collects that. Containers need none."""
 
@@ -90,7 +90,7 @@ class LogSettings(Section):
     """Files that are kept beside the one being written, newest first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class McpSettings(Section):
     """The serving plane: where MCP listens and what one request may cost."""
 
@@ -164,7 +164,7 @@ class McpSettings(Section):
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class AuthSettings(Section):
     """How callers prove who they are, and what follows from it."""
 
@@ -216,27 +216,27 @@ class AuthSettings(Section):
                 "auth.public_url must be https://host[:port] without a path, or http:// on a loopback host.",
                 field="auth.public_url",
             )
-        for field in ("issuers_file", "server"):
-            if not getattr(self, field):
+        for name in ("issuers_file", "server"):
+            if not getattr(self, name):
                 continue
             if self.mode != "keys":
                 raise ConfigurationError(
-                    f"auth.{field} needs auth.mode: keys; without it nobody proves anything.", field=f"auth.{field}"
+                    f"auth.{name} needs auth.mode: keys; without it nobody proves anything.", field=f"auth.{name}"
                 )
             if self.public_url is None:
                 raise ConfigurationError(
-                    f"auth.{field} needs auth.public_url: tokens are issued for the address of this server.",
+                    f"auth.{name} needs auth.public_url: tokens are issued for the address of this server.",
                     field="auth.public_url",
                 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class PostgresSettings(Section):
     """How to reach PostgreSQL (15 or newer)."""
 
     section_name: ClassVar[str] = "postgres"
 
-    dsn: str | None = Field(default=None, repr=False)
+    dsn: str | None = field(default=None, repr=False)
     """Connection string, `postgresql://user:password@host:port/database`. Unset: the data directory's
     embedded server. It may hold a password, so it is never logged or printed."""
     pool_size: Annotated[int, Field(ge=1, le=1000)] = 10
@@ -265,7 +265,7 @@ class PostgresSettings(Section):
     """True behind PgBouncer in transaction mode: no statement cache, no session state on a connection."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class IngestSettings(Section):
     """What an event may hold, and how appends share commits."""
 
@@ -290,7 +290,7 @@ class IngestSettings(Section):
     many where what waits fills half a commit by itself: a big batch gains nothing by waiting for company."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class RedactionSettings(Section):
     """What is taken out of payloads before they are stored. It is gone for good: `[REDACTED_...]` stands in its
     place."""
@@ -315,7 +315,7 @@ class RedactionSettings(Section):
                 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class NotesSettings(Section):
     """What agents keep on purpose."""
 
@@ -339,7 +339,7 @@ class NotesSettings(Section):
     """Most notes of a tenant that are rated in one run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class RecallSettings(Section):
     """What moves a memory up or down in recall, beside how well it matches; a share of 0.1 is worth a tenth of that."""
 
@@ -385,7 +385,7 @@ class RecallSettings(Section):
         return default if chosen is None else chosen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class AgentSettings(Section):
     """The agent's face, /mcp/agent; [agents.md](agents.md) says how to use it."""
 
@@ -403,7 +403,7 @@ class AgentSettings(Section):
     """What is taken out of what agents keep, beside redaction.kinds or the tenant's own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class TurnsSettings(Section):
     """Memory that a host calls before and after each turn, /mcp/turns; [turns.md](turns.md) says how to use it."""
 
@@ -488,7 +488,7 @@ class TurnsSettings(Section):
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class RestSettings(Section):
     """Memory over REST, `/api/v1` and `/mcp/memtrace`; [rest.md](rest.md) says how to use it."""
 
@@ -506,7 +506,7 @@ class RestSettings(Section):
     its other filters. Where there are more, the answer says so."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class BuilderSettings(Section):
     """When a build starts, how it works, what happens with its result."""
 
@@ -582,7 +582,7 @@ class BuilderSettings(Section):
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class PlannerSection(Section):
     """How a scope's events become topics. A change replans every scope at the next build."""
 
@@ -639,7 +639,7 @@ class PlannerSection(Section):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class RetrievalSettings(Section):
     """What reading may use."""
 
@@ -665,7 +665,7 @@ class RetrievalSettings(Section):
     for their turn without a connection, so that appends and small reads go on beside them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class TopicSettings(Section):
     """When a topic's state changes, measured against the newest visible event that is not ahead of the clock."""
 
@@ -685,7 +685,7 @@ class TopicSettings(Section):
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class RetentionSettings(Section):
     """Which snapshots are kept. The event log is never trimmed."""
 
@@ -702,7 +702,7 @@ class RetentionSettings(Section):
     """Age after which the audit of a call to a language model is removed, in seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class AuditSettings(Section):
     """What is written down about who called, beside what administrators did and what was refused (always)."""
 
@@ -720,7 +720,7 @@ class AuditSettings(Section):
     """Age after which an administrative act or a refused attempt is removed, in seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class ErasureSettings(Section):
     """Erasing: what the tool `erase` may take, and who goes on with it."""
 
@@ -738,7 +738,7 @@ class ErasureSettings(Section):
     """Time after which an erasure whose process was killed may be gone on with by another, in seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class OperatorSettings(Section):
     """The control plane on Kubernetes (`myria operate`): where it works, and how much at once."""
 
@@ -795,7 +795,7 @@ class OperatorSettings(Section):
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class MigrateSettings(Section):
     """What a program does at its start while the database's schema is not its own."""
 
@@ -807,7 +807,7 @@ class MigrateSettings(Section):
     and end; a server answers `schema_outdated`, and works as soon as somebody has migrated."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class MetricsSettings(Section):
     """What is told to Prometheus; [metrics.md](metrics.md) lists all of it."""
 
@@ -818,7 +818,7 @@ class MetricsSettings(Section):
     them. Leave it off where tenants are many: every tenant costs Prometheus several series."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class LlmSettings(Section):
     """Help of a language model in building and walking. Off until `template` names a file; see docs/llm.md."""
 
@@ -904,7 +904,7 @@ class LlmSettings(Section):
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class EmbeddingSettings(Section):
     """Vectors of what events say, for questions asked in other words. Off by default; see docs/embeddings.md."""
 
@@ -944,7 +944,7 @@ class EmbeddingSettings(Section):
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class SecondLookSettings(Section):
     """A second look at the best hits by a model that re-ranks, or by the chat model. Off by default; see
     docs/second-look.md."""
@@ -982,7 +982,7 @@ class SecondLookSettings(Section):
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class SecretsSettings(Section):
     """Secrets that are sent as they are, such as keys of providers: sealed at rest; see docs/security.md."""
 
@@ -996,7 +996,7 @@ class SecretsSettings(Section):
     Unset: the variable MYRIA_MASTER_KEY holds them, with commas between."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SettingDescription:
     """One row of the settings reference."""
 
@@ -1012,37 +1012,37 @@ class SettingDescription:
     """Reason and unit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class Settings(Section):
     """All settings, checked. Make one with `Settings.load`, or directly for tests (`Settings()` is all
     defaults)."""
 
-    service: ServiceSettings = Field(default_factory=ServiceSettings)
-    mcp: McpSettings = Field(default_factory=McpSettings)
-    auth: AuthSettings = Field(default_factory=AuthSettings)
-    postgres: PostgresSettings = Field(default_factory=PostgresSettings)
-    ingest: IngestSettings = Field(default_factory=IngestSettings)
-    redaction: RedactionSettings = Field(default_factory=RedactionSettings)
-    notes: NotesSettings = Field(default_factory=NotesSettings)
-    recall: RecallSettings = Field(default_factory=RecallSettings)
-    agent: AgentSettings = Field(default_factory=AgentSettings)
-    turns: TurnsSettings = Field(default_factory=TurnsSettings)
-    rest: RestSettings = Field(default_factory=RestSettings)
-    builder: BuilderSettings = Field(default_factory=BuilderSettings)
-    planner: PlannerSection = Field(default_factory=PlannerSection)
-    retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)
-    topics: TopicSettings = Field(default_factory=TopicSettings)
-    retention: RetentionSettings = Field(default_factory=RetentionSettings)
-    audit: AuditSettings = Field(default_factory=AuditSettings)
-    erasure: ErasureSettings = Field(default_factory=ErasureSettings)
-    operator: OperatorSettings = Field(default_factory=OperatorSettings)
-    llm: LlmSettings = Field(default_factory=LlmSettings)
-    embeddings: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
-    second_look: SecondLookSettings = Field(default_factory=SecondLookSettings)
-    secrets: SecretsSettings = Field(default_factory=SecretsSettings)
-    migrate: MigrateSettings = Field(default_factory=MigrateSettings)
-    metrics: MetricsSettings = Field(default_factory=MetricsSettings)
-    log: LogSettings = Field(default_factory=LogSettings)
+    service: ServiceSettings = field(default_factory=ServiceSettings)
+    mcp: McpSettings = field(default_factory=McpSettings)
+    auth: AuthSettings = field(default_factory=AuthSettings)
+    postgres: PostgresSettings = field(default_factory=PostgresSettings)
+    ingest: IngestSettings = field(default_factory=IngestSettings)
+    redaction: RedactionSettings = field(default_factory=RedactionSettings)
+    notes: NotesSettings = field(default_factory=NotesSettings)
+    recall: RecallSettings = field(default_factory=RecallSettings)
+    agent: AgentSettings = field(default_factory=AgentSettings)
+    turns: TurnsSettings = field(default_factory=TurnsSettings)
+    rest: RestSettings = field(default_factory=RestSettings)
+    builder: BuilderSettings = field(default_factory=BuilderSettings)
+    planner: PlannerSection = field(default_factory=PlannerSection)
+    retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
+    topics: TopicSettings = field(default_factory=TopicSettings)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)
+    erasure: ErasureSettings = field(default_factory=ErasureSettings)
+    operator: OperatorSettings = field(default_factory=OperatorSettings)
+    llm: LlmSettings = field(default_factory=LlmSettings)
+    embeddings: EmbeddingSettings = field(default_factory=EmbeddingSettings)
+    second_look: SecondLookSettings = field(default_factory=SecondLookSettings)
+    secrets: SecretsSettings = field(default_factory=SecretsSettings)
+    migrate: MigrateSettings = field(default_factory=MigrateSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    log: LogSettings = field(default_factory=LogSettings)
 
     def rules(self) -> None:
         """What one section allows must be possible in the others."""
@@ -1085,10 +1085,10 @@ class Settings(Section):
             values.update(_from_file(Path(path)))
         values.update(_from_environment(variables))
         values.update(_from_overrides(overrides or {}))
-        sections: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
-        for key, value in values.items():
-            section, name = key.split(".", 1)
-            sections[section][name] = value
+        sections: dict[str, dict[str, Any]] = {}
+        for key, chosen in values.items():
+            section_name, name = key.split(".", 1)
+            sections.setdefault(section_name, {})[name] = chosen
         made: dict[str, Any] = {name: SECTIONS[name](**fields) for name, fields in sections.items()}
         return cls(**made)
 
@@ -1100,7 +1100,7 @@ class Settings(Section):
                 key=f"{section_name}.{name}",
                 variable=variable_of(f"{section_name}.{name}"),
                 type=in_words(schema),
-                default=getattr(section(), name),
+                default=section.settings[name].default,
                 doc=schema["description"],
             )
             for section_name, section in SECTIONS.items()
@@ -1125,24 +1125,26 @@ def variable_of(key: str) -> str:
 
 
 _BY_KEY: Mapping[str, Setting] = {
-    f"{section_name}.{field.name}": Setting(section, field.name)
+    f"{section_name}.{name}": setting
     for section_name, section in SECTIONS.items()
-    for field in dataclasses.fields(section)
+    for name, setting in section.settings.items()
 }
 _BY_VARIABLE: Mapping[str, str] = {variable_of(key): key for key in _BY_KEY}
 
 
 def _from_file(path: Path) -> dict[str, Any]:
+    from myria._yaml import read_yaml  # noqa: PLC0415 - most programs read no file
+
     document = read_yaml(path, "The configuration file")
     values: dict[str, Any] = {}
     for section_name, fields in _mapping(document, f"The configuration file {path}").items():
         if section_name not in SECTIONS:
             raise _unknown(str(path), "section", str(section_name), SECTIONS)
-        for name, value in _mapping(fields, f"{path}: {section_name}").items():
+        for name, given in _mapping(fields, f"{path}: {section_name}").items():
             key = f"{section_name}.{name}"
             if key not in _BY_KEY:
                 raise _unknown(str(path), "setting", key, _BY_KEY)
-            values[key] = _BY_KEY[key].from_value(f"{path}: {key}", value)
+            values[key] = _BY_KEY[key].from_value(f"{path}: {key}", given)
     return values
 
 
@@ -1185,12 +1187,12 @@ def _is_service_link(variable: str, environ: Mapping[str, str]) -> bool:
 
 def _from_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for key, value in overrides.items():
-        if value is None:
+    for key, given in overrides.items():
+        if given is None:
             continue
         if key not in _BY_KEY:
             raise _unknown("override", "setting", key, _BY_KEY)
-        values[key] = _BY_KEY[key].from_value(key, value)
+        values[key] = _BY_KEY[key].from_value(key, given)
     return values
 
 
