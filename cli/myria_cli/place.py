@@ -20,6 +20,7 @@ from myria_embedded import EmbeddedPostgres, default_data_dir, ensure_roles, gra
 from myria_embedded.locks import FileLock
 
 if TYPE_CHECKING:
+    from myria.administration import Administration
     from myria.memory import Memory
     from myria.settings import Settings
 
@@ -84,6 +85,14 @@ def memory_of(place: Place, settings: Settings) -> Memory:
         from myria.memory import Memory  # noqa: PLC0415 - half a second of imports, which help need not take
 
     return Memory(place.serving, settings)
+
+
+def administration_of(place: Place, settings: Settings) -> Administration:
+    """Return the builds and snapshots of a place, to be opened for a block."""
+    with importing():
+        from myria.administration import Administration  # noqa: PLC0415 - as above
+
+    return Administration(place.serving, settings)
 
 
 def data_dir_of(options: Options) -> Path:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from myria import errors
 from myria.access.principal import Principal
+from myria.administration import Administration
 from myria.answertext import AnswerText, ShownAnswer
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
@@ -32,16 +33,12 @@ from myria.redacting import redacted_events
 from myria.redaction.kinds import Kind
 from myria.redaction.redactor import PayloadRedactor
 from myria.registrations.commands import Registrations
-from myria.registry import Registry
 from myria.retrieval.found import EventFinder
 from myria.retrieval.lean import lean_answer
 from myria.retrieval.service import Retrieval
 from myria.retrieval.spellings import other_spellings
 from myria.sessions.opening import Openings
 from myria.settings import Settings
-from myria.store import schema
-from myria.store.database import Database
-from myria.store.options import pool_options
 from myria.store.queries import sql
 from myria.tokens import token_counter
 from myria.turns.directory import Directories
@@ -55,12 +52,8 @@ from myria.withdrawal.model import Reason
 T = TypeVar("T")
 
 
-class Memory:
-    """The memory of every tenant of one database.
-
-    Use as an async context manager. Opening never waits for the database: what cannot be reached yet answers
-    `database_unavailable` until it can.
-    """
+class Memory(Administration):
+    """The memory of every tenant of one database; used and opened as `Administration` is."""
 
     def __init__(
         self,
@@ -70,12 +63,9 @@ class Memory:
         on_commit: Callable[[str, int], None] | None = None,
         on_redacted: Callable[[str, int], None] | None = None,
     ) -> None:
-        self.settings = settings
+        super().__init__(dsn, settings)
         self._redactors: dict[frozenset[Kind], PayloadRedactor] = {}
         self._on_redacted = on_redacted or (lambda _kind, _count: None)
-        self.database = Database(dsn, pool_options(settings, at_once=settings.retrieval.reads_at_once))
-        # Readers cannot take these: a slow question must not make appends wait.
-        self.appending = Database(dsn, pool_options(settings, size=settings.postgres.append_pool_size))
         self.ingest = Ingest(
             self.appending,
             events_per_commit=settings.ingest.group_commit_events,
@@ -86,7 +76,6 @@ class Memory:
         )
         self.withdrawals = Withdrawals(self.appending, self.append_events)
         self.retrieval = Retrieval(self.database, settings)
-        self.registry = Registry(self.database, settings)
         self.similar = Similar(self.appending)
         self.links = NoteLinks(self.appending, self.append_events)
         self._recall: Recall | None = None
@@ -130,13 +119,6 @@ class Memory:
         self.shown = ShownNotes(self.appending)
         self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s, settings.auth.tenant_bytes_stored)
         self.forgetting = Forgetting(self.appending, self.forget, again_s=settings.mcp.request_deadline_s + 1.0)
-        self._schema_checked = False
-
-    async def __aenter__(self) -> Memory:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Finish the commits under way and close the connections."""
@@ -144,22 +126,7 @@ class Memory:
         await self.usage.close()
         await self.shadows.close()
         await self.retrieval.close()
-        await self.database.close()
-        await self.appending.close()
-
-    @property
-    def pools(self) -> Mapping[str, Database]:
-        """The pools of this process by what they are for."""
-        return {"reads": self.database, "appends": self.appending}
-
-    async def ready(self) -> None:
-        """Return when the database answers and has this program's schema.
-
-        Raises:
-            DatabaseUnavailable, SchemaOutdated, SchemaTooNew, ConfigurationError.
-        """
-        await schema.check(self.appending)
-        self._schema_checked = True
+        await super().close()
 
     async def append_events(
         self, tenant: str, events: Sequence[NewEvent], *, compare: tuple[bytes, ...] | None = None
@@ -395,67 +362,6 @@ class Memory:
         await self._check_schema_once()
         return await self.retrieval.get_topic(tenant, topic_id, masks)
 
-    async def get_active_snapshot(self, tenant: str) -> dict[str, Any]:
-        """Answer the active snapshot's metadata, or null."""
-        await self._check_schema_once()
-        return await self.registry.active_snapshot(tenant)
-
-    async def list_snapshots(self, tenant: str, *, limit: int, cursor: str | None) -> dict[str, Any]:
-        """Answer snapshots, newest first."""
-        await self._check_schema_once()
-        return await self.registry.list_snapshots(tenant, limit=limit, cursor=cursor)
-
-    async def get_snapshot_status(self, tenant: str) -> dict[str, Any]:
-        """Answer how fresh the memory is and what builds are doing."""
-        await self._check_schema_once()
-        return await self.registry.status(tenant)
-
-    async def trigger_build(
-        self,
-        tenant: str,
-        *,
-        full: bool = False,
-        hold: bool = False,
-        force: bool = False,
-        reason: str | None = None,
-        actor: str = "mcp",
-    ) -> dict[str, Any]:
-        """Ask for a build.
-
-        Raises:
-            ManualTriggerDisabled: builder.allow_manual_trigger is false.
-        """
-        await self._check_schema_once()
-        if not self.settings.builder.allow_manual_trigger:
-            raise errors.ManualTriggerDisabled("manual builds are switched off by builder.allow_manual_trigger")
-        return await self.registry.request_build(tenant, full=full, hold=hold, force=force, reason=reason, actor=actor)
-
-    async def publish_snapshot(
-        self, tenant: str, snapshot_id: str, *, actor: str = "mcp", reason: str | None = None
-    ) -> dict[str, Any]:
-        """Publish a held snapshot; see `Registry.publish`."""
-        await self._check_schema_once()
-        return await self.registry.publish(tenant, snapshot_id, actor=actor, reason=reason)
-
-    async def discard_snapshot(
-        self, tenant: str, snapshot_id: str, *, actor: str = "mcp", reason: str | None = None
-    ) -> dict[str, Any]:
-        """Give up a held snapshot; see `Registry.discard`."""
-        await self._check_schema_once()
-        return await self.registry.discard(tenant, snapshot_id, actor=actor, reason=reason)
-
-    async def rollback(
-        self, tenant: str, to: str | None = None, *, actor: str = "mcp", reason: str | None = None
-    ) -> dict[str, Any]:
-        """Move the pointer back; see `Registry.rollback`."""
-        await self._check_schema_once()
-        return await self.registry.rollback(tenant, to, actor=actor, reason=reason)
-
-    async def resume_builds(self, tenant: str) -> dict[str, Any]:
-        """End the pause after a rollback; see `Registry.resume`."""
-        await self._check_schema_once()
-        return await self.registry.resume(tenant)
-
     async def erasures(self, principal: Principal) -> Erasures:
         """Return what plans and begins erasures of a principal's tenant; the control plane carries them out."""
         await self._check_schema_once()
@@ -475,7 +381,3 @@ class Memory:
         """Forget what this process keeps of a tenant between requests: something of it was erased."""
         self.retrieval.forget(tenant)
         self.ingest.forget(tenant)
-
-    async def _check_schema_once(self) -> None:
-        if not self._schema_checked:
-            await self.ready()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from myria import triggers
+from myria import build_loop
 from myria.ingest import Ingest
 from myria.registry import Registry
 from myria.store.database import Database as Pool
@@ -64,7 +64,7 @@ async def test_the_due_ones_of_a_thousand_tenants(installation: Installation, mo
             await ingest.append_events(tenant, [event(1, "hello")])
         await ingest.close()
     now = [time.monotonic()]
-    monkeypatch.setattr(triggers, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(build_loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
     quiet, loud = builds.settings(builder=DUE_AT_TEN), tenants[1]
     looked_at: list[str] = []
     async with parts(installation, monkeypatch, quiet) as operator:
@@ -90,7 +90,7 @@ async def test_the_due_ones_of_a_thousand_tenants(installation: Installation, mo
         assert await step() == Counter([loud, *between])
         assert tenants_of(made(installation)) == sorted(between)
 
-        now[0] += triggers.SWEEP_S[1]
+        now[0] += build_loop.SWEEP_S[1]
         await make_due(dsn, beginning)  # as a sweep begins, and the last of them are far from its beginning
         assert Counter(beginning) <= await step()
         assert tenants_of(made(installation)) == sorted([*between, *beginning])

@@ -14,10 +14,10 @@ from myria.errors import DatabaseUnavailable
 from myria.store.database import Database
 from myria.store.options import pool_options
 from myria_cli import console
-from myria_cli.commands.snapshots import PANEL, Reason, actor, administered
+from myria_cli.administering import PANEL, Reason, actor, administered
 from myria_cli.draw import count
 from myria_cli.options import Options, command
-from myria_cli.place import Place, is_attended, memory_of, opened
+from myria_cli.place import Place, administration_of, is_attended, opened
 
 if TYPE_CHECKING:
     from myria.registry import Registry
@@ -62,7 +62,7 @@ myria rebuild --full --hold --reason 'new planner settings' --wait
         settings = options.settings()
         async with AsyncExitStack() as stack:
             place = await stack.enter_async_context(opened(options, settings))
-            memory = await stack.enter_async_context(memory_of(place, settings))
+            memory = await stack.enter_async_context(administration_of(place, settings))
             work = memory.trigger_build(options.tenant, full=full, hold=hold, force=force, reason=reason, actor=actor())
             request = await administered(memory, options, "trigger_build", None, work)
             here = here or not is_attended(place)
@@ -100,11 +100,11 @@ class _BuildProcess:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _work(self) -> None:
-        from myria.triggers import ControlLoop  # noqa: PLC0415 - only where this process builds
+        from myria.build_loop import BuildLoop  # noqa: PLC0415 - only where this process builds
 
         pool = pool_options(self._settings, size=2)
         async with Database(self._place.control, pool) as database:
-            loop = ControlLoop(database, self._settings, launch=self._build)
+            loop = BuildLoop(database, self._settings, launch=self._build)
             try:
                 while True:
                     await loop.look(self._options.tenant)

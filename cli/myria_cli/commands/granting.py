@@ -13,8 +13,8 @@ from myria.store import schema
 from myria.store.database import Database
 from myria.store.options import pool_options
 from myria_cli import console
+from myria_cli.administering import actor
 from myria_cli.commands.access import PANEL
-from myria_cli.commands.snapshots import actor
 from myria_cli.options import Options, command
 from myria_cli.place import opened
 

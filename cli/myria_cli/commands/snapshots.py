@@ -2,67 +2,31 @@
 
 from __future__ import annotations
 
-import getpass
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from myria import browse
-from myria.access.journal import Act, Journal
-from myria.errors import MyriaError, UnavailableError
 from myria.store import schema
 from myria.store.clock import to_rfc3339
 from myria.store.database import Connection, Database
 from myria.store.options import pool_options
 from myria_cli import console
+from myria_cli.administering import PANEL, Reason, actor, administered
 from myria_cli.draw import Branches, Line, count, draw, span, topic_lines
 from myria_cli.options import Options, command
-from myria_cli.place import memory_of, opened
-
-if TYPE_CHECKING:
-    from myria.memory import Memory
-
-PANEL = "Builds and snapshots"
+from myria_cli.place import administration_of, opened
 
 Json = dict[str, Any]
-
-Reason = Annotated[str | None, typer.Option(help="Why, for the record.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     _register_moves(app)
     _register_views(app)
-
-
-def actor() -> str:
-    """Return the name of the user who runs a command, for the history of the pointer."""
-    try:
-        return f"cli:{getpass.getuser()}"
-    except (KeyError, OSError):
-        return "cli"
-
-
-async def administered(
-    memory: Memory, options: Options, action: str, target: str | None, work: Awaitable[Json]
-) -> Json:
-    """Do what a command asks for, and write into the journal of access who did it and how it ended."""
-    outcome = "ok"
-    try:
-        answer = await work
-        target = answer.get("snapshot_id") or answer.get("request_id") or target
-    except UnavailableError:
-        raise
-    except MyriaError as error:
-        outcome = error.code
-        raise
-    finally:
-        act = Act(tenant=options.tenant, actor=actor(), action=action, target=target, outcome=outcome)
-        await Journal(memory.appending, memory.settings.audit).act(act)
-    return answer
 
 
 def _register_moves(app: typer.Typer) -> None:
@@ -80,7 +44,7 @@ def _register_moves(app: typer.Typer) -> None:
     ) -> None:
         """Make a held snapshot the active one (compare-and-set: fails when its parent is no longer active)."""
         settings = options.settings()
-        async with opened(options, settings) as place, memory_of(place, settings) as memory:
+        async with opened(options, settings) as place, administration_of(place, settings) as memory:
             work = memory.publish_snapshot(options.tenant, snapshot, actor=actor(), reason=reason)
             moved = await administered(memory, options, "publish_snapshot", snapshot, work)
         _say_move(options, moved, "published")
@@ -99,7 +63,7 @@ def _register_moves(app: typer.Typer) -> None:
     ) -> None:
         """Give up a held snapshot for good. Automatic builds no longer wait for it; new events start the next one."""
         settings = options.settings()
-        async with opened(options, settings) as place, memory_of(place, settings) as memory:
+        async with opened(options, settings) as place, administration_of(place, settings) as memory:
             work = memory.discard_snapshot(options.tenant, snapshot, actor=actor(), reason=reason)
             answer = await administered(memory, options, "discard_snapshot", snapshot, work)
         if options.json:
@@ -131,7 +95,7 @@ myria rollback snap_0193c1…
         Automatic builds pause until `myria resume`, a manual rebuild or a publish: a rollback must not undo itself.
         """
         settings = options.settings()
-        async with opened(options, settings) as place, memory_of(place, settings) as memory:
+        async with opened(options, settings) as place, administration_of(place, settings) as memory:
             work = memory.rollback(options.tenant, snapshot, actor=actor(), reason=reason)
             moved = await administered(memory, options, "rollback", snapshot, work)
         _say_move(options, moved, "rolled back to")
@@ -142,7 +106,7 @@ myria rollback snap_0193c1…
     async def resume(options: Options) -> None:
         """Let automatic builds run again after a rollback."""
         settings = options.settings()
-        async with opened(options, settings) as place, memory_of(place, settings) as memory:
+        async with opened(options, settings) as place, administration_of(place, settings) as memory:
             work = memory.resume_builds(options.tenant)
             answer = await administered(memory, options, "resume_builds", None, work)
         if options.json:
@@ -161,7 +125,7 @@ def _register_views(app: typer.Typer) -> None:
     ) -> None:
         """List the snapshots that are kept, newest first."""
         settings = options.settings()
-        async with opened(options, settings) as place, memory_of(place, settings) as memory:
+        async with opened(options, settings) as place, administration_of(place, settings) as memory:
             answer = await memory.list_snapshots(options.tenant, limit=limit, cursor=cursor)
         if options.json:
             console.write_json(answer)
@@ -184,7 +148,7 @@ def _register_views(app: typer.Typer) -> None:
     async def status(options: Options) -> None:
         """Say how fresh the memory is, and what builds are doing."""
         settings = options.settings()
-        async with opened(options, settings) as place, memory_of(place, settings) as memory:
+        async with opened(options, settings) as place, administration_of(place, settings) as memory:
             answer = await memory.get_snapshot_status(options.tenant)
         if options.json:
             console.write_json(answer)
