@@ -69,7 +69,7 @@ _LEAST_HINT = 500
 _SPEAKERS_SHOWN = 4
 _NAMES_REMEMBERED = 4096
 
-_WORD = re.compile(r"[^\W\d_]{3}|[\u1100-\uffff]")
+_WORD = r"[^\W\d_]{3}|[\u1100-\uffff]"
 _INITIALS = re.compile("[a-zA-Z]{2}")
 
 
@@ -479,7 +479,7 @@ def _readable(name: str | None) -> str:
 def hint_title(hint: str) -> str:
     """Return a hint as a title shows it: initials in capitals; nothing for what is no word (a number, an id)."""
     text = _readable(hint.lstrip("#"))
-    if not _WORD.search(text) or not reads_as_prose(text):
+    if not re.search(_WORD, text) or not reads_as_prose(text):
         return text.upper() if _INITIALS.fullmatch(text) else ""
     return text
 
