@@ -5,7 +5,8 @@
 The older code is taken out of git's history into a temporary folder and run by the same Python with the same packages.
 Each code makes its own schema, imports the events and builds them in full by `myria rebuild --here`, the old and the
 new in turn: a log of one scope and one of many, or one of the two. Reported is the processor time of the process for
-each event, less what builds of a few events take (their median), which is its start. PostgreSQL's time is not in it.
+each event, less what builds of a few events take (their median), which is its start; and beside it with its start.
+PostgreSQL's time is in neither.
 Without `--subjects` each code has them or not as by default. With `--events` a file of your own, as `myria import`
 takes it, stands in for the logs: what a build costs depends on how people write.
 """
@@ -57,6 +58,10 @@ class _Code:
         started = median(self.few_s[log])
         return [(used - started) / (events - FEW_EVENTS) * 1e6 for used in self.built_s[log]]
 
+    def whole_us_per_event(self, log: str, events: int) -> list[float]:
+        """Return the same with the start, in each round."""
+        return [used / events * 1e6 for used in self.built_s[log]]
+
 
 async def measure(
     options: Common, commit: str, *, rounds: int, subjects: str | None, logs: Sequence[str], own: Path | None = None
@@ -106,8 +111,21 @@ def _publish(report: Report, sizes: Mapping[str, int], old: _Code, new: _Code) -
         by_round = ratios(now, before)
         report.figures[what] = {"old_us_per_event": before, "new_us_per_event": now, "ratios": by_round}
         report.check(f"{what}: builder CPU per event, new / old", median(by_round), MOST_RATIO)
-        lines.append((what, number(median(before), 0), number(median(now), 0), number(median(by_round), 2)))
-    report.table("full builds, median of rounds", ("log", "old us/event", "new us/event", "new / old"), lines)
+        whole = ratios(new.whole_us_per_event(what, size), old.whole_us_per_event(what, size))
+        started = [median(code.few_s[what]) for code in (old, new)]
+        report.figures[what] |= {"starts_s": started, "ratios_with_starts": whole}
+        lines.append(
+            (
+                what,
+                number(median(before), 0),
+                number(median(now), 0),
+                number(median(by_round), 2),
+                *(number(start * 1000, 0) for start in started),
+                number(median(whole), 2),
+            )
+        )
+    columns = ("log", "old us/event", "new us/event", "new / old", "old start ms", "new start ms", "with starts")
+    report.table("full builds, median of rounds", columns, lines)
 
 
 async def _migrate(cluster: Cluster, code: _Code, folder: Path) -> None:
