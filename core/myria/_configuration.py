@@ -222,9 +222,12 @@ class Setting:
         if isinstance(value, self._texts):
             _refuse_nul(label, value)
             return value
-        if isinstance(value, Section) and isinstance(value, type(self.default)):
-            return value
-        return self._validated(label, value, strict=True)
+        if not isinstance(self.default, Section):
+            return self._validated(label, value, strict=True)
+        if not isinstance(value, type(self.default)):
+            accepted, given = type(self.default).__name__, type(value).__name__
+            raise ConfigurationError(f"{label}: expected {accepted}, got {given} {value!r}.", field=label)
+        return value
 
     def _refusal(self, label: str, value: Any, error: ValidationError) -> ConfigurationError:
         """Return the error of a value that pydantic refused: what the field accepts, and what it was given."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from hypothesis import given
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from myria.analysis import is_stopword, words_in
 from myria.analysis.function_words import FUNCTION_WORDS
 from myria.analysis.languages import function_terms
-from myria.planning.wording import ENGLISH, UNKNOWN, Language, Votes, _language_at
+from myria.planning import unspaced
+from myria.planning.wording import ENGLISH, UNKNOWN, Language, Votes, _language_at, _may_be_unspaced
 
 LIKELY = (ENGLISH, UNKNOWN, *map(_language_at, range(0, len(FUNCTION_WORDS), 5)))
 
@@ -64,3 +66,9 @@ def test_words_that_are_added_one_by_one_count_as_those_of_texts(
             votes.add(term, 1)
     assert votes.language(likely).name == counted([*texts, more], likely)
     assert Votes.sum([votes]).language(likely).name == counted([*texts, more], likely)
+
+
+def test_every_character_of_a_script_without_spaces_is_looked_for() -> None:
+    """The quick look that keeps most texts from the expressions of such scripts misses no character of theirs."""
+    every = map(chr, (code for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000))
+    assert [character for character in every if unspaced.is_in(character) and not _may_be_unspaced(character)] == []

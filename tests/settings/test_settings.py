@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import ast
+import copy
 import dataclasses
 import os
+import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -292,3 +296,42 @@ def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.delenv(variable)
     monkeypatch.setenv("MYRIA_SERVICE_NAME", "mine")
     assert Settings.load().service.name == "mine"
+
+
+def test_settings_are_copied_and_sent_whole() -> None:
+    """A builder's further processes get them as they are, and what is made of copies is equal."""
+    settings = Settings(mcp=McpSettings(port=1), postgres=PostgresSettings(dsn="postgresql://h/d"))
+    for made in (copy.deepcopy(settings), pickle.loads(pickle.dumps(settings))):  # noqa: S301 - our own
+        assert made == settings
+        assert hash(made) == hash(settings)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            made.mcp.port = 2  # type: ignore[misc]
+    assert settings != Settings()
+    assert dataclasses.replace(settings, mcp=McpSettings()) != settings
+
+
+def test_a_section_is_no_other_one() -> None:
+    """Where one section belongs, another is refused, and so is a mapping."""
+    for wrong in (PostgresSettings(), {"port": 1}, None):
+        with pytest.raises(ConfigurationError, match=r"settings\.mcp"):
+            Settings(mcp=wrong)  # type: ignore[arg-type]
+
+
+def test_a_number_is_kept_as_its_field_holds_it() -> None:
+    """A whole number for a field of seconds is a float, however it is given."""
+    assert isinstance(BuilderSettings(poll_s=1).poll_s, float)
+    assert isinstance(Settings.load(environ={}, overrides={"builder.poll_s": 1}).builder.poll_s, float)
+
+
+def test_a_builder_that_is_told_where_its_database_is_starts_without_pydantic() -> None:
+    """Its validators cost a quarter of a second, and a build may take less."""
+    program = """
+import sys
+from myria.settings import Settings
+import myria_builder.process
+settings = Settings.load(environ={"MYRIA_POSTGRES_DSN": "postgresql://h/d", "MYRIA_SERVICE_NAME": "mine"})
+assert settings.postgres.dsn == "postgresql://h/d"
+print("pydantic" in sys.modules, "yaml" in sys.modules)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["False", "False"]

@@ -301,9 +301,9 @@ def words_of(text: str, words: TextWords, language: Language) -> TextWords:
     """
     if language.adjective is not None and ("'" in text or "’" in text):
         words = TextWords.of(part for token in words.tokens() for part in _parted(token))
-    if text.isascii():
+    if text.isascii() or not any(map(_may_be_unspaced, set(text))):
         return words
-    from myria.planning import unspaced  # noqa: PLC0415 - its expressions take a while to compile
+    from myria.planning import unspaced  # noqa: PLC0415 - its expressions take 10 ms to compile
 
     if not unspaced.is_in(text):
         return words
@@ -313,6 +313,16 @@ def words_of(text: str, words: TextWords, language: Language) -> TextWords:
         tokens.append(Token(surface, surface, start, start + len(surface)))
     tokens.sort(key=lambda token: token.start)
     return TextWords.of(tokens)
+
+
+def _may_be_unspaced(character: str) -> bool:
+    """Tell whether a character may be one of `myria.planning.unspaced`: no accent, quotation mark or emoji is."""
+    return (
+        "\u0e00" <= character < "\u2000"
+        or "\u3005" <= character < "\ufe00"
+        or "\uff66" <= character < "\uffa0"
+        or ("\U00020000" <= character < "\U00040000")
+    )
 
 
 def _parted(token: Token) -> Iterable[Token]:
