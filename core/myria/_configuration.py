@@ -226,7 +226,7 @@ class Setting:
             return self._validated(label, value, strict=True)
         if not isinstance(value, type(self.default)):
             accepted, given = type(self.default).__name__, type(value).__name__
-            raise ConfigurationError(f"{label}: expected {accepted}, got {given} {value!r}.", field=label)
+            raise ConfigurationError(f"{label}: expected {accepted}, got {given}.", field=label)
         return value
 
     def _refusal(self, label: str, value: Any, error: ValidationError) -> ConfigurationError:
