@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from myria.settings import Settings
 
 POLL_S = 0.3
+UNSEEN_POLL_S = 1.0
+"""The same where nobody sees the progress, and this process builds: its end is told at once."""
 NOBODY_AFTER_S = 15.0
 """Seconds without progress after which the command says that nothing seems to run builds."""
 
@@ -72,9 +74,8 @@ myria rebuild --full --hold --reason 'new planner settings' --wait
                 else:
                     console.say(f"asked for a build ({request['request_id']}); `myria status` tells how it goes")
                 return 0
-            if here:
-                await stack.enter_async_context(_BuildProcess(options, settings, place))
-            build = await _ended(memory.registry, options, request["request_id"], patient=here)
+            ours = await stack.enter_async_context(_BuildProcess(options, settings, place)) if here else None
+            build = await _ended(memory.registry, options, request["request_id"], ours=ours)
         if options.json:
             console.write_json(build)
         else:
@@ -90,9 +91,13 @@ class _BuildProcess:
         self._settings = settings
         self._place = place
         self._task: asyncio.Task[None] | None = None
+        self._building = 0
+        self.next_end = asyncio.Event()
+        """Set once a build that was not over yet when it was asked for has ended here."""
 
-    async def __aenter__(self) -> None:
+    async def __aenter__(self) -> _BuildProcess:
         self._task = asyncio.create_task(self._work())
+        return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._task is not None:
@@ -107,8 +112,11 @@ class _BuildProcess:
             loop = BuildLoop(database, self._settings, launch=self._build)
             try:
                 while True:
+                    end = self.next_end
                     await loop.look(self._options.tenant)
-                    await asyncio.sleep(POLL_S)
+                    await _set_within(end, POLL_S)
+                    if self._building:
+                        await end.wait()
             finally:
                 await loop.close()
 
@@ -116,16 +124,33 @@ class _BuildProcess:
         from myria_builder import build as work_on  # noqa: PLC0415 - only where this process builds
 
         processes = self._settings.builder.processes
-        outcome = await work_on(self._settings, self._place.building, tenant, build_id, processes=processes)
+        self._building += 1
+        try:
+            outcome = await work_on(self._settings, self._place.building, tenant, build_id, processes=processes)
+        finally:
+            self._building -= 1
+            self.next_end.set()
+            self.next_end = asyncio.Event()
         return outcome.exit_status
 
 
-async def _ended(registry: Registry, options: Options, request_id: str, *, patient: bool) -> dict[str, Any]:
+async def _set_within(event: asyncio.Event, longest_s: float) -> None:
+    """Wait for an event, no longer than so many seconds."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(longest_s):
+            await event.wait()
+
+
+async def _ended(
+    registry: Registry, options: Options, request_id: str, *, ours: _BuildProcess | None
+) -> dict[str, Any]:
     """Wait until the build of a request has ended, showing its progress; return it."""
     asked_at = time.monotonic()
-    is_told = patient
+    is_told = ours is not None
+    pause_s = UNSEEN_POLL_S if ours is not None and options.json else POLL_S
     with console.meter("waiting for a builder", quiet=options.json) as progress:
         while True:
+            end = asyncio.Event() if ours is None else ours.next_end
             try:
                 request = await registry.request(options.tenant, request_id)
                 build_id = request["build_id"]
@@ -143,7 +168,7 @@ async def _ended(registry: Registry, options: Options, request_id: str, *, patie
                 console.say(
                     "nobody takes the build up; is a `myria up` running on this database? (or use --here)", "yellow"
                 )
-            await asyncio.sleep(POLL_S)
+            await _set_within(end, pause_s)
 
 
 def _tell(build: dict[str, Any]) -> None:
