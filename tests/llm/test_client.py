@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import threading
 import time
@@ -224,7 +225,7 @@ async def test_the_budget_is_asked_before_each_attempt(provide: Starting, config
             ({"cost": 0}, Kind.BUDGET_COST),
             ({"bytes": 0}, Kind.BUDGET_BYTES),
         ):
-            fields = {name: getattr(PLENTY, name) for name in PLENTY.__slots__} | limits
+            fields = dataclasses.asdict(PLENTY) | limits
             assert await asking.kind(Meter(Budget(**fields))) == kind
         assert not provider.asked
         once = Meter(Budget(rounds=9, calls=9, tokens=10**6, bytes=10**6, seconds=9, cost=50))

@@ -141,7 +141,7 @@ def giant() -> Candidate:
         summary="all",
         metadata=sound().nodes[-1].metadata,
         children=[Outline.of(leaf) for leaf in leaves],
-        leaf_ids=[leaf.node_id for leaf in leaves],
+        leaf_ids=b"".join([leaf.node_id for leaf in leaves]),
         is_unit=True,
     )
     return replace(sound(), nodes=[*leaves, root], root=root.rendering_id)

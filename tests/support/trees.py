@@ -39,12 +39,12 @@ class MemoryTree:
         self.most_at_once = max(self.most_at_once, len(rendering_ids))
         return [self._nodes[rendering_id] for rendering_id in rendering_ids]
 
-    async def leaf_node_ids(self, rendering_id: bytes) -> list[bytes]:
-        """Return the node_id of every leaf under (or at) a rendering."""
+    async def leaf_node_ids(self, rendering_id: bytes) -> bytes:
+        """Return the node_ids of all leaves under (or at) a rendering, one after the other."""
         self.calls += 1
         leaves = [node.node_id for node in self.under(rendering_id) if node.node_type == LEAF]
         self.streamed += len(leaves)
-        return leaves
+        return b"".join(leaves)
 
 
 class RememberingReader:
@@ -60,8 +60,8 @@ class RememberingReader:
         self.seen.update((node.rendering_id, node) for node in nodes)
         return nodes
 
-    async def leaf_node_ids(self, rendering_id: bytes) -> list[bytes]:
-        """Return the node_id of every leaf under (or at) a rendering."""
+    async def leaf_node_ids(self, rendering_id: bytes) -> bytes:
+        """Return the node_ids of all leaves under (or at) a rendering, one after the other."""
         return await self._reader.leaf_node_ids(rendering_id)
 
 

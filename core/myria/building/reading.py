@@ -25,7 +25,6 @@ _SMALL_PAGE_EVENTS = 64
 _BEFORE_EVERYTHING = (-62_135_596_800_000_000, 0)
 """0001-01-01, before which no event can be."""
 
-_ID_BYTES = 32
 _NODES_AT_ONCE = 512
 
 
@@ -221,15 +220,15 @@ class ScopeTree:
     async def units(self, tops: Sequence[bytes]) -> list[Unit]:
         """Return the units of these top nodes, in this order."""
         return [
-            Unit(top=Outline.of(node), leaf_ids=leaf_ids_of(node) or tuple(await self.leaf_node_ids(node.rendering_id)))
+            Unit(top=Outline.of(node), leaf_ids=leaf_ids_of(node) or await self.leaf_node_ids(node.rendering_id))
             for node in await self.nodes(tops)
         ]
 
-    async def leaf_node_ids(self, rendering_id: bytes) -> list[bytes]:
-        """Return the node_id of every leaf under (or at) a rendering, in no particular order."""
+    async def leaf_node_ids(self, rendering_id: bytes) -> bytes:
+        """Return the node_ids of all leaves under (or at) a rendering, one after the other in no particular order."""
         async with self._database.read(self._tenant) as connection:
             ids: bytes = await connection.fetchval(sql("trees.leaf_node_ids"), self._tenant, rendering_id)
-        return [ids[at : at + _ID_BYTES] for at in range(0, len(ids), _ID_BYTES)]
+        return ids
 
 
 def node_from_row(row: asyncpg.Record, participants: Participants) -> Node:

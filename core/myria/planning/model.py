@@ -251,10 +251,10 @@ class Outline:
 
 @value
 class Unit:
-    """A planned unit as the groups above it see it: its top node's outline and its leaves' node_ids."""
+    """A planned unit as the groups above it see it: its top node's outline and its leaves' node_ids in a row."""
 
     top: Outline
-    leaf_ids: tuple[bytes, ...]
+    leaf_ids: bytes
 
     @property
     def key(self) -> UnitKey:
@@ -266,15 +266,15 @@ class Unit:
         """Return the unit that `plan_unit` planned; `nodes` is its result, the top node last."""
         return cls(
             top=Outline.of(nodes[-1]),
-            leaf_ids=tuple(node.node_id for node in nodes if node.node_type == LEAF),
+            leaf_ids=b"".join([node.node_id for node in nodes if node.node_type == LEAF]),
         )
 
 
-def leaf_ids_of(top: Node) -> tuple[bytes, ...] | None:
-    """Return the node_ids of a unit's leaves, given its top node; None where it does not tell, being in parts."""
+def leaf_ids_of(top: Node) -> bytes | None:
+    """Return the node_ids of a unit's leaves in a row, given its top node; None where it does not tell, in parts."""
     if not top.children:
-        return (top.node_id,)
-    return top.child_leaves if all(top.child_leaves) else None
+        return top.node_id
+    return b"".join(top.child_leaves) if all(top.child_leaves) else None
 
 
 class TreeReader(Protocol):
@@ -284,8 +284,8 @@ class TreeReader(Protocol):
         """Return the nodes of these renderings, in this order."""
         ...
 
-    async def leaf_node_ids(self, rendering_id: bytes) -> list[bytes]:
-        """Return the node_id of every leaf under (or at) a rendering, in any order."""
+    async def leaf_node_ids(self, rendering_id: bytes) -> bytes:
+        """Return the node_ids of all leaves under (or at) a rendering, one after the other in any order."""
         ...
 
 

@@ -50,7 +50,7 @@ _LEAVES_AT_ONCE = 8
 _FIRST_PAGE = 64
 _MOST_PAGE = 2048
 
-_Child = tuple[Outline, tuple[bytes, ...]]
+_Child = tuple[Outline, bytes]
 T = TypeVar("T")
 
 
@@ -84,7 +84,7 @@ def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: Planne
                 is_unit=only,
             )
         )
-    row: list[_Child] = [(Outline.of(node), (node.node_id,)) for node in nodes]
+    row: list[_Child] = [(Outline.of(node), node.node_id) for node in nodes]
     level = 0
     while len(row) > 1:
         level = level + 1 if len(row) > settings.max_fan_out else UNIT_LEVEL
@@ -93,7 +93,7 @@ def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: Planne
         above: list[_Child] = []
         for children in balanced(row, settings.max_fan_out):
             outlines = [outline for outline, _ in children]
-            leaf_ids = tuple(leaf_id for _, inner in children for leaf_id in inner)
+            leaf_ids = b"".join([inner for _, inner in children])
             is_unit = level == UNIT_LEVEL
             description = describe_inner(
                 outlines,
@@ -379,5 +379,5 @@ class _NoTree:
     async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
         raise InternalError("a scope without a tree was read", nodes=len(rendering_ids))
 
-    async def leaf_node_ids(self, rendering_id: bytes) -> list[bytes]:
+    async def leaf_node_ids(self, rendering_id: bytes) -> bytes:
         raise InternalError("a scope without a tree was read", rendering_id=rendering_id.hex())

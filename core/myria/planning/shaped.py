@@ -148,9 +148,9 @@ def plan_shaped(
     for position, leaf in enumerate(leaves):
         group = grouped.get(position)
         if group is None:
-            row.append(_Child(node=leaf, leaf_ids=(leaf.node_id,)))
+            row.append(_Child(node=leaf, leaf_ids=leaf.node_id))
         elif group.leaves[0] == position:
-            below = [_Child(node=leaves[index], leaf_ids=(leaves[index].node_id,)) for index in group.leaves]
+            below = [_Child(node=leaves[index], leaf_ids=leaves[index].node_id) for index in group.leaves]
             made = _inner(scope, below, level=1, words=group.words)
             nodes.append(made.node)
             row.append(made)
@@ -169,7 +169,7 @@ def plan_shaped(
 @value
 class _Child:
     node: Node
-    leaf_ids: tuple[bytes, ...]
+    leaf_ids: bytes
 
 
 def _leaf(
@@ -199,7 +199,7 @@ def _inner(scope: Participants, below: Sequence[_Child], *, level: int, words: W
     outlines = [Outline.of(child.node) for child in below]
     is_unit = level == UNIT_LEVEL
     described = describe_inner(outlines, is_unit=is_unit)
-    leaf_ids = tuple(leaf_id for child in below for leaf_id in child.leaf_ids)
+    leaf_ids = b"".join([child.leaf_ids for child in below])
     node = internal_node(
         scope,
         level=level,

@@ -94,7 +94,7 @@ class _Piece:
 
     digits: bytes
     outline: Outline
-    leaf_ids: Sequence[bytes] | None
+    leaf_ids: bytes | None
 
     @property
     def prefix(self) -> bytes:
@@ -154,12 +154,11 @@ class _Assembly:
     async def _node(self, children: list[_Piece], shared: int) -> _Piece:
         level = group_level(shared)
         outlines = [child.outline for child in children]
-        leaf_ids: list[bytes] = []
-        for child in children:
-            if child.leaf_ids is None:
-                leaf_ids.extend(await self._reader.leaf_node_ids(child.outline.rendering_id))
-            else:
-                leaf_ids.extend(child.leaf_ids)
+        known = [
+            await self._reader.leaf_node_ids(child.outline.rendering_id) if child.leaf_ids is None else child.leaf_ids
+            for child in children
+        ]
+        leaf_ids = b"".join(known)
         description = describe_group(outlines, level=level)
         node = internal_node(
             self._participants,
@@ -178,7 +177,7 @@ class _Assembly:
         return [self._piece(node) for node in nodes]
 
     def _piece(self, node: Node) -> _Piece:
-        leaf_ids: tuple[bytes, ...] | None = None
+        leaf_ids: bytes | None = None
         if node.is_unit:
             leaf_ids = leaf_ids_of(node)
         else:

@@ -71,7 +71,7 @@ class Candidate:
     kept: Mapping[bytes, Node] = field(default_factory=dict)
     _planned: dict[bytes, Node] = field(init=False, repr=False, compare=False)
     _events: dict[str, SourceEvent] = field(init=False, repr=False, compare=False)
-    _leaf_ids: dict[bytes, tuple[bytes, ...] | None] = field(init=False, repr=False, compare=False)
+    _leaf_ids: dict[bytes, bytes | None] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_planned", {node.rendering_id: node for node in self.nodes})
@@ -106,8 +106,8 @@ class Candidate:
         """Return the known children of a node, in order."""
         return [child for child in map(self.node, node.children) if child is not None]
 
-    def leaf_ids(self, rendering: bytes) -> tuple[bytes, ...] | None:
-        """Return the node_ids of the leaves under a rendering, or None where a kept subtree hides them."""
+    def leaf_ids(self, rendering: bytes) -> bytes | None:
+        """Return the node_ids of the leaves under a rendering in a row, or None where a kept subtree hides them."""
         leaf_ids = self._leaf_ids
         stack = [rendering]
         while stack:
@@ -118,9 +118,9 @@ class Candidate:
             elif node is None:
                 leaf_ids[at] = None
             elif node.node_type == LEAF:
-                leaf_ids[at] = (node.node_id,)
+                leaf_ids[at] = node.node_id
             elif all(node.child_leaves) and node.child_leaves:
-                leaf_ids[at] = node.child_leaves
+                leaf_ids[at] = b"".join(node.child_leaves)
             elif at not in self.planned:
                 leaf_ids[at] = None
             else:
@@ -132,7 +132,7 @@ class Candidate:
                 else:
                     below = [leaf_ids[child] for child in node.children]
                     known = [ids for ids in below if ids is not None]
-                    leaf_ids[at] = tuple(i for ids in known for i in ids) if len(known) == len(below) else None
+                    leaf_ids[at] = b"".join(known) if len(known) == len(below) else None
         return leaf_ids[rendering]
 
 

@@ -84,5 +84,5 @@ class _NothingStored:
     async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
         raise errors.InternalError("a full plan asked for an old tree", nodes=len(rendering_ids))
 
-    async def leaf_node_ids(self, rendering_id: bytes) -> list[bytes]:
+    async def leaf_node_ids(self, rendering_id: bytes) -> bytes:
         raise errors.InternalError("a full plan asked for an old tree", rendering_id=rendering_id.hex())

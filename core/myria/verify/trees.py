@@ -207,7 +207,7 @@ class _Walk:
         for column, expected in _sums(row, rows).items():
             if row[column] != expected:
                 self._fail(rendering_id, f"{column} is {row[column]}, its children give {expected}")
-        if internal_node_id(self._scope.participants, self._shape.leaf_ids[first_leaf:]) != row["node_id"]:
+        if internal_node_id(self._scope.participants, b"".join(self._shape.leaf_ids[first_leaf:])) != row["node_id"]:
             self._fail(rendering_id, "node_id is not the hash of its participants and leaves")
 
     def _fail(self, rendering_id: bytes, problem: str) -> None:
