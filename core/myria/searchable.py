@@ -24,10 +24,14 @@ from myria.values import value
 
 @value
 class Covered:
-    """What the search block of a rendering covers: its nodes, parents first, and the leaf's position by event_seq."""
+    """What the search block of a rendering covers: its nodes, parents first, and the leaf's position by event_seq.
+
+    `leaf_ids` are the node_ids of its leaves, one after the other.
+    """
 
     nodes: Sequence[BlockNode]
     leaf_of: Mapping[int, int]
+    leaf_ids: bytes
 
 
 async def covered(connection: Connection, tenant: str, rendering_id: bytes) -> Covered:
@@ -48,7 +52,8 @@ async def covered(connection: Connection, tenant: str, rendering_id: bytes) -> C
         if row["node_type"] == LEAF
         for event_seq in row["event_seqs"]
     }
-    return Covered(nodes=nodes, leaf_of=leaf_of)
+    leaf_ids = b"".join([row["leaf_id"] for row in rows if row["node_type"] == LEAF])
+    return Covered(nodes=nodes, leaf_of=leaf_of, leaf_ids=leaf_ids)
 
 
 def document(row: asyncpg.Record, *, leaf: int = -1, xid: int = 0, scope_id: int = 0) -> Doc:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from myria.analysis import terms, words_in
 from myria.building import Outcome
+from myria.building.reading import ScopeTree
 from myria.store.database import Database as Pool
 from myria.verify import verify
 from tests.support import builds
@@ -147,6 +148,42 @@ async def test_a_scope_outgrows_its_search_block(database: Database) -> None:
     assert one == 1
     assert many > 1
     assert len(contents) == 1
+
+
+async def test_leaves_of_a_long_scope_are_those_that_its_blocks_name(database: Database) -> None:
+    """They are read from the blocks without walking beneath them, and builds add them to blocks that have none yet."""
+    await append(database.server_dsn, conversation(5000, seed=3))
+    await builds.build(database)
+    newest = "SELECT root_rendering_id FROM myria.scope_roots ORDER BY number DESC LIMIT 1"
+
+    async def leaves() -> list[bytes]:
+        root = await builds.value(database, newest)
+        async with Pool(database.dsn) as pool:
+            in_a_row = await ScopeTree(pool, TENANT, ()).leaf_node_ids(root)
+        return sorted(in_a_row[at : at + 32] for at in range(0, len(in_a_row), 32))
+
+    async def change(statement: str) -> None:
+        async with Pool(database.dsn) as pool, pool.write(TENANT) as connection:
+            await connection.execute(statement)
+
+    named = await leaves()
+    assert len(named) == await builds.value(database, "SELECT count(*) FROM myria.nodes WHERE node_type = 'leaf_topic'")
+    await change("UPDATE myria.search_blocks SET leaf_ids = NULL")
+    assert await leaves() == named
+    await append(database.server_dsn, conversation(20, seed=4, start=900_000))
+    await builds.build(database)
+
+    assert not await builds.value(
+        database,
+        f"SELECT count(*) FROM myria.search_blocks WHERE leaf_ids IS NULL AND rendering_id IN (SELECT unnest(blocks) "
+        f"FROM myria.scope_roots WHERE root_rendering_id = ({newest}))",
+    )
+    async with Pool(database.dsn) as pool:
+        report = await verify(pool, TENANT, builds.DEFAULTS.planner.for_planner(), deep=True)
+    assert report.failed == 0
+    after = await leaves()
+    await change("UPDATE myria.search_blocks SET leaf_ids = ''")
+    assert len(await leaves()) < len(after)
 
 
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))

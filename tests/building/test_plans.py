@@ -20,6 +20,7 @@ BUILDER: dict[str, tuple[Any, ...]] = {
     "trees.scope_root": (1, "snap_x"),
     "trees.renderings": (IDS,),
     "trees.leaf_node_ids": (IDS[0],),
+    "trees.note_leaf_ids": (IDS[0], 1, b""),
     "trees.block_nodes": (IDS[0], 2048, 4096, 1),
     "trees.under": (IDS[0],),
     "trees.changes": (1, "700", 5, 50),

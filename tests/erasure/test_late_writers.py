@@ -61,7 +61,7 @@ async def test_a_worker_that_stood_still_writes_nothing_of_what_it_read(
         with pytest.raises(errors.LeaseLost):
             await compile_scope(pool, build, task, planner, Counter())
         with pytest.raises(errors.LeaseLost):
-            await TreeWriter(pool, build, task.scope_id).add_blocks({bytes(32): b""})
+            await TreeWriter(pool, build, task.scope_id).add_blocks({bytes(32): (b"", b"")})
     assert stood
     assert await traces(database.dsn) == []
     await builds.build(database)

@@ -373,6 +373,7 @@ DAMAGE: dict[str, tuple[str, str]] = {
     ),
     "a lost search block": ("DELETE FROM myria.search_blocks", "search_blocks"),
     "a torn search block": ("UPDATE myria.search_blocks SET block = substr(block, 1, 100)", "search_blocks"),
+    "a search block with other leaves": ("UPDATE myria.search_blocks SET leaf_ids = sha256('x')", "search_blocks"),
     "a search block of another part": (
         "UPDATE myria.scope_roots SET blocks = (SELECT array_agg(rendering_id) FROM "
         "(SELECT rendering_id FROM myria.search_blocks LIMIT 1) one) ",

@@ -35,10 +35,11 @@ _WORDS_OF_A_DOC = 30
 
 @value
 class BlockNodes:
-    """The renderings whose blocks cover a tree, in time order, and which of them have none yet."""
+    """The renderings whose blocks cover a tree, in time order, which of them have none yet, and whose has no leaves."""
 
     covering: list[bytes]
     missing: list[bytes]
+    without_leaves: list[bytes]
 
 
 async def block_nodes(database: Database, tenant: str, root: bytes) -> BlockNodes:
@@ -48,6 +49,7 @@ async def block_nodes(database: Database, tenant: str, root: bytes) -> BlockNode
     return BlockNodes(
         covering=[row["rendering_id"] for row in rows],
         missing=[row["rendering_id"] for row in rows if not row["present"]],
+        without_leaves=[row["rendering_id"] for row in rows if row["present"] and not row["has_leaves"]],
     )
 
 
@@ -138,13 +140,14 @@ async def write_blocks(
     """
     async with database.read(tenant) as connection:
         covers = [await covered(connection, tenant, rendering_id) for rendering_id in rendering_ids]
-    blocks: dict[bytes, bytes] = {}
+    blocks: dict[bytes, tuple[bytes, bytes]] = {}
     anew = analysed = 0
     for rendering_id, beneath in zip(rendering_ids, covers, strict=True):
         pieces, missing = old.pieces(list(beneath.leaf_of))
         fresh, unread = planned.take(missing)
         fresh += await events.docs(unread)
-        blocks[rendering_id] = splice(pieces, fresh=fresh, nodes=beneath.nodes, leaf_of=beneath.leaf_of)
+        block = splice(pieces, fresh=fresh, nodes=beneath.nodes, leaf_of=beneath.leaf_of)
+        blocks[rendering_id] = (block, beneath.leaf_ids)
         anew += len(missing)
         analysed += len(unread)
     await writer.add_blocks(blocks)

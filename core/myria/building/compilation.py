@@ -40,6 +40,9 @@ _INCREMENTAL_EVENTS = 20_000
 
 
 _GROUPS_AT_ONCE = 32
+_LEAVES_NOTED = 32
+"""Search blocks of an older version that one build of a scope adds their leaves to."""
+
 _SUBJECTS_AT_ONCE = 500
 _WAIT_S = 0.1
 """Pause between two looks at parts that others have."""
@@ -240,7 +243,10 @@ class _NoWriter(TreeWriter):
     async def flush(self) -> None:
         """Write nothing."""
 
-    async def add_blocks(self, blocks: Mapping[bytes, bytes]) -> None:
+    async def add_blocks(self, blocks: Mapping[bytes, tuple[bytes, bytes]]) -> None:
+        """Write nothing."""
+
+    async def note_leaf_ids(self, rendering_id: bytes, leaf_ids: bytes) -> None:
         """Write nothing."""
 
 
@@ -506,6 +512,8 @@ class _Work:
                 self._counts["events_indexed"] += written.fresh
                 self._counts["events_analysed"] += written.analysed
                 self._note_rows()
+            for rendering_id in nodes.without_leaves[:_LEAVES_NOTED]:
+                await self._writer.note_leaf_ids(rendering_id, await self._tree.leaf_node_ids(rendering_id))
 
     async def _plan_unit(self, events: Sequence[PlanEvent]) -> None:
         shape = await self._shaper.shape(events) if self._shaper is not None else None

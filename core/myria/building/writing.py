@@ -47,13 +47,19 @@ class TreeWriter:
         if batch:
             await self._write(batch)
 
-    async def add_blocks(self, blocks: Mapping[bytes, bytes]) -> None:
-        """Write search blocks by their renderings."""
+    async def add_blocks(self, blocks: Mapping[bytes, tuple[bytes, bytes]]) -> None:
+        """Write search blocks, each with its leaves' node_ids in a row, by their renderings."""
         async with self._database.write(self._tenant) as connection:
             await hold_build(connection, self._tenant, self._build_id)
-            for rendering_id, block in sorted(blocks.items()):
-                columns = (rendering_id, SEARCH_VERSION, self._scope_id, block)
+            for rendering_id, (block, leaf_ids) in sorted(blocks.items()):
+                columns = (rendering_id, SEARCH_VERSION, self._scope_id, block, leaf_ids)
                 await self._insert(connection, "search_blocks", "trees.write_block", *columns)
+
+    async def note_leaf_ids(self, rendering_id: bytes, leaf_ids: bytes) -> None:
+        """Add its leaves to a search block that an older version wrote."""
+        async with self._database.write(self._tenant) as connection:
+            await hold_build(connection, self._tenant, self._build_id)
+            await connection.execute(sql("trees.note_leaf_ids"), self._tenant, rendering_id, SEARCH_VERSION, leaf_ids)
 
     async def _write(self, batch: Sequence[Node]) -> None:
         by_node = {node.node_id: node for node in batch}

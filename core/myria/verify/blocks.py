@@ -8,11 +8,14 @@ import numpy as np
 
 from myria import errors
 from myria.index import BlockNode, BlockView, build, decode
+from myria.planning.model import LEAF_LEVEL
 from myria.searchable import document
 from myria.store.queries import sql
 from myria.verify.examination import STREAM_ROWS, Examination, ExaminedScope, Seqs, TreeShape, erased_seqs, set_problems
 from myria.verify.report import Check
 from myria.versions import SEARCH_VERSION
+
+_ID_BYTES = 32
 
 
 async def search_blocks(
@@ -42,6 +45,8 @@ async def search_blocks(
             held.append(view.seq)
             for problem in _block_problems(view, leaf_index, shape):
                 check.fail(f"{name}: search block {rendering.hex()}: {problem}")
+            if stored["leaf_ids"] is not None and _ids(stored["leaf_ids"]) != leaf_index.node_ids(view):
+                check.fail(f"{name}: search block {rendering.hex()}: its leaf_ids are not those of its leaves")
             if exam.deep:
                 readable.append((rendering, view))
         all_held = np.concatenate(held) if held else np.zeros(0, np.int64)
@@ -69,6 +74,11 @@ async def block_content(exam: Examination, check: Check, blocks: Sequence[tuple[
             check.fail(f"{name}: search block {rendering.hex()} is not what its events give")
 
 
+def _ids(raw: bytes) -> list[bytes]:
+    """Return ids that stand in a row, in their order."""
+    return sorted([raw[at : at + _ID_BYTES] for at in range(0, len(raw), _ID_BYTES)])
+
+
 def _digests(raw: bytes) -> Seqs:
     """Return 32-byte hashes as rows of four integers, which numpy compares."""
     return np.frombuffer(raw, dtype=np.int64).reshape(-1, 4)
@@ -83,6 +93,12 @@ class _LeafIndex:
         self._seqs = seqs[order]
         self._leaves = np.array(shape.leaf_of, dtype=np.int64)[order]
         self._renderings = _digests(b"".join(shape.leaves))
+        self._node_ids = dict(zip(shape.leaves, shape.leaf_ids, strict=True))
+
+    def node_ids(self, view: BlockView) -> list[bytes]:
+        """Return the node_ids of the leaves of a block in their order, as far as the tree has them."""
+        leaves = np.flatnonzero(view.node_level == LEAF_LEVEL).tolist()
+        return sorted([self._node_ids.get(view.rendering(at), b"") for at in leaves])
 
     def strays(self, view: BlockView) -> list[int]:
         """Return the events that a block does not hold under their leaf."""

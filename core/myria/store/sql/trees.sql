@@ -31,29 +31,45 @@ ORDER BY wanted.position;
 
 -- name: leaf_node_ids
 -- Every leaf under (or at) a rendering, one after the other as a single value: rows would take the builder three times the
--- time, and a long scope has very many. A node names its leaf children itself, so leaves are never read.
+-- time, and a long scope has very many. A node names its leaf children itself, so leaves are never read; beneath the node
+-- of a search block that has its leaves nothing is.
 -- (OFFSET 0 here and below: look each child up by its key, whatever the planner thinks of the number of children.)
 WITH RECURSIVE inside AS (
-    SELECT r.children, r.child_leaves, CASE WHEN r.node_type = 'leaf_topic' THEN r.node_id END AS itself
+    SELECT r.rendering_id, r.children, r.child_leaves, CASE WHEN r.node_type = 'leaf_topic' THEN r.node_id END AS itself,
+           (SELECT true FROM myria.search_blocks b
+            WHERE b.tenant_id = $1 AND b.rendering_id = $2 AND b.leaf_ids IS NOT NULL LIMIT 1) AS is_known
     FROM myria.renderings r WHERE r.tenant_id = $1 AND r.rendering_id = $2
     UNION ALL
-    SELECT r.children, r.child_leaves, NULL::bytea
+    SELECT r.rendering_id, r.children, r.child_leaves, NULL::bytea, r.is_known
     FROM inside i
     CROSS JOIN LATERAL unnest(i.children, i.child_leaves) AS child (rendering_id, leaf)
     CROSS JOIN LATERAL (
-        SELECT x.children, x.child_leaves FROM myria.renderings x
+        SELECT x.rendering_id, x.children, x.child_leaves,
+               (SELECT true FROM myria.search_blocks b
+                WHERE b.tenant_id = $1 AND b.rendering_id = x.rendering_id AND b.leaf_ids IS NOT NULL LIMIT 1) AS is_known
+        FROM myria.renderings x
         WHERE x.tenant_id = $1 AND x.rendering_id = child.rendering_id OFFSET 0) r
-    WHERE child.leaf = ''::bytea
+    WHERE i.is_known IS NULL AND child.leaf = ''::bytea
 ), leaves AS (
-    SELECT i.itself AS node_id FROM inside i WHERE i.itself IS NOT NULL
+    SELECT (SELECT b.leaf_ids FROM myria.search_blocks b
+            WHERE b.tenant_id = $1 AND b.rendering_id = i.rendering_id AND b.leaf_ids IS NOT NULL LIMIT 1) AS node_ids
+    FROM inside i WHERE i.is_known
     UNION ALL
-    SELECT leaf FROM inside i CROSS JOIN LATERAL unnest(i.child_leaves) AS leaf WHERE leaf <> ''::bytea
+    SELECT i.itself FROM inside i WHERE i.is_known IS NULL AND i.itself IS NOT NULL
+    UNION ALL
+    SELECT leaf FROM inside i CROSS JOIN LATERAL unnest(i.child_leaves) AS leaf
+    WHERE i.is_known IS NULL AND leaf <> ''::bytea
 )
-SELECT coalesce(string_agg(node_id, ''::bytea), ''::bytea) FROM leaves;
+SELECT coalesce(string_agg(node_ids, ''::bytea), ''::bytea) FROM leaves;
+
+-- name: note_leaf_ids
+-- The leaves of a search block that an older version wrote.
+UPDATE myria.search_blocks SET leaf_ids = $4
+WHERE tenant_id = $1 AND rendering_id = $2 AND analyzer_version = $3 AND leaf_ids IS NULL;
 
 -- name: block_nodes
--- The nodes whose search blocks cover a tree, in reading order: the highest with at most $3 events (a unit: $4), and
--- whether their block is there. Below them nothing is read.
+-- The nodes whose search blocks cover a tree, in reading order: the highest with at most $3 events (a unit: $4), whether
+-- their block is there, and whether it has its leaves. Below them nothing is read.
 WITH RECURSIVE upper AS (
     SELECT r.rendering_id, r.children, r.events, r.is_unit, '{}'::bigint[] AS path
     FROM myria.renderings r WHERE r.tenant_id = $1 AND r.rendering_id = $2
@@ -66,16 +82,16 @@ WITH RECURSIVE upper AS (
         WHERE x.tenant_id = $1 AND x.rendering_id = child.rendering_id OFFSET 0) r
     WHERE u.events > $3 AND NOT (u.is_unit AND u.events <= $4)
 )
-SELECT u.rendering_id,
-       (SELECT true FROM myria.search_blocks b
-        WHERE b.tenant_id = $1 AND b.rendering_id = u.rendering_id AND b.analyzer_version = $5 LIMIT 1) IS NOT NULL
-           AS present
+SELECT u.rendering_id, b.has_leaves IS NOT NULL AS present, coalesce(b.has_leaves, false) AS has_leaves
 FROM upper u
+LEFT JOIN LATERAL (
+    SELECT x.leaf_ids IS NOT NULL AS has_leaves FROM myria.search_blocks x
+    WHERE x.tenant_id = $1 AND x.rendering_id = u.rendering_id AND x.analyzer_version = $5 LIMIT 1) b ON true
 WHERE u.events <= $3 OR (u.is_unit AND u.events <= $4) OR u.children = '{}'
 ORDER BY u.path;
 
 -- name: under
--- The tree at and under a rendering, parents before children, with the events of its leaves.
+-- The tree at and under a rendering, parents before children, with the ids and the events of its leaves.
 WITH RECURSIVE tree AS (
     SELECT r.rendering_id, r.node_id, r.node_type, r.level, r.children, NULL::bytea AS parent_id, 0 AS depth
     FROM myria.renderings r WHERE r.tenant_id = $1 AND r.rendering_id = $2
@@ -87,7 +103,8 @@ WITH RECURSIVE tree AS (
         SELECT x.rendering_id, x.node_id, x.node_type, x.level, x.children FROM myria.renderings x
         WHERE x.tenant_id = $1 AND x.rendering_id = child OFFSET 0) r
 )
-SELECT t.rendering_id, t.parent_id, t.level, t.node_type, CASE WHEN t.node_type = 'leaf_topic' THEN
+SELECT t.rendering_id, t.parent_id, t.level, t.node_type,
+       CASE WHEN t.node_type = 'leaf_topic' THEN t.node_id END AS leaf_id, CASE WHEN t.node_type = 'leaf_topic' THEN
            (SELECT n.event_seqs FROM myria.nodes n WHERE n.tenant_id = $1 AND n.node_id = t.node_id LIMIT 1)
        END AS event_seqs
 FROM tree t
@@ -224,8 +241,8 @@ ORDER BY i.position
 ON CONFLICT DO NOTHING;
 
 -- name: write_block
-INSERT INTO myria.search_blocks (tenant_id, rendering_id, analyzer_version, scope_id, block)
-VALUES ($1, $2, $3, $4, $5)
+INSERT INTO myria.search_blocks (tenant_id, rendering_id, analyzer_version, scope_id, block, leaf_ids)
+VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT DO NOTHING;
 
 -- name: write_root

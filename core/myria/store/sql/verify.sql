@@ -168,8 +168,8 @@ JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = t.rendering_id
 LEFT JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id;
 
 -- name: block
--- A search block; NULL where there is one of another version only.
-SELECT CASE WHEN analyzer_version = $3 THEN block END AS block
+-- A search block and its leaves; NULL where there is one of another version only.
+SELECT CASE WHEN analyzer_version = $3 THEN block END AS block, leaf_ids
 FROM myria.search_blocks
 WHERE tenant_id = $1 AND rendering_id = $2
 ORDER BY analyzer_version = $3 DESC
