@@ -42,7 +42,8 @@ def _made(cls: type[T], *, kw_only: bool) -> type[T]:
     if "__eq__" not in own:
         of = _fields_of(tuple([each.name for each in fields(made) if each.compare]))
         made.__eq__ = _equality(of)
-        made.__hash__ = _hashing(of)
+        if "__hash__" not in own:
+            made.__hash__ = _hashing(of)
     whole: type[T] = made
     return whole
 

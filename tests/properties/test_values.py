@@ -64,6 +64,16 @@ class Own:
         return f"<{self.name}>"
 
 
+@value
+class Bucketed:
+    """A value with a hash of its own, as one has whose fields are none to be hashed."""
+
+    parts: list[int]
+
+    def __hash__(self) -> int:
+        return len(self.parts)
+
+
 GIVEN: list[dict[str, Any]] = [
     {"x": 1.0},
     {"x": 1.0, "seen": 7},
@@ -108,6 +118,8 @@ def test_methods_of_a_class_stay_its_own() -> None:
     assert Own(name="A") == Own(name="a")
     assert len({Own(name="A"), Own(name="a")}) == 1
     assert repr(Own(name="A")) == "<A>"
+    assert hash(Bucketed(parts=[7, 8])) == 2
+    assert Bucketed(parts=[7]) == Bucketed(parts=[7]) != Bucketed(parts=[8])
 
 
 def test_values_have_slots_and_fields_and_can_be_copied() -> None:
