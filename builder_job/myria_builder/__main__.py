@@ -13,6 +13,8 @@ import logging
 import signal
 import sys
 
+import uvloop
+
 from myria.program import QuickEnd, importing
 
 _END = QuickEnd()
@@ -38,7 +40,8 @@ def main() -> int:
         settings = Settings.load()
         if settings.postgres.dsn is None:
             raise ConfigurationError("postgres.dsn (MYRIA_POSTGRES_DSN) is not set", field="postgres.dsn")
-        return asyncio.run(_run(settings, settings.postgres.dsn, options))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_run(settings, settings.postgres.dsn, options))
     except MyriaError as error:
         print(f"{error.code}: {error.message}", file=sys.stderr)
         return error.exit_status

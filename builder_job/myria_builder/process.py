@@ -8,6 +8,8 @@ import logging
 import multiprocessing
 from multiprocessing.context import SpawnProcess
 
+import uvloop
+
 from myria.building import Outcome
 from myria.building.run import run_build
 from myria.errors import MyriaError
@@ -52,7 +54,8 @@ def _spawn(settings: Settings, dsn: str, tenant: str, build_id: str) -> SpawnPro
 def _work(settings: Settings, dsn: str, tenant: str, build_id: str) -> None:
     _look_for_cycles_seldom()
     try:
-        asyncio.run(run_build(settings, dsn, tenant, build_id))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run_build(settings, dsn, tenant, build_id))
     except MyriaError as error:
         logger.warning(
             "a further builder gave up: %s", error.message, extra={"action": "builder_gave_up", "build_id": build_id}

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from myria.analysis import terms, words_in
 from myria.building import Outcome
 from myria.building.reading import ScopeTree
+from myria.building.tasks import MAX_FAILURES
 from myria.store.database import Database as Pool
 from myria.verify import verify
 from tests.support import builds
@@ -184,6 +185,37 @@ async def test_leaves_of_a_long_scope_are_those_that_its_blocks_name(database: D
     after = await leaves()
     await change("UPDATE myria.search_blocks SET leaf_ids = ''")
     assert len(await leaves()) < len(after)
+
+
+async def test_the_leaves_of_a_long_scope_are_read_while_its_units_are_planned(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tree is the same, they are read once, and a build whose planning fails leaves no read behind."""
+    monkeypatch.setattr("myria.building.compilation._FEW_LEAVES", 0)
+    read: list[bytes] = []
+    tree_read = ScopeTree._read_leaf_ids
+
+    async def noted(tree: ScopeTree, rendering_id: bytes) -> bytes:
+        read.append(rendering_id)
+        return await tree_read(tree, rendering_id)
+
+    monkeypatch.setattr(ScopeTree, "_read_leaf_ids", noted)
+    roots: list[bytes] = []
+    for part in range(5):
+        await append(database.server_dsn, conversation(150, seed=part, start=part * 5000))
+        await builds.build(database)
+        cutoff = await builds.value(database, "SELECT max(event_seq) FROM myria.events")
+        assert await builds.roots(database) == await builds.planned(database, cutoff)
+        roots.extend(map(bytes.fromhex, (await builds.roots(database)).values()))
+    assert read == roots[:-1]
+
+    def fail(*_: object) -> NoReturn:
+        raise RuntimeError("planning fails")
+
+    monkeypatch.setattr("myria.building.compilation.plan_unit", fail)
+    await append(database.server_dsn, conversation(30, seed=9, start=40_000))
+    assert (await builds.build(database)).outcome is Outcome.FAILED
+    assert read == [*roots[:-1], *[roots[-1]] * MAX_FAILURES]
 
 
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))

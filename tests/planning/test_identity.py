@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from myria.canonical import digest, quick_digest
-from myria.planning.identity import internal_node_id, leaf_node_id, rendering_id, topic_id
+from myria.planning.identity import internal_node_id, leaf_node_id, rendering_id, topic_id, without_ids
 from myria.planning.model import INTERNAL, LEAF, PlanEvent
 from myria.planning.scope import plan_scope, plan_unit
 from tests.planning.generators import SCOPE, SETTINGS, key_of
@@ -38,6 +38,18 @@ def test_the_identity_over_very_many_leaves_is_that_digest_too(count: int, first
     random.Random(count).shuffle(leaves)
     body = {"schema": 1, "node_type": INTERNAL, "participants": ["a", "b"], "leaves": sorted(x.hex() for x in leaves)}
     assert internal_node_id(("a", "b"), b"".join(leaves)) == digest(body)
+
+
+_BEGINS_ALIKE = st.sampled_from([b"", bytes(8), b"\xff" * 8]).flatmap(
+    lambda first: st.binary(min_size=32 - len(first), max_size=32 - len(first)).map(first.__add__)
+)
+
+
+@given(st.lists(_BEGINS_ALIKE, max_size=40), st.lists(_BEGINS_ALIKE, max_size=9), st.randoms())
+def test_identities_that_go_are_left_out_of_a_row(ids: list[bytes], others: list[bytes], chance: random.Random) -> None:
+    """Exactly those, in the order of the others, however alike they begin, and whatever else is said to go."""
+    gone = [*chance.sample(ids, len(ids) // 3), *others]
+    assert without_ids(b"".join(ids), b"".join(gone)) == b"".join(one for one in ids if one not in gone)
 
 
 _TEXT = st.text()

@@ -106,6 +106,21 @@ async def test_unknown_and_doubled_units_are_refused() -> None:
         await assemble(root.rendering_id, set(), [POOL[3]], tree, participants=SCOPE, settings=SETTINGS)
 
 
+async def test_a_reader_that_loses_leaves_is_found_out() -> None:
+    """The leaves under the new root are as many as its nodes count, or nothing is made of them."""
+
+    class Forgetful(MemoryTree):
+        async def leaf_node_ids(self, rendering_id: bytes) -> bytes:
+            return (await super().leaf_node_ids(rendering_id))[32:]
+
+    tree = Forgetful(BASE)
+    root, groups = await assemble(None, set(), POOL[:100], tree, participants=SCOPE, settings=SETTINGS)
+    assert root is not None
+    tree.add(groups)
+    with pytest.raises(InternalError, match="other leaves"):
+        await assemble(root.rendering_id, set(), [POOL[150]], tree, participants=SCOPE, settings=SETTINGS)
+
+
 async def test_fan_out_levels_and_order() -> None:
     """No group has one child or more than 16, levels fall on the way down, and children are in key order."""
     root, groups = await assemble(None, set(), POOL, MemoryTree(), participants=SCOPE, settings=SETTINGS)

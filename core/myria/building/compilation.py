@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, nullcontext
 from typing import Protocol
 
 from myria import errors
@@ -38,6 +38,9 @@ from myria.values import value
 _INCREMENTAL_EVENTS = 20_000
 """New events up to which a scope is always updated in place; beyond, it is planned anew once a quarter is new."""
 
+
+_FEW_LEAVES = 4_096
+"""Leaves of a tree up to which they are read when they are needed, not before."""
 
 _GROUPS_AT_ONCE = 32
 _LEAVES_NOTED = 32
@@ -71,6 +74,7 @@ class _OldTree:
     root: bytes | None
     blocks: list[bytes]
     events: int
+    leaves: int
 
 
 @value
@@ -310,9 +314,9 @@ class _Work:
         if row is None:
             return None
         if row["root_rendering_id"] is None:
-            return _OldTree(root=None, blocks=[], events=0)
+            return _OldTree(root=None, blocks=[], events=0, leaves=0)
         (root,) = await self._tree.nodes([row["root_rendering_id"]])
-        return _OldTree(root=root.rendering_id, blocks=list(row["blocks"]), events=root.events)
+        return _OldTree(root=root.rendering_id, blocks=list(row["blocks"]), events=root.events, leaves=root.leaves)
 
     async def changes(self, old: _OldTree) -> _Changes | None:
         """Return what the parent's tree must gain and lose; None when all must be planned."""
@@ -353,12 +357,14 @@ class _Work:
         self._to_place = {event_seq for _, event_seq in changes.coming}
         if self._build.parent is not None:
             self._events.parent_cutoff = self._build.parent.cutoff
-        with self._timed("ms_units"):
-            async for step in changed_units(changes.coming, self._events, self._settings, gone=changes.going):
-                removed.update(step.removed)
-                for unit in step.added:
-                    await self._plan_unit(unit)
-        root = await self._assemble(old.root, removed)
+        long_root = old.root if old.leaves > _FEW_LEAVES else None
+        async with nullcontext() if long_root is None else self._tree.foreseeing_leaves(long_root):
+            with self._timed("ms_units"):
+                async for step in changed_units(changes.coming, self._events, self._settings, gone=changes.going):
+                    removed.update(step.removed)
+                    for unit in step.added:
+                        await self._plan_unit(unit)
+            root = await self._assemble(old.root, removed)
         if self._to_place:
             raise _invalid("each_event_exactly_once", f"{len(self._to_place)} new events are in no planned unit")
         left = old.events + len(changes.coming) - len(changes.going)
@@ -538,15 +544,16 @@ class _Work:
 
     async def _assemble(self, old_root: bytes | None, removed: set[UnitKey]) -> Outline | None:
         with self._timed("ms_assemble"):
-            root, groups = await assemble(
-                old_root,
-                removed,
-                self._units,
-                self._tree,
-                participants=self._task.participants,
-                settings=self._settings,
-                gone=self._gone,
-            )
+            async with nullcontext() if old_root is None else self._tree.at_once():
+                root, groups = await assemble(
+                    old_root,
+                    removed,
+                    self._units,
+                    self._tree,
+                    participants=self._task.participants,
+                    settings=self._settings,
+                    gone=self._gone,
+                )
             await self._writer.add(groups)
         self._groups = groups
         self._counts["groups_planned"] += len(groups)

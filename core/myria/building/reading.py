@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
@@ -15,7 +16,7 @@ from myria.index import Doc
 from myria.planning.model import Node, Outline, Participants, PlanEvent, Ref, Unit, leaf_ids_of
 from myria.searchable import document, hints_of
 from myria.store.clock import to_datetime, to_microseconds
-from myria.store.database import Database
+from myria.store.database import Connection, Database
 from myria.store.queries import sql
 
 PAGE_EVENTS = 256
@@ -195,7 +196,43 @@ class ScopeTree:
         self._database = database
         self._tenant = tenant
         self._participants = participants
+        self._at_once: Connection | None = None
+        self._foreseen: tuple[bytes, asyncio.Task[bytes]] | None = None
         self.read = 0
+
+    @asynccontextmanager
+    async def foreseeing_leaves(self, rendering_id: bytes) -> AsyncIterator[None]:
+        """Read the leaf node_ids of a rendering while the block does something else, before it asks for them."""
+        reading = asyncio.create_task(self._read_leaf_ids(rendering_id))
+        self._foreseen = (rendering_id, reading)
+        try:
+            yield
+        finally:
+            self._foreseen = None
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    @asynccontextmanager
+    async def at_once(self) -> AsyncIterator[None]:
+        """Make the reads of a block one transaction: many are short, and each by itself costs two round trips more.
+
+        One at a time; they see what was stored before the block.
+        """
+        async with self._database.read(self._tenant) as connection:
+            self._at_once = connection
+            try:
+                yield
+            finally:
+                self._at_once = None
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Connection]:
+        """Lend the transaction of the block `at_once`; outside of one, a transaction of its own."""
+        if self._at_once is not None:
+            yield self._at_once
+            return
+        async with self._database.read(self._tenant) as connection:
+            yield connection
 
     async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
         """Return the nodes of these renderings, in this order.
@@ -205,7 +242,7 @@ class ScopeTree:
         """
         nodes: list[Node] = []
         for at in range(0, len(rendering_ids), _NODES_AT_ONCE):
-            async with self._database.read(self._tenant) as connection:
+            async with self.reading() as connection:
                 rows = await connection.fetch(
                     sql("trees.renderings"), self._tenant, rendering_ids[at : at + _NODES_AT_ONCE]
                 )
@@ -226,8 +263,17 @@ class ScopeTree:
 
     async def leaf_node_ids(self, rendering_id: bytes) -> bytes:
         """Return the node_ids of all leaves under (or at) a rendering, one after the other in no particular order."""
+        if self._foreseen is not None and self._foreseen[0] == rendering_id:
+            return await self._foreseen[1]
+        async with self.reading() as connection:
+            return await self._leaf_ids(connection, rendering_id)
+
+    async def _read_leaf_ids(self, rendering_id: bytes) -> bytes:
         async with self._database.read(self._tenant) as connection:
-            ids: bytes = await connection.fetchval(sql("trees.leaf_node_ids"), self._tenant, rendering_id)
+            return await self._leaf_ids(connection, rendering_id)
+
+    async def _leaf_ids(self, connection: Connection, rendering_id: bytes) -> bytes:
+        ids: bytes = await connection.fetchval(sql("trees.leaf_node_ids"), self._tenant, rendering_id)
         return ids
 
 

@@ -136,9 +136,10 @@ class ScopeSubjects:
         update = None
         if old is not None and in_place and old["since"] >= self._build.subjects_since:
             self._since = old["since"]
-            removed = await leaves_under(gone, self._tree)
             try:
-                update = await self._update(old["root_rendering_id"], removed, added, settings)
+                async with self._tree.at_once():
+                    removed = await leaves_under(gone, self._tree)
+                    update = await self._update(old["root_rendering_id"], removed, added, settings)
             except IncompleteHolders:
                 update = None
             else:
@@ -179,7 +180,7 @@ class ScopeSubjects:
 
     async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
         """Return the nodes of these renderings, subjects and leaves, in this order."""
-        async with self._database.read(self._build.tenant) as connection:
+        async with self._tree.reading() as connection:
             rows = await connection.fetch(sql("subjects.nodes"), self._build.tenant, list(rendering_ids))
         found = {row["rendering_id"]: subject_from_row(row) for row in rows}
         others = [rendering_id for rendering_id in rendering_ids if rendering_id not in found]
@@ -196,7 +197,7 @@ class ScopeSubjects:
         parent = self._build.parent
         if parent is None:
             return {}
-        async with self._database.read(self._build.tenant) as connection:
+        async with self._tree.reading() as connection:
             rows = await connection.fetch(
                 sql("subjects.holders"),
                 self._build.tenant,

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from binascii import hexlify
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from myria.canonical import canonical_json, quick_digest
 from myria.planning.model import INTERNAL, LEAF, LEAF_LEVEL, SUBJECT, Node, NodeType, Outline, Participants, Ref
 from myria.scopes import scope_key
+
+if TYPE_CHECKING:
+    from _hashlib import HASH
 
 SCHEMA = 1
 """Version of the hashed bodies."""
@@ -20,11 +25,13 @@ SCHEMA = 1
 _ANCHOR_SEQ, _EVENT_SEQ = attrgetter("anchor_seq"), attrgetter("event_seq")
 _KEY = attrgetter("key_timestamp", "key_digest")
 
-_ID_BYTES = 32
+ID_BYTES = 32
+"""Bytes of an identity of a node or a rendering."""
+
 _FEW_LEAVES = 512
 """Leaves up to which it takes longer to call numpy."""
 
-_LEAVES_AT_ONCE = 8192
+_LEAVES_AT_ONCE = 2048
 _SEPARATOR = b'","'
 
 _SUBJECT_LEVELS = 1000
@@ -51,33 +58,51 @@ def internal_node_id(participants: Participants, leaf_ids: bytes) -> bytes:
     # The canonical JSON of {"leaves", "node_type", "participants", "schema"}, written out: a long scope has
     # hundreds of thousands of leaves.
     body = sha256(b'{"leaves":["')
-    for part in _listed(leaf_ids):
-        body.update(part)
+    _add_listed(body, leaf_ids)
     body.update(b'"],"node_type":"internal_topic","participants":')
     body.update(canonical_json(list(participants)))
     body.update(b',"schema":%d}' % SCHEMA)
     return body.digest()
 
 
-def _listed(leaf_ids: bytes) -> Iterator[bytes]:
-    """Yield identities in their order, in hexadecimal digits with what separates them in JSON, as parts of one text."""
-    if len(leaf_ids) > _FEW_LEAVES * _ID_BYTES and len(leaf_ids) % _ID_BYTES == 0:
-        rows = np.frombuffer(leaf_ids, np.uint8).reshape(-1, _ID_BYTES)
-        # Identities are hashes: their first eight bytes nearly always tell them apart.
-        firsts = np.frombuffer(leaf_ids, ">u8")[:: _ID_BYTES // 8].astype(np.uint64)
+def _add_listed(body: HASH, leaf_ids: bytes) -> None:
+    """Add identities to a hash, in their order, in hexadecimal digits with what separates them in JSON."""
+    if len(leaf_ids) > _FEW_LEAVES * ID_BYTES and len(leaf_ids) % ID_BYTES == 0:
+        rows = np.frombuffer(leaf_ids, np.uint8).reshape(-1, ID_BYTES)
+        firsts = first_bytes(leaf_ids)
         order = np.argsort(firsts)
         ascending = firsts[order]
         if not bool((ascending[1:] == ascending[:-1]).any()):
+            written = np.empty((_LEAVES_AT_ONCE, len(_SEPARATOR) + 2 * ID_BYTES), np.uint8)
+            written[:, : len(_SEPARATOR)] = np.frombuffer(_SEPARATOR, np.uint8)
             for at in range(0, len(order), _LEAVES_AT_ONCE):
-                digits = rows[order[at : at + _LEAVES_AT_ONCE]].tobytes().hex().encode()
-                written = np.empty((len(digits) // (2 * _ID_BYTES), len(_SEPARATOR) + 2 * _ID_BYTES), np.uint8)
-                written[:, : len(_SEPARATOR)] = np.frombuffer(_SEPARATOR, np.uint8)
-                written[:, len(_SEPARATOR) :] = np.frombuffer(digits, np.uint8).reshape(-1, 2 * _ID_BYTES)
-                yield written.tobytes()[0 if at else len(_SEPARATOR) :]
+                part = rows[order[at : at + _LEAVES_AT_ONCE]]
+                digits = np.frombuffer(hexlify(part.data), np.uint8)
+                written[: len(part), len(_SEPARATOR) :] = digits.reshape(len(part), -1)
+                body.update(written[: len(part)].reshape(-1)[0 if at else len(_SEPARATOR) :].data)
             return
-    ids = [leaf_ids[at : at + _ID_BYTES] for at in range(0, len(leaf_ids), _ID_BYTES)]
+    ids = [leaf_ids[at : at + ID_BYTES] for at in range(0, len(leaf_ids), ID_BYTES)]
     ids.sort()
-    yield '","'.join(map(bytes.hex, ids)).encode()
+    body.update('","'.join(map(bytes.hex, ids)).encode())
+
+
+def first_bytes(ids: bytes) -> npt.NDArray[np.uint64]:
+    """Return the first eight bytes of each of some identities in a row, as numbers in the order of the identities.
+
+    They are hashes: so much nearly always tells them apart.
+    """
+    return np.frombuffer(ids, ">u8")[:: ID_BYTES // 8].astype(np.uint64)
+
+
+def without_ids(ids: bytes, gone: bytes) -> bytes:
+    """Return identities in a row without those that are among `gone`."""
+    if not gone:
+        return ids
+    left_out = {gone[at : at + ID_BYTES] for at in range(0, len(gone), ID_BYTES)}
+    is_kept = np.ones(len(ids) // ID_BYTES, np.bool_)
+    for at in np.flatnonzero(np.isin(first_bytes(ids), first_bytes(gone))).tolist():
+        is_kept[at] = ids[at * ID_BYTES : (at + 1) * ID_BYTES] not in left_out
+    return np.frombuffer(ids, np.uint8).reshape(-1, ID_BYTES)[is_kept].tobytes()
 
 
 def rendering_id(

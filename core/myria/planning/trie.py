@@ -17,7 +17,7 @@ from itertools import groupby
 from myria.errors import InternalError
 from myria.planning import calendar
 from myria.planning.describe import describe_group
-from myria.planning.identity import internal_node
+from myria.planning.identity import ID_BYTES, internal_node, without_ids
 from myria.planning.model import (
     Node,
     Outline,
@@ -55,7 +55,8 @@ async def assemble(
 
     A changed unit is removed and added under the same key. With no old root this is the full assembly. The reader is
     asked for the nodes on the paths of changed units, their children, and the leaf ids beside them: once per level
-    for nodes, once per untouched subtree for leaves.
+    for nodes, once per untouched subtree for leaves. Those under the root are the old root's without what went and with
+    what came, which the reader may have read before.
 
     Args:
         old_root: rendering id of the scope's old root.
@@ -76,15 +77,17 @@ async def assemble(
     assembly = _Assembly(reader, participants, settings)
     changed = sorted([key_digits(key) for key in removed] + [key_digits(unit.key) for unit in added])
     pieces = await assembly.open(old_root, changed)
+    went = [piece for piece in pieces if piece.outline.is_unit and piece.outline.key in removed]
     if gone is not None:
-        gone.extend(piece.outline for piece in pieces if piece.outline.is_unit and piece.outline.key in removed)
+        gone.extend(piece.outline for piece in went)
     pieces = _without(pieces, removed)
     pieces.extend(_Piece(digits=key_digits(unit.key), outline=unit.top, leaf_ids=unit.leaf_ids) for unit in added)
     if not pieces:
         return None, []
     pieces.sort(key=lambda piece: piece.digits)
     _refuse_equal_keys(pieces)
-    top = await assembly.group(pieces)
+    change = _Change(old_root=old_root, went=went, came=added) if old_root is not None else None
+    top = await assembly.group(pieces, change)
     return top.outline, [node for key, node in assembly.nodes.items() if key not in assembly.opened]
 
 
@@ -100,6 +103,15 @@ class _Piece:
     def prefix(self) -> bytes:
         """The digits that all units of the piece share."""
         return self.digits if self.outline.is_unit else self.digits[: shared_digits(self.outline.level)]
+
+
+@value
+class _Change:
+    """What makes an old tree the new one: the units that go, as the old tree has them, and those that come."""
+
+    old_root: bytes
+    went: Sequence[_Piece]
+    came: Sequence[Unit]
 
 
 class _Assembly:
@@ -126,8 +138,11 @@ class _Assembly:
                     closed.append(piece)
         return closed
 
-    async def group(self, pieces: list[_Piece]) -> _Piece:
-        """Return the tree over pieces in key order, none of which lies within another."""
+    async def group(self, pieces: list[_Piece], change: _Change | None = None) -> _Piece:
+        """Return the tree over pieces in key order, none of which lies within another.
+
+        `change` leads from the old tree to all of them.
+        """
         if len(pieces) == 1:
             return pieces[0]
         if sum(piece.outline.units for piece in pieces) <= self._settings.max_fan_out:
@@ -138,7 +153,7 @@ class _Assembly:
             children = [
                 await self.group(list(part)) for _, part in groupby(pieces, key=lambda piece: piece.digits[shared])
             ]
-        return await self._node(children, shared)
+        return await self._node(children, shared, change)
 
     async def _flat(self, pieces: list[_Piece]) -> list[_Piece]:
         """Return the units under some pieces: a group that shrank to so few is flat again."""
@@ -151,14 +166,13 @@ class _Assembly:
         units.sort(key=lambda piece: piece.digits)
         return units
 
-    async def _node(self, children: list[_Piece], shared: int) -> _Piece:
+    async def _node(self, children: list[_Piece], shared: int, change: _Change | None) -> _Piece:
         level = group_level(shared)
         outlines = [child.outline for child in children]
-        known = [
-            await self._reader.leaf_node_ids(child.outline.rendering_id) if child.leaf_ids is None else child.leaf_ids
-            for child in children
-        ]
-        leaf_ids = b"".join(known)
+        if change is not None and _unknown(change.went) <= self._settings.max_fan_out and _unknown(children):
+            leaf_ids = await self._changed_leaves(change, sum(child.leaves for child in outlines))
+        else:
+            leaf_ids = b"".join([await self._leaves(child) for child in children])
         description = describe_group(outlines, level=level)
         node = internal_node(
             self._participants,
@@ -171,6 +185,20 @@ class _Assembly:
         )
         self.nodes[node.rendering_id] = node
         return _Piece(digits=children[0].digits, outline=Outline.of(node), leaf_ids=leaf_ids)
+
+    async def _leaves(self, piece: _Piece) -> bytes:
+        if piece.leaf_ids is not None:
+            return piece.leaf_ids
+        return await self._reader.leaf_node_ids(piece.outline.rendering_id)
+
+    async def _changed_leaves(self, change: _Change, leaves: int) -> bytes:
+        """Return the leaf ids of the new tree, which has so many, out of those of the old one."""
+        went = b"".join([await self._leaves(piece) for piece in change.went])
+        kept = without_ids(await self._reader.leaf_node_ids(change.old_root), went)
+        leaf_ids = b"".join([kept, *(unit.leaf_ids for unit in change.came)])
+        if len(leaf_ids) != leaves * ID_BYTES:
+            raise InternalError("a tree has other leaves than its nodes count", leaves=len(leaf_ids) // ID_BYTES)
+        return leaf_ids
 
     async def _load(self, rendering_ids: Sequence[bytes]) -> list[_Piece]:
         nodes = await self._reader.nodes(rendering_ids)
@@ -187,6 +215,11 @@ class _Assembly:
     def _open(self, piece: _Piece) -> tuple[bytes, ...]:
         self.opened.add(piece.outline.rendering_id)
         return self._children[piece.outline.rendering_id]
+
+
+def _unknown(pieces: Iterable[_Piece]) -> int:
+    """Return of how many pieces the reader has the leaf ids."""
+    return sum(piece.leaf_ids is None for piece in pieces)
 
 
 def _touched(prefix: bytes, changed: Sequence[bytes]) -> bool:

@@ -35,30 +35,28 @@ ORDER BY wanted.position;
 -- of a search block that has its leaves nothing is.
 -- (OFFSET 0 here and below: look each child up by its key, whatever the planner thinks of the number of children.)
 WITH RECURSIVE inside AS (
-    SELECT r.rendering_id, r.children, r.child_leaves, CASE WHEN r.node_type = 'leaf_topic' THEN r.node_id END AS itself,
-           (SELECT true FROM myria.search_blocks b
-            WHERE b.tenant_id = $1 AND b.rendering_id = $2 AND b.leaf_ids IS NOT NULL LIMIT 1) AS is_known
+    SELECT r.children, r.child_leaves, CASE WHEN r.node_type = 'leaf_topic' THEN r.node_id END AS itself,
+           (SELECT b.leaf_ids FROM myria.search_blocks b
+            WHERE b.tenant_id = $1 AND b.rendering_id = $2 AND b.leaf_ids IS NOT NULL LIMIT 1) AS leaf_ids
     FROM myria.renderings r WHERE r.tenant_id = $1 AND r.rendering_id = $2
     UNION ALL
-    SELECT r.rendering_id, r.children, r.child_leaves, NULL::bytea, r.is_known
+    SELECT r.children, r.child_leaves, NULL::bytea, r.leaf_ids
     FROM inside i
     CROSS JOIN LATERAL unnest(i.children, i.child_leaves) AS child (rendering_id, leaf)
     CROSS JOIN LATERAL (
-        SELECT x.rendering_id, x.children, x.child_leaves,
-               (SELECT true FROM myria.search_blocks b
-                WHERE b.tenant_id = $1 AND b.rendering_id = x.rendering_id AND b.leaf_ids IS NOT NULL LIMIT 1) AS is_known
+        SELECT x.children, x.child_leaves,
+               (SELECT b.leaf_ids FROM myria.search_blocks b
+                WHERE b.tenant_id = $1 AND b.rendering_id = x.rendering_id AND b.leaf_ids IS NOT NULL LIMIT 1) AS leaf_ids
         FROM myria.renderings x
         WHERE x.tenant_id = $1 AND x.rendering_id = child.rendering_id OFFSET 0) r
-    WHERE i.is_known IS NULL AND child.leaf = ''::bytea
+    WHERE i.leaf_ids IS NULL AND child.leaf = ''::bytea
 ), leaves AS (
-    SELECT (SELECT b.leaf_ids FROM myria.search_blocks b
-            WHERE b.tenant_id = $1 AND b.rendering_id = i.rendering_id AND b.leaf_ids IS NOT NULL LIMIT 1) AS node_ids
-    FROM inside i WHERE i.is_known
+    SELECT i.leaf_ids AS node_ids FROM inside i WHERE i.leaf_ids IS NOT NULL
     UNION ALL
-    SELECT i.itself FROM inside i WHERE i.is_known IS NULL AND i.itself IS NOT NULL
+    SELECT i.itself FROM inside i WHERE i.leaf_ids IS NULL AND i.itself IS NOT NULL
     UNION ALL
     SELECT leaf FROM inside i CROSS JOIN LATERAL unnest(i.child_leaves) AS leaf
-    WHERE i.is_known IS NULL AND leaf <> ''::bytea
+    WHERE i.leaf_ids IS NULL AND leaf <> ''::bytea
 )
 SELECT coalesce(string_agg(node_ids, ''::bytea), ''::bytea) FROM leaves;
 
