@@ -310,16 +310,21 @@ async def test_each_text_is_analysed_once_in_a_build(database: Database, monkeyp
     assert report.failed == 0
 
 
-async def test_a_build_that_holds_no_words_reads_them_again(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("packed_bytes", "read_again"), [(10**6, range(1)), (40_000, range(1, 220)), (0, range(220, 300))]
+)
+async def test_a_build_that_holds_few_words_packs_others_and_reads_the_rest_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch, packed_bytes: int, read_again: range
 ) -> None:
-    """Past the bound on words held, search blocks are made out of the log: the same bytes."""
+    """Past the bounds on words held and packed, search blocks are made out of the log: the same bytes."""
     await append(database.server_dsn, conversation(300))
     monkeypatch.setattr("myria.building.blocks._WORDS_HELD", 2_000)
+    monkeypatch.setattr("myria.building.blocks._PACKED_BYTES_HELD", packed_bytes)
+    monkeypatch.setattr("myria.building.blocks._PACKED_AT_ONCE", 20)
 
     built = await builds.build(database)
 
-    assert 300 < built.counts["events_analysed"] < 600
+    assert built.counts["events_analysed"] - 300 in read_again
     async with Pool(database.dsn) as pool:
         report = await verify(pool, TENANT, builds.DEFAULTS.planner.for_planner(), deep=True)
     assert report.failed == 0

@@ -29,6 +29,8 @@ BLOCKS_AT_ONCE = 8
 
 _BLOCKS_HELD = 64
 _WORDS_HELD = 4_000_000
+_PACKED_BYTES_HELD = 64 * 1024**2
+_PACKED_AT_ONCE = MAX_DOCS
 _WORDS_OF_A_DOC = 30
 """What a document costs besides its words, in words."""
 
@@ -54,7 +56,10 @@ async def block_nodes(database: Database, tenant: str, root: bytes) -> BlockNode
 
 
 class OldBlocks:
-    """Search blocks of the parent that the new tree does not use: their events' texts need not be analysed again."""
+    """Search blocks by whose events: those of the parent that the new tree does not use, or what was packed.
+
+    The events' texts need not be analysed again.
+    """
 
     def __init__(self, views: Sequence[BlockView]) -> None:
         self._views = views
@@ -93,27 +98,53 @@ class OldBlocks:
 class PlannedDocs:
     """The events that this build has planned, as the search index sees them: their texts are analysed already.
 
-    It holds up to 4,000,000 words (some 100 MiB) of one scope; what comes after that is read and analysed again.
+    It holds up to 4,000,000 words (some 100 MiB) of one scope as they are, which costs nothing; what comes after that
+    is packed, as in a search block (some 150 bytes for each event, up to 64 MiB); what comes then is read and analysed
+    again.
     """
 
-    def __init__(self, words: int | None = None) -> None:
+    def __init__(self, words: int | None = None, packed_bytes: int | None = None) -> None:
         self._docs: dict[int, Doc] = {}
         self._room = _WORDS_HELD if words is None else words
+        self._room_packed = _PACKED_BYTES_HELD if packed_bytes is None else packed_bytes
+        self._to_pack: list[Doc] = []
+        self._packed: list[BlockView] = []
+        self._index: OldBlocks | None = None
 
     def keep(self, events: Sequence[PlanEvent]) -> None:
         """Take the events of a planned unit, as far as there is room."""
         is_changed = may_be_changed([event.text for event in events])
         for event in events:
-            self._room -= len(event.terms) + _WORDS_OF_A_DOC
-            if self._room < 0:
+            if self._room > 0:
+                self._room -= len(event.terms) + _WORDS_OF_A_DOC
+                self._docs[event.event_seq] = document_of(event, is_changed=is_changed)
+            elif self._room_packed > 0:
+                self._to_pack.append(document_of(event, is_changed=is_changed))
+                if len(self._to_pack) >= _PACKED_AT_ONCE:
+                    self._pack()
+            else:
                 return
-            self._docs[event.event_seq] = document_of(event, is_changed=is_changed)
 
     def take(self, wanted: Sequence[int]) -> tuple[list[Doc], list[int]]:
-        """Return the documents of these numbers, each for the last time, and the numbers that are not held."""
+        """Return the documents of these numbers, each for the last time, and the numbers that are not held so."""
         docs = [self._docs.pop(seq) for seq in wanted if seq in self._docs]
         held = {doc.event_seq for doc in docs}
         return docs, [seq for seq in wanted if seq not in held]
+
+    def packed(self, wanted: Sequence[int]) -> tuple[list[Piece], list[int]]:
+        """Return the packed documents of these numbers, and the numbers that are not held at all."""
+        if self._to_pack:
+            self._pack()
+        if self._index is None:
+            self._index = OldBlocks(self._packed)
+        return self._index.pieces(wanted)
+
+    def _pack(self) -> None:
+        view = decode(splice((), fresh=self._to_pack))
+        self._to_pack = []
+        self._room_packed -= view.nbytes
+        self._packed.append(view)
+        self._index = None
 
 
 @value
@@ -145,8 +176,9 @@ async def write_blocks(
     for rendering_id, beneath in zip(rendering_ids, covers, strict=True):
         pieces, missing = old.pieces(list(beneath.leaf_of))
         fresh, unread = planned.take(missing)
+        packed, unread = planned.packed(unread)
         fresh += await events.docs(unread)
-        block = splice(pieces, fresh=fresh, nodes=beneath.nodes, leaf_of=beneath.leaf_of)
+        block = splice([*pieces, *packed], fresh=fresh, nodes=beneath.nodes, leaf_of=beneath.leaf_of)
         blocks[rendering_id] = (block, beneath.leaf_ids)
         anew += len(missing)
         analysed += len(unread)

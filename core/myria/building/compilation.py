@@ -187,7 +187,7 @@ async def plan_part(
         BuildInvalid: the plan breaks a validation rule; nothing of it can be reached.
     """
     if docs is None:
-        docs = PlannedDocs(words=0)
+        docs = PlannedDocs(words=0, packed_bytes=0)
     if leaves is None:
         leaves = PlannedLeaves(most=0)
     work = _Work(database, build, part.task, settings, counts, shaper=None, docs=docs, leaves=leaves)
