@@ -19,6 +19,7 @@ IDS = [bytes(32), bytes(range(32))]
 BUILDER: dict[str, tuple[Any, ...]] = {
     "trees.scope_root": (1, "snap_x"),
     "trees.renderings": (IDS,),
+    "trees.renderings_alone": (IDS,),
     "trees.leaf_node_ids": (IDS[0],),
     "trees.note_leaf_ids": (IDS[0], 1, b""),
     "trees.block_nodes": (IDS[0], 2048, 4096, 1),

@@ -473,7 +473,7 @@ class _Work:
         if not self._settings.subjects:
             return None
         with self._timed("ms_subjects"):
-            subjects = ScopeSubjects(self._database, self._build, self._task, self._tree)
+            subjects = ScopeSubjects(self._database, self._build, self._task)
             compiled = await subjects.compile(
                 root,
                 self._gone,
@@ -491,7 +491,7 @@ class _Work:
         """Plan and write the subjects of a tree of time that stays; None where it has those that it must have."""
         if not self._settings.subjects or root is None:
             return None
-        subjects = ScopeSubjects(self._database, self._build, self._task, self._tree)
+        subjects = ScopeSubjects(self._database, self._build, self._task)
         if await subjects.are_known():
             return None
         (top,) = await self._tree.nodes([root])

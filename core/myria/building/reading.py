@@ -190,9 +190,14 @@ class ScopeEvents:
 
 
 class ScopeTree:
-    """The stored trees of one scope; implements `myria.planning.model.TreeReader`. `read` counts nodes."""
+    """The stored trees of one scope; implements `myria.planning.model.TreeReader`. `read` counts nodes.
 
-    def __init__(self, database: Database, tenant: str, participants: Participants) -> None:
+    Without `has_refs` its leaves come without their references, for what asks only for what they say.
+    """
+
+    def __init__(self, database: Database, tenant: str, participants: Participants, *, has_refs: bool = True) -> None:
+        self._nodes = "trees.renderings" if has_refs else "trees.renderings_alone"
+        self._has_refs = has_refs
         self._database = database
         self._tenant = tenant
         self._participants = participants
@@ -243,10 +248,8 @@ class ScopeTree:
         nodes: list[Node] = []
         for at in range(0, len(rendering_ids), _NODES_AT_ONCE):
             async with self.reading() as connection:
-                rows = await connection.fetch(
-                    sql("trees.renderings"), self._tenant, rendering_ids[at : at + _NODES_AT_ONCE]
-                )
-            nodes.extend(node_from_row(row, self._participants) for row in rows)
+                rows = await connection.fetch(sql(self._nodes), self._tenant, rendering_ids[at : at + _NODES_AT_ONCE])
+            nodes.extend(node_from_row(row, self._participants, has_refs=self._has_refs) for row in rows)
         if len(nodes) != len(rendering_ids):
             raise errors.InternalError(
                 "a tree names a rendering that is not stored", missing=len(rendering_ids) - len(nodes)
@@ -277,13 +280,17 @@ class ScopeTree:
         return ids
 
 
-def node_from_row(row: asyncpg.Record, participants: Participants) -> Node:
-    """Return the node of a row of `trees.renderings` of a scope."""
+def node_from_row(row: asyncpg.Record, participants: Participants, *, has_refs: bool = True) -> Node:
+    """Return the node of a row of `trees.renderings` of a scope; without `has_refs` of `trees.renderings_alone`."""
     key_timestamp = to_microseconds(row["key_at"])
-    refs = tuple(
-        Ref(event_seq=event_seq, event_id=event_id, weight=weight)
-        for event_seq, event_id, weight in zip(row["event_seqs"], row["event_ids"] or (), row["weights"], strict=True)
-    )
+    refs: tuple[Ref, ...] = ()
+    if has_refs:
+        refs = tuple(
+            Ref(event_seq=event_seq, event_id=event_id, weight=weight)
+            for event_seq, event_id, weight in zip(
+                row["event_seqs"], row["event_ids"] or (), row["weights"], strict=True
+            )
+        )
     return Node(
         rendering_id=row["rendering_id"],
         node_id=row["node_id"],

@@ -94,13 +94,13 @@ class SharedSubjects(Protocol):
 class ScopeSubjects:
     """The subjects that a scope has in the parent snapshot; a reader of them, of their records, and of leaves."""
 
-    def __init__(self, database: Database, build: RunningBuild, task: Task, tree: ScopeTree) -> None:
+    def __init__(self, database: Database, build: RunningBuild, task: Task) -> None:
         self._database = database
         self._build = build
         self._scope_id = task.scope_id
         self._participants = task.participants
         self._attempt = task.attempt
-        self._tree = tree
+        self._tree = ScopeTree(database, build.tenant, task.participants, has_refs=False)
         self._since = 0
         self._waiting: list[Node] = []
         self.rows = 0

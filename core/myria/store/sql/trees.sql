@@ -29,6 +29,21 @@ JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id
 JOIN myria.events k ON k.tenant_id = $1 AND k.event_id = r.key_event_id
 ORDER BY wanted.position;
 
+-- name: renderings_alone
+-- The same without refs: a plan of subjects reads each leaf several times, and asks for what it says, not for its events.
+SELECT r.rendering_id, r.node_id, r.node_type, r.level, r.topic_id, r.anchor_seq, r.anchor_event_id, r.label, r.summary,
+       r.metadata, r.children, r.child_leaves, r.is_unit, r.events, r.leaves, r.units, r.key_at, r.key_event_id,
+       r.first_at, r.last_at, k.dedupe_key AS key_dedupe, CASE WHEN k.dedupe_key IS NULL THEN k.payload END AS key_payload,
+       CASE WHEN k.dedupe_key IS NULL THEN
+           (SELECT count(*) FROM myria.events b
+            WHERE b.tenant_id = $1 AND b.scope_id = r.scope_id AND b.occurred_at = r.key_at
+              AND b.event_seq < k.event_seq AND NOT b.internal)
+       END AS key_place
+FROM unnest($2::bytea[]) WITH ORDINALITY AS wanted (rendering_id, position)
+JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = wanted.rendering_id
+JOIN myria.events k ON k.tenant_id = $1 AND k.event_id = r.key_event_id
+ORDER BY wanted.position;
+
 -- name: leaf_node_ids
 -- Every leaf under (or at) a rendering, one after the other as a single value: rows would take the builder three times the
 -- time, and a long scope has very many. A node names its leaf children itself, so leaves are never read; beneath the node
