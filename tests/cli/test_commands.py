@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from myria.errors import DatabaseUnavailable
+from myria.build_loop import BuildLoop
+from myria.errors import ConfigurationError, DatabaseUnavailable
 from myria_cli.app import application
 from tests.cli.conftest import Call, call
 from tests.support.postgres import Databases
@@ -66,6 +67,30 @@ def test_arguments_that_no_command_takes_are_coded_too(arguments: tuple[str, ...
     error = json.loads(result.stderr)["error"]
     assert error["code"] == "invalid_argument"
     assert told in error["message"]
+
+
+def test_a_rebuild_here_waits_for_the_database_and_for_nothing_else(
+    databases: Databases, myria: Call, sample_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An outage at its first look for the build is waited for; a role that may not build ends it, with the reason."""
+    assert myria("import", sample_file).status == 0
+    looked, look = 0, BuildLoop.look
+
+    async def cut_off(loop: BuildLoop, tenant: str) -> None:
+        nonlocal looked
+        looked += 1
+        if looked < 3:
+            raise DatabaseUnavailable("the connection was lost")
+        await look(loop, tenant)
+
+    monkeypatch.setattr(BuildLoop, "look", cut_off)
+    assert myria("rebuild", "--here").status == 0
+    assert looked > 2
+
+    with databases.fresh() as other:
+        refused = call("rebuild", "--here", "--json", "--dsn", other.server_dsn)
+    assert refused.status == ConfigurationError.exit_status
+    assert json.loads(refused.err)["error"]["code"] == ConfigurationError.code
 
 
 def test_import_rebuild_and_query_show_the_answer_as_a_tree(myria: Call, sample_file: Path) -> None:

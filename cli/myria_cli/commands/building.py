@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from myria.building.model import Outcome
-from myria.errors import DatabaseUnavailable
+from myria.errors import DatabaseUnavailable, UnavailableError
 from myria.store.database import Database
 from myria.store.options import pool_options
 from myria_cli import console
@@ -113,12 +113,26 @@ class _BuildProcess:
             try:
                 while True:
                     end = self.next_end
-                    await loop.look(self._options.tenant)
+                    try:
+                        await loop.look(self._options.tenant)
+                    except UnavailableError:
+                        await asyncio.sleep(POLL_S)
+                        continue
                     await _set_within(end, POLL_S)
                     if self._building:
                         await end.wait()
             finally:
                 await loop.close()
+                self.next_end.set()
+
+    def refuse_when_over(self) -> None:
+        """Pass on why this process takes up no build any more; an outage is no reason.
+
+        Raises:
+            Exception: whatever ended it.
+        """
+        if self._task is not None and self._task.done():
+            self._task.result()
 
     async def _build(self, tenant: str, build_id: str) -> int:
         from myria_builder import build as work_on  # noqa: PLC0415 - only where this process builds
@@ -160,6 +174,8 @@ async def _ended(
                 continue
             if build is not None and build["finished_at"] is not None:
                 return build
+            if ours is not None:
+                ours.refuse_when_over()
             if build is not None:
                 done, total = build["progress"]["tasks_done"], build["progress"]["tasks"]
                 progress.advance(done, total or None, "building scopes")
