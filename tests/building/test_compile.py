@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import pytest
@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 
 from myria.analysis import terms, words_in
 from myria.building import Outcome
+from myria.building.blocks import PlannedDocs
 from myria.building.reading import ScopeTree
 from myria.building.tasks import MAX_FAILURES
+from myria.index import Doc, Piece, splice
+from myria.planning.model import PlanEvent
 from myria.store.database import Database as Pool
 from myria.verify import verify
 from tests.support import builds
@@ -308,6 +311,30 @@ async def test_each_text_is_analysed_once_in_a_build(database: Database, monkeyp
     async with Pool(database.dsn) as pool:
         report = await verify(pool, TENANT, builds.DEFAULTS.planner.for_planner(), deep=True)
     assert report.failed == 0
+
+
+def test_few_of_very_long_texts_wait_to_be_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are packed by their words, however few they are, and all of them are held then."""
+    at_once: list[int] = []
+
+    def counted(pieces: Sequence[Piece], *, fresh: Sequence[Doc]) -> bytes:
+        at_once.append(sum(len(doc.terms) for doc in fresh))
+        return splice(pieces, fresh=fresh)
+
+    monkeypatch.setattr("myria.building.blocks.splice", counted)
+    monkeypatch.setattr("myria.building.blocks._WORDS_PACKED_AT_ONCE", 5_000)
+    long = " ".join(f"kiln{number}" for number in range(1_000))
+    planned = PlannedDocs(words=0)
+    planned.keep(
+        [PlanEvent(event_seq=seq, event_id=f"evt_{seq}", key=bytes(32), timestamp=seq, text=long) for seq in range(42)]
+    )
+
+    pieces, missing = planned.packed(range(50))
+
+    assert sum(len(piece.docs) for piece in pieces) == 42
+    assert missing == list(range(42, 50))
+    assert sum(at_once) == 42 * 1_000
+    assert max(at_once) <= 6_000
 
 
 @pytest.mark.parametrize(

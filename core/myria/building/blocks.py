@@ -31,6 +31,9 @@ _BLOCKS_HELD = 64
 _WORDS_HELD = 4_000_000
 _PACKED_BYTES_HELD = 64 * 1024**2
 _PACKED_AT_ONCE = MAX_DOCS
+_WORDS_PACKED_AT_ONCE = 500_000
+"""Words that wait to be packed, at most: events may be very long."""
+
 _WORDS_OF_A_DOC = 30
 """What a document costs besides its words, in words."""
 
@@ -55,10 +58,10 @@ async def block_nodes(database: Database, tenant: str, root: bytes) -> BlockNode
     )
 
 
-class OldBlocks:
-    """Search blocks by whose events: those of the parent that the new tree does not use, or what was packed.
+class HeldBlocks:
+    """Search blocks in memory, out of which documents are taken by event: their texts need not be analysed again.
 
-    The events' texts need not be analysed again.
+    They are those of the parent that the new tree does not use, or what this build has packed.
     """
 
     def __init__(self, views: Sequence[BlockView]) -> None:
@@ -68,7 +71,7 @@ class OldBlocks:
         self._starts = np.cumsum([0, *(len(view) for view in views)])
 
     @classmethod
-    async def load(cls, database: Database, tenant: str, old: Sequence[bytes], new: BlockNodes) -> OldBlocks:
+    async def load(cls, database: Database, tenant: str, old: Sequence[bytes], new: BlockNodes) -> HeldBlocks:
         """Return the blocks that went out of use, or none when they are too many to hold at once."""
         gone = sorted(set(old) - set(new.covering)) if new.missing else []
         if not 0 < len(gone) <= _BLOCKS_HELD:
@@ -78,7 +81,7 @@ class OldBlocks:
         return cls([decode(row["block"]) for row in rows])
 
     def pieces(self, wanted: Sequence[int]) -> tuple[list[Piece], list[int]]:
-        """Return the parts of old blocks that hold these events, and the numbers of events that no old block holds."""
+        """Return the parts of blocks that hold these events, and the numbers of events that no block holds."""
         numbers = np.array(sorted(wanted), dtype=np.int64)
         if not len(self._seq):
             return [], numbers.tolist()
@@ -108,8 +111,9 @@ class PlannedDocs:
         self._room = _WORDS_HELD if words is None else words
         self._room_packed = _PACKED_BYTES_HELD if packed_bytes is None else packed_bytes
         self._to_pack: list[Doc] = []
+        self._words_to_pack = 0
         self._packed: list[BlockView] = []
-        self._index: OldBlocks | None = None
+        self._index: HeldBlocks | None = None
 
     def keep(self, events: Sequence[PlanEvent]) -> None:
         """Take the events of a planned unit, as far as there is room."""
@@ -120,7 +124,8 @@ class PlannedDocs:
                 self._docs[event.event_seq] = document_of(event, is_changed=is_changed)
             elif self._room_packed > 0:
                 self._to_pack.append(document_of(event, is_changed=is_changed))
-                if len(self._to_pack) >= _PACKED_AT_ONCE:
+                self._words_to_pack += len(event.terms) + _WORDS_OF_A_DOC
+                if len(self._to_pack) >= _PACKED_AT_ONCE or self._words_to_pack >= _WORDS_PACKED_AT_ONCE:
                     self._pack()
             else:
                 return
@@ -136,12 +141,13 @@ class PlannedDocs:
         if self._to_pack:
             self._pack()
         if self._index is None:
-            self._index = OldBlocks(self._packed)
+            self._index = HeldBlocks(self._packed)
         return self._index.pieces(wanted)
 
     def _pack(self) -> None:
         view = decode(splice((), fresh=self._to_pack))
         self._to_pack = []
+        self._words_to_pack = 0
         self._room_packed -= view.nbytes
         self._packed.append(view)
         self._index = None
@@ -162,7 +168,7 @@ async def write_blocks(
     *,
     events: ScopeEvents,
     writer: TreeWriter,
-    old: OldBlocks,
+    old: HeldBlocks,
     planned: PlannedDocs,
 ) -> Written:
     """Write the search blocks of some renderings out of older blocks, what was planned, and the log, in this order.

@@ -14,7 +14,7 @@ from contextlib import aclosing, contextmanager, nullcontext
 from typing import Protocol
 
 from myria import errors
-from myria.building.blocks import BLOCKS_AT_ONCE, BlockNodes, OldBlocks, PlannedDocs, block_nodes, write_blocks
+from myria.building.blocks import BLOCKS_AT_ONCE, BlockNodes, HeldBlocks, PlannedDocs, block_nodes, write_blocks
 from myria.building.model import PartKind, RunningBuild, Task, TaskPart
 from myria.building.parts import ScopeParts, part_of_subjects
 from myria.building.reading import ScopeEvents, ScopeTree
@@ -504,7 +504,7 @@ class _Work:
         """
         tenant = self._build.tenant
         with self._timed("ms_blocks"):
-            known = await OldBlocks.load(self._database, tenant, old, nodes)
+            known = await HeldBlocks.load(self._database, tenant, old, nodes)
             for at in range(0, len(nodes.missing), BLOCKS_AT_ONCE):
                 written = await write_blocks(
                     self._database,
