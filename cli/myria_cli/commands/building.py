@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,9 +24,14 @@ if TYPE_CHECKING:
     from myria.registry import Registry
     from myria.settings import Settings
 
+logger = logging.getLogger(__name__)
+
 POLL_S = 0.3
 UNSEEN_POLL_S = 1.0
 """The same where nobody sees the progress, and this process builds: its end is told at once."""
+_OUTAGE_POLL_S = 1.0
+"""Between two looks at a database that is away."""
+
 NOBODY_AFTER_S = 15.0
 """Seconds without progress after which the command says that nothing seems to run builds."""
 
@@ -115,8 +121,9 @@ class _BuildProcess:
                     end = self.next_end
                     try:
                         await loop.look(self._options.tenant)
-                    except UnavailableError:
-                        await asyncio.sleep(POLL_S)
+                    except UnavailableError as error:
+                        logger.warning("the build waits: %s", error.message, extra={"action": "build_waits"})
+                        await asyncio.sleep(_OUTAGE_POLL_S)
                         continue
                     await _set_within(end, POLL_S)
                     if self._building:
