@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import chain, pairwise
 from operator import itemgetter
+from sys import intern
 
 from myria.analysis.kinds import kind_name, members_of
 from myria.planning.describe import hint_title, main_language, most_named, ranked_phrases
@@ -31,7 +32,7 @@ _POSSESSIVES = ("'s", "’s")
 _KEPT = 3
 """Phrases and speakers that the metadata keep: what is shown, and what nodes above are described from."""
 
-_REMEMBERED = 8_192
+_REMEMBERED = 20_480
 """Leaves that are remembered: each is described in up to three subjects and their divisions."""
 
 _Terms = tuple[str, ...]
@@ -56,8 +57,9 @@ class _Said:
     @classmethod
     def by(cls, node: Node) -> _Said:
         metadata = node.metadata.plain() if isinstance(node.metadata, PackedMetadata) else node.metadata
-        phrases = [(key_of(phrase), phrase, weight) for phrase, weight in metadata["phrases"]]
-        keywords = [(key_of(keyword), keyword, weight) for keyword, weight in metadata["keywords"]]
+        # Many leaves say the same: interned, a wording is held once.
+        phrases = [(key_of(phrase), intern(phrase), weight) for phrase, weight in metadata["phrases"]]
+        keywords = [(key_of(keyword), intern(keyword), weight) for keyword, weight in metadata["keywords"]]
         terms = tuple(set(chain.from_iterable(map(_TERMS, chain(phrases, keywords)))))
         return cls(
             metadata.get("language", ""),

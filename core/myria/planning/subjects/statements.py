@@ -8,8 +8,9 @@ else must say more. So "That violin is gorgeous!" tells nothing, "The violin wen
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache, lru_cache
+from sys import intern
 
 from myria.analysis import is_stopword, terms, words_in
 from myria.analysis.common_words import plain_terms, weak_terms
@@ -22,7 +23,7 @@ from myria.values import short_value
 
 STATE_CHARACTERS = 200
 
-_REMEMBERED = 8_192
+_REMEMBERED = 20_480
 """Summaries of leaves that are remembered: a leaf is described in up to three subjects and their divisions."""
 
 _NAMED = 2
@@ -57,44 +58,34 @@ _EXCLAMATIONS = ("!", "！", "!…")
 
 @short_value
 class Told:
-    """What a leaf tells: its statements, each with its speaker, and for each term which of them say it, as bits."""
+    """What a leaf tells: its statements, each with its speaker, and the terms of each."""
 
     statements: tuple[tuple[str, str], ...]
-    said: Mapping[str, int]
+    said: tuple[tuple[str, ...], ...]
 
     def naming(self, key: str) -> list[tuple[str, str]]:
         """Return the statements that name a subject, or something of its kind."""
-        said = self.said
-        found = said.get(key, 0)
-        if " " in key:
-            for term in key.split(" "):
-                found |= said.get(term, 0)
-        if members := members_of(key):
-            for term in members.intersection(said):
-                found |= said[term]
-        return [statement for at, statement in enumerate(self.statements) if found >> at & 1] if found else []
+        members = members_of(key)
+        if not members and " " not in key:
+            return [statement for statement, said in zip(self.statements, self.said, strict=True) if key in said]
+        is_other = members.union(key.split(" ")).isdisjoint
+        return [statement for statement, said in zip(self.statements, self.said, strict=True) if not is_other(said)]
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def told_by(summary: str) -> Told:
     """Return what the summary of a leaf quotes; questions are no statements."""
     statements: list[tuple[str, str]] = []
-    said: dict[str, int] = {}
+    said: list[tuple[str, ...]] = []
     for quote in _QUOTE.finditer(summary):
         words = quote[1]
         if words.endswith(_QUESTION_MARKS):
             continue
         start = quote.start()
         named = _SPEAKER.search(summary, max(0, start - _SPEAKER_CHARACTERS), start)
-        read = terms(_unclipped(words))
-        if not statements:
-            said = dict.fromkeys(read, 1)
-        else:
-            bit = 1 << len(statements)
-            for term in read:
-                said[term] = said.get(term, 0) | bit
-        statements.append((named[1].rstrip(": ") if named is not None else "", words))
-    return Told(tuple(statements), said)
+        statements.append((intern(named[1].rstrip(": ")) if named is not None else "", words))
+        said.append(tuple(terms(_unclipped(words))))
+    return Told(tuple(statements), tuple(said))
 
 
 def says(key: str, words: str) -> bool:
@@ -117,8 +108,7 @@ def state_of(keys: Sequence[str], leaf: Node) -> str | None:
         if best > _NO_CONTENT:
             return clip(f"{speaker}: “{words}”" if speaker else f"“{words}”", STATE_CHARACTERS)
     name = called(keys[0], leaf)
-    said, _ = _weighed(leaf.label)
-    return name if sum(weight for term, weight in said if term not in keys[0].split(" ")) >= _TELLING else None
+    return name if _weighed(leaf.label).beside(keys[0]) >= _TELLING else None
 
 
 def called(key: str, leaf: Node) -> str:
@@ -136,24 +126,47 @@ def called(key: str, leaf: Node) -> str:
 
 def _content(key: str, words: str) -> tuple[bool, int]:
     """Return how well a statement tells a state of a subject: plainly or not, and how much it says beside the key."""
-    said, least = _weighed(words)
-    own = key.split(" ")
-    content = sum([weight for term, weight in said if term not in own])
-    return (least == _LEAST_CONTENT, content) if content >= least else _NO_CONTENT
+    weighed = _weighed(words)
+    content = weighed.beside(key)
+    return (weighed.least == _LEAST_CONTENT, content) if content >= weighed.least else _NO_CONTENT
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _weighed(words: str) -> tuple[tuple[tuple[str, int], ...], int]:
-    """Return the words that a statement says something with, each with its weight; and how much it must say."""
+@short_value
+class _Weighed:
+    """What a statement says something with, each word once: those that are telling and others; how much it must say."""
+
+    telling: tuple[str, ...]
+    others: tuple[str, ...]
+    least: int
+
+    def beside(self, key: str) -> int:
+        """Return how much it says beside a key."""
+        content = _TELLING * len(self.telling) + len(self.others)
+        for term in {*key.split(" ")} if " " in key else (key,):
+            if term in self.telling:
+                content -= _TELLING
+            elif term in self.others:
+                content -= 1
+        return content
+
+
+@lru_cache(maxsize=2 * _REMEMBERED)
+def _weighed(words: str) -> _Weighed:
+    """Return what a statement says something with, and how much it must say."""
     said = words_in(_unclipped(words))
     polite = courtesies(words, said)
-    weights = {term: _weight(term) for at, term in enumerate(said.terms) if at not in polite}
+    read = dict.fromkeys([term for at, term in enumerate(said.terms) if at not in polite] if polite else said.terms)
     least = _LEAST_CONTENT
     if words.endswith(_EXCLAMATIONS) or 0 in polite:
         least += 1
-    if not _other_persons().isdisjoint(weights) and _first_persons().isdisjoint(weights):
+    if not _other_persons().isdisjoint(read) and _first_persons().isdisjoint(read):
         least += 1
-    return tuple((term, weight) for term, weight in weights.items() if weight), least
+    weights = list(map(_weight, read))
+    return _Weighed(
+        tuple([term for term, weight in zip(read, weights, strict=True) if weight == _TELLING]),
+        tuple([term for term, weight in zip(read, weights, strict=True) if 0 < weight < _TELLING]),
+        least,
+    )
 
 
 def _unclipped(words: str) -> str:
