@@ -143,6 +143,25 @@ class _Forms(dict[str, WordForm]):
 _FORMS = _Forms()
 
 
+class _LetterTerms(dict[str, str]):
+    """The terms of words with letters beyond ASCII, or beside some, by how they are written; emptied when it is full.
+
+    A word of which folding leaves nothing has the term "".
+    """
+
+    def __missing__(self, word: str) -> str:
+        folds = word.translate(_FOLDS)
+        term = _term(folds) if folds else ""
+        if len(word) <= MAX_TERM_CHARACTERS:
+            if len(self) >= _CACHED_WORDS:
+                self.clear()
+            self[word] = term
+        return term
+
+
+_LETTER_TERMS = _LetterTerms()
+
+
 def terms(text: str) -> list[str]:
     """Return the terms of a text in document order, stop words included; never raises for any string."""
     plain = text if text.isascii() else _as_ascii(text)
@@ -270,9 +289,10 @@ def _tokens_in_letters(text: str) -> list[Token]:
     for run in _RUN.finditer(classes):
         start, end = run.span()
         if classes[start] == "w":
-            folded = text[start:end].translate(_FOLDS)
-            if folded:
-                found_tokens.append(Token(text[start:end], _term(folded), start, end))
+            surface = text[start:end]
+            term = _LETTER_TERMS[surface]
+            if term:
+                found_tokens.append(_token((surface, term, start, end)))
         else:
             _clusters(text, classes, start, end, found_tokens)
     return found_tokens

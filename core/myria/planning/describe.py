@@ -24,6 +24,7 @@ from myria.planning.lines import (
     counted,
     distinct,
     fitting,
+    has_one_of,
     listed,
     lowered,
     people,
@@ -69,7 +70,10 @@ _LEAST_HINT = 500
 _SPEAKERS_SHOWN = 4
 _NAMES_REMEMBERED = 4096
 
-_WORD = r"[^\W\d_]{3}|[\u1100-\uffff]"
+_LETTERS = re.compile(r"[^\W\d_]{3}")
+_WORDS_ALONE = (("\u1100", "\uffff"),)
+"""Characters that may be a word by themselves."""
+
 _INITIALS = re.compile("[a-zA-Z]{2}")
 
 
@@ -479,7 +483,8 @@ def _readable(name: str | None) -> str:
 def hint_title(hint: str) -> str:
     """Return a hint as a title shows it: initials in capitals; nothing for what is no word (a number, an id)."""
     text = _readable(hint.lstrip("#"))
-    if not re.search(_WORD, text) or not reads_as_prose(text):
+    is_word = _LETTERS.search(text) is not None or has_one_of(_WORDS_ALONE, text)
+    if not is_word or not reads_as_prose(text):
         return text.upper() if _INITIALS.fullmatch(text) else ""
     return text
 

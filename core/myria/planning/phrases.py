@@ -218,6 +218,8 @@ def _known(surface: str, term: str, language: Language) -> _Known:
     is_small = small == surface
     if is_small and not language.tells_of_neighbours:
         return _PlainWord(base, surface, language, _OWNS if surface.endswith(_POSSESSIVE) else _PLAIN)
+    if is_small and surface.isascii() and "'" not in surface and surface not in _telling_words(language):
+        return _Spelling(base, small, is_small, _PLAIN)
     plain = small if small.isascii() else small.replace("’", "'")
     is_english = language.is_english
     traits = _Traits.of(
@@ -233,6 +235,18 @@ def _known(surface: str, term: str, language: Language) -> _Known:
     return _Spelling(base, small, is_small, traits)
 
 
+def _telling_words(language: Language) -> AbstractSet[str]:
+    """Return the words of a language that tell something beside what they say: all those that `_known` looks for."""
+    words = _TELLING.get(language.name)
+    if words is None:
+        words = language.closers | language.openers | language.subjects
+        if language.is_english:
+            words |= COMMON_HEADS | EMPTY_NOUNS | BEING
+        _TELLING[language.name] = words
+    return words
+
+
+_TELLING: dict[str, AbstractSet[str]] = {}
 _PLAIN = _Traits()
 _OWNS = _Traits(owns=True)
 _SILENCE = _Spelling(0, "", True, _PLAIN)
@@ -464,7 +478,8 @@ class TextReading:
             self._last = ()
             has_figures = (is_suspect or len(text) > ANALYSED_CHARACTERS) and _FIGURE.search(text) is not None
             self._read(surfaces, spellings, silent, has_figures=has_figures)
-        self.scores = {term: word.score for term, word in self.words.items()}
+        # Most stand once; a property costs a call.
+        self.scores = {term: _ONCE * word.base if word.times == 1 else word.score for term, word in self.words.items()}
         self._ranked = sorted(self.scores.values())
 
     def _read(
