@@ -12,14 +12,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from myria import errors
 from myria.analysis import terms, words_in
-from myria.building import Outcome
+from myria.building import Outcome, tasks
 from myria.building.blocks import PlannedDocs
+from myria.building.capture import start_build
+from myria.building.compilation import compile_scope
+from myria.building.finish import end_without_result
+from myria.building.model import RunningBuild
 from myria.building.reading import ScopeTree
 from myria.building.tasks import MAX_FAILURES
+from myria.building.versions import fingerprint
 from myria.index import Doc, Piece, splice
 from myria.planning.model import PlanEvent
 from myria.store.database import Database as Pool
+from myria.store.database import PoolOptions
+from myria.store.queries import sql
 from myria.verify import verify
 from tests.support import builds
 from tests.support.counts import examples
@@ -355,3 +363,47 @@ async def test_a_build_that_holds_few_words_packs_others_and_reads_the_rest_agai
     async with Pool(database.dsn) as pool:
         report = await verify(pool, TENANT, builds.DEFAULTS.planner.for_planner(), deep=True)
     assert report.failed == 0
+
+
+async def test_a_small_scope_costs_a_build_few_round_trips(database: Database) -> None:
+    """Of many people each has a small scope: what is little is written, and read, by few transactions.
+
+    Subjects of leaves that were just planned read nothing; beside the parent's tree they are brought up to date by one
+    transaction that reads and one that writes.
+    """
+    await append(database.server_dsn, conversation(60, participants=PAIRS[0]))
+    first = await _statements_of_a_task(database)
+    assert sql("trees.renderings_alone") not in first
+    assert _begun(first, "READ COMMITTED") == 3, first
+    assert _begun(first, "REPEATABLE READ READ ONLY") == 4, first
+    assert len(first) <= 30, first
+
+    await builds.build(database)
+    await append(database.server_dsn, conversation(20, seed=1, start=90_000, participants=PAIRS[0]))
+    second = await _statements_of_a_task(database)
+    assert _begun(second, "READ COMMITTED") == 3, second
+    assert _begun(second, "REPEATABLE READ READ ONLY") <= 7, second
+
+
+def _begun(statements: Sequence[str], how: str) -> int:
+    return sum(statement.startswith(f"BEGIN ISOLATION LEVEL {how};") for statement in statements)
+
+
+async def _statements_of_a_task(database: Database) -> list[str]:
+    """What a build of the only scope asks PostgreSQL for, from its task's beginning to before its end."""
+    build_id = await builds.queue(database)
+    planner = builds.DEFAULTS.planner.for_planner()
+    statements: list[str] = []
+    async with Pool(database.builder_dsn, PoolOptions(size=1)) as pool:
+        build = await start_build(pool, TENANT, build_id, fingerprint(planner))
+        assert isinstance(build, RunningBuild)
+        task = await tasks.claim(pool, build, "one", 3600.0)
+        assert task is not None
+        async with pool.connection() as connection:
+            connection.add_query_logger(lambda record: statements.append(record.query))
+        await compile_scope(pool, build, task, planner, Counter())
+        asked = list(statements)
+        error = errors.BuildInvalid("made to fail")
+        configured = builds.DEFAULTS.builder
+        await end_without_result(pool, TENANT, build_id, Outcome.FAILED, error=error, settings=configured)
+    return asked

@@ -6,7 +6,7 @@ place. So a change rewrites only the blocks above it, and a block stored under a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from myria.building.reading import ScopeEvents
 from myria.building.writing import TreeWriter
 from myria.index import MAX_DOCS, BlockView, Doc, Piece, decode, splice
 from myria.planning.model import PlanEvent
-from myria.searchable import covered, document_of
-from myria.store.database import Database
+from myria.searchable import Covered, document_of
+from myria.store.database import Connection
 from myria.store.queries import sql
 from myria.values import value
 from myria.versions import SEARCH_VERSION
@@ -47,10 +47,9 @@ class BlockNodes:
     without_leaves: list[bytes]
 
 
-async def block_nodes(database: Database, tenant: str, root: bytes) -> BlockNodes:
+async def block_nodes(connection: Connection, tenant: str, root: bytes) -> BlockNodes:
     """Return which renderings carry the search blocks of the tree at `root`, all of whose nodes are stored."""
-    async with database.read(tenant) as connection:
-        rows = await connection.fetch(sql("trees.block_nodes"), tenant, root, BLOCK_EVENTS, MAX_DOCS, SEARCH_VERSION)
+    rows = await connection.fetch(sql("trees.block_nodes"), tenant, root, BLOCK_EVENTS, MAX_DOCS, SEARCH_VERSION)
     return BlockNodes(
         covering=[row["rendering_id"] for row in rows],
         missing=[row["rendering_id"] for row in rows if not row["present"]],
@@ -71,13 +70,12 @@ class HeldBlocks:
         self._starts = np.cumsum([0, *(len(view) for view in views)])
 
     @classmethod
-    async def load(cls, database: Database, tenant: str, old: Sequence[bytes], new: BlockNodes) -> HeldBlocks:
+    async def load(cls, connection: Connection, tenant: str, old: Sequence[bytes], new: BlockNodes) -> HeldBlocks:
         """Return the blocks that went out of use, or none when they are too many to hold at once."""
         gone = sorted(set(old) - set(new.covering)) if new.missing else []
         if not 0 < len(gone) <= _BLOCKS_HELD:
             return cls([])
-        async with database.read(tenant) as connection:
-            rows = await connection.fetch(sql("retrieval.blocks"), tenant, gone, SEARCH_VERSION)
+        rows = await connection.fetch(sql("retrieval.blocks"), tenant, gone, SEARCH_VERSION)
         return cls([decode(row["block"]) for row in rows])
 
     def pieces(self, wanted: Sequence[int]) -> tuple[list[Piece], list[int]]:
@@ -162,9 +160,7 @@ class Written:
 
 
 async def write_blocks(
-    database: Database,
-    tenant: str,
-    rendering_ids: Sequence[bytes],
+    covers: Mapping[bytes, Covered],
     *,
     events: ScopeEvents,
     writer: TreeWriter,
@@ -173,13 +169,11 @@ async def write_blocks(
 ) -> Written:
     """Write the search blocks of some renderings out of older blocks, what was planned, and the log, in this order.
 
-    They are held at once, and written by one transaction.
+    They are held at once, and written by one transaction. `covers` tells what each covers.
     """
-    async with database.read(tenant) as connection:
-        covers = [await covered(connection, tenant, rendering_id) for rendering_id in rendering_ids]
     blocks: dict[bytes, tuple[bytes, bytes]] = {}
     anew = analysed = 0
-    for rendering_id, beneath in zip(rendering_ids, covers, strict=True):
+    for rendering_id, beneath in covers.items():
         pieces, missing = old.pieces(list(beneath.leaf_of))
         fresh, unread = planned.take(missing)
         packed, unread = planned.packed(unread)

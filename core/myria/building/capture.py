@@ -209,8 +209,7 @@ async def _file_some(
 
 
 async def _list_tasks(database: Database, tenant: str, build_id: str) -> None:
-    async with database.write(tenant) as connection:
-        await connection.execute(sql("builds.share_build_lock"), lock_key("build", tenant))
+    async with database.write(tenant, sharing="build") as connection:
         row = await connection.fetchrow(sql("builds.get_for_update"), tenant, build_id)
         if row is None or row["status"] != "queued" or row["snapshot_id"] is None:
             return

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 from typing import Protocol
 
 from myria import errors
@@ -30,6 +30,7 @@ from myria.planning.subjects.update import PlacedLeaf, leaves_of
 from myria.planning.subjects.whole import WholePlan
 from myria.planning.trie import assemble
 from myria.planning.validation import Candidate, SourceEvent, Violation, validate
+from myria.searchable import covered
 from myria.store.clock import to_microseconds
 from myria.store.database import Database
 from myria.store.queries import sql
@@ -151,8 +152,9 @@ async def compile_scope(
         counts["scopes"], counts["scopes_changed"] = 1, int(changed or subjects is not None)
         return Compiled(root=None, blocks=[], changed=changed, subjects=subjects)
     await work.flush()
-    await work.validate_groups()
-    nodes = await block_nodes(database, build.tenant, root.rendering_id)
+    async with work.reading_at_once():
+        await work.validate_groups()
+        nodes = await work.block_nodes(root)
     changed = old is None or old.root != root.rendering_id or old.blocks != nodes.covering
     sharing = await work.offer_subjects(root)
     await work.write_blocks(nodes, old.blocks if old is not None else ())
@@ -293,10 +295,11 @@ class _Work:
 
     async def run(self) -> _Planned:
         """Plan what must be planned."""
-        old = await self.old_tree()
+        async with nullcontext() if self._build.parent is None else self._tree.at_once():
+            old = await self.old_tree()
+            changes = await self.changes(old) if old is not None and not self._build.is_full else None
         if self._shaper is not None:
             self._shaper.start_from(old.root if old is not None else None)
-        changes = await self.changes(old) if old is not None and not self._build.is_full else None
         if old is not None and changes is not None:
             if not changes:
                 return _Planned(old=old, root=None, unchanged=True)
@@ -307,7 +310,7 @@ class _Work:
         """Return the tree the scope has in the parent snapshot."""
         if self._build.parent is None:
             return None
-        async with self._database.read(self._build.tenant) as connection:
+        async with self._tree.reading() as connection:
             row = await connection.fetchrow(
                 sql("trees.scope_root"), self._build.tenant, self._task.scope_id, self._build.parent.snapshot_id
             )
@@ -327,7 +330,7 @@ class _Work:
         most = max(_INCREMENTAL_EVENTS, old.events // 4)
         if self._task.eligible is None or self._task.eligible > most:
             return None
-        async with self._database.read(self._build.tenant) as connection:
+        async with self._tree.reading() as connection:
             rows = await connection.fetch(sql("trees.changes"), *bounds)
         if sum(row["is_new"] for row in rows) != self._task.eligible:
             # The bound on transaction ids holds within one database cluster; this log was restored into another.
@@ -504,12 +507,15 @@ class _Work:
         """
         tenant = self._build.tenant
         with self._timed("ms_blocks"):
-            known = await HeldBlocks.load(self._database, tenant, old, nodes)
+            known: HeldBlocks | None = None
             for at in range(0, len(nodes.missing), BLOCKS_AT_ONCE):
+                missing = nodes.missing[at : at + BLOCKS_AT_ONCE]
+                async with self._tree.at_once(), self._tree.reading() as connection:
+                    if known is None:
+                        known = await HeldBlocks.load(connection, tenant, old, nodes)
+                    covers = {rendering_id: await covered(connection, tenant, rendering_id) for rendering_id in missing}
                 written = await write_blocks(
-                    self._database,
-                    tenant,
-                    nodes.missing[at : at + BLOCKS_AT_ONCE],
+                    covers,
                     events=self._events,
                     writer=self._writer,
                     old=known,
@@ -578,6 +584,15 @@ class _Work:
                 )
             )
         )
+
+    def reading_at_once(self) -> AbstractAsyncContextManager[None]:
+        """Make the reads of a block one transaction, which sees what was written before it, where they are few."""
+        return self._tree.at_once() if len(self._groups) <= _GROUPS_AT_ONCE else nullcontext()
+
+    async def block_nodes(self, root: Outline) -> BlockNodes:
+        """Return which renderings carry the search blocks of a tree, all of whose nodes are written."""
+        async with self._tree.reading() as connection:
+            return await block_nodes(connection, self._build.tenant, root.rendering_id)
 
     async def validate_groups(self) -> None:
         """Check the groups above the planned units against the same rules, each with its stored children."""

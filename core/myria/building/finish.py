@@ -151,8 +151,7 @@ async def _move_pointer(
 ) -> Outcome:
     tenant = build.tenant
     parent_id = build.parent.snapshot_id if build.parent is not None else None
-    async with database.write(tenant) as connection:
-        await connection.execute(sql("builds.share_build_lock"), lock_key("build", tenant))
+    async with database.write(tenant, sharing="build") as connection:
         await connection.execute(sql("session.own_publish_lock"), lock_key("publish", tenant))
         row = await connection.fetchrow(sql("builds.get_for_update"), tenant, build.build_id)
         if row is None:

@@ -17,7 +17,7 @@ import orjson
 from myria.building.model import PartKind, RunningBuild, Task, TaskPart
 from myria.store.clock import to_microseconds
 from myria.store.database import Database
-from myria.store.fence import hold_build
+from myria.store.fence import adding_to
 from myria.store.queries import sql
 from myria.values import value
 
@@ -76,8 +76,7 @@ class ScopeParts:
         """Make the parts of kind `units`; False where a scope of so many events is not divided."""
         size = part_events(events)
         if size:
-            async with self._database.write(self._build.tenant) as connection:
-                await hold_build(connection, self._build.tenant, self._build.build_id)
+            async with adding_to(self._database, self._build.tenant, self._build.build_id) as connection:
                 await connection.execute(
                     sql("builds.divide_scope"),
                     self._build.tenant,
@@ -90,8 +89,7 @@ class ScopeParts:
 
     async def offer_subjects(self, root: bytes) -> None:
         """Make the parts of kind `subjects` over the leaves of a tree of time."""
-        async with self._database.write(self._build.tenant) as connection:
-            await hold_build(connection, self._build.tenant, self._build.build_id)
+        async with adding_to(self._database, self._build.tenant, self._build.build_id) as connection:
             await connection.execute(
                 sql("builds.offer_subjects"),
                 self._build.tenant,
@@ -191,8 +189,7 @@ async def finish(
     Raises:
         LeaseLost: the build has ended.
     """
-    async with database.write(build.tenant) as connection:
-        await hold_build(connection, build.tenant, build.build_id)
+    async with adding_to(database, build.tenant, build.build_id) as connection:
         done = await connection.fetchval(
             sql("builds.finish_part"),
             build.tenant,

@@ -95,15 +95,19 @@ class ScopeEvents:
 
     async def before(self, position: tuple[int, int], limit: int) -> list[PlanEvent]:
         """Return the nearest `limit` events strictly before (timestamp, event_seq), in ascending order."""
-        rows, is_end = await self._page("trees.events_before", position, limit)
-        rows.reverse()
-        return await self._planned(rows, is_first=is_end)
+        async with self._database.read(self._tenant) as connection:
+            rows, is_end = await self._page(connection, "trees.events_before", position, limit)
+            rows.reverse()
+            place = await self._place(connection, rows, is_first=is_end)
+        return self._planned(rows, place)
 
     async def after(self, position: tuple[int, int], limit: int) -> list[PlanEvent]:
         """Return the nearest `limit` events strictly after (timestamp, event_seq), in ascending order."""
-        rows, _ = await self._page("trees.events_after", position, limit)
-        is_later = bool(rows) and to_microseconds(rows[0]["occurred_at"]) > position[0]
-        return await self._planned(rows, is_first=is_later)
+        async with self._database.read(self._tenant) as connection:
+            rows, _ = await self._page(connection, "trees.events_after", position, limit)
+            is_later = bool(rows) and to_microseconds(rows[0]["occurred_at"]) > position[0]
+            place = await self._place(connection, rows, is_first=is_later)
+        return self._planned(rows, place)
 
     async def pages(
         self, begin: tuple[int, int] | None = None, wanted: int | None = None
@@ -150,36 +154,40 @@ class ScopeEvents:
             raise errors.InternalError("a leaf names an event that is not there", missing=len(wanted) - len(docs))
         return docs
 
-    async def _planned(self, rows: Sequence[asyncpg.Record], *, is_first: bool) -> list[PlanEvent]:
-        """Return rows in order as the planner sees them; `is_first` when none of the first's microsecond is before."""
+    async def _place(self, connection: Connection, rows: Sequence[asyncpg.Record], *, is_first: bool) -> int:
+        """Return how many events of its microsecond come before the first row; none when it `is_first`."""
+        if is_first or not rows:
+            return 0
+        at = (rows[0]["occurred_at"], rows[0]["event_seq"])
+        place: int = await connection.fetchval(sql("trees.place"), self._tenant, self._scope_id, *at)
+        return place
+
+    def _planned(self, rows: Sequence[asyncpg.Record], place: int) -> list[PlanEvent]:
+        """Return rows in order as the planner sees them; `place` is that of the first one in its microsecond."""
         events = EventRows(self._participants)
-        if rows and not is_first:
-            occurred_at, event_seq = rows[0]["occurred_at"], rows[0]["event_seq"]
-            async with self._database.read(self._tenant) as connection:
-                place = await connection.fetchval(
-                    sql("trees.place"), self._tenant, self._scope_id, occurred_at, event_seq
-                )
-            events.start_at(to_microseconds(occurred_at), place)
+        if place:
+            events.start_at(to_microseconds(rows[0]["occurred_at"]), place)
         return [event for row in rows if (event := events.event(row)) is not None]
 
-    async def _page(self, statement: str, position: tuple[int, int], limit: int) -> tuple[list[Any], bool]:
+    async def _page(
+        self, connection: Connection, statement: str, position: tuple[int, int], limit: int
+    ) -> tuple[list[Any], bool]:
         """Return rows with `limit` events that are there, or all there are; and whether nothing is beyond them."""
         timestamp, event_seq = position
         rows: list[Any] = []
         there = 0
         while there < limit:
             wanted = min(limit - there, PAGE_EVENTS)
-            async with self._database.read(self._tenant) as connection:
-                page = await connection.fetch(
-                    sql(statement),
-                    self._tenant,
-                    self._scope_id,
-                    to_datetime(timestamp),
-                    event_seq,
-                    self._cutoff,
-                    wanted,
-                    self.parent_cutoff,
-                )
+            page = await connection.fetch(
+                sql(statement),
+                self._tenant,
+                self._scope_id,
+                to_datetime(timestamp),
+                event_seq,
+                self._cutoff,
+                wanted,
+                self.parent_cutoff,
+            )
             rows.extend(page)
             there += sum(row["is_there"] for row in page)
             self.read += len(page)

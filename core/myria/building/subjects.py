@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from itertools import islice
 from operator import itemgetter
 from typing import Protocol
@@ -23,17 +24,18 @@ from myria.planning.subjects.update import (
     PlacedLeaf,
     SubjectUpdate,
     leaves_under,
+    unit_of,
     update_subjects,
 )
 from myria.planning.subjects.whole import WholePlan, begin_plan
 from myria.store.arrays import byte_strings, plain, texts
 from myria.store.clock import to_microseconds
-from myria.store.database import Database
-from myria.store.fence import hold_build
+from myria.store.database import Connection, Database
+from myria.store.fence import adding_to
 from myria.store.queries import sql
 from myria.values import value
 
-_LEAVES_HELD = 16_384
+_LEAVES_HELD = 20_480
 
 
 @value
@@ -47,18 +49,37 @@ class CompiledSubjects:
 class PlannedLeaves:
     """The leaves that a build has planned and stored for one scope, for its subjects: they need not be read back.
 
-    Of a scope with more than 16,384 the first ones are held.
+    Of a scope with more than 20,480 the first ones are held.
     """
 
     def __init__(self, most: int = _LEAVES_HELD) -> None:
         self._most = most
         self._held = KeptNodes[bytes]()
+        self._units: list[tuple[bytes, int]] = []
+        """The units of the leaves that are held, in their order, each with how many it has."""
 
-    def keep(self, nodes: Iterable[Node]) -> None:
-        """Take the leaves among the nodes of a planned unit, as long as there is room."""
+    def keep(self, nodes: Sequence[Node]) -> None:
+        """Take the leaves among the nodes of a planned unit, whose top node is last, as long as there is room."""
+        before = len(self._held)
         for node in nodes:
             if node.node_type == LEAF and len(self._held) < self._most:
                 self._held.keep(node.rendering_id, node)
+        if len(self._held) > before:
+            self._units.append((unit_of(nodes[-1].key), len(self._held) - before))
+
+    def taken(self, root: Outline | None) -> Iterator[PlacedLeaf] | None:
+        """Yield all leaves of a tree that was planned from nothing, each for the last time; None if not all are held.
+
+        Others may have planned parts of it.
+        """
+        if root is None or root.leaves != len(self._held):
+            return None
+        return self._each()
+
+    def _each(self) -> Iterator[PlacedLeaf]:
+        for unit, leaves in self._units:
+            for _ in range(leaves):
+                yield PlacedLeaf(leaf=self._held.popitem(last=False)[1], unit=unit)
 
     def over(self, tree: ScopeTree) -> NodeReader:
         """Return a reader of all nodes of a tree: of those that are held, each for the last time, and the others."""
@@ -132,30 +153,28 @@ class ScopeSubjects:
             sharing: shares a plan from all leaves with other workers.
             planned: leaves of the tree that this process has planned.
         """
-        old = await self._old()
         update = None
-        if old is not None and in_place and old["since"] >= self._build.subjects_since:
-            self._since = old["since"]
-            try:
-                async with self._tree.at_once():
+        async with nullcontext() if self._build.parent is None else self._tree.at_once():
+            old = await self._old()
+            if old is not None and in_place and old["since"] >= self._build.subjects_since:
+                self._since = old["since"]
+                with suppress(IncompleteHolders):
                     removed = await leaves_under(gone, self._tree)
                     update = await self._update(old["root_rendering_id"], removed, added, settings)
-            except IncompleteHolders:
-                update = None
-            else:
-                if is_same_tree and _rendering(update.root) == old["root_rendering_id"] and not update.holders:
-                    return None
         if update is not None:
+            is_same = old is not None and _rendering(update.root) == old["root_rendering_id"] and not update.holders
+            if is_same_tree and is_same:
+                return None
             await self._take(update.nodes)
-            await self._flush()
             records = [(stored_key(key), holders) for key, holders in update.holders.items()]
             await self._write(sorted(records, key=itemgetter(0)))
             return CompiledSubjects(root=_rendering(update.root), since=self._since)
         plan = await self.begin_plan(root, settings, planned)
         await plan.gather(plan.make(0, plan.size) if sharing is None else sharing.subjects(self, plan))
-        await self._flush()
-        if old is not None and is_same_tree and await self._stand(plan, old):
-            return None
+        if old is not None and is_same_tree:
+            await self._flush()
+            if await self._stand(plan, old):
+                return None
         self._since = self._build.number
         await self._write(plan.records())
         return CompiledSubjects(root=_rendering(plan.root), since=self._since)
@@ -165,7 +184,14 @@ class ScopeSubjects:
     ) -> WholePlan:
         """Return a plan of the subjects from all leaves, none of which is made yet."""
         reader = self._tree if planned is None else planned.over(self._tree)
-        return await begin_plan(root, reader, self._take, participants=self._participants, settings=settings)
+        return await begin_plan(
+            root,
+            reader,
+            self._take,
+            participants=self._participants,
+            settings=settings,
+            leaves=planned.taken(root) if planned is not None else None,
+        )
 
     async def make_range(self, plan: WholePlan, begin: int, end: int) -> list[bytes]:
         """Make and write the subjects of a range of a plan; return their renderings in order."""
@@ -211,7 +237,7 @@ class ScopeSubjects:
     async def _old(self) -> asyncpg.Record | None:
         if self._build.parent is None:
             return None
-        async with self._database.read(self._build.tenant) as connection:
+        async with self._tree.reading() as connection:
             return await connection.fetchrow(
                 sql("subjects.root"), self._build.tenant, self._scope_id, self._build.parent.snapshot_id
             )
@@ -238,16 +264,18 @@ class ScopeSubjects:
         return await update_subjects(old_root, removed, added, self, participants=self._participants, settings=settings)
 
     async def _write(self, records: Iterable[tuple[bytes, Holders]]) -> None:
-        """Write records by their stored keys, bounded."""
+        """Write the nodes that wait and records by their stored keys, bounded: what is little by one transaction."""
         tenant = self._build.tenant
         if self._attempt > 1:
-            async with self._database.write(tenant) as connection:
-                await hold_build(connection, tenant, self._build.build_id)
+            async with adding_to(self._database, tenant, self._build.build_id) as connection:
                 await connection.execute(sql("subjects.drop_records"), tenant, self._scope_id, self._build.number)
         bounded = ((key, holders.bounded()) for key, holders in records)
-        while part := list(islice(bounded, BATCH_NODES)):
-            async with self._database.write(tenant) as connection:
-                await hold_build(connection, tenant, self._build.build_id)
+        part = list(islice(bounded, BATCH_NODES))
+        nodes, self._waiting = self._waiting, []
+        while part or nodes:
+            async with adding_to(self._database, tenant, self._build.build_id) as connection:
+                if nodes:
+                    await self._write_nodes(connection, nodes)
                 await connection.execute(
                     sql("subjects.write_holders"),
                     tenant,
@@ -258,48 +286,50 @@ class ScopeSubjects:
                     byte_strings([record.subject for _, record in part]),
                 )
             self.rows += len(part)
+            nodes, part = [], list(islice(bounded, BATCH_NODES))
 
     async def _take(self, nodes: Sequence[Node]) -> None:
         """Write nodes, as many at once as one transaction may; what is left waits for more."""
         self._waiting.extend(nodes)
         while len(self._waiting) >= BATCH_NODES:
             part, self._waiting = self._waiting[:BATCH_NODES], self._waiting[BATCH_NODES:]
-            await self._write_nodes(part)
+            await self._add(part)
 
     async def _flush(self) -> None:
         part, self._waiting = self._waiting, []
         if part:
-            await self._write_nodes(part)
+            await self._add(part)
 
-    async def _write_nodes(self, nodes: Sequence[Node]) -> None:
+    async def _add(self, nodes: Sequence[Node]) -> None:
+        async with adding_to(self._database, self._build.tenant, self._build.build_id) as connection:
+            await self._write_nodes(connection, nodes)
+
+    async def _write_nodes(self, connection: Connection, nodes: Sequence[Node]) -> None:
         nodes = sorted(nodes, key=lambda node: node.rendering_id)
-        tenant = self._build.tenant
-        async with self._database.write(tenant) as connection:
-            await hold_build(connection, tenant, self._build.build_id)
-            status: str = await connection.execute(
-                sql("subjects.write_nodes"),
-                tenant,
-                self._scope_id,
-                byte_strings([node.rendering_id for node in nodes]),
-                byte_strings([node.node_id for node in nodes]),
-                plain([node.level for node in nodes]),
-                texts([node.topic_id for node in nodes]),
-                plain([node.anchor_seq for node in nodes]),
-                texts([node.anchor_event_id for node in nodes]),
-                texts([node.label for node in nodes]),
-                texts([node.summary for node in nodes]),
-                orjson.dumps([node.metadata for node in nodes]).decode(),
-                texts([byte_strings(node.children) for node in nodes]),
-                plain([node.is_unit for node in nodes]),
-                plain([node.events for node in nodes]),
-                plain([node.leaves for node in nodes]),
-                plain([node.units for node in nodes]),
-                plain([node.key_timestamp for node in nodes]),
-                byte_strings([node.key_digest for node in nodes]),
-                texts([node.key_event_id for node in nodes]),
-                plain([node.first_at for node in nodes]),
-                plain([node.last_at for node in nodes]),
-            )
+        status: str = await connection.execute(
+            sql("subjects.write_nodes"),
+            self._build.tenant,
+            self._scope_id,
+            byte_strings([node.rendering_id for node in nodes]),
+            byte_strings([node.node_id for node in nodes]),
+            plain([node.level for node in nodes]),
+            texts([node.topic_id for node in nodes]),
+            plain([node.anchor_seq for node in nodes]),
+            texts([node.anchor_event_id for node in nodes]),
+            texts([node.label for node in nodes]),
+            texts([node.summary for node in nodes]),
+            orjson.dumps([node.metadata for node in nodes]).decode(),
+            texts([byte_strings(node.children) for node in nodes]),
+            plain([node.is_unit for node in nodes]),
+            plain([node.events for node in nodes]),
+            plain([node.leaves for node in nodes]),
+            plain([node.units for node in nodes]),
+            plain([node.key_timestamp for node in nodes]),
+            byte_strings([node.key_digest for node in nodes]),
+            texts([node.key_event_id for node in nodes]),
+            plain([node.first_at for node in nodes]),
+            plain([node.last_at for node in nodes]),
+        )
         self.rows += int(status.rpartition(" ")[2])
 
 

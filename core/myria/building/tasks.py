@@ -20,7 +20,6 @@ from myria import errors
 from myria.building.compilation import Compiled
 from myria.building.model import RunningBuild, Task
 from myria.store.database import Database
-from myria.store.locks import lock_key
 from myria.store.queries import sql
 
 logger = logging.getLogger(__name__)
@@ -115,8 +114,7 @@ async def finish(
         LeaseLost: another worker has the task, or the build has ended.
     """
     counts = Counter(counts)
-    async with database.write(build.tenant) as connection:
-        await connection.execute(sql("builds.share_build_lock"), lock_key("build", build.tenant))
+    async with database.write(build.tenant, sharing="build") as connection:
         if compiled.changed:
             counts["rows_scope_roots"] = 1
         done = await connection.fetchval(

@@ -12,7 +12,7 @@ from myria.building.model import RunningBuild
 from myria.planning.model import Node
 from myria.store.arrays import byte_strings, plain, texts
 from myria.store.database import Connection, Database
-from myria.store.fence import hold_build
+from myria.store.fence import adding_to
 from myria.store.queries import sql
 from myria.versions import SEARCH_VERSION
 
@@ -49,16 +49,14 @@ class TreeWriter:
 
     async def add_blocks(self, blocks: Mapping[bytes, tuple[bytes, bytes]]) -> None:
         """Write search blocks, each with its leaves' node_ids in a row, by their renderings."""
-        async with self._database.write(self._tenant) as connection:
-            await hold_build(connection, self._tenant, self._build_id)
+        async with adding_to(self._database, self._tenant, self._build_id) as connection:
             for rendering_id, (block, leaf_ids) in sorted(blocks.items()):
                 columns = (rendering_id, SEARCH_VERSION, self._scope_id, block, leaf_ids)
                 await self._insert(connection, "search_blocks", "trees.write_block", *columns)
 
     async def note_leaf_ids(self, rendering_id: bytes, leaf_ids: bytes) -> None:
         """Add its leaves to a search block that an older version wrote."""
-        async with self._database.write(self._tenant) as connection:
-            await hold_build(connection, self._tenant, self._build_id)
+        async with adding_to(self._database, self._tenant, self._build_id) as connection:
             await connection.execute(sql("trees.note_leaf_ids"), self._tenant, rendering_id, SEARCH_VERSION, leaf_ids)
 
     async def _write(self, batch: Sequence[Node]) -> None:
@@ -68,8 +66,7 @@ class TreeWriter:
         nodes = [by_node[key] for key in sorted(by_node)]
         renderings = [by_rendering[key] for key in sorted(by_rendering)]
         topics = [by_topic[key] for key in sorted(by_topic)]
-        async with self._database.write(self._tenant) as connection:
-            await hold_build(connection, self._tenant, self._build_id)
+        async with adding_to(self._database, self._tenant, self._build_id) as connection:
             await self._insert(
                 connection,
                 "nodes",

@@ -13,7 +13,7 @@ from myria.planning.settings import PlannerSettings, settings_digest
 from myria.planning.shaped import UnitShape, plan_shaped, problems
 from myria.planning.validation import Candidate, SourceEvent, validate
 from myria.store.database import Database
-from myria.store.fence import hold_build
+from myria.store.fence import adding_to
 from myria.store.queries import sql
 
 _NOTES_AT_ONCE = 200
@@ -57,8 +57,7 @@ class UnitPlans:
             LeaseLost: the build has ended.
         """
         body = orjson.dumps(shape.to_json()).decode()
-        async with self._database.write(self._tenant) as connection:
-            await hold_build(connection, self._tenant, build_id)
+        async with adding_to(self._database, self._tenant, build_id) as connection:
             await connection.execute(
                 sql("llm.write_plan"), self._tenant, self._scope_id, unit, self._planner, body, model, build_id
             )

@@ -22,7 +22,7 @@ import asyncpg
 from myria import errors
 from myria.fairness import FairTurns, caller
 from myria.store.clock import to_microseconds
-from myria.store.locks import lock_key
+from myria.store.locks import Purpose, lock_key
 from myria.store.queries import sql
 from myria.values import value
 
@@ -250,13 +250,20 @@ class Database:
             yield connection
 
     @asynccontextmanager
-    async def write(self, tenant: str, bounds: TransactionBounds | None = None) -> AsyncIterator[Connection]:
+    async def write(
+        self, tenant: str, bounds: TransactionBounds | None = None, *, sharing: Purpose | None = None
+    ) -> AsyncIterator[Connection]:
         """Lend a connection inside one READ COMMITTED transaction of `tenant`.
 
         Args:
             bounds: instead of the pool's, for a statement that is long on purpose.
+            sharing: a lock of the tenant that it shares from its beginning on, without a round trip more.
         """
-        begin = _inlined("session.begin", tenant, *(self._bounds if bounds is None else bounds.as_settings()))
+        settings = self._bounds if bounds is None else bounds.as_settings()
+        if sharing is None:
+            begin = _inlined("session.begin", tenant, *settings)
+        else:
+            begin = _inlined("session.begin_sharing", tenant, *settings, str(lock_key(sharing, tenant)))
         async with self.connection() as connection, _begun(connection, begin):
             yield connection
 

@@ -7,18 +7,22 @@ seen by them, and what comes later is refused.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from myria import errors
-from myria.store.database import Connection
-from myria.store.locks import lock_key
+from myria.store.database import Connection, Database
 from myria.store.queries import sql
 
 
-async def hold_build(connection: Connection, tenant: str, build_id: str) -> None:
-    """Keep a build from ending until this transaction has.
+@asynccontextmanager
+async def adding_to(database: Database, tenant: str, build_id: str) -> AsyncIterator[Connection]:
+    """Lend a connection inside a transaction that adds to a build: until it ends, the build does not.
 
     Raises:
         LeaseLost: it has ended already: its worker stood still meanwhile.
     """
-    await connection.execute(sql("builds.share_build_lock"), lock_key("build", tenant))
-    if not await connection.fetchval(sql("builds.is_running"), tenant, build_id):
-        raise errors.LeaseLost(f"build {build_id} has ended; nothing more is written for it", build_id=build_id)
+    async with database.write(tenant, sharing="build") as connection:
+        if not await connection.fetchval(sql("builds.is_running"), tenant, build_id):
+            raise errors.LeaseLost(f"build {build_id} has ended; nothing more is written for it", build_id=build_id)
+        yield connection

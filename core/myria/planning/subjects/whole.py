@@ -34,7 +34,7 @@ NodeSink = Callable[[Sequence[Node]], Awaitable[None]]
 _LEAVES_AT_ONCE = 500
 """Filings whose leaves are read by one statement."""
 
-_LEAVES_KEPT = 16_384
+_LEAVES_KEPT = 20_480
 """Leaves that are kept: a scope of so many is read once."""
 
 _holder = partial(tuple.__new__, Holder)
@@ -68,19 +68,29 @@ async def plan_all_subjects(
 
 
 async def begin_plan(
-    root: Outline | None, reader: NodeReader, sink: NodeSink, *, participants: Participants, settings: PlannerSettings
+    root: Outline | None,
+    reader: NodeReader,
+    sink: NodeSink,
+    *,
+    participants: Participants,
+    settings: PlannerSettings,
+    leaves: Iterable[PlacedLeaf] | None = None,
 ) -> WholePlan:
     """Read all leaves and choose what each is filed under; see `plan_all_subjects`.
 
     The subjects are still to be made, in ranges of their order and perhaps by several processes, then gathered.
+    `leaves` are those of the tree, in any order, where they are known already.
     """
     ledger = _Ledger()
-    leaves = _Leaves(ledger, reader)
-    if root is not None:
+    kept = _Leaves(ledger, reader)
+    if leaves is not None:
+        for placed in leaves:
+            kept.keep(ledger.take(placed), placed.leaf)
+    elif root is not None:
         async for placed in leaves_beneath(root, reader):
-            leaves.keep(ledger.take(placed), placed.leaf)
+            kept.keep(ledger.take(placed), placed.leaf)
     ledger.file()
-    return WholePlan(ledger, leaves, sink, participants=participants, settings=settings)
+    return WholePlan(ledger, kept, sink, participants=participants, settings=settings)
 
 
 class WholePlan:

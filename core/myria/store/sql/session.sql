@@ -25,6 +25,15 @@ SELECT set_config('myria.tenant', $1, true), set_config('statement_timeout', $2,
        set_config('plan_cache_mode', 'force_generic_plan', true), set_config('myria.tenant_since', $7, true),
        pg_advisory_xact_lock_shared($6::bigint);
 
+-- name: begin_sharing
+-- As begin, and takes a lock that others who share it may hold, too. What follows sees what was committed before it was
+-- had: each statement of this transaction sees the database as it is then.
+SELECT set_config('myria.tenant', $1, true), set_config('statement_timeout', $2, true),
+       set_config('idle_in_transaction_session_timeout', $3, true), set_config('lock_timeout', $4, true),
+       CASE WHEN current_setting('server_version_num')::int >= 170000
+            THEN set_config('transaction_timeout', $5, true) END,
+       pg_advisory_xact_lock_shared($6::bigint);
+
 -- name: bound_connection
 -- For a connection that is nobody else's: PostgreSQL ends what it does when its client is gone or does not take an
 -- answer, and a transaction that was begun and never named its tenant.
