@@ -25,13 +25,13 @@ from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.holders import Holders
 from myria.planning.subjects.update import PlacedLeaf, SubjectUpdate, leaves_of, leaves_under, update_subjects
 from myria.planning.trie import assemble
-from tests.support.trees import MemoryEvents, MemoryTree
+from tests.support.trees import MemoryEvents, MemorySubjectNodes, MemoryTree
 
 SETTINGS = PlannerSettings()
 ROW_BYTES, CHILD_BYTES, BLOCK_BYTES = 250, 33, 150
 
 
-class StoredSubjects(MemoryTree):
+class StoredSubjects(MemorySubjectNodes):
     """A scope's subjects in memory, their records as bytes."""
 
     def __init__(self) -> None:

@@ -170,9 +170,15 @@ async def test_leaves_of_a_long_scope_are_those_that_its_blocks_name(database: D
 
     async def leaves() -> list[bytes]:
         root = await builds.value(database, newest)
+        blocks = await builds.value(database, newest.replace("root_rendering_id", "blocks"))
         async with Pool(database.dsn) as pool:
-            in_a_row = await ScopeTree(pool, TENANT, ()).leaf_node_ids(root)
-        return sorted(in_a_row[at : at + 32] for at in range(0, len(in_a_row), 32))
+            tree = ScopeTree(pool, TENANT, ())
+            in_a_row = await tree.leaf_node_ids(root)
+            async with tree.foreseeing_leaves(root, blocks):
+                foreseen = await tree.leaf_node_ids(root)
+        found = [sorted(ids[at : at + 32] for at in range(0, len(ids), 32)) for ids in (in_a_row, foreseen)]
+        assert found[0] == found[1]
+        return found[0]
 
     async def change(statement: str) -> None:
         async with Pool(database.dsn) as pool, pool.write(TENANT) as connection:
@@ -206,9 +212,9 @@ async def test_the_leaves_of_a_long_scope_are_read_while_its_units_are_planned(
     read: list[bytes] = []
     tree_read = ScopeTree._read_leaf_ids
 
-    async def noted(tree: ScopeTree, rendering_id: bytes) -> bytes:
+    async def noted(tree: ScopeTree, rendering_id: bytes, blocks: Sequence[bytes]) -> bytes:
         read.append(rendering_id)
-        return await tree_read(tree, rendering_id)
+        return await tree_read(tree, rendering_id, blocks)
 
     monkeypatch.setattr(ScopeTree, "_read_leaf_ids", noted)
     roots: list[bytes] = []

@@ -21,6 +21,7 @@ BUILDER: dict[str, tuple[Any, ...]] = {
     "trees.renderings": (IDS,),
     "trees.renderings_alone": (IDS,),
     "trees.leaf_node_ids": (IDS[0],),
+    "trees.leaf_node_ids_of_blocks": (IDS,),
     "trees.note_leaf_ids": (IDS[0], 1, b""),
     "trees.block_nodes": (IDS[0], 2048, 4096, 1),
     "trees.under": (IDS[0],),
@@ -46,6 +47,7 @@ BUILDER: dict[str, tuple[Any, ...]] = {
     "snapshots.page": (None, None, 20),
     "triggers.count_tail": (5,),
     "triggers.last_tail_event": (5,),
+    "subjects.along": (IDS[0], ["6b", "7a"]),
 }
 OPERATOR: dict[str, tuple[Any, ...]] = {
     "triggers.reaches": (5, 100),

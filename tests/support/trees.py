@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
-from myria.planning.model import LEAF, Node, PlanEvent, TreeReader
+from myria.planning.model import LEAF, SUBJECT, Node, PlanEvent, TreeReader
 
 
 class MemoryTree:
@@ -45,6 +45,24 @@ class MemoryTree:
         leaves = [node.node_id for node in self.under(rendering_id) if node.node_type == LEAF]
         self.streamed += len(leaves)
         return b"".join(leaves)
+
+
+class MemorySubjectNodes(MemoryTree):
+    """A `SubjectNodeReader` over nodes in memory."""
+
+    async def along(self, root: bytes, paths: Sequence[str]) -> list[Node]:
+        """Return the root, the nodes of subjects that paths lead through, and those directly beneath them."""
+        self.calls += 1
+        found: list[Node] = []
+        frontier = [self._nodes[root]]
+        while frontier:
+            found += frontier
+            opened = [node for node in frontier if any(path.startswith(node.metadata["prefix"]) for path in paths)]
+            children = [self._nodes[child] for node in opened for child in node.children]
+            frontier = [child for child in children if child.node_type == SUBJECT]
+        self.opened += len(found)
+        self.most_at_once = max(self.most_at_once, len(found))
+        return found
 
 
 class RememberingReader:

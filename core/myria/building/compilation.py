@@ -361,7 +361,7 @@ class _Work:
         if self._build.parent is not None:
             self._events.parent_cutoff = self._build.parent.cutoff
         long_root = old.root if old.leaves > _FEW_LEAVES else None
-        async with nullcontext() if long_root is None else self._tree.foreseeing_leaves(long_root):
+        async with nullcontext() if long_root is None else self._tree.foreseeing_leaves(long_root, old.blocks):
             with self._timed("ms_units"):
                 async for step in changed_units(changes.coming, self._events, self._settings, gone=changes.going):
                     removed.update(step.removed)

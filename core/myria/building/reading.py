@@ -214,9 +214,12 @@ class ScopeTree:
         self.read = 0
 
     @asynccontextmanager
-    async def foreseeing_leaves(self, rendering_id: bytes) -> AsyncIterator[None]:
-        """Read the leaf node_ids of a rendering while the block does something else, before it asks for them."""
-        reading = asyncio.create_task(self._read_leaf_ids(rendering_id))
+    async def foreseeing_leaves(self, rendering_id: bytes, blocks: Sequence[bytes]) -> AsyncIterator[None]:
+        """Read the leaf node_ids of a rendering while the block does something else, before it asks for them.
+
+        `blocks` are the search blocks that cover it.
+        """
+        reading = asyncio.create_task(self._read_leaf_ids(rendering_id, blocks))
         self._foreseen = (rendering_id, reading)
         try:
             yield
@@ -279,9 +282,10 @@ class ScopeTree:
         async with self.reading() as connection:
             return await self._leaf_ids(connection, rendering_id)
 
-    async def _read_leaf_ids(self, rendering_id: bytes) -> bytes:
+    async def _read_leaf_ids(self, rendering_id: bytes, blocks: Sequence[bytes]) -> bytes:
         async with self._database.read(self._tenant) as connection:
-            return await self._leaf_ids(connection, rendering_id)
+            ids: bytes | None = await connection.fetchval(sql("trees.leaf_node_ids_of_blocks"), self._tenant, blocks)
+            return ids if ids is not None else await self._leaf_ids(connection, rendering_id)
 
     async def _leaf_ids(self, connection: Connection, rendering_id: bytes) -> bytes:
         ids: bytes = await connection.fetchval(sql("trees.leaf_node_ids"), self._tenant, rendering_id)

@@ -214,6 +214,12 @@ class ScopeSubjects:
             found.update(zip(others, await self._tree.nodes(others), strict=True))
         return [found[rendering_id] for rendering_id in rendering_ids]
 
+    async def along(self, root: bytes, paths: Sequence[str]) -> list[Node]:
+        """Return a root of subjects, the subjects' nodes that paths lead through, and those directly beneath them."""
+        async with self._tree.reading() as connection:
+            rows = await connection.fetch(sql("subjects.along"), self._build.tenant, root, list(paths))
+        return list(map(subject_from_row, rows))
+
     async def holders(self, keys: Sequence[str]) -> Mapping[str, Holders]:
         """Return the records of those keys that have one in the parent snapshot."""
         named = {stored_key(key): key for key in keys}

@@ -27,6 +27,9 @@ from myria.values import short_value, value
 _REMEMBERED = 8_192
 """Keys and times that are remembered as they stand in paths: each stands in several."""
 
+_PATHS_AT_ONCE = 512
+"""Changed paths whose nodes are read at once; more are followed level by level."""
+
 _END = "00"
 """What ends a key in a path: no key holds such a character. One more begins the time."""
 
@@ -36,6 +39,17 @@ class NodeReader(Protocol):
 
     async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
         """Return the nodes of these renderings, in this order."""
+        ...
+
+
+class SubjectNodeReader(NodeReader, Protocol):
+    """Stored nodes of one scope, of which those of subjects can be read in few steps."""
+
+    async def along(self, root: bytes, paths: Sequence[str]) -> list[Node]:
+        """Return nodes of subjects that are worth reading at once: the root, and what lies on the way of some paths.
+
+        All that a path leads through, and what is directly beneath that. Fewer may be returned, or none.
+        """
         ...
 
 
@@ -70,7 +84,7 @@ async def assemble_subjects(
     removed: Iterable[str],
     ended: AbstractSet[str],
     added: Sequence[Filing],
-    reader: NodeReader,
+    reader: SubjectNodeReader,
     *,
     participants: Participants,
     settings: PlannerSettings,
@@ -139,8 +153,9 @@ class NoNodes:
 
 
 class _SubjectAssembly:
-    def __init__(self, reader: NodeReader, participants: Participants, settings: PlannerSettings) -> None:
+    def __init__(self, reader: SubjectNodeReader, participants: Participants, settings: PlannerSettings) -> None:
         self._reader = reader
+        self._at_hand: dict[bytes, Node] = {}
         self._participants = participants
         self._most = settings.max_fan_out
         self.known: set[bytes] = set()
@@ -149,11 +164,13 @@ class _SubjectAssembly:
     async def open(self, old_root: bytes | None, changed: Sequence[str], ended: AbstractSet[str]) -> list[SubjectPiece]:
         """Return the old tree as pieces without the subjects of the prefixes `ended`.
 
-        Every node that a changed path leads through is opened, level by level.
+        Every node that a changed path leads through is opened, level by level; few paths are read at once.
         """
         if old_root is None:
             return []
-        (root,) = await self._reader.nodes([old_root])
+        if len(changed) <= _PATHS_AT_ONCE:
+            await self._read_along(old_root, changed)
+        (root,) = await self._nodes([old_root])
         closed: list[SubjectPiece] = []
         frontier = [SubjectPiece(root.metadata["prefix"], root)]
         while frontier:
@@ -163,6 +180,23 @@ class _SubjectAssembly:
             closed.extend(piece for piece in frontier if piece.path not in opened)
             frontier = await self._opened(through)
         return closed
+
+    async def _read_along(self, old_root: bytes, changed: Sequence[str]) -> None:
+        """Have at hand what lies on the way of changed paths: the nodes of subjects, then all leaves among them."""
+        found = {node.rendering_id: node for node in await self._reader.along(old_root, changed)}
+        opened = [node for node in found.values() if _touched(node.metadata["prefix"], changed)]
+        leaves = sorted({child for node in opened for child in node.children if child not in found})
+        if leaves:
+            found.update(zip(leaves, await self._reader.nodes(leaves), strict=True))
+        self._at_hand = found
+
+    async def _nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
+        """Return nodes in this order; those that are not at hand are read."""
+        found = self._at_hand
+        missing = [rendering_id for rendering_id in rendering_ids if rendering_id not in found]
+        if missing:
+            found = found | dict(zip(missing, await self._reader.nodes(missing), strict=True))
+        return [found[rendering_id] for rendering_id in rendering_ids]
 
     async def subject(self, pieces: list[SubjectPiece]) -> SubjectPiece:
         """Return the subject of some pieces, which are all that is filed under its key, in the order of paths."""
@@ -211,7 +245,7 @@ class _SubjectAssembly:
     async def _opened(self, pieces: Sequence[SubjectPiece]) -> list[SubjectPiece]:
         """Return what lies directly under some nodes."""
         wanted = sorted({child for piece in pieces for child in piece.node.children})
-        nodes = dict(zip(wanted, await self._reader.nodes(wanted), strict=True)) if wanted else {}
+        nodes = dict(zip(wanted, await self._nodes(wanted), strict=True))
         found: list[SubjectPiece] = []
         for piece in pieces:
             self.known.add(piece.node.rendering_id)

@@ -21,6 +21,7 @@ from myria.planning.subjects.trie import (
     Filing,
     NodeReader,
     NoNodes,
+    SubjectNodeReader,
     assemble_subjects,
     keys_of,
 )
@@ -41,7 +42,7 @@ __all__ = [
 _READ_AT_ONCE = 500
 
 
-class SubjectReader(NodeReader, Protocol):
+class SubjectReader(SubjectNodeReader, Protocol):
     """The old tree of subjects of one scope, its leaves, and who holds which key."""
 
     async def holders(self, keys: Sequence[str]) -> Mapping[str, Holders]:
@@ -55,6 +56,10 @@ class NoSubjects(NoNodes):
     async def holders(self, keys: Sequence[str]) -> Mapping[str, Holders]:
         """Return none of the records of `keys`: there are none."""
         return dict.fromkeys(keys[:0], Holders())
+
+    async def along(self, root: bytes, paths: Sequence[str]) -> list[Node]:
+        """Refuse: nothing is stored."""
+        raise InternalError("a scope without subjects was read", root=root.hex(), paths=len(paths))
 
 
 def unit_of(key: UnitKey) -> bytes:

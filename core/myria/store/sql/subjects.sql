@@ -26,6 +26,28 @@ SELECT n.rendering_id, n.node_id, n.level, n.topic_id, n.anchor_seq, n.anchor_ev
 FROM unnest($2::bytea[]) AS wanted
 JOIN myria.subject_nodes n ON n.tenant_id = $1 AND n.rendering_id = wanted;
 
+-- name: along
+-- A root of subjects, the nodes of subjects that some paths lead through, and those directly beneath them: one statement
+-- for what would be one for each level, and there are some thirty.
+WITH RECURSIVE way AS (
+    SELECT n.rendering_id, n.children, $3::text[] AS paths
+    FROM myria.subject_nodes n WHERE n.tenant_id = $1 AND n.rendering_id = $2
+    UNION ALL
+    SELECT n.rendering_id, n.children, n.paths
+    FROM way w
+    CROSS JOIN LATERAL unnest(w.children) AS child
+    CROSS JOIN LATERAL (
+        SELECT x.rendering_id, x.children,
+               ARRAY(SELECT path FROM unnest(w.paths) AS path WHERE starts_with(path, x.metadata ->> 'prefix')) AS paths
+        FROM myria.subject_nodes x WHERE x.tenant_id = $1 AND x.rendering_id = child OFFSET 0) n
+    WHERE w.paths <> '{}'
+)
+SELECT n.rendering_id, n.node_id, n.level, n.topic_id, n.anchor_seq, n.anchor_event_id, n.label, n.summary, n.metadata,
+       n.children, n.is_subject, n.events, n.leaves, n.subjects, n.key_at, n.key_digest, n.key_event_id, n.first_at, n.last_at
+FROM way w
+CROSS JOIN LATERAL (
+    SELECT * FROM myria.subject_nodes x WHERE x.tenant_id = $1 AND x.rendering_id = w.rendering_id OFFSET 0) n;
+
 -- name: write_nodes
 -- Times are microseconds since 1970.
 INSERT INTO myria.subject_nodes (tenant_id, scope_id, rendering_id, node_id, level, topic_id, anchor_seq, anchor_event_id,

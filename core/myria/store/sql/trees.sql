@@ -75,6 +75,14 @@ WITH RECURSIVE inside AS (
 )
 SELECT coalesce(string_agg(node_ids, ''::bytea), ''::bytea) FROM leaves;
 
+-- name: leaf_node_ids_of_blocks
+-- Every leaf under some search blocks as one value, without a look at the tree; null unless each block has its leaves.
+SELECT CASE WHEN count(b.leaf_ids) = cardinality($2::bytea[]) THEN string_agg(b.leaf_ids, ''::bytea) END
+FROM unnest($2::bytea[]) AS wanted
+CROSS JOIN LATERAL (
+    SELECT x.leaf_ids FROM myria.search_blocks x
+    WHERE x.tenant_id = $1 AND x.rendering_id = wanted AND x.leaf_ids IS NOT NULL LIMIT 1) b;
+
 -- name: note_leaf_ids
 -- The leaves of a search block that an older version wrote.
 UPDATE myria.search_blocks SET leaf_ids = $4
