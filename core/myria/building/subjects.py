@@ -282,17 +282,21 @@ class ScopeSubjects:
             async with adding_to(self._database, tenant, self._build.build_id) as connection:
                 if nodes:
                     await self._write_nodes(connection, nodes)
-                await connection.execute(
-                    sql("subjects.write_holders"),
-                    tenant,
-                    self._scope_id,
-                    self._build.number,
-                    byte_strings([key for key, _ in part]),
-                    byte_strings([record.to_bytes() for _, record in part]),
-                    byte_strings([record.subject for _, record in part]),
-                )
-            self.rows += len(part)
+                if part:
+                    await self._write_records(connection, part)
             nodes, part = [], list(islice(bounded, BATCH_NODES))
+
+    async def _write_records(self, connection: Connection, records: Sequence[tuple[bytes, Holders]]) -> None:
+        await connection.execute(
+            sql("subjects.write_holders"),
+            self._build.tenant,
+            self._scope_id,
+            self._build.number,
+            byte_strings([key for key, _ in records]),
+            byte_strings([record.to_bytes() for _, record in records]),
+            byte_strings([record.subject for _, record in records]),
+        )
+        self.rows += len(records)
 
     async def _take(self, nodes: Sequence[Node]) -> None:
         """Write nodes, as many at once as one transaction may; what is left waits for more."""
