@@ -42,6 +42,30 @@ async def test_builds_in_place_end_with_the_subjects_of_a_full_build(database: D
     assert await stored(database) == in_place
 
 
+async def test_one_statement_reads_all_that_lies_along_paths(database: Database) -> None:
+    """The root, each node of subjects that a path leads through, and those directly beneath: what a walk finds."""
+    await append(database.server_dsn, conversation(600, seed=1, participants=PAIR))
+    await builds.build(database, configured=WITH)
+    root = await stored(database)
+    assert root is not None
+    rows = await builds.rows(
+        database, "SELECT rendering_id, children, metadata ->> 'prefix' AS prefix FROM myria.subject_nodes"
+    )
+    nodes = {row["rendering_id"]: row for row in rows}
+    deepest = sorted((row["prefix"] for row in rows), key=len)[-5:]
+    for paths in ([], ["ff"], [f"{deepest[-1]}ff"], [f"{prefix}ff" for prefix in deepest]):
+        expected: list[bytes] = []
+        frontier = [root]
+        while frontier:
+            expected += frontier
+            opened = [nodes[at] for at in frontier if any(path.startswith(nodes[at]["prefix"]) for path in paths)]
+            frontier = [child for node in opened for child in node["children"] if child in nodes]
+        async with Pool(database.builder_dsn) as pool, pool.read(TENANT) as connection:
+            found = await connection.fetch(sql("subjects.along"), TENANT, root, paths)
+        assert sorted(row["rendering_id"] for row in found) == sorted(expected)
+        assert len(expected) > len(deepest) or not any(path.startswith(deepest[-1]) for path in paths)
+
+
 async def test_what_no_snapshot_reads_is_removed(database: Database) -> None:
     """Retention leaves exactly what a build into an empty memory would have written."""
     for part in range(4):
