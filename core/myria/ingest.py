@@ -15,6 +15,7 @@ import random
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any, NamedTuple
@@ -32,7 +33,7 @@ from myria.notes.evaluations import EvaluationProjection
 from myria.notes.feedback import FeedbackProjection
 from myria.notes.links import LinkProjection
 from myria.notes.projection import NoteProjection
-from myria.projections import AtOnce, Incoming, Likenesses, Projection, Stored, numbers_alone
+from myria.projections import AtOnce, Incoming, Likenesses, Projection, Stored, number_alone, numbers_alone
 from myria.registrations.projection import RegistrationProjection
 from myria.scopes import scope_key
 from myria.sessions.projection import SessionProjection
@@ -163,9 +164,11 @@ class Ingest:
         self._attempts = Deadlines(deadline)
         self._on_commit = on_commit or (lambda _tenant, _events: None)
         self._lanes: dict[str, _Lane] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Future[None]] = set()
         self._scopes: OrderedDict[tuple[str, tuple[str, ...]], _Scope] = OrderedDict()
         self._waiting_events = 0
+        # Whether the last commit was of one caller, and nobody came while it was under way.
+        self._is_quiet = True
 
     @property
     def database(self) -> Database:
@@ -206,8 +209,8 @@ class Ingest:
 
     async def close(self) -> None:
         """Wait for the commits under way."""
-        while self._tasks:
-            await asyncio.gather(*list(self._tasks), return_exceptions=True)
+        while self._under_way:
+            await asyncio.gather(*list(self._under_way), return_exceptions=True)
 
     async def _submit(
         self, tenant: str, events: Sequence[NewEvent], *, importing: bool, compare: tuple[bytes, ...] | None
@@ -220,7 +223,12 @@ class Ingest:
         self._waiting_events += len(events)
         try:
             with self._deadlines.within():
-                rows = await self._rows(tenant, events, deadline, compare=compare)
+                scopes = self._known_scopes(tenant, events)
+                if scopes is None:
+                    scopes = [await self._scope(tenant, event.participants, deadline) for event in events]
+                rows = _rows(events, scopes, compare)
+                if self._is_quiet and self._waiting_events == len(events) and tenant not in self._lanes:
+                    return await self._alone(tenant, rows, deadline, importing=importing)
                 outcome: asyncio.Future[list[AppendResult]] = asyncio.get_running_loop().create_future()
                 group = _Group(rows=rows, importing=importing, deadline=deadline, outcome=outcome)
                 outcome.add_done_callback(_seen)
@@ -229,10 +237,7 @@ class Ingest:
                     lane = self._lanes[tenant] = _Lane()
                 lane.add(group)
                 if lane.writers < (self._writers if lane.waiting_events < self._full else 2 * self._writers):
-                    lane.writers += 1
-                    task = asyncio.create_task(self._drain(tenant, lane))
-                    self._tasks.add(task)
-                    task.add_done_callback(self._tasks.discard)
+                    self._begin_writing(tenant, lane)
                 return await outcome
         except TimeoutError as error:
             raise errors.DeadlineExceeded(
@@ -241,33 +246,52 @@ class Ingest:
         finally:
             self._waiting_events -= len(events)
 
-    async def _rows(
-        self, tenant: str, events: Sequence[NewEvent], deadline: float, *, compare: tuple[bytes, ...] | None
-    ) -> list[_Row]:
-        event_ids: list[str] = new_ids("evt", len(events))
-        if any(event.event_id for event in events):
-            event_ids = [event.event_id or new for event, new in zip(events, event_ids, strict=True)]
-        keys = [
-            None if event.source_event_key is None else dedupe_key(event.channel, event.source_event_key)
-            for event in events
-        ]
-        scopes, hints = [], []
-        # Events of one call often share who sees them and what they are about.
+    async def _alone(self, tenant: str, rows: list[_Row], deadline: float, *, importing: bool) -> list[AppendResult]:
+        """Commit the events of a caller beside whom nobody appends: in its own task, and without waiting for others."""
+        lane = self._lanes[tenant] = _Lane(writers=1)
+        under_way = asyncio.get_running_loop().create_future()
+        self._under_way.add(under_way)
+        try:
+            if len(rows) == 1 and not importing and rows[0].event.type not in self._folded:
+                # Whatever fails here is made again, or refused, the long way.
+                with suppress(_ScopesGoneError, *_RETRIED):
+                    results = await self._at_once(tenant, rows[0].scope.tenant_since, rows, {})
+                    if results is not None:
+                        return results
+            return await self._attempt(tenant, rows, deadline, importing=importing)
+        except Exception as error:  # noqa: BLE001 - callers get coded errors alone
+            refusal = _refusal(error)
+            raise refusal from (None if refusal is error else error)
+        finally:
+            self._under_way.discard(under_way)
+            under_way.set_result(None)
+            self._is_quiet = lane.writers == 1 and not lane.waiting
+            lane.writers -= 1
+            if not lane.writers:
+                if lane.waiting:
+                    self._begin_writing(tenant, lane)
+                else:
+                    self._lanes.pop(tenant, None)
+
+    def _begin_writing(self, tenant: str, lane: _Lane) -> None:
+        lane.writers += 1
+        task = asyncio.create_task(self._drain(tenant, lane))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    def _known_scopes(self, tenant: str, events: Sequence[NewEvent]) -> list[_Scope] | None:
+        """Return the scopes of events, None where this process does not remember all of them."""
+        scopes: list[_Scope] = []
+        # Events of one call often share who sees them.
         participants, scope = None, None
-        about: tuple[TopicHint, ...] = ()
-        written = "[]"
         for event in events:
             if scope is None or event.participants is not participants:
                 participants = event.participants
                 scope = self._scopes.get((tenant, participants))
                 if scope is None:
-                    scope = await self._make_scope(tenant, participants, deadline)
-            if event.topic_hints != about:
-                about = event.topic_hints
-                written = hints_json(about)
+                    return None
             scopes.append(scope)
-            hints.append(written)
-        return list(map(_Row._make, zip(events, event_ids, scopes, keys, hints, repeat(compare))))
+        return scopes
 
     async def _scope(self, tenant: str, participants: tuple[str, ...], deadline: float) -> _Scope:
         scope = self._scopes.get((tenant, participants))
@@ -315,6 +339,7 @@ class Ingest:
                     group = lane.take()
                     groups.append(group)
                     size += len(group.rows)
+                self._is_quiet = len(groups) == 1 and not lane.waiting
                 await self._commit(tenant, groups)
         finally:
             lane.writers -= 1
@@ -324,7 +349,9 @@ class Ingest:
     async def _commit(self, tenant: str, groups: list[_Group]) -> None:
         """Commit groups together; when some are refused, halve the lot until they stand alone."""
         try:
-            results = await self._attempt(tenant, groups)
+            rows = [row for group in groups for row in group.rows]
+            deadline = max(group.deadline for group in groups)
+            results = await self._attempt(tenant, rows, deadline, importing=groups[0].importing)
         except asyncio.CancelledError:
             for group in groups:
                 _fail(group, errors.DatabaseUnavailable("the server is stopping; retry"))
@@ -344,18 +371,16 @@ class Ingest:
                 group.outcome.set_result(results[position : position + len(group.rows)])
             position += len(group.rows)
 
-    async def _attempt(self, tenant: str, groups: list[_Group]) -> list[AppendResult]:
-        rows = [row for group in groups for row in group.rows]
-        deadline = max(group.deadline for group in groups)
+    async def _attempt(self, tenant: str, rows: list[_Row], deadline: float, *, importing: bool) -> list[AppendResult]:
         attempt = 0
         while True:
             left = deadline - time.monotonic()
             try:
                 if left > _NEARLY * self._deadlines.seconds:
                     with self._attempts.within():
-                        return await self._transaction(tenant, rows, importing=groups[0].importing)
+                        return await self._transaction(tenant, rows, importing=importing)
                 async with asyncio.timeout(max(0.05, left)):
-                    return await self._transaction(tenant, rows, importing=groups[0].importing)
+                    return await self._transaction(tenant, rows, importing=importing)
             except _ScopesGoneError:
                 self._forget_scopes(tenant)
                 rows = [row._replace(scope=await self._scope(tenant, row.event.participants, deadline)) for row in rows]
@@ -429,8 +454,11 @@ class Ingest:
         Returns:
             None where more is folded, or one of them is not new: nothing was stored.
         """
-        order = _order(rows)
-        way = self._way(tenant, folded, order)
+        if len(rows) == 1 and not folded:
+            way: AtOnce | None = AtOnce("events.append_one", _fields(rows[0]), number_alone, whole=True)
+        else:
+            order = _order(rows)
+            way = self._way(tenant, folded, order)
         if way is None:
             return None
         try:
@@ -473,6 +501,26 @@ class Ingest:
         return projected
 
 
+def _rows(events: Sequence[NewEvent], scopes: Sequence[_Scope], compare: tuple[bytes, ...] | None) -> list[_Row]:
+    event_ids: list[str] = new_ids("evt", len(events))
+    if any(event.event_id for event in events):
+        event_ids = [event.event_id or new for event, new in zip(events, event_ids, strict=True)]
+    keys = [
+        None if event.source_event_key is None else dedupe_key(event.channel, event.source_event_key)
+        for event in events
+    ]
+    hints = []
+    # Events of one call are often about the same.
+    about: tuple[TopicHint, ...] = ()
+    written = "[]"
+    for event in events:
+        if event.topic_hints != about:
+            about = event.topic_hints
+            written = hints_json(about)
+        hints.append(written)
+    return list(map(_Row._make, zip(events, event_ids, scopes, keys, hints, repeat(compare))))
+
+
 def _incoming(row: _Row) -> Incoming:
     return Incoming(row.event, row.event_id, row.scope.scope_id, row.compare)
 
@@ -506,6 +554,24 @@ def _columns(rows: list[_Row], order: Sequence[int]) -> tuple[Any, ...]:
         plain(of["internal"]),
         list(map(bytes.decode, of["payload_json"])),
         hints,
+    )
+
+
+def _fields(row: _Row) -> tuple[Any, ...]:
+    """Return what the statement that inserts one event takes of it."""
+    event = row.event
+    return (
+        row.event_id,
+        row.scope.scope_id,
+        event.timestamp,
+        event.channel,
+        event.type,
+        event.context_id,
+        event.source_event_key,
+        row.dedupe_key,
+        event.internal,
+        event.payload_json.decode(),
+        row.topic_hints,
     )
 
 

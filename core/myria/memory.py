@@ -65,6 +65,7 @@ class Memory(Administration):
     ) -> None:
         super().__init__(dsn, settings)
         self._redactors: dict[frozenset[Kind], PayloadRedactor] = {}
+        self._usual_redactor: PayloadRedactor | None = None
         self._on_redacted = on_redacted or (lambda _kind, _count: None)
         self.ingest = Ingest(
             self.appending,
@@ -201,9 +202,13 @@ class Memory(Administration):
 
     def _redactor(self, kinds: Sequence[Kind] | None) -> PayloadRedactor:
         """Return what takes these kinds out, or those of the settings; there are few, and making one takes a moment."""
+        if kinds is None and self._usual_redactor is not None:
+            return self._usual_redactor
         chosen = frozenset(self.settings.redaction.kinds if kinds is None else kinds)
         if chosen not in self._redactors:
             self._redactors[chosen] = PayloadRedactor(chosen, self.settings.redaction.phone_regions)
+        if kinds is None:
+            self._usual_redactor = self._redactors[chosen]
         return self._redactors[chosen]
 
     async def append_superseding(

@@ -73,6 +73,11 @@ def numbers_alone(rows: Sequence[asyncpg.Record]) -> tuple[Sequence[int], Likene
     return numbers, {}
 
 
+def number_alone(rows: Sequence[asyncpg.Record]) -> tuple[Sequence[int], Likenesses]:
+    """Return the number of the one event that a statement appended, as `numbers_alone` does of many."""
+    return (rows[0]["number"],), {}
+
+
 class Projection(Protocol):
     """State that is folded from events of some types, in the append transaction."""
 

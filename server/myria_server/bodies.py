@@ -11,7 +11,7 @@ import asyncio
 import gc
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from myria import jsontext
@@ -62,20 +62,20 @@ class Bodies:
         self._in_hand = 0
         self._small = 0
 
-    @asynccontextmanager
-    async def in_hand(self, body: bytes, asker: Caller) -> AsyncIterator[None]:
+    def in_hand(self, body: bytes, asker: Caller) -> AbstractAsyncContextManager[None]:
         """Lend the right to work on a body for the block.
 
         Raises:
             Overloaded: too many big bodies wait before it.
         """
-        if len(body) <= self._small_bytes:
-            self._small += 1
-            try:
-                yield
-            finally:
-                self._small -= 1
-            return
+        return _Small(self) if len(body) <= self._small_bytes else self._big(asker)
+
+    def count_small(self, more: int) -> None:
+        """Count small bodies in hand."""
+        self._small += more
+
+    @asynccontextmanager
+    async def _big(self, asker: Caller) -> AsyncIterator[None]:
         await self._turns.begin(asker)
         # A decoded text has no cycles but many objects, which the garbage collector would scan for nothing.
         self._in_hand += 1
@@ -113,3 +113,18 @@ class Bodies:
                     await self._sleep(REST * took if self._small else 0)
         except StopIteration as end:
             return end.value
+
+
+class _Small(AbstractAsyncContextManager[None]):
+    """The block in which a small body is worked on: nearly every request has one."""
+
+    __slots__ = ("_bodies",)
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies = bodies
+
+    async def __aenter__(self) -> None:
+        self._bodies.count_small(1)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._bodies.count_small(-1)

@@ -12,6 +12,8 @@ import pytest
 from myria.access.store import AccessStore
 from myria.building.queue import take_up
 from myria.errors import InvalidArgument, QuotaExceeded, StorageQuotaExceeded, TenantNotFound
+from myria.memories.commands import Keeping
+from myria.memories.model import MemoryDraft
 from myria.memory import Memory
 from myria.quotas import FRESH_S, TenantQuotas
 from myria.registry import Registry
@@ -23,6 +25,7 @@ from tests.isolation.world import Statements
 from tests.support import builds
 from tests.support.events import append, conversation, event
 from tests.support.postgres import Database
+from tests.turns.hosts import Host
 
 
 class Clock:
@@ -174,6 +177,57 @@ async def test_the_tally_is_what_is_stored(database: Database, store: AccessStor
     assert (await store.tenant("default"))["use"]["bytes_stored"] == await stored(database, "default") > 1_400
     await execute(database, "UPDATE myria.events SET payload = '{}' WHERE source_event_key = 'k700'")
     assert (await store.tenant("default"))["use"]["bytes_stored"] == await stored(database, "default") < 1_400
+
+
+async def test_every_way_of_appending_is_counted(database: Database, store: AccessStore) -> None:
+    """One event, several, several of which one stands already, memories alike and not, imports, turns, and rows of a
+    program that says nothing of counting them (the release before): the tally equals the sum over the log."""
+    keeping = Keeping(own=("ana",), shared="org")
+
+    async def is_counted() -> None:
+        assert (await store.tenant("default"))["use"]["bytes_stored"] == await stored(database, "default")
+
+    async with Memory(database.server_dsn, Settings()) as memory:
+        await memory.append_events("default", [event(0, "one", key="one")])
+        await is_counted()
+        await memory.append_events("default", [event(1, "two"), event(2, "three")])
+        await is_counted()
+        results = await memory.append_events("default", [event(0, "one", key="one"), event(3, "four", key="four")])
+        assert [result.deduplicated for result in results] == [True, False]
+        await is_counted()
+        await memory.memories.keep("default", keeping, MemoryDraft(agent_id="bot", content="kept"))
+        await memory.memories.keep_all(
+            "default", keeping, [MemoryDraft(agent_id=name, content="of each") for name in "ab"]
+        )
+        await is_counted()
+        await memory.ingest.import_events("default", [event(4, "brought", key="brought")])
+        await Host(memory).after("t1", "I live in Porto now")
+        await is_counted()
+    await execute(
+        database,
+        "SET ROLE myria_server; SELECT set_config('myria.tenant', 'default', false); "
+        "INSERT INTO myria.events (tenant_id, event_seq, event_id, scope_id, occurred_at, channel, payload) "
+        "SELECT 'default', nextval('myria.event_seq'), 'evt_' || n, (SELECT min(scope_id) FROM myria.scopes), now(), "
+        "'test', jsonb_build_object('text', repeat('x', n)) FROM generate_series(1, 3) AS n",
+    )
+    await is_counted()
+
+
+async def test_serving_counts_for_the_tenant_that_it_names_alone(database: Database, store: AccessStore) -> None:
+    """It cannot count for another tenant, and never takes away."""
+    connection = await asyncpg.connect(database.server_dsn)
+    try:
+        await connection.execute("SELECT set_config('myria.tenant', 'default', false)")
+        for tenant, size, refusal in (
+            ("other", 5, asyncpg.InsufficientPrivilegeError),
+            ("default", -5, asyncpg.NumericValueOutOfRangeError),
+        ):
+            with pytest.raises(refusal):
+                await connection.execute("SELECT myria.count_added($1, $2)", tenant, size)
+    finally:
+        await connection.close()
+    assert (await store.tenant("other"))["use"]["bytes_stored"] == 0
+    assert (await store.tenant("default"))["use"]["bytes_stored"] == 0
 
 
 async def test_appending_within_a_quota_runs_no_statement_for_it(database: Database, store: AccessStore) -> None:

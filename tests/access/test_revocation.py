@@ -6,7 +6,6 @@ Clocks stand still here until a test moves them, so these tests prove the second
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +15,7 @@ from myria.access.ring import FRESH_S, POLL_S, KeyRing
 from myria.access.store import AccessStore
 from myria.errors import CredentialInvalid
 from myria.store.database import Database as Pool
+from myria.store.database import Loan
 from tests.support.clock import Clock
 from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
@@ -27,12 +27,14 @@ class Slow(Pool):
     meanwhile: Callable[[], Awaitable[None]] | None = None
     used = 0
 
-    @asynccontextmanager
-    async def connection(self, *arguments: Any, **more: Any) -> AsyncIterator[Any]:
+    async def lend(self, loan: Loan) -> Any:
         """Lend a connection."""
         self.used += 1
-        async with super().connection(*arguments, **more) as connection:
-            yield connection
+        return await super().lend(loan)
+
+    async def take_back(self, loan: Loan, *, sound: bool) -> None:
+        """Take a connection back."""
+        await super().take_back(loan, sound=sound)
         if self.meanwhile is not None:
             happens, self.meanwhile = self.meanwhile, None
             await happens()

@@ -119,6 +119,7 @@ async def test_each_kind_is_written_by_one_statement_that_scans_nothing(
         await superuser.close()
         watched = Watched(monkeypatch)
         await memory.append_events(TENANT, [event(1)])
+        await memory.append_events(TENANT, [event(2), event(3)])
         await memory.memories.keep(TENANT, KEEPING, MemoryDraft(agent_id="bot", content="another"))
         await memory.memories.keep_all(
             TENANT, KEEPING, [MemoryDraft(agent_id=name, content="of each") for name in "ab"]
@@ -127,6 +128,7 @@ async def test_each_kind_is_written_by_one_statement_that_scans_nothing(
         await host.after("last", "one more")
     assert watched.statements == {
         "events.append_new",
+        "events.append_one",
         "memories.append_alike",
         "memories.append_new",
         "notes.append_new",
@@ -184,6 +186,7 @@ async def test_a_commit_that_nobody_heard_of_is_found_again(
         await host.after("first", "one")
         monkeypatch.setattr(Pool, "append_new", append_new)
         (result,) = await memory.append_events(TENANT, [event(1)])
+        results = await memory.append_events(TENANT, [event(2), event(3)])
         kept = await memory.memories.keep(TENANT, KEEPING, MemoryDraft(agent_id="bot", content="kept once"))
         note = await keeper(pool).remember(TENANT, ("ana",), Draft(content="a note kept once"), contract="004")
         turn = await host.after("second", "two")
@@ -193,8 +196,15 @@ async def test_a_commit_that_nobody_heard_of_is_found_again(
                 "(SELECT count(*) FROM myria.turns) AS turns, "
                 "(SELECT count(*) FROM myria.notes n WHERE n.kind <> 'episodic') AS notes"
             )
-    assert sorted(lost) == ["events.append_new", "memories.append_alike", "notes.append_new", "turns.append_new"]
-    assert (result.deduplicated, kept.is_new, turn.is_new) == (False, True, True)
+    assert sorted(lost) == [
+        "events.append_new",
+        "events.append_one",
+        "memories.append_alike",
+        "notes.append_new",
+        "turns.append_new",
+    ]
+    assert [one.deduplicated for one in (result, *results)] == [False] * 3
+    assert (kept.is_new, turn.is_new) == (True, True)
     assert note.note_id
     assert counted is not None
     assert tuple(counted) == (1, 2, 1)

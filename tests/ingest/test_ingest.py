@@ -19,6 +19,7 @@ from myria.store.database import Connection, PoolOptions
 from myria.store.database import Database as Pool
 from myria.store.locks import lock_key
 from myria.store.queries import sql
+from tests.support.locks import somebody_waits
 from tests.support.postgres import Database
 
 ONE, TWO = (f"evt_{number:032x}" for number in (1, 2))
@@ -299,7 +300,7 @@ async def test_an_append_looks_no_scope_up(database: Database) -> None:
 
 
 async def test_callers_of_one_moment_share_a_commit(database: Database) -> None:
-    """Who comes a turn of the event loop after another joins its commit; an append alone waits for nobody."""
+    """Who comes while another's commit is under way waits, and shares the next; an append alone waits for nobody."""
     commits: list[int] = []
     async with Pool(database.server_dsn) as pool:
         ingest = Ingest(pool, writers=1, on_commit=lambda _, size: commits.append(size))
@@ -312,7 +313,50 @@ async def test_callers_of_one_moment_share_a_commit(database: Database) -> None:
 
         await asyncio.gather(*(come_late(turns) for turns in range(4)))
         await ingest.close()
-    assert commits == [1, 4]
+    assert commits == [1, 1, 3]
+
+
+async def test_who_waits_behind_an_append_that_is_given_up_is_served(database: Database) -> None:
+    """One writer, whose caller goes away while it waits for the lock of the tenant: the next commit begins."""
+    async with Pool(database.server_dsn) as pool:
+        ingest = Ingest(pool, writers=1)
+        await ingest.append_events("default", [event("first")])
+        holder, watcher = [await asyncpg.connect(database.superuser_dsn) for _ in range(2)]
+        async with holder.transaction():
+            await holder.execute("SELECT pg_advisory_xact_lock($1)", lock_key("append", "default"))
+            given_up = asyncio.create_task(ingest.append_events("default", [event("given up")]))
+            await somebody_waits(watcher)
+            behind = asyncio.create_task(ingest.append_events("default", [event("behind")]))
+            await asyncio.sleep(0)
+            given_up.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await given_up
+        (result,) = await behind
+        await holder.close()
+        await watcher.close()
+        await ingest.close()
+        assert not result.deduplicated
+        texts = [row["payload"] for row in await stored(pool)]
+    assert len(texts) == 2
+
+
+async def test_closing_waits_for_an_append_alone(database: Database) -> None:
+    """Its caller gets its answer, which is true."""
+    async with Pool(database.server_dsn) as pool:
+        ingest = Ingest(pool)
+        holder, watcher = [await asyncpg.connect(database.superuser_dsn) for _ in range(2)]
+        async with holder.transaction():
+            await holder.execute("SELECT pg_advisory_xact_lock($1)", lock_key("append", "default"))
+            alone = asyncio.create_task(ingest.append_events("default", [event("alone")]))
+            await somebody_waits(watcher)
+            closing = asyncio.create_task(ingest.close())
+            await asyncio.sleep(0)
+            assert not closing.done()
+        await closing
+        await alone
+        await holder.close()
+        await watcher.close()
+        assert len(await stored(pool)) == 1
 
 
 class _Holding:

@@ -17,13 +17,14 @@ SELECT clock_timestamp();
 -- name: begin_append
 -- As begin, and takes the lock that every append holds before it allocates sequence numbers. The events are of the
 -- tenant that exists since $7: the trigger refuses them when its name is another's by now. The statements that follow
--- have one good plan each; PostgreSQL would plan them anew every time, for longer than they run.
+-- have one good plan each; PostgreSQL would plan them anew every time, for longer than they run. The one that inserts
+-- events counts their bytes itself.
 SELECT set_config('myria.tenant', $1, true), set_config('statement_timeout', $2, true),
        set_config('idle_in_transaction_session_timeout', $3, true), set_config('lock_timeout', $4, true),
        CASE WHEN current_setting('server_version_num')::int >= 170000
             THEN set_config('transaction_timeout', $5, true) END,
        set_config('plan_cache_mode', 'force_generic_plan', true), set_config('myria.tenant_since', $7, true),
-       pg_advisory_xact_lock_shared($6::bigint);
+       set_config('myria.tally', 'own', true), pg_advisory_xact_lock_shared($6::bigint);
 
 -- name: begin_sharing
 -- As begin, and takes a lock that others who share it may hold, too. What follows sees what was committed before it was
