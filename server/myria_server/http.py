@@ -260,7 +260,7 @@ class HeadWithBody:
             self._transport.write(data)
             return
         self._later.cancel()
-        self._transport.write(head + data)
+        self._transport.writelines((head, data))
 
     def flush(self) -> None:
         """Send what is held back."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections.abc import Iterable
 
 import asyncpg
 import pytest
@@ -178,6 +179,10 @@ class Recorded(asyncio.Transport):
         """Keep a piece."""
         assert not self.closed
         self.pieces.append(bytes(data))
+
+    def writelines(self, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Keep what is written together as one piece."""
+        self.write(b"".join(pieces))
 
     def close(self) -> None:
         """Close it."""
