@@ -251,20 +251,24 @@ class Ingest:
         lane = self._lanes[tenant] = _Lane(writers=1)
         under_way = asyncio.get_running_loop().create_future()
         self._under_way.add(under_way)
+        may_be_new = not importing
         try:
-            if len(rows) == 1 and not importing and rows[0].event.type not in self._folded:
+            if len(rows) == 1 and may_be_new and rows[0].event.type not in self._folded:
                 # Whatever fails here is made again, or refused, the long way.
                 with suppress(_ScopesGoneError, *_RETRIED):
                     results = await self._at_once(tenant, rows[0].scope.tenant_since, rows, {})
                     if results is not None:
                         return results
-            return await self._attempt(tenant, rows, deadline, importing=importing)
-        except Exception as error:  # noqa: BLE001 - callers get coded errors alone
-            refusal = _refusal(error)
-            raise refusal from (None if refusal is error else error)
+                    may_be_new = False
+            return await self._attempt(tenant, rows, deadline, importing=importing, may_be_new=may_be_new)
+        except errors.MyriaError:
+            raise
+        except Exception as error:
+            raise _refusal(error) from error
         finally:
             self._under_way.discard(under_way)
-            under_way.set_result(None)
+            if not under_way.done():  # whoever closes may have given up waiting
+                under_way.set_result(None)
             self._is_quiet = lane.writers == 1 and not lane.waiting
             lane.writers -= 1
             if not lane.writers:
@@ -351,7 +355,8 @@ class Ingest:
         try:
             rows = [row for group in groups for row in group.rows]
             deadline = max(group.deadline for group in groups)
-            results = await self._attempt(tenant, rows, deadline, importing=groups[0].importing)
+            importing = groups[0].importing
+            results = await self._attempt(tenant, rows, deadline, importing=importing, may_be_new=not importing)
         except asyncio.CancelledError:
             for group in groups:
                 _fail(group, errors.DatabaseUnavailable("the server is stopping; retry"))
@@ -371,16 +376,18 @@ class Ingest:
                 group.outcome.set_result(results[position : position + len(group.rows)])
             position += len(group.rows)
 
-    async def _attempt(self, tenant: str, rows: list[_Row], deadline: float, *, importing: bool) -> list[AppendResult]:
+    async def _attempt(
+        self, tenant: str, rows: list[_Row], deadline: float, *, importing: bool, may_be_new: bool
+    ) -> list[AppendResult]:
         attempt = 0
         while True:
             left = deadline - time.monotonic()
             try:
                 if left > _NEARLY * self._deadlines.seconds:
                     with self._attempts.within():
-                        return await self._transaction(tenant, rows, importing=importing)
+                        return await self._transaction(tenant, rows, importing=importing, may_be_new=may_be_new)
                 async with asyncio.timeout(max(0.05, left)):
-                    return await self._transaction(tenant, rows, importing=importing)
+                    return await self._transaction(tenant, rows, importing=importing, may_be_new=may_be_new)
             except _ScopesGoneError:
                 self._forget_scopes(tenant)
                 rows = [row._replace(scope=await self._scope(tenant, row.event.participants, deadline)) for row in rows]
@@ -390,14 +397,17 @@ class Ingest:
                 attempt += 1
                 await _back_off(attempt, deadline, error)
 
-    async def _transaction(self, tenant: str, rows: list[_Row], *, importing: bool) -> list[AppendResult]:
+    async def _transaction(
+        self, tenant: str, rows: list[_Row], *, importing: bool, may_be_new: bool
+    ) -> list[AppendResult]:
+        """Append rows in one transaction; `may_be_new` says whether all may be new, so that one round trip is tried."""
         projected = self._projected(rows)
         folded = sorted({position for _, positions in projected for position in positions})
         incoming = {position: _incoming(rows[position]) for position in folded}
         since = rows[0].scope.tenant_since
         if any(row.scope.tenant_since != since for row in rows):
             raise _ScopesGoneError
-        if not importing and (results := await self._at_once(tenant, since, rows, incoming)) is not None:
+        if may_be_new and (results := await self._at_once(tenant, since, rows, incoming)) is not None:
             return results
         async with self._database.append(tenant, since) as connection:
             for projection, positions in projected:

@@ -165,7 +165,7 @@ CASES = [
 MUST_BOUND = {"events.tail": ("xid",), "events.internal": ("xid",)}
 """Columns that must bound an index scan: a filter on them would read a whole scope."""
 
-WRITES = frozenset({"events.allocate", "events.append_new", "events.insert"})
+WRITES = frozenset({"events.allocate", "events.append_new", "events.append_one", "events.insert"})
 
 
 @pytest.fixture(scope="module")
