@@ -65,7 +65,11 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM myria.refuse_append(tenant, tenant_since);
     END IF;
-    done := myria.count_added(tenant, (SELECT sum(octet_length(p::text)) FROM unnest(payloads) AS p));
+    IF cardinality(payloads) = 1 THEN
+        done := myria.count_added(tenant, octet_length(payloads[1]::text));
+    ELSE
+        done := myria.count_added(tenant, (SELECT sum(octet_length(p::text)) FROM unnest(payloads) AS p));
+    END IF;
     IF memory_places IS NULL THEN
         RETURN numbers;
     END IF;
