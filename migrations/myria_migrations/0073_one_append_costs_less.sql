@@ -2,7 +2,7 @@
 -- the bytes themselves. The rows that a statement inserted are no longer kept for a trigger, which is what most of the
 -- counting cost.
 --
--- Old pods go on working. They call the functions that are made anew here; what else they insert is counted row by row.
+-- Old pods go on working. They call the functions that are made anew here; what else they insert is counted by triggers.
 
 CREATE OR REPLACE FUNCTION myria.append_new(
     tenant text, tenant_since text, append_lock bigint, lock_timeout text, transaction_timeout text,
@@ -178,15 +178,32 @@ BEGIN
 END $$;
 
 DROP TRIGGER count_appended ON myria.events;
+-- Adds up what rows bring, and counts it when the statement ends: were it counted for each row, PostgreSQL would look
+-- through all versions of the tally that the transaction made before.
 CREATE OR REPLACE FUNCTION myria.count_appended() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    counted CONSTANT text := current_setting('myria.counted_tenant', true);
+    bytes bigint := nullif(current_setting('myria.counted_bytes', true), '');
+    done text;
 BEGIN
-    PERFORM myria.count_stored(NEW.tenant_id, octet_length(NEW.payload::text));
+    IF bytes > 0 AND (TG_LEVEL = 'STATEMENT' OR counted <> NEW.tenant_id) THEN
+        done := myria.count_stored(counted, bytes);
+        bytes := 0;
+        done := set_config('myria.counted_bytes', '0', true);
+    END IF;
+    IF TG_LEVEL = 'ROW' THEN
+        done := set_config('myria.counted_tenant', NEW.tenant_id, true);
+        done := set_config('myria.counted_bytes', (coalesce(bytes, 0) + octet_length(NEW.payload::text))::text, true);
+    END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER count_appended AFTER INSERT ON myria.events
+CREATE TRIGGER add_appended AFTER INSERT ON myria.events
     FOR EACH ROW WHEN (current_setting('myria.tally', true) IS DISTINCT FROM 'own')
+    EXECUTE FUNCTION myria.count_appended();
+CREATE TRIGGER count_appended AFTER INSERT ON myria.events
+    FOR EACH STATEMENT WHEN (current_setting('myria.tally', true) IS DISTINCT FROM 'own')
     EXECUTE FUNCTION myria.count_appended();
 
 -- The functions that append have looked at the tenant in the same transaction.

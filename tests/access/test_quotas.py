@@ -211,6 +211,15 @@ async def test_every_way_of_appending_is_counted(database: Database, store: Acce
         "'test', jsonb_build_object('text', repeat('x', n)) FROM generate_series(1, 3) AS n",
     )
     await is_counted()
+    await execute(
+        database,
+        "SELECT set_config('myria.tenant', '*', false); "
+        "INSERT INTO myria.events (tenant_id, event_seq, event_id, scope_id, occurred_at, channel, payload) "
+        "SELECT (ARRAY['default', 'other'])[1 + n % 2], nextval('myria.event_seq'), 'evt_many_' || n, 1, now(), "
+        "'test', jsonb_build_object('text', repeat('x', n)) FROM generate_series(1, 300) AS n",
+    )
+    await is_counted()
+    assert (await store.tenant("other"))["use"]["bytes_stored"] == await stored(database, "other") > 0
 
 
 async def test_serving_counts_for_the_tenant_that_it_names_alone(database: Database, store: AccessStore) -> None:
@@ -272,7 +281,9 @@ async def test_no_build_begins_without_a_quota_for_it(database: Database, store:
 async def stored(database: Database, tenant: str) -> int:
     """Return the bytes of a tenant's payloads, counted one by one."""
     value = await builds.value(
-        database, f"SELECT sum(octet_length(payload::text)) FROM myria.events WHERE tenant_id = '{tenant}'"
+        database,
+        f"SELECT sum(octet_length(payload::text)) FROM myria.events WHERE tenant_id = '{tenant}'",
+        tenant=tenant,
     )
     return int(value)
 
