@@ -161,5 +161,6 @@ CREATE POLICY myria_operator_erases ON myria.events AS RESTRICTIVE FOR UPDATE TO
                    AND type IS NULL AND context_id IS NULL AND channel = 'erased');
 -- Of the log it removes only what tenants that are being deleted owned, through functions that check that.
 REVOKE EXECUTE ON FUNCTION myria.remove_of_tenant, myria.forget_tenant, myria.remains_of_tenant FROM myria_server, myria_builder;
--- What a tenant stores is counted by triggers alone.
+-- What a tenant stores is counted by triggers, and by functions that append (myria.count_added, which only adds, for the tenant
+-- that is named).
 REVOKE EXECUTE ON FUNCTION myria.count_stored FROM myria_server, myria_builder, myria_operator;
