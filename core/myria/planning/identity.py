@@ -33,6 +33,9 @@ _FEW_LEAVES = 512
 
 _LEAVES_AT_ONCE = 2048
 _SEPARATOR = b'","'
+_ID = np.dtype((np.void, ID_BYTES))
+_LISTED = np.dtype([("separator", np.void, len(_SEPARATOR)), ("digits", np.void, 2 * ID_BYTES)])
+"""An identity as it stands in a list of JSON; numpy moves records of bytes as a whole."""
 
 _SUBJECT_LEVELS = 1000
 """Level of a node over every subject; less the longer the prefix that its paths share. No path is so long."""
@@ -68,18 +71,18 @@ def internal_node_id(participants: Participants, leaf_ids: bytes) -> bytes:
 def _add_listed(body: HASH, leaf_ids: bytes) -> None:
     """Add identities to a hash, in their order, in hexadecimal digits with what separates them in JSON."""
     if len(leaf_ids) > _FEW_LEAVES * ID_BYTES and len(leaf_ids) % ID_BYTES == 0:
-        rows = np.frombuffer(leaf_ids, np.uint8).reshape(-1, ID_BYTES)
         firsts = first_bytes(leaf_ids)
         order = np.argsort(firsts)
         ascending = firsts[order]
         if not bool((ascending[1:] == ascending[:-1]).any()):
-            written = np.empty((_LEAVES_AT_ONCE, len(_SEPARATOR) + 2 * ID_BYTES), np.uint8)
-            written[:, : len(_SEPARATOR)] = np.frombuffer(_SEPARATOR, np.uint8)
+            rows = np.frombuffer(leaf_ids, _ID)
+            written = np.empty(_LEAVES_AT_ONCE, _LISTED)
+            written["separator"] = np.frombuffer(_SEPARATOR, _LISTED["separator"])
+            letters = written.view(np.uint8)
             for at in range(0, len(order), _LEAVES_AT_ONCE):
-                part = rows[order[at : at + _LEAVES_AT_ONCE]]
-                digits = np.frombuffer(hexlify(part.data), np.uint8)
-                written[: len(part), len(_SEPARATOR) :] = digits.reshape(len(part), -1)
-                body.update(written[: len(part)].reshape(-1)[0 if at else len(_SEPARATOR) :].data)
+                part = rows.take(order[at : at + _LEAVES_AT_ONCE])
+                written["digits"][: len(part)] = np.frombuffer(hexlify(part.data), _LISTED["digits"])
+                body.update(letters[0 if at else len(_SEPARATOR) : len(part) * _LISTED.itemsize].data)
             return
     ids = [leaf_ids[at : at + ID_BYTES] for at in range(0, len(leaf_ids), ID_BYTES)]
     ids.sort()
@@ -99,10 +102,13 @@ def without_ids(ids: bytes, gone: bytes) -> bytes:
     if not gone:
         return ids
     left_out = {gone[at : at + ID_BYTES] for at in range(0, len(gone), ID_BYTES)}
-    is_kept = np.ones(len(ids) // ID_BYTES, np.bool_)
-    for at in np.flatnonzero(np.isin(first_bytes(ids), first_bytes(gone))).tolist():
-        is_kept[at] = ids[at * ID_BYTES : (at + 1) * ID_BYTES] not in left_out
-    return np.frombuffer(ids, np.uint8).reshape(-1, ID_BYTES)[is_kept].tobytes()
+    kept: list[bytes] = []
+    begin = 0
+    for at in (np.flatnonzero(np.isin(first_bytes(ids), first_bytes(gone))) * ID_BYTES).tolist():
+        if ids[at : at + ID_BYTES] in left_out:
+            kept.append(ids[begin:at])
+            begin = at + ID_BYTES
+    return b"".join((*kept, ids[begin:]))
 
 
 def rendering_id(
