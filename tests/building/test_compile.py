@@ -164,7 +164,7 @@ async def test_a_scope_outgrows_its_search_block(database: Database) -> None:
 
 async def test_leaves_of_a_long_scope_are_those_that_its_blocks_name(database: Database) -> None:
     """They are read from the blocks without walking beneath them, and builds add them to blocks that have none yet."""
-    await append(database.server_dsn, conversation(5000, seed=3))
+    await append(database.server_dsn, conversation(2500, seed=3))
     await builds.build(database)
     newest = "SELECT root_rendering_id FROM myria.scope_roots ORDER BY number DESC LIMIT 1"
 

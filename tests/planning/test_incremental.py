@@ -16,7 +16,7 @@ from myria.planning.scope import changed_units, plan_scope, plan_unit, split_uni
 from myria.planning.settings import PlannerSettings
 from myria.planning.trie import assemble
 from tests.planning.generators import DENSE, GAPS, MINUTE, SCOPE, SETTINGS, key_of, scopes
-from tests.support.counts import SOAK, examples
+from tests.support.counts import CHECK, SOAK, examples
 from tests.support.trees import MemoryEvents, MemoryTree
 
 
@@ -183,10 +183,11 @@ async def test_one_changed_unit_opens_one_path(count: int) -> None:
 
 async def test_appended_events_touch_the_end_alone() -> None:
     """New events at the end replan the last unit at most, and read only around it."""
-    events = long_scope(6_003)
-    root, nodes = await plan_scope(SCOPE, events[:6_001], SETTINGS)
+    before = 2_001 if CHECK else 6_001
+    events = long_scope(before + 2)
+    root, nodes = await plan_scope(SCOPE, events[:before], SETTINGS)
     tree = MemoryTree(nodes)
-    top, written, read = await incremental(tree, root, events[:6_001], events[6_001:], SETTINGS)
+    top, written, read = await incremental(tree, root, events[:before], events[before:], SETTINGS)
     assert top is not None
     assert top.rendering_id == await full(events, SETTINGS)
     assert len(written) < 15

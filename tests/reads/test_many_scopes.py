@@ -33,7 +33,7 @@ from tests.support.postgres import Database
 
 WORDS = ("garden", "tomato", "bridge", "river", "bread", "piano", "train", "doctor", "kitten", "harbour")
 AGENT = "agent"
-FEW_AND_MANY = (70, 140) if CHECK else (70, 280)
+FEW_AND_MANY = (70, 105) if CHECK else (70, 280)
 
 
 def _events(rng: random.Random, scopes: range, each: int, *, internal: float = 0.0) -> list[NewEvent]:

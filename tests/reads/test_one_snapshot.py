@@ -28,7 +28,7 @@ MOVES = 50 if SOAK else 12 if CHECK else 24
 
 READERS = 3
 
-BEFORE = 6
+BEFORE = 3 if CHECK else 6
 """Snapshots published before anybody reads; the others are waited for until somebody has read them."""
 
 TREE = """
