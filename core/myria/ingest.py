@@ -69,6 +69,7 @@ def every_projection(*, evaluates: bool = False) -> tuple[Projection, ...]:
 
 
 _NOTHING_FOLDED = AtOnce("events.append_new", (), numbers_alone)
+_ONE_EVENT = AtOnce("events.append_one", (), number_alone, alone=True)
 _KNOWN_SCOPES = 100_000
 _NEARLY = 0.95
 """An attempt that has nearly all of the deadline left may have all of it, which costs less to watch over."""
@@ -464,15 +465,14 @@ class Ingest:
         Returns:
             None where more is folded, or one of them is not new: nothing was stored.
         """
-        if len(rows) == 1 and not folded:
-            way: AtOnce | None = AtOnce("events.append_one", _fields(rows[0]), number_alone, whole=True)
-        else:
-            order = _order(rows)
-            way = self._way(tenant, folded, order)
+        order = _order(rows)
+        way = self._way(tenant, folded, order)
         if way is None:
             return None
         try:
-            columns = way.columns if way.whole else (*_columns(rows, order), *way.columns)
+            columns = way.columns
+            if not way.whole:
+                columns = (*(_fields(rows[0]) if way.alone else _columns(rows, order)), *columns)
             stored = await self._database.append_new(way.statement, tenant, since, *columns)
         except asyncpg.UniqueViolationError:
             return None
@@ -489,7 +489,7 @@ class Ingest:
     def _way(self, tenant: str, folded: Mapping[int, Incoming], order: Sequence[int]) -> AtOnce | None:
         """Return how events are appended in one round trip, None where they cannot be."""
         if not folded:
-            return _NOTHING_FOLDED
+            return _ONE_EVENT if len(order) == 1 else _NOTHING_FOLDED
         for projection in self._projections:
             if isinstance(projection, MemoryProjection | NoteProjection | TurnProjection):
                 way = projection.at_once(tenant, folded, order)
@@ -540,7 +540,12 @@ def _stored(row: _Row, event_seq: int) -> Stored:
 
 
 def _order(rows: list[_Row]) -> Sequence[int]:
-    """Return the places of rows in the order in which they are inserted: that of their keys, then those without."""
+    """Return the places of rows in the order in which they are inserted: that of their keys, then those without.
+
+    They are a range where none has a key.
+    """
+    if len(rows) == 1:
+        return range(1) if rows[0].dedupe_key is None else (0,)
     if all(row.dedupe_key is None for row in rows):
         return range(len(rows))
     return sorted(range(len(rows)), key=lambda i: (rows[i].dedupe_key is None, rows[i].dedupe_key or b"", i))
@@ -568,7 +573,7 @@ def _columns(rows: list[_Row], order: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _fields(row: _Row) -> tuple[Any, ...]:
-    """Return what the statement that inserts one event takes of it."""
+    """Return what the statements that insert one event take of it."""
     event = row.event
     return (
         row.event_id,

@@ -54,13 +54,15 @@ class AtOnce(NamedTuple):
     """How new events are appended in one round trip, with the rows that are folded of them.
 
     `statement` is named like a statement of `myria.store.sql`, `columns` is what it takes beside the events (with them,
-    where it is `whole`), and `read` gives the numbers of the events in their order, and what is like them.
+    where it is `whole`), and `read` gives the numbers of the events in their order, and what is like them. One that is
+    `alone` takes the one event as it is, and not in arrays.
     """
 
     statement: str
     columns: tuple[Any, ...]
     read: Callable[[Sequence[asyncpg.Record]], tuple[Sequence[int], Likenesses]]
     whole: bool = False
+    alone: bool = False
 
 
 Likenesses = Mapping[int, tuple[tuple[int, float], ...]]

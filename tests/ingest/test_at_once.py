@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,13 +11,19 @@ import asyncpg
 import pytest
 
 from myria import errors
+from myria.contract.acknowledgement import AppendResult
+from myria.contract.event import NewEvent
+from myria.ids import new_id
 from myria.ingest import Ingest
 from myria.memories.commands import Keeping
 from myria.memories.model import MemoryDraft
 from myria.memory import Memory
 from myria.notes.commands import Notes
-from myria.notes.drafting import Draft
+from myria.notes.drafting import Draft, completed
+from myria.notes.kinds import Lifetime
+from myria.notes.model import note_event
 from myria.redaction.redactor import PayloadRedactor
+from myria.scopes import scope_key
 from myria.settings import Settings
 from myria.store.database import Database as Pool
 from myria.verify import verify
@@ -27,6 +34,7 @@ from tests.turns.hosts import Host
 
 SETTINGS = Settings()
 KEEPING = Keeping(own=("ana",), shared="org")
+LIFETIMES: tuple[Lifetime, ...] = ("permanent", "session")
 MOST_ROWS = 60
 """Rows that writing one thing may read of any table: far fewer than what the log holds."""
 
@@ -91,6 +99,15 @@ def keeper(pool: Pool) -> Notes:
     return Notes(pool, ingest.append_events, PayloadRedactor(()), content_characters=200, payload_bytes=2_000)
 
 
+def two_drafts() -> list[Draft]:
+    return [Draft(content=f"{name} of one call") for name in ("a note", "another note")]
+
+
+async def nothing(_ids: Sequence[str], _is_any_new: bool) -> Sequence[NewEvent]:
+    """Append nothing beside notes."""
+    return ()
+
+
 async def failed(dsn: str) -> dict[str, list[str]]:
     async with Pool(dsn) as pool:
         report = await verify(pool, TENANT, SETTINGS.planner.for_planner())
@@ -125,6 +142,7 @@ async def test_each_kind_is_written_by_one_statement_that_scans_nothing(
             TENANT, KEEPING, [MemoryDraft(agent_id=name, content="of each") for name in "ab"]
         )
         await notes.remember(TENANT, ("ana",), Draft(content="some words that nothing has"), contract="004")
+        await notes.remember_all(TENANT, ("ana",), two_drafts(), contract="004", beside=nothing)
         await host.after("last", "one more")
     assert watched.statements == {
         "events.append_new",
@@ -132,6 +150,7 @@ async def test_each_kind_is_written_by_one_statement_that_scans_nothing(
         "memories.append_alike",
         "memories.append_new",
         "notes.append_new",
+        "notes.append_one",
         "turns.append_new",
     }
     big = {"events", "notes", "memories", "turns", "note_looks"}
@@ -189,6 +208,7 @@ async def test_a_commit_that_nobody_heard_of_is_found_again(
         results = await memory.append_events(TENANT, [event(2), event(3)])
         kept = await memory.memories.keep(TENANT, KEEPING, MemoryDraft(agent_id="bot", content="kept once"))
         note = await keeper(pool).remember(TENANT, ("ana",), Draft(content="a note kept once"), contract="004")
+        two = await keeper(pool).remember_all(TENANT, ("ana",), two_drafts(), contract="004", beside=nothing)
         turn = await host.after("second", "two")
         async with pool.read(TENANT) as connection:
             counted = await connection.fetchrow(
@@ -201,13 +221,15 @@ async def test_a_commit_that_nobody_heard_of_is_found_again(
         "events.append_one",
         "memories.append_alike",
         "notes.append_new",
+        "notes.append_one",
         "turns.append_new",
     ]
     assert [one.deduplicated for one in (result, *results)] == [False] * 3
     assert (kept.is_new, turn.is_new) == (True, True)
     assert note.note_id
+    assert [one.created for one in two] == [True] * 2
     assert counted is not None
-    assert tuple(counted) == (1, 2, 1)
+    assert tuple(counted) == (1, 2, 3)
     assert await failed(database.dsn) == {}
 
 
@@ -277,3 +299,60 @@ async def test_what_maintenance_looks_at_enters_its_queue(database: Database) ->
                 "SELECT n.kind FROM myria.note_looks JOIN myria.notes n USING (tenant_id, note_id)"
             )
     assert [row["kind"] for row in rows] == ["decision"] * 6
+
+
+async def test_a_note_alone_is_what_it_would_be_among_others(database: Database) -> None:
+    """Of each kind, weight, anchor and lifetime: its row, when maintenance looks at it, and when it ends."""
+    drafts = [
+        Draft(content=f"{kind} {weight} {anchor} {held}", kind=kind, importance=weight, anchor=anchor, lifetime=held)
+        for kind in (None, "fact", "decision", "preference")
+        for weight in (None, 0.25, 0.9)
+        for anchor in (False, True)
+        for held in LIFETIMES
+    ]
+    now = 1_700_000_000_000_000
+    async with Pool(database.server_dsn) as pool:
+        notes = keeper(pool)
+        for draft in drafts:
+            await notes.remember(TENANT, ("ana",), draft, contract="004", now=now)
+        await notes.remember_all(TENANT, ("ben",), drafts, contract="004", beside=nothing, now=now)
+        async with pool.read(TENANT) as connection:
+            rows = await connection.fetch(
+                "SELECT s.participants, n.kind, n.topic, n.importance, n.anchor, n.context_id, n.session, "
+                "encode(n.digest, 'hex') AS digest, n.created_at, n.changed_at, n.live, n.version, n.lasts_days, "
+                "n.first_seq = n.event_seq AS is_first, e.payload->>'text' AS text, l.look_at, l.ends_at, l.phase "
+                "FROM myria.notes n JOIN myria.scopes s USING (tenant_id, scope_id) "
+                "JOIN myria.events e USING (tenant_id, event_seq) "
+                "LEFT JOIN myria.note_looks l USING (tenant_id, note_id) ORDER BY n.digest"
+            )
+    of = {name: [tuple(row)[1:] for row in rows if row["participants"] == [name]] for name in ("ana", "ben")}
+    assert len(of["ana"]) == len(drafts)
+    assert of["ana"] == of["ben"]
+    assert {row["look_at"] is None for row in rows} == {False}
+    assert {row["ends_at"] is None for row in rows} == {False, True}
+    assert await failed(database.dsn) == {}
+
+
+async def test_a_note_alone_is_told_what_is_like_it(database: Database) -> None:
+    """In its own scope and in those of a pool beside, with what this process knows of them and without."""
+    async with Pool(database.server_dsn) as pool:
+        ingest = Ingest(pool)
+
+        async def kept(content: str, people: tuple[str, ...], compare: tuple[bytes, ...] | None) -> AppendResult:
+            note = completed(Draft(content=content), "004")
+            made = note_event(
+                note, people, note_id=new_id("note"), version=1, timestamp=1_700_000_000_000_000, speaker=None
+            )
+            (result,) = await ingest.append_events(TENANT, [made], compare=compare)
+            return result
+
+        pooled = await kept("the blue kettle is in the kitchen of the old house", ("pool",), None)
+        own = await kept("the red kettle is in the kitchen of the old house", ("ana",), ())
+        for number in range(2):
+            again = await kept(
+                f"the green kettle is in the kitchen of the old house {number}", ("ana",), (scope_key(("pool",)),)
+            )
+            assert {own.event_seq, pooled.event_seq} <= {seq for seq, _ in again.alike or ()}
+        alone = await kept("the white kettle is in the kitchen of the old house", ("ana",), None)
+    assert own.alike == ()
+    assert alone.alike is None

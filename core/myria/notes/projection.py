@@ -17,7 +17,7 @@ import orjson
 from myria.errors import NoteExists
 from myria.notes.likeness import BEGINNING, LOOKED_AT, NewestNotes, Said, said_by, those_alike
 from myria.notes.model import NOTE_TYPE, is_memory
-from myria.notes.rows import columns_of, new_notes, payloads_of
+from myria.notes.rows import columns_of, fields_of, new_notes, payloads_of
 from myria.projections import AtOnce, Incoming, Likenesses, Stored
 from myria.store.arrays import plain
 from myria.store.database import Connection
@@ -75,7 +75,10 @@ class NoteProjection:
             before = [row for row in rows if row["scope_id"] is not None]
             return numbers, self._likenesses(tenant, before, _asking(stored), payloads_of(stored))
 
-        return AtOnce("notes.append_new", (*columns_of(new), *self._looked_up(tenant, notes)), read)
+        looked_up = self._looked_up(tenant, notes)
+        if len(order) == 1 and not new[0].session:
+            return AtOnce("notes.append_one", (*fields_of(new[0]), *looked_up), read, alone=True)
+        return AtOnce("notes.append_new", (*columns_of(new), *looked_up), read)
 
     async def prepare(
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
