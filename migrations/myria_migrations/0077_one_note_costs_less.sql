@@ -1,22 +1,8 @@
 -- One note and its event, given as they are and not in arrays, as `append_one` takes one event; and its place in the queue
 -- of maintenance is written beside it, where a trigger would collect the rows of the statement first.
 --
--- Old pods go on working: they append by the functions that they know.
-
--- Row-level security lets in what is of the tenant that is named, and nothing else.
-CREATE FUNCTION myria.look_at_one_note(
-    tenant text, note text, scope bigint, made_at timestamptz, kind text, importance real, anchor boolean)
-RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-#variable_conflict use_column
-BEGIN
-    INSERT INTO myria.note_looks AS k (tenant_id, note_id, scope_id, look_at, ends_at)
-    VALUES (tenant, note, scope, made_at, myria.note_ends_at(kind, importance, anchor, made_at, NULL, NULL))
-    ON CONFLICT (tenant_id, note_id) DO UPDATE SET
-        look_at = EXCLUDED.look_at, ends_at = EXCLUDED.ends_at, phase = NULL, likeness = NULL;
-END $$;
-COMMENT ON FUNCTION myria.look_at_one_note IS 'Lets maintenance look at a note that is of no session, as look_at_new_notes does, for whoever inserts it without (myria.looks = none).';
+-- Old pods go on working: they append by the functions that they know. Serving needs the right to insert into the queue for
+-- the new one (roles.sql). Whoever appends counts what is added, and nobody else may any more.
 
 CREATE FUNCTION myria.append_note(
     tenant text, tenant_since text, append_lock bigint, lock_timeout text, transaction_timeout text,
@@ -71,7 +57,23 @@ BEGIN
             decode(digest, 'hex'), occurred_at, occurred_at, true);
     done := set_config('myria.looks', '', true);
     IF note_kind NOT IN ('episodic', 'session', 'entity') THEN
-        done := myria.look_at_one_note(tenant, note, scope, occurred_at, note_kind, importance, anchor);
+        INSERT INTO myria.note_looks AS k (tenant_id, note_id, scope_id, look_at, ends_at)
+        VALUES (tenant, note, scope, occurred_at,
+                myria.note_ends_at(note_kind, importance, anchor, occurred_at, NULL, NULL))
+        ON CONFLICT (tenant_id, note_id) DO UPDATE SET
+            look_at = EXCLUDED.look_at, ends_at = EXCLUDED.ends_at, phase = NULL, likeness = NULL;
     END IF;
 END $$;
 COMMENT ON FUNCTION myria.append_note IS 'As append_notes, of one event that is the first version of a note of no session.';
+
+DO $$
+DECLARE
+    role text;
+BEGIN
+    FOREACH role IN ARRAY ARRAY['myria_server', 'myria_operator'] LOOP
+        IF EXISTS (SELECT FROM pg_roles WHERE rolname = role) THEN
+            EXECUTE format('GRANT EXECUTE ON FUNCTION myria.count_added TO %I', role);
+        END IF;
+    END LOOP;
+END $$;
+REVOKE EXECUTE ON FUNCTION myria.count_added FROM PUBLIC;

@@ -42,7 +42,7 @@ GRANT INSERT, UPDATE ON myria.turns, myria.turn_sessions TO myria_server;
 GRANT INSERT ON myria.turn_extractions_due TO myria_server;
 GRANT INSERT, UPDATE ON myria.memories, myria.registrations TO myria_server;
 GRANT INSERT, UPDATE ON myria.turn_shadows TO myria_server;
-GRANT UPDATE, DELETE ON myria.note_looks TO myria_server;
+GRANT INSERT, UPDATE, DELETE ON myria.note_looks TO myria_server;
 GRANT INSERT ON myria.llm_calls TO myria_server;
 GRANT INSERT, UPDATE ON myria.key_uses TO myria_server;
 GRANT INSERT ON myria.access_log, myria.call_log TO myria_server;
@@ -81,6 +81,8 @@ DROP POLICY IF EXISTS myria_server_is_told ON myria.refused_keys;
 CREATE POLICY myria_server_is_told ON myria.refused_keys AS RESTRICTIVE TO myria_server, myria_builder USING (false);
 REVOKE EXECUTE ON FUNCTION myria.prove_erasure, myria.refused_among, myria.officer FROM myria_builder;
 REVOKE EXECUTE ON FUNCTION myria.show_receipt_key FROM myria_builder;
+-- Whoever appends counts what is added; building never does.
+REVOKE EXECUTE ON FUNCTION myria.count_added FROM myria_builder;
 -- What a model finds in turns the control plane counts.
 REVOKE EXECUTE ON FUNCTION myria.tally_found_facts FROM myria_server, myria_builder;
 REVOKE EXECUTE ON FUNCTION myria.forget_digests, myria.sample_anew, myria.key_erased_ids, myria.key_erased_anchors FROM myria_server, myria_builder;

@@ -239,6 +239,18 @@ async def test_serving_counts_for_the_tenant_that_it_names_alone(database: Datab
     assert (await store.tenant("default"))["use"]["bytes_stored"] == 0
 
 
+async def test_building_counts_nothing(database: Database, store: AccessStore) -> None:
+    """It appends nothing: what it says to be added is refused."""
+    connection = await asyncpg.connect(database.builder_dsn)
+    try:
+        await connection.execute("SELECT set_config('myria.tenant', 'default', false)")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.execute("SELECT myria.count_added('default', 5)")
+    finally:
+        await connection.close()
+    assert (await store.tenant("default"))["use"]["bytes_stored"] == 0
+
+
 async def test_appending_within_a_quota_runs_no_statement_for_it(database: Database, store: AccessStore) -> None:
     """Of many appends within a few seconds one reads the tenant's quotas."""
     await store.set_quotas("default", {"bytes_stored": 1_000_000, "events_per_s": 1_000})
