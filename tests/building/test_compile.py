@@ -184,6 +184,7 @@ async def test_leaves_of_a_long_scope_are_those_that_its_blocks_name(database: D
         async with Pool(database.dsn) as pool, pool.write(TENANT) as connection:
             await connection.execute(statement)
 
+    assert await builds.value(database, newest.replace("root_rendering_id", "cardinality(blocks)")) > 1
     named = await leaves()
     assert len(named) == await builds.value(database, "SELECT count(*) FROM myria.nodes WHERE node_type = 'leaf_topic'")
     await change("UPDATE myria.search_blocks SET leaf_ids = NULL")

@@ -224,7 +224,7 @@ def test_hostile_text_costs_work_in_proportion_to_its_length(shape: str, monkeyp
         return matches
 
     cost(1)
-    assert cost(4) <= 2.5 * cost(2) + 100
+    assert cost(8) <= 2.5 * cost(4) + 100
 
 
 @pytest.mark.parametrize(
