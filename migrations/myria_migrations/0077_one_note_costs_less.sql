@@ -53,7 +53,7 @@ BEGIN
     done := set_config('myria.looks', 'none', true);
     INSERT INTO myria.notes (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
                              anchor, context_id, session, digest, created_at, changed_at, live)
-    VALUES (tenant, note, scope, number, number, 1, note_kind, topic, importance, anchor, NULL, false,
+    VALUES (tenant, note, scope, number, number, 1, note_kind, topic, importance, anchor, context_id, false,
             decode(digest, 'hex'), occurred_at, occurred_at, true);
     done := set_config('myria.looks', '', true);
     IF note_kind NOT IN ('episodic', 'session', 'entity') THEN
