@@ -61,6 +61,7 @@ _NAME_SEPARATOR: Final = b"\x00"
 _VIEW_OVERHEAD: Final = 4_000
 
 _TERMS, _STEMS = attrgetter("terms"), attrgetter("stems")
+_IN_TIME = attrgetter("timestamp", "event_seq")
 
 _SECTIONS: Final = (
     ("seq", "<i8"),
@@ -455,10 +456,12 @@ class _Table:
     names: dict[str, list[str]]
     postings: tuple[Ints, Ints, Ints]
     hints: tuple[Ints, Ints, Ints]
+    is_sorted: bool = False
+    """Whether documents and postings stand in a block's order already, each pair of a term and a document once."""
 
     @classmethod
     def of_docs(cls, docs: Iterable[Doc]) -> _Table:
-        docs = list(docs)
+        docs = sorted(docs, key=_IN_TIME)
         sizes = _ints(map(len, map(_TERMS, docs)))
         held = sizes + _ints(map(len, map(_STEMS, docs)))
         words = chain.from_iterable(chain.from_iterable(zip(map(_TERMS, docs), map(_STEMS, docs), strict=True)))
@@ -492,6 +495,7 @@ class _Table:
             },
             postings=postings,
             hints=(_ints(row[0] for row in hints), _ints(row[1] for row in hints), _ints(row[2] for row in hints)),
+            is_sorted=True,
         )
 
     @classmethod
@@ -556,7 +560,9 @@ class _Table:
             out[table] = _NAME_SEPARATOR.join(
                 name.replace("\x00", "").encode("utf-8", "surrogatepass") for name in ["", *known]
             )
-        out["terms"], out["offsets"], out["posting_doc"], tf = _sorted(self.postings, rank)
+        out["terms"], out["offsets"], out["posting_doc"], tf = (
+            _by_term(*self.postings) if self.is_sorted else _sorted(self.postings, rank)
+        )
         out["posting_tf"] = np.minimum(tf, 255)
         out["hint_terms"], out["hint_offsets"], out["hint_doc"], out["hint_permille"] = _sorted(self.hints, rank)
         out["node_rendering"] = b"".join(node.rendering_id for node in nodes)
@@ -656,6 +662,12 @@ def _sorted(rows: tuple[Ints, Ints, Ints], rank: Ints) -> tuple[Ints, Ints, Ints
         places, values = places[order], values[order]
         first = np.flatnonzero(np.r_[True, (ids[1:] != ids[:-1]) | (places[1:] != places[:-1])])
         ids, places, values = ids[first], places[first], np.maximum.reduceat(values, first)
-        starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
-        return ids[starts], np.r_[starts, len(ids)], places, values
-    return ids, np.zeros(1, dtype=np.int64), places, values
+    return _by_term(ids, places, values)
+
+
+def _by_term(ids: Ints, places: Ints, values: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return term ids, offsets, documents and values of sorted rows."""
+    if not len(ids):
+        return ids, np.zeros(1, dtype=np.int64), places, values
+    starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
+    return ids[starts], np.r_[starts, len(ids)], places, values
