@@ -74,7 +74,8 @@ async def test_a_zombie_cannot_commit(database: Database) -> None:
         with pytest.raises(errors.LeaseLost):
             await tasks.finish(pool, build, zombie, compiled, Counter())
         assert not await tasks.renew(pool, build, zombie, Counter(), 30.0)
-        assert await builds.value(database, "SELECT count(*) FROM myria.scope_roots") == 0
+        for table in ("scope_roots", "search_blocks", "subject_roots", "subject_holders"):
+            assert await builds.value(database, f"SELECT count(*) FROM myria.{table}") == 0, table
 
         await tasks.finish(pool, build, heir, await compile_scope(pool, build, heir, PLANNER, Counter()), Counter())
         assert await builds.value(database, "SELECT count(*) FROM myria.scope_roots") == 1

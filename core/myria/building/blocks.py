@@ -12,7 +12,7 @@ import numpy as np
 
 from myria.analysis.changes import may_be_changed
 from myria.building.reading import ScopeEvents
-from myria.building.writing import TreeWriter
+from myria.building.writing import Blocks
 from myria.index import MAX_DOCS, BlockView, Doc, Piece, decode, splice
 from myria.planning.model import PlanEvent
 from myria.searchable import Covered, document_of
@@ -25,7 +25,7 @@ BLOCK_EVENTS = MAX_DOCS // 2
 """Events of a block's node, unless it is a unit."""
 
 BLOCKS_AT_ONCE = 8
-"""Blocks that are written together: two transactions for each cost as much as a tenth of the block."""
+"""Blocks that are held at once and written together: two transactions for each cost as much as a tenth of the block."""
 
 _BLOCKS_HELD = 64
 _WORDS_HELD = 4_000_000
@@ -152,24 +152,20 @@ class PlannedDocs:
 
 
 @value
-class Written:
-    """What some blocks were made of: events put into them anew, and those that were read and analysed for them."""
+class Made:
+    """Some blocks, how many events were put into them anew, and how many were read and analysed for them."""
 
+    blocks: Blocks
     fresh: int
     analysed: int
 
 
-async def write_blocks(
-    covers: Mapping[bytes, Covered],
-    *,
-    events: ScopeEvents,
-    writer: TreeWriter,
-    old: HeldBlocks,
-    planned: PlannedDocs,
-) -> Written:
-    """Write the search blocks of some renderings out of older blocks, what was planned, and the log, in this order.
+async def make_blocks(
+    covers: Mapping[bytes, Covered], *, events: ScopeEvents, old: HeldBlocks, planned: PlannedDocs
+) -> Made:
+    """Return the search blocks of some renderings, made of older blocks, what was planned, and the log, in this order.
 
-    They are held at once, and written by one transaction. `covers` tells what each covers.
+    `covers` tells what each covers.
     """
     blocks: dict[bytes, tuple[bytes, bytes]] = {}
     anew = analysed = 0
@@ -182,5 +178,4 @@ async def write_blocks(
         blocks[rendering_id] = (block, beneath.leaf_ids)
         anew += len(missing)
         analysed += len(unread)
-    await writer.add_blocks(blocks)
-    return Written(fresh=anew, analysed=analysed)
+    return Made(blocks=blocks, fresh=anew, analysed=analysed)

@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
+from functools import partial
 from typing import Protocol
 
 from myria import errors
-from myria.building.blocks import BLOCKS_AT_ONCE, BlockNodes, HeldBlocks, PlannedDocs, block_nodes, write_blocks
+from myria.building.blocks import BLOCKS_AT_ONCE, BlockNodes, HeldBlocks, PlannedDocs, block_nodes, make_blocks
 from myria.building.model import PartKind, RunningBuild, Task, TaskPart
 from myria.building.parts import ScopeParts, part_of_subjects
-from myria.building.reading import ScopeEvents, ScopeTree
+from myria.building.reading import PAGE_EVENTS, ScopeEvents, ScopeReads, ScopeTree
 from myria.building.subjects import CompiledSubjects, PlannedLeaves, ScopeSubjects, SharedSubjects
-from myria.building.writing import TreeWriter
+from myria.building.writing import TreeWriter, Writing
 from myria.planning.model import LEAF, Node, Outline, PlanEvent, Unit, UnitKey
 from myria.planning.scope import UnitSplitter, changed_units, plan_unit, units_between
 from myria.planning.settings import PlannerSettings
@@ -30,15 +31,17 @@ from myria.planning.subjects.update import PlacedLeaf, leaves_of
 from myria.planning.subjects.whole import WholePlan
 from myria.planning.trie import assemble
 from myria.planning.validation import Candidate, SourceEvent, Violation, validate
-from myria.searchable import covered
+from myria.searchable import Covered, covered
 from myria.store.clock import to_microseconds
-from myria.store.database import Database
+from myria.store.database import Connection, Database
 from myria.store.queries import sql
 from myria.values import value
 
 _INCREMENTAL_EVENTS = 20_000
 """New events up to which a scope is always updated in place; beyond, it is planned anew once a quarter is new."""
 
+_FEW_CHANGES = 64
+"""Changes up to which all that planning them reads is read by one transaction: it takes milliseconds."""
 
 _FEW_LEAVES = 4_096
 """Leaves of a tree up to which they are read when they are needed, not before."""
@@ -56,7 +59,7 @@ _VIOLATIONS_KEPT = 20
 
 @value
 class Compiled:
-    """A scope's new tree, completely written: what its task commits."""
+    """A scope's new tree: what its task commits, all but `last` of it written."""
 
     root: bytes | None
     blocks: list[bytes]
@@ -64,6 +67,8 @@ class Compiled:
     """False when the parent's row says the same already, or there is none and nothing to write."""
     subjects: CompiledSubjects | None = None
     """What to write of the scope's subjects; None for nothing."""
+    last: Sequence[Writing] = ()
+    """Writes what is left: of a small scope nearly all, so that a transaction less is begun for each of many."""
     was_shared: bool = False
     """Whether there are parts of the task, which go with its end."""
 
@@ -125,7 +130,7 @@ async def compile_scope(
     shaper: UnitShaper | None = None,
     parts: ScopeParts | None = None,
 ) -> Compiled:
-    """Compile one scope up to the build's cutoff and write everything but its root row.
+    """Compile one scope up to the build's cutoff and write everything but its root row and what goes with that.
 
     `counts` is kept up to date on the way: events, units and leaves planned, rows written by table, milliseconds by
     phase. Without `shaper` every unit is planned deterministically, in parts that other workers share where `parts` is
@@ -145,19 +150,20 @@ async def compile_scope(
         if subjects is not None:
             counts["scopes"] = counts["scopes_changed"] = 1
         blocks = old.blocks if old is not None else []
-        return Compiled(root=planned.old_root, blocks=blocks, changed=False, subjects=subjects)
+        return Compiled(root=planned.old_root, blocks=blocks, changed=False, subjects=subjects, last=work.last)
     if root is None:
         changed = planned.old_root is not None
         subjects = await work.compile_subjects(None, changed=changed)
         counts["scopes"], counts["scopes_changed"] = 1, int(changed or subjects is not None)
-        return Compiled(root=None, blocks=[], changed=changed, subjects=subjects)
+        return Compiled(root=None, blocks=[], changed=changed, subjects=subjects, last=work.last)
     await work.flush()
     async with work.reading_at_once():
         await work.validate_groups()
         nodes = await work.block_nodes(root)
+        known, covers = await work.read_for_blocks(nodes, old.blocks if old is not None else ())
     changed = old is None or old.root != root.rendering_id or old.blocks != nodes.covering
     sharing = await work.offer_subjects(root)
-    await work.write_blocks(nodes, old.blocks if old is not None else ())
+    await work.write_blocks(nodes, known, covers)
     counts["ms"] = round((time.monotonic() - started) * 1000)
     subjects = await work.compile_subjects(root, changed=changed, sharing=sharing)
     # A build without a changed scope has no snapshot, and so no number to keep rows under.
@@ -167,6 +173,7 @@ async def compile_scope(
         blocks=nodes.covering,
         changed=changed,
         subjects=subjects,
+        last=work.last,
         was_shared=work.is_divided,
     )
 
@@ -276,8 +283,9 @@ class _Work:
         self._task = task
         self._settings = settings
         self._counts = counts
-        self._events = ScopeEvents(database, build.tenant, task.scope_id, build.cutoff, participants=task.participants)
-        self._tree = ScopeTree(database, build.tenant, task.participants)
+        self._reads = reads = ScopeReads(database, build.tenant)
+        self._events = ScopeEvents(reads, build.tenant, task.scope_id, build.cutoff, participants=task.participants)
+        self._tree = ScopeTree(reads, build.tenant, task.participants)
         self._writer = writer or TreeWriter(database, build, task.scope_id)
         self._shaper = shaper
         self._units: list[Unit] = []
@@ -285,6 +293,8 @@ class _Work:
         self._to_place: set[int] = set()
         self._docs = PlannedDocs() if docs is None else docs
         self._leaves = PlannedLeaves() if leaves is None else leaves
+        self.last: list[Writing] = []
+        """Writes what is left of what was compiled."""
         self._parts = parts
         self._in_parts: Counter[str] = Counter()
         self.is_divided = False
@@ -295,22 +305,28 @@ class _Work:
 
     async def run(self) -> _Planned:
         """Plan what must be planned."""
-        async with nullcontext() if self._build.parent is None else self._tree.at_once():
+        async with nullcontext() if self._build.parent is None else self._reads.at_once():
             old = await self.old_tree()
             changes = await self.changes(old) if old is not None and not self._build.is_full else None
+            if old is not None and changes is not None and len(changes) <= _FEW_CHANGES and self._shaper is None:
+                return await self.updated(old, changes)
         if self._shaper is not None:
             self._shaper.start_from(old.root if old is not None else None)
         if old is not None and changes is not None:
-            if not changes:
-                return _Planned(old=old, root=None, unchanged=True)
-            return _Planned(old=old, root=await self.update(old, changes))
+            return await self.updated(old, changes)
         return _Planned(old=old, root=await self.plan())
+
+    async def updated(self, old: _OldTree, changes: _Changes) -> _Planned:
+        """Update the parent's tree in place."""
+        if not changes:
+            return _Planned(old=old, root=None, unchanged=True)
+        return _Planned(old=old, root=await self.update(old, changes))
 
     async def old_tree(self) -> _OldTree | None:
         """Return the tree the scope has in the parent snapshot."""
         if self._build.parent is None:
             return None
-        async with self._tree.reading() as connection:
+        async with self._reads.reading() as connection:
             row = await connection.fetchrow(
                 sql("trees.scope_root"), self._build.tenant, self._task.scope_id, self._build.parent.snapshot_id
             )
@@ -330,7 +346,7 @@ class _Work:
         most = max(_INCREMENTAL_EVENTS, old.events // 4)
         if self._task.eligible is None or self._task.eligible > most:
             return None
-        async with self._tree.reading() as connection:
+        async with self._reads.reading() as connection:
             rows = await connection.fetch(sql("trees.changes"), *bounds)
         if sum(row["is_new"] for row in rows) != self._task.eligible:
             # The bound on transaction ids holds within one database cluster; this log was restored into another.
@@ -388,12 +404,13 @@ class _Work:
             there = await connection.fetchval(
                 sql("trees.count_events"), self._build.tenant, self._task.scope_id, self._build.cutoff
             )
+            few = await self._events.of_few(connection) if there < PAGE_EVENTS else None
         if self._parts is not None and await self._parts.divide(there):
             await self._plan_in_parts(self._parts)
         else:
             splitter = UnitSplitter(self._settings)
             with self._timed("ms_units"):
-                async with aclosing(self._events.pages()) as pages:
+                async with aclosing(self._events.pages() if few is None else _one_page(few)) as pages:
                     async for page in pages:
                         for event in page:
                             for unit in splitter.feed(event):
@@ -476,7 +493,7 @@ class _Work:
         if not self._settings.subjects:
             return None
         with self._timed("ms_subjects"):
-            subjects = ScopeSubjects(self._database, self._build, self._task)
+            subjects = ScopeSubjects(self._database, self._build, self._task, self._reads)
             compiled = await subjects.compile(
                 root,
                 self._gone,
@@ -488,44 +505,51 @@ class _Work:
                 planned=self._leaves,
             )
         self._counts["rows_subjects"] += subjects.rows
+        if subjects.last is not None:
+            self.last.append(subjects.last)
         return compiled
 
     async def add_subjects(self, root: bytes | None) -> CompiledSubjects | None:
         """Plan and write the subjects of a tree of time that stays; None where it has those that it must have."""
         if not self._settings.subjects or root is None:
             return None
-        subjects = ScopeSubjects(self._database, self._build, self._task)
+        subjects = ScopeSubjects(self._database, self._build, self._task, self._reads)
         if await subjects.are_known():
             return None
         (top,) = await self._tree.nodes([root])
         return await self.compile_subjects(Outline.of(top), changed=False)
 
-    async def write_blocks(self, nodes: BlockNodes, old: Sequence[bytes]) -> None:
-        """Write the search blocks that the tree needs and nobody has written.
+    async def read_for_blocks(
+        self, nodes: BlockNodes, old: Sequence[bytes]
+    ) -> tuple[HeldBlocks, Mapping[bytes, Covered]]:
+        """Return the parent's blocks `old` that go out of use, and what the first of the new ones cover."""
+        async with self._reads.reading() as connection:
+            known = await HeldBlocks.load(connection, self._build.tenant, old, nodes)
+            return known, await self._covered(connection, nodes.missing[:BLOCKS_AT_ONCE])
 
-        `old` are the parent's blocks; what they hold of their events is reused.
+    async def write_blocks(self, nodes: BlockNodes, known: HeldBlocks, covers: Mapping[bytes, Covered]) -> None:
+        """Write the search blocks that the tree needs and nobody has written; the last few are left.
+
+        `known` and `covers` are what `read_for_blocks` returns.
         """
-        tenant = self._build.tenant
         with self._timed("ms_blocks"):
-            known: HeldBlocks | None = None
             for at in range(0, len(nodes.missing), BLOCKS_AT_ONCE):
-                missing = nodes.missing[at : at + BLOCKS_AT_ONCE]
-                async with self._tree.at_once(), self._tree.reading() as connection:
-                    if known is None:
-                        known = await HeldBlocks.load(connection, tenant, old, nodes)
-                    covers = {rendering_id: await covered(connection, tenant, rendering_id) for rendering_id in missing}
-                written = await write_blocks(
-                    covers,
-                    events=self._events,
-                    writer=self._writer,
-                    old=known,
-                    planned=self._docs,
-                )
-                self._counts["events_indexed"] += written.fresh
-                self._counts["events_analysed"] += written.analysed
+                if at:
+                    async with self._reads.reading() as connection:
+                        covers = await self._covered(connection, nodes.missing[at : at + BLOCKS_AT_ONCE])
+                made = await make_blocks(covers, events=self._events, old=known, planned=self._docs)
+                self._counts["events_indexed"] += made.fresh
+                self._counts["events_analysed"] += made.analysed
+                if at + BLOCKS_AT_ONCE < len(nodes.missing):
+                    await self._writer.add_blocks(made.blocks)
+                else:
+                    self.last.append(partial(self._writer.insert_blocks, made.blocks))
                 self._note_rows()
             for rendering_id in nodes.without_leaves[:_LEAVES_NOTED]:
                 await self._writer.note_leaf_ids(rendering_id, await self._tree.leaf_node_ids(rendering_id))
+
+    async def _covered(self, connection: Connection, renderings: Sequence[bytes]) -> dict[bytes, Covered]:
+        return {rendering: await covered(connection, self._build.tenant, rendering) for rendering in renderings}
 
     async def _plan_unit(self, events: Sequence[PlanEvent]) -> None:
         shape = await self._shaper.shape(events) if self._shaper is not None else None
@@ -550,7 +574,7 @@ class _Work:
 
     async def _assemble(self, old_root: bytes | None, removed: set[UnitKey]) -> Outline | None:
         with self._timed("ms_assemble"):
-            async with nullcontext() if old_root is None else self._tree.at_once():
+            async with nullcontext() if old_root is None else self._reads.at_once():
                 root, groups = await assemble(
                     old_root,
                     removed,
@@ -587,11 +611,11 @@ class _Work:
 
     def reading_at_once(self) -> AbstractAsyncContextManager[None]:
         """Make the reads of a block one transaction, which sees what was written before it, where they are few."""
-        return self._tree.at_once() if len(self._groups) <= _GROUPS_AT_ONCE else nullcontext()
+        return self._reads.at_once() if len(self._groups) <= _GROUPS_AT_ONCE else nullcontext()
 
     async def block_nodes(self, root: Outline) -> BlockNodes:
         """Return which renderings carry the search blocks of a tree, all of whose nodes are written."""
-        async with self._tree.reading() as connection:
+        async with self._reads.reading() as connection:
             return await block_nodes(connection, self._build.tenant, root.rendering_id)
 
     async def validate_groups(self) -> None:
@@ -636,6 +660,11 @@ class _Work:
             yield
         finally:
             self._counts[name] += round((time.monotonic() - started) * 1000)
+
+
+async def _one_page(events: list[PlanEvent]) -> AsyncGenerator[list[PlanEvent], None]:
+    if events:
+        yield events
 
 
 def _refuse(violations: Sequence[Violation]) -> None:

@@ -9,7 +9,7 @@ from myria import errors
 from myria.building import parts
 from myria.building.compilation import plan_part
 from myria.building.model import PartKind, RunningBuild, TaskPart
-from myria.building.reading import ScopeTree
+from myria.building.reading import ScopeReads, ScopeTree
 from myria.building.subjects import ScopeSubjects
 from myria.planning.model import Outline
 from myria.planning.settings import PlannerSettings
@@ -32,8 +32,9 @@ async def do_part(
             units = await plan_part(database, build, part, settings, counts)
             await parts.finish(database, build, part, [unit.top.rendering_id for unit in units], counts)
             return
-        tree = ScopeTree(database, build.tenant, part.participants)
-        subjects = ScopeSubjects(database, build, part.task)
+        reads = ScopeReads(database, build.tenant)
+        tree = ScopeTree(reads, build.tenant, part.participants)
+        subjects = ScopeSubjects(database, build, part.task, reads)
         roots = await tree.nodes([part.root] if part.root is not None else [])
         plan = await subjects.begin_plan(Outline.of(roots[0]) if roots else None, settings)
         while doing:

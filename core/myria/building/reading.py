@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import asyncpg
@@ -75,6 +75,44 @@ class EventRows:
         )
 
 
+class ScopeReads:
+    """Reads of one scope's part of a build: each a transaction of its own, or many `at_once`."""
+
+    def __init__(self, database: Database, tenant: str) -> None:
+        self._database = database
+        self._tenant = tenant
+        self._at_once: Connection | None = None
+
+    @asynccontextmanager
+    async def at_once(self) -> AsyncIterator[None]:
+        """Make the reads of a block one transaction: many are short, and each by itself costs two round trips more.
+
+        One at a time; they see what was stored before the block, or before that which it is a part of.
+        """
+        if self._at_once is not None:
+            yield
+            return
+        async with self.alone() as connection:
+            self._at_once = connection
+            try:
+                yield
+            finally:
+                self._at_once = None
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Connection]:
+        """Lend the transaction of the block `at_once`; outside of one, a transaction of its own."""
+        if self._at_once is not None:
+            yield self._at_once
+            return
+        async with self.alone() as connection:
+            yield connection
+
+    def alone(self) -> AbstractAsyncContextManager[Connection]:
+        """Lend a transaction of its own, for what is read while others read, too."""
+        return self._database.read(self._tenant)
+
+
 class ScopeEvents:
     """The events of one scope that a build takes: not internal, at or below its cutoff, not withdrawn by then.
 
@@ -83,10 +121,10 @@ class ScopeEvents:
     """
 
     def __init__(
-        self, database: Database, tenant: str, scope_id: int, cutoff: int, *, participants: Participants
+        self, reads: ScopeReads, tenant: str, scope_id: int, cutoff: int, *, participants: Participants
     ) -> None:
         self.parent_cutoff = 0
-        self._database = database
+        self._reads = reads
         self._tenant = tenant
         self._scope_id = scope_id
         self._cutoff = cutoff
@@ -95,7 +133,7 @@ class ScopeEvents:
 
     async def before(self, position: tuple[int, int], limit: int) -> list[PlanEvent]:
         """Return the nearest `limit` events strictly before (timestamp, event_seq), in ascending order."""
-        async with self._database.read(self._tenant) as connection:
+        async with self._reads.reading() as connection:
             rows, is_end = await self._page(connection, "trees.events_before", position, limit)
             rows.reverse()
             place = await self._place(connection, rows, is_first=is_end)
@@ -103,11 +141,12 @@ class ScopeEvents:
 
     async def after(self, position: tuple[int, int], limit: int) -> list[PlanEvent]:
         """Return the nearest `limit` events strictly after (timestamp, event_seq), in ascending order."""
-        async with self._database.read(self._tenant) as connection:
-            rows, _ = await self._page(connection, "trees.events_after", position, limit)
-            is_later = bool(rows) and to_microseconds(rows[0]["occurred_at"]) > position[0]
-            place = await self._place(connection, rows, is_first=is_later)
-        return self._planned(rows, place)
+        async with self._reads.reading() as connection:
+            return await self._after(connection, position, limit)
+
+    async def of_few(self, connection: Connection) -> list[PlanEvent]:
+        """Return all of fewer than a page, read inside a transaction."""
+        return await self._after(connection, _BEFORE_EVERYTHING, PAGE_EVENTS)
 
     async def pages(
         self, begin: tuple[int, int] | None = None, wanted: int | None = None
@@ -147,12 +186,18 @@ class ScopeEvents:
         """
         docs: list[Doc] = []
         for at in range(0, len(wanted), PAGE_EVENTS):
-            async with self._database.read(self._tenant) as connection:
+            async with self._reads.reading() as connection:
                 rows = await connection.fetch(sql("trees.events_by_seq"), self._tenant, wanted[at : at + PAGE_EVENTS])
             docs.extend(document(row) for row in rows)
         if len(docs) != len(wanted):
             raise errors.InternalError("a leaf names an event that is not there", missing=len(wanted) - len(docs))
         return docs
+
+    async def _after(self, connection: Connection, position: tuple[int, int], limit: int) -> list[PlanEvent]:
+        rows, _ = await self._page(connection, "trees.events_after", position, limit)
+        is_later = bool(rows) and to_microseconds(rows[0]["occurred_at"]) > position[0]
+        place = await self._place(connection, rows, is_first=is_later)
+        return self._planned(rows, place)
 
     async def _place(self, connection: Connection, rows: Sequence[asyncpg.Record], *, is_first: bool) -> int:
         """Return how many events of its microsecond come before the first row; none when it `is_first`."""
@@ -203,13 +248,12 @@ class ScopeTree:
     Without `has_refs` its leaves come without their references, for what asks only for what they say.
     """
 
-    def __init__(self, database: Database, tenant: str, participants: Participants, *, has_refs: bool = True) -> None:
+    def __init__(self, reads: ScopeReads, tenant: str, participants: Participants, *, has_refs: bool = True) -> None:
         self._nodes = "trees.renderings" if has_refs else "trees.renderings_alone"
         self._has_refs = has_refs
-        self._database = database
+        self._reads = reads
         self._tenant = tenant
         self._participants = participants
-        self._at_once: Connection | None = None
         self._foreseen: tuple[bytes, asyncio.Task[bytes]] | None = None
         self.read = 0
 
@@ -228,28 +272,6 @@ class ScopeTree:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
-    @asynccontextmanager
-    async def at_once(self) -> AsyncIterator[None]:
-        """Make the reads of a block one transaction: many are short, and each by itself costs two round trips more.
-
-        One at a time; they see what was stored before the block.
-        """
-        async with self._database.read(self._tenant) as connection:
-            self._at_once = connection
-            try:
-                yield
-            finally:
-                self._at_once = None
-
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator[Connection]:
-        """Lend the transaction of the block `at_once`; outside of one, a transaction of its own."""
-        if self._at_once is not None:
-            yield self._at_once
-            return
-        async with self._database.read(self._tenant) as connection:
-            yield connection
-
     async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
         """Return the nodes of these renderings, in this order.
 
@@ -258,7 +280,7 @@ class ScopeTree:
         """
         nodes: list[Node] = []
         for at in range(0, len(rendering_ids), _NODES_AT_ONCE):
-            async with self.reading() as connection:
+            async with self._reads.reading() as connection:
                 rows = await connection.fetch(sql(self._nodes), self._tenant, rendering_ids[at : at + _NODES_AT_ONCE])
             nodes.extend(node_from_row(row, self._participants, has_refs=self._has_refs) for row in rows)
         if len(nodes) != len(rendering_ids):
@@ -279,11 +301,11 @@ class ScopeTree:
         """Return the node_ids of all leaves under (or at) a rendering, one after the other in no particular order."""
         if self._foreseen is not None and self._foreseen[0] == rendering_id:
             return await self._foreseen[1]
-        async with self.reading() as connection:
+        async with self._reads.reading() as connection:
             return await self._leaf_ids(connection, rendering_id)
 
     async def _read_leaf_ids(self, rendering_id: bytes, blocks: Sequence[bytes]) -> bytes:
-        async with self._database.read(self._tenant) as connection:
+        async with self._reads.alone() as connection:
             ids: bytes | None = await connection.fetchval(sql("trees.leaf_node_ids_of_blocks"), self._tenant, blocks)
             return ids if ids is not None else await self._leaf_ids(connection, rendering_id)
 

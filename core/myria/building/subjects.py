@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import Protocol
@@ -12,8 +14,8 @@ import asyncpg
 import orjson
 
 from myria.building.model import RunningBuild, Task
-from myria.building.reading import ScopeTree
-from myria.building.writing import BATCH_NODES
+from myria.building.reading import ScopeReads, ScopeTree
+from myria.building.writing import BATCH_NODES, Writing
 from myria.planning.model import LEAF, SUBJECT, Node, Outline
 from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.holders import Holders, stored_key
@@ -115,16 +117,19 @@ class SharedSubjects(Protocol):
 class ScopeSubjects:
     """The subjects that a scope has in the parent snapshot; a reader of them, of their records, and of leaves."""
 
-    def __init__(self, database: Database, build: RunningBuild, task: Task) -> None:
+    def __init__(self, database: Database, build: RunningBuild, task: Task, reads: ScopeReads) -> None:
         self._database = database
         self._build = build
         self._scope_id = task.scope_id
         self._participants = task.participants
         self._attempt = task.attempt
-        self._tree = ScopeTree(database, build.tenant, task.participants, has_refs=False)
+        self._reads = reads
+        self._tree = ScopeTree(reads, build.tenant, task.participants, has_refs=False)
         self._since = 0
         self._waiting: list[Node] = []
         self.rows = 0
+        self.last: Writing | None = None
+        """What is left to write of what was compiled."""
 
     async def compile(
         self,
@@ -140,8 +145,8 @@ class ScopeSubjects:
     ) -> CompiledSubjects | None:
         """Plan and write the subjects of a tree whose nodes are written, in place of the parent's where that can be.
 
-        None, and nothing written, where tree and subjects are the parent's: a row does not count once the tree has a
-        newer one.
+        The last batch is left to the end of the task, as `last`. None, and nothing written, where tree and subjects are
+        the parent's: a row does not count once the tree has a newer one.
 
         Args:
             root: the new tree of time; None for a scope without events.
@@ -154,7 +159,7 @@ class ScopeSubjects:
             planned: leaves of the tree that this process has planned.
         """
         update = None
-        async with nullcontext() if self._build.parent is None else self._tree.at_once():
+        async with nullcontext() if self._build.parent is None else self._reads.at_once():
             old = await self._old()
             if old is not None and in_place and old["since"] >= self._build.subjects_since:
                 self._since = old["since"]
@@ -206,7 +211,7 @@ class ScopeSubjects:
 
     async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
         """Return the nodes of these renderings, subjects and leaves, in this order."""
-        async with self._tree.reading() as connection:
+        async with self._reads.reading() as connection:
             rows = await connection.fetch(sql("subjects.nodes"), self._build.tenant, list(rendering_ids))
         found = {row["rendering_id"]: subject_from_row(row) for row in rows}
         others = [rendering_id for rendering_id in rendering_ids if rendering_id not in found]
@@ -216,7 +221,7 @@ class ScopeSubjects:
 
     async def along(self, root: bytes, paths: Sequence[str]) -> list[Node]:
         """Return a root of subjects, the subjects' nodes that paths lead through, and those directly beneath them."""
-        async with self._tree.reading() as connection:
+        async with self._reads.reading() as connection:
             rows = await connection.fetch(sql("subjects.along"), self._build.tenant, root, list(paths))
         return list(map(subject_from_row, rows))
 
@@ -229,7 +234,7 @@ class ScopeSubjects:
         parent = self._build.parent
         if parent is None:
             return {}
-        async with self._tree.reading() as connection:
+        async with self._reads.reading() as connection:
             rows = await connection.fetch(
                 sql("subjects.holders"),
                 self._build.tenant,
@@ -243,7 +248,7 @@ class ScopeSubjects:
     async def _old(self) -> asyncpg.Record | None:
         if self._build.parent is None:
             return None
-        async with self._tree.reading() as connection:
+        async with self._reads.reading() as connection:
             return await connection.fetchrow(
                 sql("subjects.root"), self._build.tenant, self._scope_id, self._build.parent.snapshot_id
             )
@@ -270,7 +275,7 @@ class ScopeSubjects:
         return await update_subjects(old_root, removed, added, self, participants=self._participants, settings=settings)
 
     async def _write(self, records: Iterable[tuple[bytes, Holders]]) -> None:
-        """Write the nodes that wait and records by their stored keys, bounded: what is little by one transaction."""
+        """Write the nodes that wait and records by their stored keys, bounded; the last batch is left."""
         tenant = self._build.tenant
         if self._attempt > 1:
             async with adding_to(self._database, tenant, self._build.build_id) as connection:
@@ -278,13 +283,22 @@ class ScopeSubjects:
         bounded = ((key, holders.bounded()) for key, holders in records)
         part = list(islice(bounded, BATCH_NODES))
         nodes, self._waiting = self._waiting, []
-        while part or nodes:
+        while following := list(islice(bounded, BATCH_NODES)):
             async with adding_to(self._database, tenant, self._build.build_id) as connection:
-                if nodes:
-                    await self._write_nodes(connection, nodes)
-                if part:
-                    await self._write_records(connection, part)
-            nodes, part = [], list(islice(bounded, BATCH_NODES))
+                await self._write_batch(nodes, part, connection)
+            nodes, part = [], following
+        if nodes or part:
+            self.last = partial(self._write_batch, nodes, part)
+
+    async def _write_batch(
+        self, nodes: Sequence[Node], records: Sequence[tuple[bytes, Holders]], connection: Connection
+    ) -> Counter[str]:
+        before = self.rows
+        if nodes:
+            await self._write_nodes(connection, nodes)
+        if records:
+            await self._write_records(connection, records)
+        return Counter(rows_subjects=self.rows - before)
 
     async def _write_records(self, connection: Connection, records: Sequence[tuple[bytes, Holders]]) -> None:
         await connection.execute(

@@ -108,13 +108,17 @@ async def finish(
     *,
     degraded_reason: str | None = None,
 ) -> None:
-    """Commit a task: its root row, and that it is done; `degraded_reason` says why a model did not help as it should.
+    """Commit a task: what is left to write, its root row, and that it is done.
+
+    `degraded_reason` says why a model did not help as it should.
 
     Raises:
         LeaseLost: another worker has the task, or the build has ended.
     """
-    counts = Counter(counts)
+    counts, subjects = Counter(counts), compiled.subjects
     async with database.write(build.tenant, sharing="build") as connection:
+        for write in compiled.last:
+            counts.update(await write(connection))
         if compiled.changed:
             counts["rows_scope_roots"] = 1
         done = await connection.fetchval(
@@ -126,6 +130,12 @@ async def finish(
             compiled.root,
             orjson.dumps(dict(counts)).decode(),
             degraded_reason,
+            build.number,
+            compiled.changed,
+            compiled.blocks,
+            subjects is not None,
+            None if subjects is None else subjects.root,
+            None if subjects is None else subjects.since,
         )
         if done is None:
             raise errors.LeaseLost(
@@ -133,24 +143,6 @@ async def finish(
             )
         if compiled.was_shared:
             await connection.execute(sql("builds.drop_parts"), build.tenant, build.build_id, task.scope_id)
-        if compiled.changed:
-            await connection.execute(
-                sql("trees.write_root"),
-                build.tenant,
-                task.scope_id,
-                build.number,
-                compiled.root,
-                compiled.blocks,
-            )
-        if compiled.subjects is not None:
-            await connection.execute(
-                sql("subjects.write_root"),
-                build.tenant,
-                task.scope_id,
-                build.number,
-                compiled.subjects.root,
-                compiled.subjects.since,
-            )
 
 
 async def give_back(database: Database, build: RunningBuild, task: Task, error: BaseException) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -18,6 +18,12 @@ from myria.versions import SEARCH_VERSION
 
 BATCH_NODES = 500
 """Nodes written by one transaction."""
+
+Writing = Callable[[Connection], Awaitable[Counter[str]]]
+"""Writes rows inside a transaction that adds to a build, and returns how many were new, as a task counts them."""
+
+Blocks = Mapping[bytes, tuple[bytes, bytes]]
+"""Search blocks by their renderings, each with its leaves' node_ids in a row."""
 
 
 class TreeWriter:
@@ -47,12 +53,18 @@ class TreeWriter:
         if batch:
             await self._write(batch)
 
-    async def add_blocks(self, blocks: Mapping[bytes, tuple[bytes, bytes]]) -> None:
-        """Write search blocks, each with its leaves' node_ids in a row, by their renderings."""
+    async def add_blocks(self, blocks: Blocks) -> None:
+        """Write search blocks."""
         async with adding_to(self._database, self._tenant, self._build_id) as connection:
-            for rendering_id, (block, leaf_ids) in sorted(blocks.items()):
-                columns = (rendering_id, SEARCH_VERSION, self._scope_id, block, leaf_ids)
-                await self._insert(connection, "search_blocks", "trees.write_block", *columns)
+            await self.insert_blocks(blocks, connection)
+
+    async def insert_blocks(self, blocks: Blocks, connection: Connection) -> Counter[str]:
+        """Write search blocks inside a transaction that adds to the build; return how many were new."""
+        before = self.rows["search_blocks"]
+        for rendering_id, (block, leaf_ids) in sorted(blocks.items()):
+            columns = (rendering_id, SEARCH_VERSION, self._scope_id, block, leaf_ids)
+            await self._insert(connection, "search_blocks", "trees.write_block", *columns)
+        return Counter(rows_search_blocks=self.rows["search_blocks"] - before)
 
     async def note_leaf_ids(self, rendering_id: bytes, leaf_ids: bytes) -> None:
         """Add its leaves to a search block that an older version wrote."""

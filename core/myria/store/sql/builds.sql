@@ -330,11 +330,26 @@ SELECT EXISTS (SELECT FROM myria.builds b WHERE b.tenant_id = $1 AND b.build_id 
 
 -- name: finish_task
 -- Compare-and-set on the lease's attempt, while the build still runs (the build lock is held): a zombie cannot commit.
-UPDATE myria.build_tasks t
-SET status = 'done', lease_until = NULL, root_rendering_id = $5, counts = $6::jsonb, error = NULL, degraded_reason = $7
-WHERE t.tenant_id = $1 AND t.build_id = $2 AND t.scope_id = $3 AND t.attempt = $4 AND t.status = 'pending'
-  AND EXISTS (SELECT FROM myria.builds b WHERE b.tenant_id = $1 AND b.build_id = $2 AND b.status = 'running')
-RETURNING t.scope_id;
+-- With it go the scope's new rows under the build's number $8: of its tree where $9 is true, of its subjects where $11 is.
+WITH done AS (
+    UPDATE myria.build_tasks t
+    SET status = 'done', lease_until = NULL, root_rendering_id = $5, counts = $6::jsonb, error = NULL,
+        degraded_reason = $7
+    WHERE t.tenant_id = $1 AND t.build_id = $2 AND t.scope_id = $3 AND t.attempt = $4 AND t.status = 'pending'
+      AND EXISTS (SELECT FROM myria.builds b WHERE b.tenant_id = $1 AND b.build_id = $2 AND b.status = 'running')
+    RETURNING t.scope_id
+), root AS (
+    INSERT INTO myria.scope_roots (tenant_id, scope_id, number, root_rendering_id, blocks)
+    SELECT $1, d.scope_id, $8, $5, $10 FROM done d WHERE $9
+    ON CONFLICT (tenant_id, scope_id, number) DO UPDATE
+    SET root_rendering_id = excluded.root_rendering_id, blocks = excluded.blocks
+), subjects AS (
+    INSERT INTO myria.subject_roots (tenant_id, scope_id, number, root_rendering_id, since)
+    SELECT $1, d.scope_id, $8, $12, $13 FROM done d WHERE $11
+    ON CONFLICT (tenant_id, scope_id, number) DO UPDATE
+    SET root_rendering_id = excluded.root_rendering_id, since = excluded.since
+)
+SELECT d.scope_id FROM done d;
 
 -- name: open_tasks
 SELECT count(*) FILTER (WHERE status = 'pending') AS pending, count(*) FILTER (WHERE status = 'failed') AS failed

@@ -78,11 +78,6 @@ SELECT $1, $2, $3, x.key, x.holders, x.subject
 FROM unnest($4::text::bytea[], $5::text::bytea[], $6::text::bytea[]) AS x (key, holders, subject)
 ON CONFLICT (tenant_id, scope_id, key, number) DO UPDATE SET holders = excluded.holders, subject = excluded.subject;
 
--- name: write_root
-INSERT INTO myria.subject_roots (tenant_id, scope_id, number, root_rendering_id, since) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (tenant_id, scope_id, number) DO UPDATE
-SET root_rendering_id = excluded.root_rendering_id, since = excluded.since;
-
 -- name: delete_of
 -- The rows a build wrote under its number, scope by scope from its task list: roots and records.
 WITH tasks AS (

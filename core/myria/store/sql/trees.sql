@@ -265,9 +265,3 @@ ON CONFLICT DO NOTHING;
 INSERT INTO myria.search_blocks (tenant_id, rendering_id, analyzer_version, scope_id, block, leaf_ids)
 VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT DO NOTHING;
-
--- name: write_root
-INSERT INTO myria.scope_roots (tenant_id, scope_id, number, root_rendering_id, blocks)
-VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (tenant_id, scope_id, number) DO UPDATE
-SET root_rendering_id = EXCLUDED.root_rendering_id, blocks = EXCLUDED.blocks;
