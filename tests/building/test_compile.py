@@ -393,6 +393,17 @@ async def test_a_small_scope_costs_a_build_few_round_trips(database: Database) -
     assert _begun(second, "REPEATABLE READ READ ONLY") == 3, second
 
 
+async def test_blocks_that_are_large_do_not_wait_for_the_end_of_their_task(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits is in memory while subjects are planned: more than a little is written before."""
+    await append(database.server_dsn, conversation(60, participants=PAIRS[0]))
+    left = await _statements_of_a_task(database)
+    monkeypatch.setattr("myria.building.compilation._LEFT_BYTES", 100)
+    written = await _statements_of_a_task(database)
+    assert (sql("trees.write_block") in left, sql("trees.write_block") in written) == (False, True)
+
+
 def _begun(statements: Sequence[str], how: str) -> int:
     return sum(statement.startswith(f"BEGIN ISOLATION LEVEL {how};") for statement in statements)
 

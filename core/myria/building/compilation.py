@@ -47,6 +47,9 @@ _FEW_LEAVES = 4_096
 """Leaves of a tree up to which they are read when they are needed, not before."""
 
 _GROUPS_AT_ONCE = 32
+_LEFT_BYTES = 1024**2
+"""Bytes of search blocks that are held until the task ends, so that they are written with its end."""
+
 _LEAVES_NOTED = 32
 """Search blocks of an older version that one build of a scope adds their leaves to."""
 
@@ -528,7 +531,7 @@ class _Work:
             return known, await self._covered(connection, nodes.missing[:BLOCKS_AT_ONCE])
 
     async def write_blocks(self, nodes: BlockNodes, known: HeldBlocks, covers: Mapping[bytes, Covered]) -> None:
-        """Write the search blocks that the tree needs and nobody has written; the last few are left.
+        """Write the search blocks that the tree needs and nobody has written; the last few are left where small.
 
         `known` and `covers` are what `read_for_blocks` returns.
         """
@@ -540,10 +543,11 @@ class _Work:
                 made = await make_blocks(covers, events=self._events, old=known, planned=self._docs)
                 self._counts["events_indexed"] += made.fresh
                 self._counts["events_analysed"] += made.analysed
-                if at + BLOCKS_AT_ONCE < len(nodes.missing):
-                    await self._writer.add_blocks(made.blocks)
-                else:
+                is_last = at + BLOCKS_AT_ONCE >= len(nodes.missing)
+                if is_last and sum(len(block) for block, _ in made.blocks.values()) <= _LEFT_BYTES:
                     self.last.append(partial(self._writer.insert_blocks, made.blocks))
+                else:
+                    await self._writer.add_blocks(made.blocks)
                 self._note_rows()
             for rendering_id in nodes.without_leaves[:_LEAVES_NOTED]:
                 await self._writer.note_leaf_ids(rendering_id, await self._tree.leaf_node_ids(rendering_id))
