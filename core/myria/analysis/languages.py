@@ -17,7 +17,7 @@ from unicodedata import ucd_3_2_0
 
 from myria.analysis._stemmers import stemmer
 from myria.analysis.function_words import FUNCTION_WORDS
-from myria.analysis.tokens import MAX_TERM_CHARACTERS, TextWords, WordForm, folded, stop_terms, terms
+from myria.analysis.tokens import MAX_TERM_CHARACTERS, TextWords, folded, stop_terms, terms
 
 _STEMMED: Final = (
     "german",
@@ -108,8 +108,6 @@ def function_terms(language: str) -> frozenset[str]:
 
 def stems(words: TextWords, languages: Sequence[str]) -> list[str]:
     """Return the marked stems of words in these languages, in document order; function words have none."""
-    if len(languages) == 1 and words.forms is not None:
-        return list(chain.from_iterable(map(_stems_of_forms(languages[0]).__getitem__, words.forms)))
     of = [(_stems(language), function_terms(language)) for language in languages]
     if len(of) == 1:
         ((known, functions),) = of
@@ -149,28 +147,6 @@ class _Stems(dict[str, tuple[str, ...]]):
 @cache
 def _stems(language: str) -> _Stems:
     return _Stems(language)
-
-
-class _StemsOfForms(dict[WordForm, tuple[str, ...]]):
-    """The stems of words of ASCII in a language, none of function words; emptied when it is full."""
-
-    def __init__(self, language: str) -> None:
-        super().__init__()
-        self._stems = _stems(language)
-        self._functions = function_terms(language)
-
-    def __missing__(self, form: WordForm) -> tuple[str, ...]:
-        stem = () if form.term in self._functions else self._stems[form.surface]
-        if len(form.surface) <= MAX_TERM_CHARACTERS:
-            if len(self) >= _CACHED_WORDS:
-                self.clear()
-            self[form] = stem
-        return stem
-
-
-@cache
-def _stems_of_forms(language: str) -> _StemsOfForms:
-    return _StemsOfForms(language)
 
 
 def _stemmed(surface: str, language: str) -> tuple[str, ...]:
