@@ -172,7 +172,7 @@ async def test_leaves_of_a_long_scope_are_those_that_its_blocks_name(database: D
         root = await builds.value(database, newest)
         blocks = await builds.value(database, newest.replace("root_rendering_id", "blocks"))
         async with Pool(database.dsn) as pool:
-            tree = ScopeTree(ScopeReads(pool, TENANT), TENANT, ())
+            tree = ScopeTree(ScopeReads(pool, TENANT), ())
             in_a_row = await tree.leaf_node_ids(root)
             async with tree.foreseeing_leaves(root, blocks):
                 foreseen = await tree.leaf_node_ids(root)

@@ -14,8 +14,8 @@ from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nu
 from functools import partial
 from typing import Protocol
 
-from myria import errors
 from myria.building.blocks import BLOCKS_AT_ONCE, BlockNodes, HeldBlocks, PlannedDocs, block_nodes, make_blocks
+from myria.building.checking import broken, check_groups, check_unit
 from myria.building.model import PartKind, RunningBuild, Task, TaskPart
 from myria.building.parts import ScopeParts, part_of_subjects
 from myria.building.reading import PAGE_EVENTS, ScopeEvents, ScopeReads, ScopeTree
@@ -30,7 +30,6 @@ from myria.planning.subjects.packing import packed
 from myria.planning.subjects.update import PlacedLeaf, leaves_of
 from myria.planning.subjects.whole import WholePlan
 from myria.planning.trie import assemble
-from myria.planning.validation import Candidate, SourceEvent, Violation, validate
 from myria.searchable import Covered, covered
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection, Database
@@ -47,6 +46,7 @@ _FEW_LEAVES = 4_096
 """Leaves of a tree up to which they are read when they are needed, not before."""
 
 _GROUPS_AT_ONCE = 32
+
 _LEFT_BYTES = 1024**2
 """Bytes of search blocks that are held until the task ends, so that they are written with its end."""
 
@@ -56,8 +56,6 @@ _LEAVES_NOTED = 32
 _SUBJECTS_AT_ONCE = 500
 _WAIT_S = 0.1
 """Pause between two looks at parts that others have."""
-
-_VIOLATIONS_KEPT = 20
 
 
 @value
@@ -167,6 +165,7 @@ async def compile_scope(
     changed = old is None or old.root != root.rendering_id or old.blocks != nodes.covering
     sharing = await work.offer_subjects(root)
     await work.write_blocks(nodes, known, covers)
+    del known, covers  # megabytes, which planning subjects need not wait beside
     counts["ms"] = round((time.monotonic() - started) * 1000)
     subjects = await work.compile_subjects(root, changed=changed, sharing=sharing)
     # A build without a changed scope has no snapshot, and so no number to keep rows under.
@@ -287,8 +286,8 @@ class _Work:
         self._settings = settings
         self._counts = counts
         self._reads = reads = ScopeReads(database, build.tenant)
-        self._events = ScopeEvents(reads, build.tenant, task.scope_id, build.cutoff, participants=task.participants)
-        self._tree = ScopeTree(reads, build.tenant, task.participants)
+        self._events = ScopeEvents(reads, task.scope_id, build.cutoff, participants=task.participants)
+        self._tree = ScopeTree(reads, task.participants)
         self._writer = writer or TreeWriter(database, build, task.scope_id)
         self._shaper = shaper
         self._units: list[Unit] = []
@@ -312,18 +311,12 @@ class _Work:
             old = await self.old_tree()
             changes = await self.changes(old) if old is not None and not self._build.is_full else None
             if old is not None and changes is not None and len(changes) <= _FEW_CHANGES and self._shaper is None:
-                return await self.updated(old, changes)
+                return await self.update(old, changes)
         if self._shaper is not None:
             self._shaper.start_from(old.root if old is not None else None)
         if old is not None and changes is not None:
-            return await self.updated(old, changes)
+            return await self.update(old, changes)
         return _Planned(old=old, root=await self.plan())
-
-    async def updated(self, old: _OldTree, changes: _Changes) -> _Planned:
-        """Update the parent's tree in place."""
-        if not changes:
-            return _Planned(old=old, root=None, unchanged=True)
-        return _Planned(old=old, root=await self.update(old, changes))
 
     async def old_tree(self) -> _OldTree | None:
         """Return the tree the scope has in the parent snapshot."""
@@ -372,8 +365,10 @@ class _Work:
         )
         return changes if len(changes) <= most else None
 
-    async def update(self, old: _OldTree, changes: _Changes) -> Outline | None:
+    async def update(self, old: _OldTree, changes: _Changes) -> _Planned:
         """Plan the units that events change that come or go, and the paths above them."""
+        if not changes:
+            return _Planned(old=old, root=None, unchanged=True)
         removed: set[UnitKey] = set()
         self._is_in_place = True
         self._to_place = {event_seq for _, event_seq in changes.coming}
@@ -388,10 +383,10 @@ class _Work:
                         await self._plan_unit(unit)
             root = await self._assemble(old.root, removed)
         if self._to_place:
-            raise _invalid("each_event_exactly_once", f"{len(self._to_place)} new events are in no planned unit")
+            raise broken("each_event_exactly_once", f"{len(self._to_place)} new events are in no planned unit")
         left = old.events + len(changes.coming) - len(changes.going)
         if (root.events if root is not None else 0) != left:
-            raise _invalid(
+            raise broken(
                 "each_event_exactly_once",
                 f"the tree holds {root.events if root else 0} events, not {left}: {old.events} old ones, "
                 f"{len(changes.coming)} that come and {len(changes.going)} that go",
@@ -399,7 +394,7 @@ class _Work:
         self._counts["events_new"] = len(changes.coming)
         if changes.going:
             self._counts["events_withdrawn"] = len(changes.going)
-        return root
+        return _Planned(old=old, root=root)
 
     async def plan(self) -> Outline | None:
         """Plan the scope from all its events, streaming; a big one in parts."""
@@ -425,7 +420,7 @@ class _Work:
         root = await self._assemble(None, set())
         held, read = root.events if root is not None else 0, self._counts["events"]
         if not held == read == there:
-            raise _invalid(
+            raise broken(
                 "each_event_exactly_once", f"the tree holds {held} events, {read} were planned, {there} are eligible"
             )
         self._counts["events_new"] = there
@@ -561,7 +556,7 @@ class _Work:
             nodes = plan_unit(self._task.participants, events, self._settings)
         else:
             nodes = plan_shaped(self._task.participants, events, shape, self._settings)
-        self._validate_unit(nodes, events)
+        check_unit(nodes, events, participants=self._task.participants, settings=self._settings)
         if self._to_place:
             self._to_place.difference_update(event.event_seq for event in events)
         self._docs.keep(events)
@@ -594,25 +589,6 @@ class _Work:
         self._counts["nodes_read"] = self._tree.read
         return root
 
-    def _validate_unit(self, nodes: Sequence[Node], events: Sequence[PlanEvent]) -> None:
-        """Check one planned unit against the validation rules."""
-        participants = self._task.participants
-        _refuse(
-            validate(
-                Candidate(
-                    participants=participants,
-                    settings=self._settings,
-                    root=nodes[-1].rendering_id,
-                    nodes=nodes,
-                    events=[
-                        SourceEvent(event_seq=event.event_seq, event_id=event.event_id, participants=participants)
-                        for event in events
-                    ],
-                    scope_events=len(events),
-                )
-            )
-        )
-
     def reading_at_once(self) -> AbstractAsyncContextManager[None]:
         """Make the reads of a block one transaction, which sees what was written before it, where they are few."""
         return self._reads.at_once() if len(self._groups) <= _GROUPS_AT_ONCE else nullcontext()
@@ -623,34 +599,12 @@ class _Work:
             return await block_nodes(connection, self._build.tenant, root.rendering_id)
 
     async def validate_groups(self) -> None:
-        """Check the groups above the planned units against the same rules, each with its stored children."""
+        """Check the groups above the planned units, each with its stored children."""
         groups, self._groups = self._groups, []
         for at in range(0, len(groups), _GROUPS_AT_ONCE):
             part = groups[at : at + _GROUPS_AT_ONCE]
-            children = {node.rendering_id: node for node in await self._tree.nodes(_children_of(part))}
-            for group in part:
-                kept = {child: children[child] for child in group.children}
-                violations = validate(
-                    Candidate(
-                        participants=self._task.participants,
-                        settings=self._settings,
-                        root=group.rendering_id,
-                        nodes=[group],
-                        events=[],
-                        scope_events=group.events,
-                        kept=kept,
-                    )
-                )
-                violations.extend(
-                    Violation(
-                        rule="no_avoidable_singleton_leaf",
-                        message="one event alone where it could be merged",
-                        node_id=child.node_id,
-                    )
-                    for child in kept.values()
-                    if child.events < 2
-                )
-                _refuse(violations)
+            children = await self._tree.nodes(sorted({child for group in part for child in group.children}))
+            check_groups(part, children, participants=self._task.participants, settings=self._settings)
 
     def _note_rows(self) -> None:
         for table, rows in self._writer.rows.items():
@@ -669,26 +623,3 @@ class _Work:
 async def _one_page(events: list[PlanEvent]) -> AsyncGenerator[list[PlanEvent], None]:
     if events:
         yield events
-
-
-def _refuse(violations: Sequence[Violation]) -> None:
-    if violations:
-        raise errors.BuildInvalid(
-            violations[0].message,
-            violations=[
-                {
-                    "rule": violation.rule,
-                    "message": violation.message,
-                    "node_id": violation.node_id.hex() if violation.node_id is not None else None,
-                }
-                for violation in violations[:_VIOLATIONS_KEPT]
-            ],
-        )
-
-
-def _invalid(rule: str, message: str) -> errors.BuildInvalid:
-    return errors.BuildInvalid(message, violations=[{"rule": rule, "message": message}])
-
-
-def _children_of(groups: Sequence[Node]) -> list[bytes]:
-    return sorted({child for group in groups for child in group.children})

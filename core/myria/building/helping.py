@@ -33,7 +33,7 @@ async def do_part(
             await parts.finish(database, build, part, [unit.top.rendering_id for unit in units], counts)
             return
         reads = ScopeReads(database, build.tenant)
-        tree = ScopeTree(reads, build.tenant, part.participants)
+        tree = ScopeTree(reads, part.participants)
         subjects = ScopeSubjects(database, build, part.task, reads)
         roots = await tree.nodes([part.root] if part.root is not None else [])
         plan = await subjects.begin_plan(Outline.of(roots[0]) if roots else None, settings)

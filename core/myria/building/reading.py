@@ -79,8 +79,8 @@ class ScopeReads:
     """Reads of one scope's part of a build: each a transaction of its own, or many `at_once`."""
 
     def __init__(self, database: Database, tenant: str) -> None:
+        self.tenant = tenant
         self._database = database
-        self._tenant = tenant
         self._at_once: Connection | None = None
 
     @asynccontextmanager
@@ -110,7 +110,7 @@ class ScopeReads:
 
     def alone(self) -> AbstractAsyncContextManager[Connection]:
         """Lend a transaction of its own, for what is read while others read, too."""
-        return self._database.read(self._tenant)
+        return self._database.read(self.tenant)
 
 
 class ScopeEvents:
@@ -120,12 +120,10 @@ class ScopeEvents:
     place sees which ones go. Implements `myria.planning.model.EventReader`.
     """
 
-    def __init__(
-        self, reads: ScopeReads, tenant: str, scope_id: int, cutoff: int, *, participants: Participants
-    ) -> None:
+    def __init__(self, reads: ScopeReads, scope_id: int, cutoff: int, *, participants: Participants) -> None:
         self.parent_cutoff = 0
         self._reads = reads
-        self._tenant = tenant
+        self._tenant = reads.tenant
         self._scope_id = scope_id
         self._cutoff = cutoff
         self._participants = participants
@@ -248,11 +246,11 @@ class ScopeTree:
     Without `has_refs` its leaves come without their references, for what asks only for what they say.
     """
 
-    def __init__(self, reads: ScopeReads, tenant: str, participants: Participants, *, has_refs: bool = True) -> None:
+    def __init__(self, reads: ScopeReads, participants: Participants, *, has_refs: bool = True) -> None:
         self._nodes = "trees.renderings" if has_refs else "trees.renderings_alone"
         self._has_refs = has_refs
         self._reads = reads
-        self._tenant = tenant
+        self._tenant = reads.tenant
         self._participants = participants
         self._foreseen: tuple[bytes, asyncio.Task[bytes]] | None = None
         self.read = 0

@@ -124,7 +124,7 @@ class ScopeSubjects:
         self._participants = task.participants
         self._attempt = task.attempt
         self._reads = reads
-        self._tree = ScopeTree(reads, build.tenant, task.participants, has_refs=False)
+        self._tree = ScopeTree(reads, task.participants, has_refs=False)
         self._since = 0
         self._waiting: list[Node] = []
         self.rows = 0
