@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+
 from myria.building.collect import collect_garbage
+from myria.building.subjects import ScopeSubjects
 from myria.erasure.model import Selection
+from myria.planning.subjects.holders import Holders
 from myria.registry import Registry
 from myria.settings import RetentionSettings
 from myria.store.database import Database as Pool
@@ -40,6 +44,20 @@ async def test_builds_in_place_end_with_the_subjects_of_a_full_build(database: D
     assert in_place is not None
     await builds.build(database, configured=WITH, full=True, force=True)
     assert await stored(database) == in_place
+
+
+async def test_what_subjects_were_planned_from_goes_with_its_task(database: Database) -> None:
+    """Nothing waits for the search for cycles, which a builder makes seldom: records, nodes, and what had them."""
+    gc.collect()
+    gc.disable()
+    try:
+        for part in range(2):
+            await append(database.server_dsn, conversation(60, seed=part, participants=PAIR))
+            assert (await builds.build(database, configured=WITH)).counts["rows_subjects"] > 0
+            held = [each for each in gc.get_objects() if type(each) in (Holders, ScopeSubjects)]
+            assert held == []
+    finally:
+        gc.enable()
 
 
 async def test_one_statement_reads_all_that_lies_along_paths(database: Database) -> None:

@@ -503,8 +503,8 @@ class _Work:
                 planned=self._leaves,
             )
         self._counts["rows_subjects"] += subjects.rows
-        if subjects.last is not None:
-            self.last.append(subjects.last)
+        if compiled is not None and compiled.last is not None:
+            self.last.append(compiled.last)
         return compiled
 
     async def add_subjects(self, root: bytes | None) -> CompiledSubjects | None:

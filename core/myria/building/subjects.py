@@ -42,10 +42,14 @@ _LEAVES_HELD = 20_480
 
 @value
 class CompiledSubjects:
-    """What a task commits of a scope's subjects: the root, None without any, and since which number records count."""
+    """What a task commits of a scope's subjects: the root, None without any, and since which number records count.
+
+    `last` is what is left to write of them, with the end of the task.
+    """
 
     root: bytes | None
     since: int
+    last: Writing | None = None
 
 
 class PlannedLeaves:
@@ -128,8 +132,6 @@ class ScopeSubjects:
         self._since = 0
         self._waiting: list[Node] = []
         self.rows = 0
-        self.last: Writing | None = None
-        """What is left to write of what was compiled."""
 
     async def compile(
         self,
@@ -145,7 +147,7 @@ class ScopeSubjects:
     ) -> CompiledSubjects | None:
         """Plan and write the subjects of a tree whose nodes are written, in place of the parent's where that can be.
 
-        The last batch is left to the end of the task, as `last`. None, and nothing written, where tree and subjects are
+        The last batch is left to the end of the task. None, and nothing written, where tree and subjects are
         the parent's: a row does not count once the tree has a newer one.
 
         Args:
@@ -172,8 +174,8 @@ class ScopeSubjects:
                 return None
             await self._take(update.nodes)
             records = [(stored_key(key), holders) for key, holders in update.holders.items()]
-            await self._write(sorted(records, key=itemgetter(0)))
-            return CompiledSubjects(root=_rendering(update.root), since=self._since)
+            last = await self._write(sorted(records, key=itemgetter(0)))
+            return CompiledSubjects(root=_rendering(update.root), since=self._since, last=last)
         plan = await self.begin_plan(root, settings, planned)
         await plan.gather(plan.make(0, plan.size) if sharing is None else sharing.subjects(self, plan))
         if old is not None and is_same_tree:
@@ -181,8 +183,8 @@ class ScopeSubjects:
             if await self._stand(plan, old):
                 return None
         self._since = self._build.number
-        await self._write(plan.records())
-        return CompiledSubjects(root=_rendering(plan.root), since=self._since)
+        last = await self._write(plan.records())
+        return CompiledSubjects(root=_rendering(plan.root), since=self._since, last=last)
 
     async def begin_plan(
         self, root: Outline | None, settings: PlannerSettings, planned: PlannedLeaves | None = None
@@ -274,8 +276,8 @@ class ScopeSubjects:
     ) -> SubjectUpdate:
         return await update_subjects(old_root, removed, added, self, participants=self._participants, settings=settings)
 
-    async def _write(self, records: Iterable[tuple[bytes, Holders]]) -> None:
-        """Write the nodes that wait and records by their stored keys, bounded; the last batch is left."""
+    async def _write(self, records: Iterable[tuple[bytes, Holders]]) -> Writing | None:
+        """Write the nodes that wait and records by their stored keys, bounded; return how to write the last batch."""
         tenant = self._build.tenant
         if self._attempt > 1:
             async with adding_to(self._database, tenant, self._build.build_id) as connection:
@@ -287,8 +289,7 @@ class ScopeSubjects:
             async with adding_to(self._database, tenant, self._build.build_id) as connection:
                 await self._write_batch(nodes, part, connection)
             nodes, part = [], following
-        if nodes or part:
-            self.last = partial(self._write_batch, nodes, part)
+        return partial(self._write_batch, nodes, part) if nodes or part else None
 
     async def _write_batch(
         self, nodes: Sequence[Node], records: Sequence[tuple[bytes, Holders]], connection: Connection
