@@ -112,7 +112,7 @@ async def measure(options: Common, *, rounds: int, only: str | None = None) -> i
                 }
                 lines.extend(_rows(f"{what}, {size:,} events", size, series))
                 roots = series[1].roots | series[PROCESSES].roots
-                report.check(f"{what} at {size:,}: different results", len(roots), 1)
+                report.check(f"{what} at {size:,}: distinct results", len(roots), 1)
                 if size >= LEAST_EVENTS:
                     overlap = median(series[PROCESSES].overlaps)
                     report.check(f"{what} at {size:,}: overlap", overlap, LEAST_OVERLAP, at_least=True)

@@ -108,7 +108,7 @@ def test_sharing(work_dir: Path) -> None:
     report = run_part("sharing", work_dir, "--sizes", "400", "--rounds", "1", *only)
     checks = {check["promise"]: check for check in report["checks"]}  # type: ignore[attr-defined]
     for log in logs:
-        assert checks[f"{log} at 400: different results"]["value"] == 1
+        assert checks[f"{log} at 400: distinct results"]["value"] == 1
 
 
 @pytest.mark.soak
