@@ -172,13 +172,16 @@ def _answers(url: str) -> bool:
         return False
 
 
-def myria_server(dsn: str, log: Path, **settings: str) -> Server:
+def myria_server(dsn: str, log: Path, *, code: Mapping[str, str] | None = None, **settings: str) -> Server:
     """Return `myria serve` on a database, not started yet; no builds happen beside it.
 
     Args:
+        dsn: the database, as serving connects to it.
+        log: what it writes goes there.
+        code: the variables by which Python takes other code than this.
         settings: by environment variable without `MYRIA_`, e.g. `RETRIEVAL_CACHE_BYTES="1000000"`.
     """
-    env = {"MYRIA_POSTGRES_DSN": dsn, **{f"MYRIA_{name}": value for name, value in settings.items()}}
+    env = {**(code or {}), "MYRIA_POSTGRES_DSN": dsn, **{f"MYRIA_{name}": value for name, value in settings.items()}}
     return Server([*MYRIA, "serve", "--port", "{port}", "--with-parent"], env=env, ready="/readyz", log=log)
 
 

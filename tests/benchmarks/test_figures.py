@@ -7,9 +7,10 @@ from pathlib import Path
 
 import orjson
 
-from benchmarks.against import _Code, _publish
+from benchmarks.against import _Builds, _publish
 from benchmarks.figures import interval, median, quantile, ratios
 from benchmarks.locomo import Question, by_score, score
+from benchmarks.older import Code
 from benchmarks.report import Report
 
 
@@ -30,7 +31,10 @@ def test_builds_too_short_for_the_clock_are_reported(tmp_path: Path) -> None:
     """Where the older code's build and its start took as long by the clock, the report has no ratio, and is written."""
     report = Report("against")
     log = "one scope, 200 events"
-    old, new = (_Code(name, {}, {log: [built_s]}, {log: [1.5]}) for name, built_s in (("old", 1.5), ("new", 2.5)))
+    old, new = (
+        _Builds(Code(name=name, env={}), {log: [built_s]}, {log: [1.5]})
+        for name, built_s in (("old", 1.5), ("new", 2.5))
+    )
     _publish(report, {log: 200}, old, new)
     assert report.finish(tmp_path) == 1
     assert orjson.loads((tmp_path / "against.json").read_bytes())[log]["ratios"] == [None]
@@ -38,8 +42,8 @@ def test_builds_too_short_for_the_clock_are_reported(tmp_path: Path) -> None:
 
 def test_a_start_that_took_long_once_changes_no_round() -> None:
     """The start is the median of all rounds."""
-    code = _Code("new", {}, {"log": [2.0, 3.0, 4.0]}, {"log": [1.0, 1.0, 9.0]})
-    assert code.us_per_event("log", 1_000_020) == [1.0, 2.0, 3.0]
+    builds = _Builds(Code(name="new", env={}), {"log": [2.0, 3.0, 4.0]}, {"log": [1.0, 1.0, 9.0]})
+    assert builds.us_per_event("log", 1_000_020) == [1.0, 2.0, 3.0]
 
 
 def test_an_interval_holds_the_median() -> None:

@@ -101,6 +101,18 @@ def test_against(work_dir: Path) -> None:
 
 
 @pytest.mark.soak
+@in_soak_runs
+def test_queries(work_dir: Path) -> None:
+    """An older commit and this one answer the same questions over memories of their own."""
+    if subprocess.run(["git", "cat-file", "-e", "HEAD"], cwd=ROOT, capture_output=True, check=False).returncode:
+        pytest.skip("no history")
+    report = run_part("queries", work_dir, "HEAD", "--sizes", "400", "--rounds", "1", "--requests", "40")
+    measured = report["400 events"]
+    assert len(measured["p95_ratios"]) == 1  # type: ignore[index]
+    assert measured["old"]["server_ms"] > 0 < measured["new"]["server_ms"]  # type: ignore[index]
+
+
+@pytest.mark.soak
 def test_sharing(work_dir: Path) -> None:
     """Builds by one process and by two end with the same roots."""
     logs = ("many scopes", "one scope") if SOAK else ("one scope",)
