@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -88,12 +89,12 @@ def later_states(
     signs = _Signs(leader=leader, corpus=corpus, asked=asked, numbered=corpus.numbered())
     if asked.asks_many and not signs.numbered[leader.at]:
         return found
-    step = signs.after(leader.at, known.at if known is not None and certain else None)
+    step = signs.after(leader.at, known.at if known is not None and certain else None, least=_LIKELY)
     if step is None or step.surplus < _LIKELY:
         return found
     newer = [step.at, *(one.at for one in found)]
     below = step.second
-    then = signs.after(step.at, None)
+    then = signs.after(step.at, None, least=_PERHAPS_NEXT)
     if then is not None and then.surplus >= _NEXT:
         newer, below = [then.at, *newer], below + then.second
     elif then is not None and then.surplus >= _PERHAPS_NEXT:
@@ -126,11 +127,12 @@ class _Signs:
     asked: AskedAbout
     numbered: Mask
 
-    def after(self, at: int, known: int | None) -> _Likeliest | None:
+    def after(self, at: int, known: int | None, *, least: int) -> _Likeliest | None:
         """Return the likeliest state among what was said after a statement, or None.
 
         Args:
             known: a statement that other evidence speaks for.
+            least: the surplus below which nobody asks for it.
         """
         leader, timeline, asked = self.leader, self.leader.timeline, self.asked
         later = leader.later(self.corpus, at)
@@ -138,31 +140,39 @@ class _Signs:
         count = int(np.count_nonzero(mask))
         if not count or timeline.length[at] > _LONGEST:
             return None
-        shared, spoken = self._shared(at, later), later.spoken
-        likely = (leader.held > 0) | (shared > 0)
-        if self.numbered[at]:
-            likely |= self.numbered
-        likely &= mask & (timeline.length <= _LONG)
+        mask &= timeline.length <= _LONG
         if known is not None:
-            likely[known] = True
-        places = np.flatnonzero(likely)
+            mask[known] = True
+        places = np.flatnonzero(mask)
         if not len(places):
             return None
+        spoken = later.spoken
         naming = timeline.flags & NAMING != 0
         numbers = _BOTH_NUMBERS * bool(self.numbered[at]) + _NUMBER_ASKED * asked.asks_number
         names = _BOTH_NAME * bool(naming[at]) + _NAME_ASKED * asked.asks_name
         evidence = _AS_GOOD * _BIT * np.minimum(leader.score[places], leader.worth) // leader.worth
         evidence += _HOLDS * _BIT * leader.held[places] // (100 * asked.weight)
         evidence += _SAME_SPEAKER * _BIT * spoken[places]
-        evidence += _SHARES * shared[places]
         for percent, held in ((numbers, self.numbered), (names, naming)):
             if percent:
                 evidence += percent * rarity(count, int(np.count_nonzero(held & later.mask))) * held[places]
         if known is not None:
             evidence += _FOUND * _BIT * (places == known)
+        # A shared word is held by two at least: where the rarest would not be enough, none is looked up.
+        if self._surplus(int(evidence.max()) + _SHARES * rarity(later.count, 2), count) < least:
+            return None
+        shared = self._shared(at, later)
+        evidence += _SHARES * shared[places]
+        likely = (leader.held[places] > 0) | (shared[places] > 0)
+        if self.numbered[at]:
+            likely |= self.numbered[places]
+        if known is not None:
+            likely |= places == known
+        places, evidence = places[likely], evidence[likely]
         order = np.lexsort((places, evidence))[::-1][:_REPEATED]
         said = {leader.words(self.corpus, one) for one in (at, leader.at)}
-        others = [one for one in order.tolist() if leader.words(self.corpus, int(places[one])) not in said][:2]
+        new = (one for one in order.tolist() if leader.words(self.corpus, int(places[one])) not in said)
+        others = list(islice(new, 2))
         if not others:
             return None
         surplus = [self._surplus(int(evidence[one]), count) for one in others]
@@ -182,17 +192,18 @@ class _Signs:
         said = self.leader.words(self.corpus, at) - names_in(self.corpus, self.leader, later.speaker)
         ids = np.array(sorted(said - stop_ids() - weak_ids()), dtype=np.int64)
         holding: dict[int, list[Ints]] = {}
-        for (part, _), places in zip(self.corpus.parts(), timeline.places, strict=True):
+        for (part, mask), places in zip(self.corpus.parts(), timeline.places, strict=True):
             for one, start, end in spans_of(ids, part.terms, part.offsets).T.tolist():
                 where = places[part.posting_doc[start:end]]
-                where = where[where >= 0]
-                holding.setdefault(one, []).append(where[here[where]])
+                if mask is not None:
+                    where = where[where >= 0]
+                holding.setdefault(one, []).append(where if later.is_everywhere else where[here[where]])
         shared = np.zeros(len(timeline), dtype=np.int64)
-        docs = int(np.count_nonzero(here))
-        for lists in holding.values():
-            rare = rarity(docs, sum(map(len, lists)))
-            for where in lists:
-                shared[where] = np.maximum(shared[where], rare)
+        ranked = [(rarity(later.count, sum(map(len, lists))), one) for one, lists in holding.items()]
+        # The rarest last: it stays.
+        for rare, one in sorted(ranked):
+            for where in holding[one]:
+                shared[where] = rare
         return shared
 
     def _surplus(self, evidence: int, count: int) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from myria.analysis import stop_ids, term_id
 from myria.analysis.common_words import everyday_ids, weak_ids
 from myria.index.block import ASKS, Ints, View, changed_id, name_terms
 from myria.index.corpus import Corpus, Mask, Timeline
-from myria.retrieval.frequency import frequencies, rarity, spans_of
+from myria.retrieval.frequency import frequencies, rarity, rows_of, spans_of
 from myria.values import value
 
 _RARE: Final = 65
@@ -249,11 +250,12 @@ def _likeliest(leader: Leader, corpus: Corpus, evidence: Ints, *, least: int) ->
     return None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Later:
     """What was said in the best hit's scope after it or after another statement, may be shown, asks nothing: `mask`.
 
-    `here` tells which documents are of that scope, `told` by view which of its speakers made the statement.
+    `here` tells which documents are of that scope, `told` by view which of its documents are by the speaker of the
+    statement.
     """
 
     timeline: Timeline
@@ -263,12 +265,25 @@ class Later:
     here: Mask
     mask: Mask
 
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether all documents are of that scope."""
+        return self.timeline.scope is None
+
+    @property
+    def count(self) -> int:
+        """How many documents are of that scope."""
+        return len(self.timeline) if self.is_everywhere else int(np.count_nonzero(self.here))
+
     @classmethod
     def than(cls, leader: Leader, corpus: Corpus, at: int) -> Later:
         timeline = leader.timeline
         view, doc = place(corpus, timeline, at)
         speaker = view.speakers[int(view.speaker[doc])]
-        told = [np.array([name == speaker for name in part.speakers], dtype=np.bool_) for part, _ in corpus.parts()]
+        told = [
+            np.array([name == speaker for name in part.speakers], dtype=np.bool_)[part.speaker]
+            for part, _ in corpus.parts()
+        ]
         after = timeline.timestamp[at] + _LATER_US
         mask = (timeline.timestamp > after) & (timeline.flags & ASKS == 0)
         scope = timeline.scope
@@ -278,13 +293,13 @@ class Later:
             mask &= leader.allowed
         return cls(timeline, corpus.parts(), speaker, told, here, mask)
 
-    @property
+    @cached_property
     def spoken(self) -> Mask:
         """Which documents the speaker said."""
         spoken = np.zeros(len(self.timeline), dtype=np.bool_)
-        for (view, _), told, places in zip(self.parts, self.told, self.timeline.places, strict=True):
-            where = places[told[view.speaker]]
-            spoken[where[where >= 0]] = True
+        for (_, mask), told, places in zip(self.parts, self.told, self.timeline.places, strict=True):
+            where = places[told]
+            spoken[where if mask is None else where[where >= 0]] = True
         return spoken
 
     def telling_of_change(self, ids: Ints, of_older: Ints, of_question: Ints, found: Mask) -> Ints:
@@ -297,7 +312,7 @@ class Later:
         changed = np.array([changed_id(identity) for identity in ids.tolist()], dtype=np.int64)
         order = np.argsort(changed)
         evidence = np.zeros(len(self.timeline), dtype=np.int64)
-        for at, where in self._spoken(changed[order], hints=True):
+        for at, where in self._changed(changed[order]):
             evidence[where] += of_older[order[at]] + of_question[order[at]] * found[where]
         return evidence
 
@@ -308,25 +323,28 @@ class Later:
             counts: how many documents hold each word; 0 to count those of the speaker's.
             state: which words tell of a state that the question asks for; they count in what was `found`.
         """
+        found_in: list[tuple[Ints, Ints]] = []
+        for (view, mask), told, places in zip(self.parts, self.told, self.timeline.places, strict=True):
+            rows, at = rows_of(spans_of(ids, view.terms, view.offsets))
+            docs = view.posting_doc[rows]
+            where = places[docs]
+            shown = told[docs] if mask is None else told[docs] & (where >= 0)
+            found_in.append((at[shown], where[shown]))
+        at, where = (np.concatenate(column) for column in zip(*found_in, strict=True))
+        of_speaker = at if self.is_everywhere else at[self.here[where]]
+        holding = np.where(counts, counts, np.bincount(of_speaker, minlength=len(ids)))
+        short = self.timeline.length[where] * (holding[at] + 1) <= _BREVITY
+        at, where = at[short], where[short]
         evidence = np.zeros(len(self.timeline), dtype=np.int64)
-        spoken: dict[int, list[Ints]] = {}
-        for at, where in self._spoken(ids, hints=False):
-            spoken.setdefault(at, []).append(where)
-        for at, places in spoken.items():
-            holding = int(counts[at]) or int(sum(self.here[where].sum() for where in places))
-            for where in places:
-                short = where[self.timeline.length[where] * (holding + 1) <= _BREVITY]
-                evidence[short] += worth[at] * found[short] if state[at] else worth[at]
+        np.add.at(evidence, where, worth[at] * (found[where] | ~state[at]))
         return evidence
 
-    def _spoken(self, ids: Ints, *, hints: bool) -> Iterator[tuple[int, Ints]]:
-        """Yield the position of each id, and the places where the speaker's documents hold it."""
+    def _changed(self, ids: Ints) -> Iterator[tuple[int, Ints]]:
+        """Yield the position of each id of a change, and the places of the speaker's documents that tell of it."""
         for (view, mask), told, places in zip(self.parts, self.told, self.timeline.places, strict=True):
-            known, offsets = (view.hint_terms, view.hint_offsets) if hints else (view.terms, view.offsets)
-            docs = view.hint_doc if hints else view.posting_doc
-            for at, start, end in spans_of(ids, known, offsets).T.tolist():
-                rows = docs[start:end]
-                where = places[rows[told[view.speaker[rows]]]]
+            for at, start, end in spans_of(ids, view.hint_terms, view.hint_offsets).T.tolist():
+                rows = view.hint_doc[start:end]
+                where = places[rows[told[rows]]]
                 yield at, where if mask is None else where[where >= 0]
 
 
@@ -342,7 +360,7 @@ def place(corpus: Corpus, timeline: Timeline, at: int) -> tuple[View, int]:
 
 def words_of(view: View, doc: int) -> frozenset[int]:
     """Return the ids of the words that a document holds."""
-    rows = np.flatnonzero(view.posting_doc == doc)
+    rows = (view.posting_doc == doc).nonzero()[0]
     return frozenset(view.terms[np.searchsorted(view.offsets, rows, side="right") - 1].tolist())
 
 
