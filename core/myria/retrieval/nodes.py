@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import orjson
 
-from myria.analysis import words_in
+from myria.analysis.tokens import first_of
 from myria.events import searchable_text, speaker_of
 from myria.store.clock import to_microseconds, to_rfc3339
 
@@ -113,9 +113,7 @@ def topic_node(row: asyncpg.Record, participants: Sequence[str]) -> Json:
 def snippet(text: str, looked_for: Collection[str] = ()) -> str:
     """Return at most 240 characters on one line, starting a little before the first term that is looked for."""
     if len(text) > SNIPPET_CHARACTERS and looked_for:
-        wanted = set(looked_for)
-        words = words_in(text[:_SEARCHED])
-        first = next((start for term, start in zip(words.terms, words.starts, strict=True) if term in wanted), 0)
+        first = first_of(text[:_SEARCHED], frozenset(looked_for)) or 0
         if first > _LEAD:
             start = text.rfind(" ", first - 2 * _LEAD, first - _LEAD // 2) + 1 or first - _LEAD
             text = "… " + text[start:]

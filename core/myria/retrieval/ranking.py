@@ -699,13 +699,15 @@ def _evidence(
     in_leaf = np.zeros(timeline.leaves, dtype=np.int64)
     in_unit = np.zeros(timeline.units, dtype=np.int64)
     scratch: tuple[Ints, Ints] | None = None
+    norms = _norms(timeline.length, plan.mean_length) if concepts else own
     for concept in concepts:
         rows = [(*postings[identity], percent) for identity, percent in concept.alternatives if identity in postings]
         if not rows:
             continue
         if len(rows) == 1:
             where, count, percent = rows[0]
-            times, share = count * percent, np.full(len(where), percent, dtype=np.int64)
+            times = count * percent
+            covered[where] += concept.idf * percent
         else:
             if scratch is None:
                 scratch = np.zeros(len(timeline), dtype=np.int64), np.zeros(len(timeline), dtype=np.int64)
@@ -713,12 +715,12 @@ def _evidence(
             for places, count, percent in rows:
                 most[places] = np.maximum(most[places], count * percent)
                 best[places] = np.maximum(best[places], percent)
-            where = np.flatnonzero(most != 0)
-            times, share = most[where], best[where]
+            where = most.nonzero()[0]
+            times = most[where]
+            covered[where] += concept.idf * best[where]
             most[where] = best[where] = 0
-        gain = concept.idf * _saturated(times, timeline.length[where], plan.mean_length)
+        gain = concept.idf * _saturated(times, norms[where])
         own[where] += gain
-        covered[where] += concept.idf * share
         _add_best(in_leaf, timeline.leaf[where], gain)
         _add_best(in_unit, timeline.unit[where], gain)
     if concepts:
@@ -726,10 +728,15 @@ def _evidence(
     return own, covered, in_leaf, in_unit
 
 
-def _saturated(times: Ints, length: Ints, mean: int) -> Ints:
+def _norms(length: Ints, mean: int) -> Ints:
+    """Return BM25's allowance for the length of each document."""
+    norms: Ints = _K1 * (1000 - _B) // 1000 + length * (_K1 * _B // 1000) // mean
+    return norms
+
+
+def _saturated(times: Ints, norms: Ints) -> Ints:
     """Return BM25's share of a word that occurs `times` / 100 times, in 1/256."""
-    norm = _K1 * (1000 - _B) // 1000 + length * (_K1 * _B // 1000) // mean
-    gain: Ints = times * (256 * (1000 + _K1) // 100) // (times * 10 + norm)
+    gain: Ints = times * (256 * (1000 + _K1) // 100) // (times * 10 + norms)
     return gain
 
 

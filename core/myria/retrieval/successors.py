@@ -153,7 +153,7 @@ def succession(leader: Leader, corpora: Sequence[Corpus], docs: int, asked: Aske
     ids = np.array(sorted(about | (asked.ids - names)), dtype=np.int64)
     if not len(ids):
         return None
-    counts = frequencies(ids, corpora)[0]
+    counts, located = frequencies(ids, corpora)
     worth = np.array([rarity(docs, count) for count in counts.tolist()], dtype=np.int64)
     least = min(rarity(docs, 1) * _RARE // 100, rarity(docs, 2))
     of_older = _among(ids, about)
@@ -169,7 +169,7 @@ def succession(leader: Leader, corpora: Sequence[Corpus], docs: int, asked: Aske
         state = ~of_older & _among(ids, asked.states) & (worth >= least)
         telling = state | of_older & (of_question | (counts * 2 < _BREVITY) & ~_among(ids, everyday_ids()))
         holding = np.where(of_question | state, 0, counts)
-        evidence += later.short_about(ids[telling], worth[telling], holding[telling], state[telling], found)
+        evidence += later.short_about(located[leader.corpus], telling, worth, holding, state, found)
     return _likeliest(leader, corpus, evidence, least=least)
 
 
@@ -309,33 +309,42 @@ class Later:
             of_older, of_question: what each word is worth to the older statement, and to the question.
             found: which documents the question's words count in.
         """
+        evidence = np.zeros(len(self.timeline), dtype=np.int64)
+        if not any(len(view.hint_terms) for view, _ in self.parts):
+            return evidence
         changed = np.array([changed_id(identity) for identity in ids.tolist()], dtype=np.int64)
         order = np.argsort(changed)
-        evidence = np.zeros(len(self.timeline), dtype=np.int64)
         for at, where in self._changed(changed[order]):
             evidence[where] += of_older[order[at]] + of_question[order[at]] * found[where]
         return evidence
 
-    def short_about(self, ids: Ints, worth: Ints, counts: Ints, state: Mask, found: Mask) -> Ints:
+    def short_about(
+        self, located: Sequence[Ints], telling: Mask, worth: Ints, counts: Ints, state: Mask, found: Mask
+    ) -> Ints:
         """Return by document what the words are worth that it holds, where it is short enough to be about them.
 
         Args:
+            located: where the postings of words are, as `frequencies` has it.
+            telling: which of the words count.
             counts: how many documents hold each word; 0 to count those of the speaker's.
             state: which words tell of a state that the question asks for; they count in what was `found`.
         """
-        found_in: list[tuple[Ints, Ints]] = []
-        for (view, mask), told, places in zip(self.parts, self.told, self.timeline.places, strict=True):
-            rows, at = rows_of(spans_of(ids, view.terms, view.offsets))
+        evidence = np.zeros(len(self.timeline), dtype=np.int64)
+        spoken: list[tuple[Ints, Ints]] = []
+        for spans, (view, mask), told, places in zip(located, self.parts, self.told, self.timeline.places, strict=True):
+            rows, at = rows_of(spans[:, telling[spans[0]]])
             docs = view.posting_doc[rows]
-            where = places[docs]
-            shown = told[docs] if mask is None else told[docs] & (where >= 0)
-            found_in.append((at[shown], where[shown]))
-        at, where = (np.concatenate(column) for column in zip(*found_in, strict=True))
-        of_speaker = at if self.is_everywhere else at[self.here[where]]
-        holding = np.where(counts, counts, np.bincount(of_speaker, minlength=len(ids)))
+            by_speaker = told[docs]
+            at, where = at[by_speaker], places[docs[by_speaker]]
+            if mask is not None:
+                shown = where >= 0
+                at, where = at[shown], where[shown]
+            spoken.append((at, where))
+        at, where = spoken[0] if len(spoken) == 1 else map(np.concatenate, zip(*spoken, strict=True))
+        of_scope = at if self.is_everywhere else at[self.here[where]]
+        holding = np.where(counts, counts, np.bincount(of_scope, minlength=len(counts)))
         short = self.timeline.length[where] * (holding[at] + 1) <= _BREVITY
         at, where = at[short], where[short]
-        evidence = np.zeros(len(self.timeline), dtype=np.int64)
         np.add.at(evidence, where, worth[at] * (found[where] | ~state[at]))
         return evidence
 
