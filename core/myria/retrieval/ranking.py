@@ -14,7 +14,7 @@ hits, so memory is bounded by the largest corpus. Small scopes share a corpus, s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
@@ -260,7 +260,7 @@ def rank(
         percent = _SUCCESSOR if reading.asks_for == "present" else _ALSO
         for place, changed in enumerate(newer):
             best.put(leader, changed, leader.worth * (percent - place) // 100, late)
-    return replace(best.ranking(), newest=last if has_ahead else None, changed=newer[0] if newer else None)
+    return best.ranking(newest=last if has_ahead else None, changed=newer[0] if newer else None)
 
 
 def _newer(
@@ -741,7 +741,7 @@ def _saturated(times: Ints, norms: Ints) -> Ints:
 
 
 def _add_best(groups: Ints, where: Ints, gain: Ints) -> None:
-    best = np.zeros_like(groups)
+    best = np.zeros(len(groups), dtype=np.int64)
     np.maximum.at(best, where, gain)
     groups += best
 
@@ -763,17 +763,17 @@ def _lend(reading: Reading, own: Ints, total: Ints, timeline: Timeline) -> None:
 
 
 def _lend_far(share: int, own: Ints, total: Ints, timeline: Timeline) -> None:
-    held = np.flatnonzero(own != 0)
-    ahead, behind = held, held
     for step, percent in enumerate(_FAR, REACH + 1):
-        # What lies within few words of one document lies so of all between them: the farther, the fewer are left.
-        ahead = ahead[timeline.far[ahead] >= step]
-        total[ahead + step] += own[ahead] * (percent * share // 100)
-        behind = behind[behind.searchsorted(step) :]
-        behind = behind[timeline.far[behind - step] >= step]
-        total[behind - step] += own[behind] * (percent * share // 100)
-        if not len(ahead) and not len(behind):
+        at = timeline.derived(_reaching)[step - REACH - 1]
+        if not len(at):
             break
+        total[at + step] += own[at] * (percent * share // 100)
+        total[at] += own[at + step] * (percent * share // 100)
+
+
+def _reaching(timeline: Timeline) -> tuple[Ints, ...]:
+    """Return by step beyond `REACH` the documents that lend so far: there are few, and fewer the farther."""
+    return tuple(np.flatnonzero(timeline.far >= step) for step in range(REACH + 1, FAR + 1))
 
 
 def _weigh(plan: _Plan, corpus: Corpus, total: Ints, timeline: Timeline, voiced: Mask | None) -> None:
@@ -938,7 +938,7 @@ class _Best:
         rows = np.concatenate((self._rows, moved))
         self._rows = rows[np.lexsort(self._sort_keys(rows[:, 0], rows[:, 1], rows[:, 2]))]
 
-    def ranking(self) -> Ranking:
+    def ranking(self, *, newest: int | None, changed: Succession | None) -> Ranking:
         """Return the ranking of the hits taken."""
         rows = self._rows[: self._limit]
         return Ranking(
@@ -947,6 +947,8 @@ class _Best:
                 for score, stamp, seq, corpus, view, doc in rows.tolist()
             ),
             matched=self._matched,
+            newest=newest,
+            changed=changed,
         )
 
     def _leading(self, score: Ints, stamp: Ints) -> Ints:

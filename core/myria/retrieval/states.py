@@ -197,7 +197,7 @@ class _Signs:
                 where = places[part.posting_doc[start:end]]
                 if mask is not None:
                     where = where[where >= 0]
-                holding.setdefault(one, []).append(where if later.is_everywhere else where[here[where]])
+                holding.setdefault(one, []).append(where if here is None else where[here[where]])
         shared = np.zeros(len(timeline), dtype=np.int64)
         ranked = [(rarity(later.count, sum(map(len, lists))), one) for one, lists in holding.items()]
         # The rarest last: it stays.

@@ -169,7 +169,9 @@ def succession(leader: Leader, corpora: Sequence[Corpus], docs: int, asked: Aske
         state = ~of_older & _among(ids, asked.states) & (worth >= least)
         telling = state | of_older & (of_question | (counts * 2 < _BREVITY) & ~_among(ids, everyday_ids()))
         holding = np.where(of_question | state, 0, counts)
-        evidence += later.short_about(located[leader.corpus], telling, worth, holding, state, found)
+        evidence += later.short_about(
+            located[leader.corpus], telling=telling, worth=worth, counts=holding, state=state, found=found
+        )
     return _likeliest(leader, corpus, evidence, least=least)
 
 
@@ -254,26 +256,21 @@ def _likeliest(leader: Leader, corpus: Corpus, evidence: Ints, *, least: int) ->
 class Later:
     """What was said in the best hit's scope after it or after another statement, may be shown, asks nothing: `mask`.
 
-    `here` tells which documents are of that scope, `told` by view which of its documents are by the speaker of the
-    statement.
+    `here` tells which documents are of that scope, None where all are; `told` by view which of its documents are by the
+    speaker of the statement.
     """
 
     timeline: Timeline
     parts: Sequence[tuple[View, Mask | None]]
     speaker: str
     told: Sequence[Mask]
-    here: Mask
+    here: Mask | None
     mask: Mask
-
-    @property
-    def is_everywhere(self) -> bool:
-        """Whether all documents are of that scope."""
-        return self.timeline.scope is None
 
     @property
     def count(self) -> int:
         """How many documents are of that scope."""
-        return len(self.timeline) if self.is_everywhere else int(np.count_nonzero(self.here))
+        return len(self.timeline) if self.here is None else int(np.count_nonzero(self.here))
 
     @classmethod
     def than(cls, leader: Leader, corpus: Corpus, at: int) -> Later:
@@ -287,8 +284,9 @@ class Later:
         after = timeline.timestamp[at] + _LATER_US
         mask = (timeline.timestamp > after) & (timeline.flags & ASKS == 0)
         scope = timeline.scope
-        here = np.ones(len(timeline), dtype=np.bool_) if scope is None else scope == scope[leader.at]
-        mask &= here
+        here = None if scope is None else scope == scope[leader.at]
+        if here is not None:
+            mask &= here
         if leader.allowed is not None:
             mask &= leader.allowed
         return cls(timeline, corpus.parts(), speaker, told, here, mask)
@@ -298,8 +296,11 @@ class Later:
         """Which documents the speaker said."""
         spoken = np.zeros(len(self.timeline), dtype=np.bool_)
         for (_, mask), told, places in zip(self.parts, self.told, self.timeline.places, strict=True):
-            where = places[told]
-            spoken[where if mask is None else where[where >= 0]] = True
+            if mask is None:
+                spoken[places] = told
+            else:
+                where = places[told]
+                spoken[where[where >= 0]] = True
         return spoken
 
     def telling_of_change(self, ids: Ints, of_older: Ints, of_question: Ints, found: Mask) -> Ints:
@@ -319,7 +320,7 @@ class Later:
         return evidence
 
     def short_about(
-        self, located: Sequence[Ints], telling: Mask, worth: Ints, counts: Ints, state: Mask, found: Mask
+        self, located: Sequence[Ints], *, telling: Mask, worth: Ints, counts: Ints, state: Mask, found: Mask
     ) -> Ints:
         """Return by document what the words are worth that it holds, where it is short enough to be about them.
 
@@ -341,7 +342,7 @@ class Later:
                 at, where = at[shown], where[shown]
             spoken.append((at, where))
         at, where = spoken[0] if len(spoken) == 1 else map(np.concatenate, zip(*spoken, strict=True))
-        of_scope = at if self.is_everywhere else at[self.here[where]]
+        of_scope = at if self.here is None else at[self.here[where]]
         holding = np.where(counts, counts, np.bincount(of_scope, minlength=len(counts)))
         short = self.timeline.length[where] * (holding[at] + 1) <= _BREVITY
         at, where = at[short], where[short]
