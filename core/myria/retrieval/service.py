@@ -262,15 +262,16 @@ class Retrieval:
                 is_open = is_open and assembly.take(hits[-1])
             if not is_open and not whole:
                 break
-        answer = assembly.finish()
         if under is None:
-            places = subjects.places([path[-1] for path in paths[: answer.taken] if path])
+            places = subjects.places([path[-1] for path in paths[: assembly.taken] if path])
             topics.update((subject, subjects.topics[subject].shown(hidden)) for subject in places.values())
         else:
             places = {path[-1]: under.rendering_id for path in paths}
         if places:
             hits = [_under_subject(hit, places) for hit in hits]
             answer = assembly.again(hits)
+        else:
+            answer = assembly.finish()
         return Page(
             result=result,
             hits=hits,

@@ -159,12 +159,14 @@ def succession(leader: Leader, corpora: Sequence[Corpus], docs: int, asked: Aske
     of_older = _among(ids, about)
     things = asked.ids - weak_ids()
     of_question = _among(ids, things)
-    rare = of_older & (worth >= least) & _among(ids, asked.ids | (about - weak_ids()))
     found = leader.score * 100 >= leader.worth * _ASKED
-    telling = rare | of_question & (worth >= least)
-    evidence = later.telling_of_change(
-        ids[telling], (worth * rare * _MARKED)[telling], (worth * of_question)[telling], found
-    )
+    evidence = np.zeros(len(leader.timeline), dtype=np.int64)
+    if later.tells_of_changes:
+        rare = of_older & (worth >= least) & _among(ids, asked.ids | (about - weak_ids()))
+        telling = rare | of_question & (worth >= least)
+        evidence += later.telling_of_change(
+            ids[telling], (worth * rare * _MARKED)[telling], (worth * of_question)[telling], found
+        )
     if asked.of_state and asked.covered(said) >= _ASKED_OF:
         state = ~of_older & _among(ids, asked.states) & (worth >= least)
         telling = state | of_older & (of_question | (counts * 2 < _BREVITY) & ~_among(ids, everyday_ids()))
@@ -291,6 +293,11 @@ class Later:
             mask &= leader.allowed
         return cls(timeline, corpus.parts(), speaker, told, here, mask)
 
+    @property
+    def tells_of_changes(self) -> bool:
+        """Whether any document may tell of a change, or has a topic hint, which stands beside these."""
+        return any(len(view.hint_terms) for view, _ in self.parts)
+
     @cached_property
     def spoken(self) -> Mask:
         """Which documents the speaker said."""
@@ -311,8 +318,6 @@ class Later:
             found: which documents the question's words count in.
         """
         evidence = np.zeros(len(self.timeline), dtype=np.int64)
-        if not any(len(view.hint_terms) for view, _ in self.parts):
-            return evidence
         changed = np.array([changed_id(identity) for identity in ids.tolist()], dtype=np.int64)
         order = np.argsort(changed)
         for at, where in self._changed(changed[order]):

@@ -160,6 +160,11 @@ class Assembly:
         self._placed: list[Leafward] = []
         self._skipped: list[str] = []
 
+    @property
+    def taken(self) -> int:
+        """How many hits are placed or skipped so far."""
+        return len(self._placed) + len(self._skipped)
+
     def take(self, hit: Leafward) -> bool:
         """Place a hit, shortened where it must be, or skip it; False when it belongs on the next page."""
         known = self._leaves.get(hit.path)
@@ -193,7 +198,7 @@ class Assembly:
         }
         return Assembled(
             root=root,
-            taken=len(self._placed) + len(self._skipped),
+            taken=self.taken,
             placed=tuple(self._placed),
             skipped=tuple(self._skipped),
             nodes=1 + shown,
