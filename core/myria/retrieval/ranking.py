@@ -772,7 +772,10 @@ def _lend_far(share: int, own: Ints, total: Ints, timeline: Timeline) -> None:
 
 
 def _reaching(timeline: Timeline) -> tuple[Ints, ...]:
-    """Return by step beyond `REACH` the documents that lend so far: there are few, and fewer the farther."""
+    """Return by step beyond `REACH` the documents that lend so far.
+
+    There are few, and fewer the farther: what lies within few words of one document lies so of all between them.
+    """
     return tuple(np.flatnonzero(timeline.far >= step) for step in range(REACH + 1, FAR + 1))
 
 
