@@ -459,7 +459,7 @@ class Retrieval:
             return None
         return cursors.decode(
             query.cursor,
-            digest=_digest(tenant, query),
+            digest=_digest(tenant, query, _arguments(query)),
             secret=await self._cursor_secret(connection),
             lifetime=self._settings.retrieval.cursor_lifetime_s,
         )
@@ -475,6 +475,7 @@ class Retrieval:
         cursor: Cursor | None,
     ) -> Json:
         more = answer.taken < len(result.hits) or result.more
+        arguments = _arguments(query)
         next_cursor = None
         if more and answer.taken:
             last = result.hits[answer.taken - 1].key
@@ -490,11 +491,11 @@ class Retrieval:
                 looked=result.looked,
             )
             secret = await self._cursor_secret(connection)
-            next_cursor = cursors.encode(following, digest=_digest(tenant, query), secret=secret)
+            next_cursor = cursors.encode(following, digest=_digest(tenant, query, arguments), secret=secret)
         body = {
             "snapshot_id": result.pinned.snapshot_id,
             "root": answer.root,
-            "constraints": _constraints(query),
+            "constraints": _constraints(query, arguments),
             "truncated": more or answer.cut_by_depth or bool(answer.skipped),
             "next_cursor": next_cursor,
             "degraded": False,
@@ -508,7 +509,7 @@ class Retrieval:
     def _room(self, result: SearchResult, query: Query) -> Room:
         """Return the bounds of an answer; around its tree there are the query and a cursor as long as it may get."""
         is_lean = query.view == "lean"
-        constraints = {} if is_lean else _constraints(query)
+        constraints = {} if is_lean else _constraints(query, _arguments(query))
         query_cost = cost_of([constraints, result.pinned.visibility.text * 2], nodes=0)
         if isinstance(query, ReferencesQuery):
             nodes, depth = query.max_nodes, query.max_depth
@@ -729,13 +730,13 @@ def _looked_for(query: Query) -> frozenset[str]:
     return frozenset(term for term in terms((query.query or "")[:8192]) if not is_stopword(term))
 
 
-def _digest(tenant: str, query: Query) -> str:
-    return cursors.query_digest(tenant, type(query).__name__, _arguments(query))
+def _digest(tenant: str, query: Query, arguments: Json) -> str:
+    return cursors.query_digest(tenant, type(query).__name__, arguments)
 
 
-def _constraints(query: Query) -> Json:
+def _constraints(query: Query, arguments: Json) -> Json:
     """Return the query as it was understood, without arguments that were not given."""
-    constraints = {name: value for name, value in _arguments(query).items() if value not in (None, [], False)}
+    constraints = {name: value for name, value in arguments.items() if value not in (None, [], False)}
     if isinstance(query, ReferencesQuery) and query.mode != "auto":
         constraints["mode"] = query.mode
     for name in ("since", "until", "now"):
