@@ -15,7 +15,7 @@ from myria.planning.model import LEAF, PlanEvent
 from myria.planning.scope import plan_unit
 from myria.planning.settings import PlannerSettings
 from myria.planning.shaped import GroupShape, LeafShape, UnitShape, Words, plan_shaped, problems, unit_digest
-from myria.planning.validation import Candidate, SourceEvent, validate
+from myria.planning.validation import validate_unit
 from tests.planning.generators import key_of
 from tests.support.counts import examples
 
@@ -112,18 +112,7 @@ def test_any_valid_shape_gives_a_valid_unit(drawn: tuple[list[PlanEvent], UnitSh
 
     nodes = plan_shaped(SCOPE, events, shape, PLANNER)
 
-    assert not validate(
-        Candidate(
-            participants=SCOPE,
-            settings=PLANNER,
-            root=nodes[-1].rendering_id,
-            nodes=nodes,
-            events=[
-                SourceEvent(event_seq=event.event_seq, event_id=event.event_id, participants=SCOPE) for event in events
-            ],
-            scope_events=len(events),
-        )
-    )
+    assert not validate_unit(nodes, events, participants=SCOPE, settings=PLANNER)
     held = {frozenset(ref.event_id for ref in node.refs) for node in nodes if node.node_type == LEAF}
     assert held == {frozenset(leaf.events) for leaf in shape.leaves}
     assert nodes[-1].is_unit

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from myria import errors
 from myria.planning.model import Node, Participants, PlanEvent
 from myria.planning.settings import PlannerSettings
-from myria.planning.validation import Candidate, SourceEvent, Violation, validate
+from myria.planning.validation import Candidate, Violation, validate, validate_unit
 
 _VIOLATIONS_KEPT = 20
 
@@ -20,21 +20,7 @@ def check_unit(
     Raises:
         BuildInvalid: they break one.
     """
-    _refuse(
-        validate(
-            Candidate(
-                participants=participants,
-                settings=settings,
-                root=nodes[-1].rendering_id,
-                nodes=nodes,
-                events=[
-                    SourceEvent(event_seq=event.event_seq, event_id=event.event_id, participants=participants)
-                    for event in events
-                ],
-                scope_events=len(events),
-            )
-        )
-    )
+    _refuse(validate_unit(nodes, events, participants=participants, settings=settings))
 
 
 def check_groups(

@@ -11,7 +11,7 @@ from myria.planning.identity import leaf_node_id
 from myria.planning.model import Participants, PlanEvent
 from myria.planning.settings import PlannerSettings, settings_digest
 from myria.planning.shaped import UnitShape, plan_shaped, problems
-from myria.planning.validation import Candidate, SourceEvent, validate
+from myria.planning.validation import validate_unit
 from myria.store.database import Database
 from myria.store.fence import adding_to
 from myria.store.queries import sql
@@ -104,19 +104,7 @@ def broken_rules(
     if shape_problems:
         return shape_problems
     nodes = plan_shaped(participants, events, shape, settings)
-    violations = validate(
-        Candidate(
-            participants=participants,
-            settings=settings,
-            root=nodes[-1].rendering_id,
-            nodes=nodes,
-            events=[
-                SourceEvent(event_seq=event.event_seq, event_id=event.event_id, participants=participants)
-                for event in events
-            ],
-            scope_events=len(events),
-        )
-    )
+    violations = validate_unit(nodes, events, participants=participants, settings=settings)
     called = {leaf_node_id(participants, leaf.events): f"leaf {at}" for at, leaf in enumerate(shape.leaves, 1)}
     return [
         f"{called.get(violation.node_id or b'', 'the unit')} breaks {violation.rule}: "

@@ -19,7 +19,7 @@ from myria.planning.describe import (
     SPEAKERS,
 )
 from myria.planning.identity import internal_node_id, leaf_node_id, rendering_id, topic_id
-from myria.planning.model import INTERNAL, LEAF, LEAF_LEVEL, UNIT_LEVEL, Node, Participants, group_level
+from myria.planning.model import INTERNAL, LEAF, LEAF_LEVEL, UNIT_LEVEL, Node, Participants, PlanEvent, group_level
 from myria.planning.phrases import PHRASES
 from myria.planning.settings import PlannerSettings
 from myria.planning.trie import key_digits
@@ -379,6 +379,25 @@ RULE_NAMES: tuple[str, ...] = tuple(rule.__name__ for rule in RULES)
 def validate(tree: Candidate) -> list[Violation]:
     """Return every broken rule; an empty list means that the tree may be served."""
     return [violation for rule in RULES for violation in rule(tree)]
+
+
+def validate_unit(
+    nodes: Sequence[Node], events: Sequence[PlanEvent], *, participants: Participants, settings: PlannerSettings
+) -> list[Violation]:
+    """Return every rule that a planned unit of these events breaks; its top node is last."""
+    return validate(
+        Candidate(
+            participants=participants,
+            settings=settings,
+            root=nodes[-1].rendering_id,
+            nodes=nodes,
+            events=[
+                SourceEvent(event_seq=event.event_seq, event_id=event.event_id, participants=participants)
+                for event in events
+            ],
+            scope_events=len(events),
+        )
+    )
 
 
 def _order(parent: Node, child: Node) -> tuple[int, bytes]:
