@@ -60,7 +60,7 @@ _WAIT_S = 0.1
 
 @value
 class Compiled:
-    """A scope's new tree: what its task commits, all but `last` of it written."""
+    """A scope's new tree: what its task commits, all but what is `last` of it and of its subjects written."""
 
     root: bytes | None
     blocks: list[bytes]
@@ -503,8 +503,6 @@ class _Work:
                 planned=self._leaves,
             )
         self._counts["rows_subjects"] += subjects.rows
-        if compiled is not None and compiled.last is not None:
-            self.last.append(compiled.last)
         return compiled
 
     async def add_subjects(self, root: bytes | None) -> CompiledSubjects | None:

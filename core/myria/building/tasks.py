@@ -117,7 +117,8 @@ async def finish(
     """
     counts, subjects = Counter(counts), compiled.subjects
     async with database.write(build.tenant, sharing="build") as connection:
-        for write in compiled.last:
+        of_subjects = () if subjects is None or subjects.last is None else (subjects.last,)
+        for write in (*compiled.last, *of_subjects):
             counts.update(await write(connection))
         if compiled.changed:
             counts["rows_scope_roots"] = 1
