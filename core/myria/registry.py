@@ -21,7 +21,7 @@ from myria.due import Trigger
 from myria.ids import new_id
 from myria.retrieval import cursors
 from myria.settings import Settings
-from myria.store.clock import to_datetime, to_microseconds, to_rfc3339
+from myria.store.clock import rfc3339_of, to_datetime, to_microseconds
 from myria.store.database import Connection, Database
 from myria.store.locks import lock_key
 from myria.store.queries import sql
@@ -495,4 +495,4 @@ def _progress(row: asyncpg.Record | None) -> Json:
 
 
 def _time(moment: datetime | None) -> str | None:
-    return to_rfc3339(to_microseconds(moment)) if moment is not None else None
+    return rfc3339_of(moment) if moment is not None else None

@@ -27,7 +27,7 @@ from myria.ingest import Ingest
 from myria.jsontext import decode
 from myria.redacting import redacted_event
 from myria.redaction.redactor import PayloadRedactor
-from myria.store.clock import to_microseconds, to_rfc3339
+from myria.store.clock import rfc3339_of
 from myria.store.database import Connection, Database, connect, translated
 from myria.store.queries import sql
 from myria.values import short_value, value
@@ -355,7 +355,7 @@ async def _page(connection: Connection, tenant: str, after: int, bound: int, *, 
 def _export_line(row: Any) -> bytes:
     head: dict[str, Any] = {
         "event_id": row["event_id"],
-        "timestamp": to_rfc3339(to_microseconds(row["occurred_at"])),
+        "timestamp": rfc3339_of(row["occurred_at"]),
         "channel": row["channel"],
         "participants": list(row["participants"]),
     }

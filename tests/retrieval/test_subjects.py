@@ -17,6 +17,7 @@ from myria.notes.recalling import Recalled
 from myria.retrieval import turns
 from myria.retrieval.paths import Topic
 from myria.retrieval.subjects import Subjects
+from myria.retrieval.tree import Cost
 from myria.retrieval.turns import Turn
 from myria.store.database import Database as Pool
 from myria.store.queries import sql
@@ -207,7 +208,7 @@ async def test_a_subject_around_what_was_withdrawn_says_nothing(told: Database) 
 
 def test_the_subject_that_most_hits_share_takes_them_all() -> None:
     """A leaf stands in one place: under the subject of most leaves; what shares none stays where time has it."""
-    topic = Topic(body={}, scope_id=1, first_at=0, last_at=0, words="{}")
+    topic = Topic(body={}, cost=Cost(), scope_id=1, first_at=0, last_at=0, words="{}")
     few, many, alone = b"few", b"many", b"alone"
     of_leaf = {b"1": (few, many), b"2": (few, many), b"3": (many,), b"4": (alone,), b"late": (few, many)}
     subjects = Subjects(of_leaf=of_leaf, topics=dict.fromkeys((few, many, alone), topic))

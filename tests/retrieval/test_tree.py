@@ -11,7 +11,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.retrieval.tree import MAX_SKIPPED, Assembled, Assembly, Leafward, Room, assemble, cost_of
+from myria.retrieval.tree import MAX_SKIPPED, Assembled, Assembly, Leafward, Room, assemble, cost_of, topic_cost
 
 Json = dict[str, Any]
 
@@ -105,13 +105,15 @@ def test_every_hit_is_reached_whatever_the_bounds(
     room=st.builds(
         Room, nodes=st.integers(1, 20), size=st.one_of(st.none(), st.integers(1, 6000)), lean=st.just(False)
     ),
+    told=st.sets(st.sampled_from(sorted(TOPICS))),
 )
 def test_an_answer_put_together_again_is_as_one_made_anew(
-    events: list[tuple[int, int]], moved: list[int], room: Room
+    events: list[tuple[int, int]], moved: list[int], room: Room, told: set[bytes]
 ) -> None:
-    """Hits that move to other topics cost what they cost there, whatever was counted before."""
+    """Hits that move to other topics cost what they cost there, whatever was counted before or is known of some."""
     hits = [_hit(number, size, pick, short=3) for number, (size, pick) in enumerate(events)]
-    assembly = Assembly(room, topics=TOPICS, asked_by=["ann"])
+    known = {rendering_id: topic_cost(TOPICS[rendering_id]) for rendering_id in told}
+    assembly = Assembly(room, topics=TOPICS, asked_by=["ann"], known=known)
     assembly.of(hits)
     elsewhere = [replace(hit, path=PATHS[pick]) for hit, pick in zip(hits, moved, strict=False)]
 

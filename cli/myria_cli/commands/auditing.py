@@ -13,7 +13,7 @@ from myria.building.replay import Replay, replay
 from myria.errors import InvalidArgument
 from myria.notes.feedback import feedback_report
 from myria.store import schema
-from myria.store.clock import to_microseconds, to_rfc3339
+from myria.store.clock import rfc3339_of
 from myria.store.database import Database
 from myria.store.options import pool_options
 from myria.store.queries import sql
@@ -205,7 +205,7 @@ def _call(row: Any) -> dict[str, Any]:
         "mask": list(row["mask"]),
         "mask_scopes": list(row["mask_scopes"]),
         "tools": orjson.loads(row["tools"]),
-        "created_at": to_rfc3339(to_microseconds(row["created_at"])),
+        "created_at": rfc3339_of(row["created_at"]),
     }
 
 

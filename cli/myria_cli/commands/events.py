@@ -23,7 +23,7 @@ from myria.errors import InvalidArgument
 from myria.program import importing
 from myria.scopes import canonical_participants
 from myria.store import schema
-from myria.store.clock import to_datetime, to_microseconds, to_rfc3339
+from myria.store.clock import rfc3339_of, to_datetime
 from myria.store.database import Database
 from myria.store.options import pool_options
 from myria.store.queries import sql
@@ -339,8 +339,8 @@ def _write_line(row: Any) -> None:
             {
                 "event_id": row["event_id"],
                 "event_seq": row["event_seq"],
-                "timestamp": to_rfc3339(to_microseconds(row["occurred_at"])),
-                "ingested_at": to_rfc3339(to_microseconds(row["ingested_at"])),
+                "timestamp": rfc3339_of(row["occurred_at"]),
+                "ingested_at": rfc3339_of(row["ingested_at"]),
                 "channel": row["channel"],
                 "participants": list(row["participants"]),
                 "source_event_key": row["source_event_key"],

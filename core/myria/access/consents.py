@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 
 from myria.errors import GrantNotFound
-from myria.store.clock import to_microseconds, to_rfc3339
+from myria.store.clock import rfc3339_of
 from myria.store.database import ALL_TENANTS, Database
 from myria.store.queries import sql
 
@@ -68,7 +68,7 @@ def _grant(row: asyncpg.Record) -> Json:
         "face": row["face"],
         "scopes": list(row["scopes"]),
         "ended_reason": row["ended_reason"],
-        **{name: None if row[name] is None else to_rfc3339(to_microseconds(row[name])) for name in moments},
+        **{name: None if row[name] is None else rfc3339_of(row[name]) for name in moments},
     }
 
 

@@ -23,7 +23,7 @@ import orjson
 from myria.access.limits import TokenBucket
 from myria.access.principal import Face, Principal
 from myria.errors import MyriaError
-from myria.store.clock import to_microseconds, to_rfc3339
+from myria.store.clock import rfc3339_of
 from myria.store.database import ALL_TENANTS, Connection, Database
 from myria.store.locks import lock_key
 from myria.store.queries import sql
@@ -275,7 +275,7 @@ async def entries(database: Database, tenant: str | None, limit: int) -> list[Js
     return [
         {
             **dict(row),
-            "at": to_rfc3339(to_microseconds(row["at"])),
+            "at": rfc3339_of(row["at"]),
             "tenant": None if row["tenant"] == NO_TENANT else row["tenant"],
             "details": orjson.loads(row["details"]),
         }
@@ -287,7 +287,7 @@ async def calls(database: Database, tenant: str | None, limit: int) -> list[Json
     """Return recorded calls, newest first, of one tenant, or of all."""
     async with database.read(ALL_TENANTS) as connection:
         rows = await connection.fetch(sql("audit.calls"), tenant, limit)
-    return [{**dict(row), "at": to_rfc3339(to_microseconds(row["at"]))} for row in rows]
+    return [{**dict(row), "at": rfc3339_of(row["at"])} for row in rows]
 
 
 async def forget(database: Database, settings: AuditSettings) -> int:

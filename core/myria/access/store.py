@@ -25,7 +25,7 @@ from myria.errors import InvalidArgument, KeyNotFound, TenantDeleting, TenantExi
 from myria.jsontext import check_storable
 from myria.redaction.kinds import KINDS, Kind
 from myria.scopes import canonical_participants
-from myria.store.clock import to_microseconds, to_rfc3339
+from myria.store.clock import rfc3339_of
 from myria.store.database import ALL_TENANTS, Connection, Database
 from myria.store.queries import sql
 from myria.tenants import checked_tenant
@@ -123,7 +123,7 @@ class KeyDetails:
             "created_by": row["created_by"],
             "replaces": row["replaces_key_id"],
             "replaced_by": row["replaced_by"],
-            **{name: None if row[name] is None else to_rfc3339(to_microseconds(row[name])) for name in moments},
+            **{name: None if row[name] is None else rfc3339_of(row[name]) for name in moments},
         }
 
 
@@ -456,8 +456,8 @@ def _tenant(row: asyncpg.Record) -> Json:
     return {
         "tenant": row["tenant_id"],
         "state": "deleting" if row["deleting_at"] is not None else "active" if suspended_at is None else "suspended",
-        "created_at": to_rfc3339(to_microseconds(row["created_at"])),
-        "suspended_at": None if suspended_at is None else to_rfc3339(to_microseconds(suspended_at)),
+        "created_at": rfc3339_of(row["created_at"]),
+        "suspended_at": None if suspended_at is None else rfc3339_of(suspended_at),
         "suspended_reason": row["suspended_reason"],
         **{quota: row[quota] for quota in QUOTAS},
         "redacted": row["redacted"],

@@ -202,12 +202,9 @@ def first_of(text: str, wanted: AbstractSet[str]) -> int | None:
     if spaced is None or ("'" in spaced and _has_loose_apostrophe(spaced)):
         words = words_in(text)
         return next((start for term, start in zip(words.terms, words.starts, strict=True) if term in wanted), None)
-    at = 0
-    for word in spaced.split():
-        at = spaced.index(word, at)
+    for place, word in enumerate(spaced.split()):
         if _FORMS[word].term in wanted:
-            return at
-        at += len(word)
+            return len(spaced) - len(spaced.split(None, place)[-1])
     return None
 
 

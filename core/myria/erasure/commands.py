@@ -27,7 +27,7 @@ from myria.erasure.removal import ROWS_AT_ONCE, Progress, Removal
 from myria.events import dedupe_key
 from myria.ids import new_id
 from myria.registry import Registry
-from myria.store.clock import to_microseconds, to_rfc3339
+from myria.store.clock import rfc3339_of
 from myria.store.database import Connection, Database, TransactionBounds
 from myria.store.locks import lock_key
 from myria.store.queries import sql
@@ -122,7 +122,7 @@ class Erasures:
                     events=tuple(
                         {
                             "event_id": row["event_id"],
-                            "timestamp": to_rfc3339(to_microseconds(row["occurred_at"])),
+                            "timestamp": rfc3339_of(row["occurred_at"]),
                             "participants": list(row["participants"]),
                         }
                         for row in rows[:limit]
@@ -503,8 +503,8 @@ class Erasures:
                 "erasure_id": erasure_id,
                 "number": 1 if last is None else last["number"] + 1,
                 "previous": None if last is None else last["mac"].hex(),
-                "asked_at": to_rfc3339(to_microseconds(row["created_at"])),
-                "done_at": to_rfc3339(to_microseconds(at)),
+                "asked_at": rfc3339_of(row["created_at"]),
+                "done_at": rfc3339_of(at),
                 "by": row["actor"],
                 "reason": row["reason"],
                 "selected": orjson.loads(row["selected"]),
@@ -545,8 +545,8 @@ def _status(row: Any) -> ErasureStatus:
         selected=orjson.loads(row["selected"]),
         by=row["actor"],
         reason=row["reason"],
-        asked_at=to_rfc3339(to_microseconds(row["created_at"])),
-        done_at=None if row["finished_at"] is None else to_rfc3339(to_microseconds(row["finished_at"])),
+        asked_at=rfc3339_of(row["created_at"]),
+        done_at=None if row["finished_at"] is None else rfc3339_of(row["finished_at"]),
         is_worked_on=row["is_worked_on"],
         failure=None if row["failure"] is None else orjson.loads(row["failure"]),
         receipt=None if receipt is None else Receipt(content=orjson.loads(receipt), mac=row["mac"].hex()),

@@ -21,7 +21,7 @@ from myria.llm.conversation import Arguments, ModelTool
 from myria.llm.failures import Kind, failed
 from myria.llm.fencing import Aliases, escaped
 from myria.masks import Masks
-from myria.store.clock import to_microseconds, to_rfc3339
+from myria.store.clock import rfc3339_of, to_microseconds
 from myria.store.database import Database
 from myria.store.queries import sql
 from myria.values import value
@@ -252,7 +252,7 @@ class Inspector:
             references.append(
                 {
                     "id": self.shown.event(event),
-                    "at": to_rfc3339(to_microseconds(row["occurred_at"])),
+                    "at": rfc3339_of(row["occurred_at"]),
                     "channel": row["channel"],
                     "type": row["type"],
                 }
@@ -337,8 +337,8 @@ class Inspector:
             if above is not None:
                 node["under"] = above
         if not summaries_only:
-            node["from"] = to_rfc3339(to_microseconds(row["first_at"]))
-            node["to"] = to_rfc3339(to_microseconds(row["last_at"]))
+            node["from"] = rfc3339_of(row["first_at"])
+            node["to"] = rfc3339_of(row["last_at"])
             node["children"] = len(row["children"])
             node["refs"] = row["events"]
         return node
@@ -362,7 +362,7 @@ def shown_event(row: Any, alias: str, *, characters: int) -> Json:
     text = searchable_text(payload)
     event: Json = {
         "id": alias,
-        "at": to_rfc3339(to_microseconds(row["occurred_at"])),
+        "at": rfc3339_of(row["occurred_at"]),
         "speaker": speaker_of(payload),
         "type": row["type"],
         "text": text[:characters],

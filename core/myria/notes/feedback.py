@@ -9,7 +9,7 @@ import orjson
 
 from myria.contract.event import NewEvent
 from myria.projections import Incoming, Stored
-from myria.store.clock import to_microseconds, to_rfc3339
+from myria.store.clock import rfc3339_of
 from myria.store.database import Connection, Database
 from myria.store.queries import sql
 from myria.values import value
@@ -98,7 +98,7 @@ async def feedback_report(database: Database, tenant: str, *, limit: int) -> dic
         "tools": [dict(row) for row in tools],
         "newest": [
             {
-                "at": to_rfc3339(to_microseconds(row["said_at"])),
+                "at": rfc3339_of(row["said_at"]),
                 "tool": row["tool"],
                 "relevant": row["relevant"],
                 "sufficient": row["sufficient"],

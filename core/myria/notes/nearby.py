@@ -8,7 +8,7 @@ import asyncpg
 
 from myria.notes.expiry import Lasting
 from myria.notes.fragments import Json
-from myria.store.clock import to_microseconds, to_rfc3339
+from myria.store.clock import rfc3339_of, to_microseconds
 from myria.store.database import Database
 from myria.store.queries import sql
 
@@ -55,5 +55,5 @@ def _shown(row: asyncpg.Record) -> Json:
         "id": row["note_id"],
         "content": row["text"],
         "type": row["kind"],
-        "created_at": to_rfc3339(to_microseconds(row["changed_at"])),
+        "created_at": rfc3339_of(row["changed_at"]),
     }

@@ -10,7 +10,7 @@ import orjson
 
 from myria.analysis.tokens import first_of
 from myria.events import searchable_text, speaker_of
-from myria.store.clock import to_microseconds, to_rfc3339
+from myria.store.clock import rfc3339_of
 
 Json = dict[str, Any]
 
@@ -28,7 +28,7 @@ def event_body(row: asyncpg.Record, participants: Sequence[str], *, indexed: boo
         "event_id": row["event_id"],
         "event_seq": row["event_seq"],
         "source_event_key": row["source_event_key"],
-        "timestamp": to_rfc3339(to_microseconds(row["occurred_at"])),
+        "timestamp": rfc3339_of(row["occurred_at"]),
         "channel": row["channel"],
         "type": row["type"],
         "context_id": row["context_id"],
@@ -102,8 +102,8 @@ def topic_node(row: asyncpg.Record, participants: Sequence[str]) -> Json:
         "label": row["label"],
         "summary": row["summary"],
         "participants": list(participants),
-        "first_at": to_rfc3339(to_microseconds(row["first_at"])),
-        "last_at": to_rfc3339(to_microseconds(row["last_at"])),
+        "first_at": rfc3339_of(row["first_at"]),
+        "last_at": rfc3339_of(row["last_at"]),
         "counts": {"events": row["events"], "leaves": row["leaves"], "children": len(row["children"])},
         "keywords": [keyword for keyword, _ in metadata.get("keywords", ())],
         "speakers": [speaker for speaker, _ in metadata.get("speakers", ())],

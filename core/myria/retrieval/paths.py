@@ -13,6 +13,7 @@ from myria.retrieval.cache import ByteCache
 from myria.retrieval.gathering import Gatherer
 from myria.retrieval.nodes import topic_node
 from myria.retrieval.scopes import VisibleScope
+from myria.retrieval.tree import Cost, topic_cost
 from myria.retrieval.withdrawn import Hidden
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection
@@ -26,9 +27,13 @@ Path = tuple[bytes, ...]
 
 @value
 class Topic:
-    """A topic's JSON as its rendering has it, its scope, its span in microseconds since 1970, and its metadata."""
+    """A topic's JSON as its rendering has it, its scope, its span in microseconds since 1970, and its metadata.
+
+    `cost` is what it takes in an answer's full view, with the list of its children.
+    """
 
     body: Json
+    cost: Cost
     scope_id: int
     first_at: int
     last_at: int
@@ -37,8 +42,10 @@ class Topic:
     @classmethod
     def of(cls, row: asyncpg.Record, participants: Sequence[str]) -> Topic:
         """Return the topic of a row of a rendering or a subject."""
+        body = topic_node(row, participants)
         return cls(
-            body=topic_node(row, participants),
+            body=body,
+            cost=topic_cost(body),
             scope_id=row["scope_id"],
             first_at=to_microseconds(row["first_at"]),
             last_at=to_microseconds(row["last_at"]),
@@ -54,11 +61,30 @@ class Topic:
     @property
     def size(self) -> int:
         """About how many bytes of memory it holds."""
-        return 1200 + 2 * (len(self.body["summary"]) + len(self.body["label"])) + len(self.words)
+        return 1300 + 2 * (len(self.body["summary"]) + len(self.body["label"])) + len(self.words)
 
     def shown(self, hidden: Hidden) -> Json:
         """Return its JSON as it may be shown: without words of its own where it may hold what is hidden."""
         return hidden.topic(self.body, self.scope_id, self.first_at, self.last_at)
+
+
+class ShownTopics:
+    """Topics as one request may see them.
+
+    `bodies` is their JSON by rendering; `costs` what those of them take that are shown as they are.
+    """
+
+    def __init__(self, hidden: Hidden) -> None:
+        self._hidden = hidden
+        self.bodies: dict[bytes, Json] = {}
+        self.costs: dict[bytes, Cost] = {}
+
+    def add(self, topics: Mapping[bytes, Topic]) -> None:
+        """Add topics, whatever may be shown of them."""
+        for rendering_id, topic in topics.items():
+            self.bodies[rendering_id] = shown = topic.shown(self._hidden)
+            if shown is topic.body:
+                self.costs[rendering_id] = topic.cost
 
 
 class Paths:

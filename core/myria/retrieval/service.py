@@ -6,7 +6,7 @@ belong to one moment, whatever is published or rolled back meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from functools import partial
@@ -30,7 +30,7 @@ from myria.retrieval.gathering import Gatherer
 from myria.retrieval.lanes import Lanes
 from myria.retrieval.looks import SecondLooks
 from myria.retrieval.nodes import event_body, event_node, shortened_event_node, topic_node
-from myria.retrieval.paths import Path, Paths, renderings
+from myria.retrieval.paths import Path, Paths, ShownTopics, renderings
 from myria.retrieval.pinned import Pinned, pin
 from myria.retrieval.ranking import Hit
 from myria.retrieval.result import SearchResult
@@ -42,7 +42,7 @@ from myria.retrieval.vectors import VectorLanes
 from myria.retrieval.walking import Page, fits, room_of, start_of, with_additions
 from myria.second_look.looking import SecondLook
 from myria.settings import Settings
-from myria.store.clock import to_datetime, to_microseconds, to_rfc3339
+from myria.store.clock import rfc3339_of, to_datetime, to_microseconds, to_rfc3339
 from myria.store.database import Connection, Database
 from myria.store.queries import sql
 from myria.vault import opened_secrets
@@ -239,37 +239,44 @@ class Retrieval:
             connection, tenant, query, limit=limit, cursor=cursor, turn=turn, root=query.root
         )
         paths = await self._search.paths(connection, result)
-        hidden = result.pinned.hidden
         by_path = dict(zip(paths, result.hits, strict=True))
         found = [(result.scope(hit), path) for path, hit in by_path.items() if path]
         known = await self._paths.found(connection, tenant, found)
-        topics = {rendering_id: topic.shown(hidden) for rendering_id, topic in known.items()}
+        topics = ShownTopics(result.pinned.hidden)
+        topics.add(known)
         subjects, under = NO_SUBJECTS, result.under
         if query.root is None:
             subjects = await self._subjects.of_hits(connection, result.pinned, found, known)
         elif under is not None:
-            topics[under.rendering_id] = under.topic.shown(hidden)
+            topics.add({under.rendering_id: under.topic})
         else:
-            paths = [_downward(path, topics, query.root) for path in paths]
+            paths = [_downward(path, topics.bodies, query.root) for path in paths]
         events = _Events(result, query, with_payload=query.include_payload, keeps=whole)
         room = self._room(result, query)
-        assembly = Assembly(room, topics=topics, asked_by=query.masks.participants)
+        assembly = Assembly(room, topics=topics.bodies, asked_by=query.masks.participants, known=topics.costs)
         hits: list[Leafward] = []
+        unmade: Iterator[Hit] = iter(())
         is_open = True
         async for some in events.read(connection):
-            for hit in some:
+            unmade = iter(some)
+            for hit in unmade:
                 hits.append(events.leafward(hit, paths[len(hits)]))
                 is_open = is_open and assembly.take(hits[-1])
+                if not is_open and not whole:
+                    break
             if not is_open and not whole:
                 break
         if under is None:
             places = subjects.places([path[-1] for path in paths[: assembly.taken] if path])
-            topics.update((subject, subjects.topics[subject].shown(hidden)) for subject in places.values())
+            topics.add({subject: subjects.topics[subject] for subject in places.values()})
         else:
             places = {path[-1]: under.rendering_id for path in paths}
         if places:
+            # Subjects take fewer nodes than paths do, so some hits more may find room.
             hits = [_under_subject(hit, places) for hit in hits]
-            answer = assembly.again(hits)
+            further = zip(unmade, paths[len(hits) :], strict=False)
+            more = (_under_subject(events.leafward(hit, path), places) for hit, path in further)
+            answer = assembly.again(_kept(hits, more))
         else:
             answer = assembly.finish()
         return Page(
@@ -277,7 +284,7 @@ class Retrieval:
             hits=hits,
             rows=events.rows,
             paths=paths,
-            topics=topics,
+            topics=topics.bodies,
             answer=answer,
             room=room,
         )
@@ -391,7 +398,7 @@ class Retrieval:
             **event_body(row, row["participants"], indexed=indexed),
             "topic_hints": node["topic_hints"],
             "payload": node["payload"],
-            "ingested_at": to_rfc3339(to_microseconds(row["ingested_at"])),
+            "ingested_at": rfc3339_of(row["ingested_at"]),
         }
         if is_superseded:
             event |= {"superseded": True, "superseded_by": successor}
@@ -706,6 +713,14 @@ class _Events:
             looked_for=self._looked_for,
         )
         return Leafward(event=event, path=path, shortened=(lambda: shortened() | mark) if mark else shortened)
+
+
+def _kept(hits: list[Leafward], more: Iterator[Leafward]) -> Iterator[Leafward]:
+    """Yield hits and then more, which are added to them as they are taken."""
+    yield from tuple(hits)
+    for hit in more:
+        hits.append(hit)
+        yield hit
 
 
 def _downward(path: Path, topics: Mapping[bytes, Json], root: str) -> Path:

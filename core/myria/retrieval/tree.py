@@ -78,6 +78,7 @@ class Cost:
 
 
 _CHILDREN = Cost(0, _CHILDREN_TOKENS, _CHILDREN_TOKENS * CHARACTERS_PER_TOKEN)
+_NOTHING_KNOWN: Mapping[bytes, Cost] = {}
 
 
 @value
@@ -108,8 +109,9 @@ class _Branch:
 class _Costs:
     """What the nodes of one request's answers take, each counted once: a hit is placed in one answer after another."""
 
-    def __init__(self, topics: Mapping[bytes, Json], *, lean: bool) -> None:
+    def __init__(self, topics: Mapping[bytes, Json], *, known: Mapping[bytes, Cost], lean: bool) -> None:
         self._topics = topics
+        self._known = {} if lean else known
         self._lean = lean
         self._events: dict[int, tuple[Json, Cost]] = {}
         self._of_topics: dict[bytes, Cost] = {}
@@ -124,10 +126,9 @@ class _Costs:
 
     def topic(self, rendering_id: bytes) -> Cost:
         """Return what a topic takes, with the list of its children."""
-        known = self._of_topics.get(rendering_id)
+        known = self._known.get(rendering_id) or self._of_topics.get(rendering_id)
         if known is None:
-            alone = cost_of(self._shown(self._topics[rendering_id]))
-            known = self._of_topics[rendering_id] = alone + _CHILDREN
+            known = self._of_topics[rendering_id] = topic_cost(self._shown(self._topics[rendering_id]))
         return known
 
     def _shown(self, node: Json) -> Json:
@@ -140,16 +141,23 @@ class Assembly:
     Args:
         topics: the JSON of every rendering on a path, without children; it may grow between two hits.
         asked_by: the query's participants, carried by a root without children.
+        known: what topics take, as `topic_cost` says, where that is known; it may grow, too.
         costs: those of another answer with the same topics and view.
     """
 
     def __init__(
-        self, room: Room, *, topics: Mapping[bytes, Json], asked_by: Sequence[str], costs: _Costs | None = None
+        self,
+        room: Room,
+        *,
+        topics: Mapping[bytes, Json],
+        asked_by: Sequence[str],
+        known: Mapping[bytes, Cost] = _NOTHING_KNOWN,
+        costs: _Costs | None = None,
     ) -> None:
         self._room = room
         self._topics = topics
         self._asked_by = asked_by
-        self._costs = costs or _Costs(topics, lean=room.lean)
+        self._costs = costs or _Costs(topics, known=known, lean=room.lean)
         around = room.around or Cost()
         named = Cost() if room.lean else cost_of(asked_by, nodes=0)
         self._empty = Cost(1, _ROOT_TOKENS, _ROOT_TOKENS * CHARACTERS_PER_TOKEN) + around + named
@@ -282,6 +290,11 @@ def cost_of(part: Any, *, nodes: int = 1) -> Cost:
     text = orjson.dumps(part, option=orjson.OPT_PASSTHROUGH_DATETIME)
     characters = len(text) if text.isascii() else len(text.decode("utf-8"))
     return Cost(nodes, -(-characters // CHARACTERS_PER_TOKEN) + 1, len(text) + CHARACTERS_PER_TOKEN)
+
+
+def topic_cost(topic: Json) -> Cost:
+    """Return what a topic takes with the list of its children."""
+    return cost_of(topic) + _CHILDREN
 
 
 def _root() -> _Branch:

@@ -20,7 +20,7 @@ from myria.retrieval.nodes import snippet
 from myria.retrieval.paths import Path
 from myria.retrieval.result import SearchResult
 from myria.retrieval.tree import Assembled, Leafward, Room, assemble
-from myria.store.clock import to_microseconds, to_rfc3339
+from myria.store.clock import rfc3339_of, to_microseconds
 from myria.values import value
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _candidate(page: Page, at: int, looked_for: frozenset[str]) -> WalkCandidate
             path=page.paths[at],
         ),
         participants=page.result.scope(hit).participants,
-        at=to_rfc3339(to_microseconds(row["occurred_at"])),
+        at=rfc3339_of(row["occurred_at"]),
         speaker=speaker_of(payload),
         text=snippet(searchable_text(payload), looked_for),
     )

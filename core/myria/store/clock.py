@@ -19,8 +19,13 @@ def to_microseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // _MICROSECOND
 
 
+def rfc3339_of(moment: datetime) -> str:
+    """Return the RFC 3339 text of an aware datetime, in UTC, without superfluous digits."""
+    text = (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat()[: -len("+00:00")]
+    return (text.rstrip("0") if "." in text else text) + "Z"
+
+
 @lru_cache(maxsize=8192)
 def to_rfc3339(microseconds: int) -> str:
     """Return the RFC 3339 text of microseconds since 1970, in UTC, without superfluous digits."""
-    text = to_datetime(microseconds).isoformat().removesuffix("+00:00")
-    return (text.rstrip("0") if "." in text else text) + "Z"
+    return rfc3339_of(to_datetime(microseconds))

@@ -17,7 +17,7 @@ import orjson
 
 from myria.contract.turns import ClientResult
 from myria.errors import MyriaError
-from myria.store.clock import to_microseconds, to_rfc3339
+from myria.store.clock import rfc3339_of
 from myria.store.database import ALL_TENANTS, Database
 from myria.store.locks import lock_key
 from myria.store.queries import sql
@@ -235,9 +235,7 @@ async def shadow_report(database: Database, tenant: str, *, limit: int) -> dict[
         differing = await connection.fetch(sql("turns.shadows_differing"), tenant, limit)
     return {
         "aspects": [dict(row) for row in aspects],
-        "differing": [
-            {**dict(row), "compared_at": to_rfc3339(to_microseconds(row["compared_at"]))} for row in differing
-        ],
+        "differing": [{**dict(row), "compared_at": rfc3339_of(row["compared_at"])} for row in differing],
     }
 
 
