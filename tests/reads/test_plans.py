@@ -134,7 +134,7 @@ CASES = [
     ),
     Case("vectors.of_scopes", [TENANT, "m", "{1,2,3}"]),
     Case("vectors.new", [TENANT, "m", str(NODES), "{1,2,3}"]),
-    Case("retrieval.pin", [TENANT, None]),
+    Case("retrieval.pin", [TENANT, None, "{agent_3,user_10}"]),
     Case("retrieval.pin_again", [TENANT, "snap_100"]),
     Case("retrieval.withdrawn", [TENANT, str(EVENTS * 2 - 500)]),
     Case("retrieval.ended", [TENANT, None]),

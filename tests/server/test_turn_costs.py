@@ -93,4 +93,5 @@ async def test_what_round_trips_a_turn_takes(cost: Cost, memory: Memory) -> None
     assert counted[0] == counted[1]
     appended, kept, queried, prepared = counted[0]
     assert (appended, kept) == (1, 1)
+    assert queried == 5  # a beginning, the pin with the scopes' counts, the tail, the events of the answer, the commit
     assert prepared <= queried + 5

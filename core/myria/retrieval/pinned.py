@@ -9,7 +9,7 @@ from __future__ import annotations
 from myria.masks import Masks
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor, expired
-from myria.retrieval.scopes import Memory, VisibleScope, VisibleScopes, visible_scopes
+from myria.retrieval.scopes import Memory, VisibleScope, VisibleScopes, drivers_of, visible_scopes
 from myria.retrieval.turns import Turn
 from myria.retrieval.visibility import Visibility
 from myria.retrieval.withdrawn import Hidden, hidden_from
@@ -17,6 +17,8 @@ from myria.store.clock import to_datetime, to_microseconds
 from myria.store.database import Connection
 from myria.store.queries import sql
 from myria.values import value
+
+_MEMORY_BYTES = 200
 
 
 @value
@@ -86,10 +88,14 @@ async def pin(
         HeavyRead: very many scopes must be resolved, and this read has no turn.
     """
     moment = None if at is None else to_datetime(at)
-    row = await connection.fetchrow(sql("retrieval.pin"), tenant, moment)
+    before: Memory | None = cache.peek((tenant, "memory"))
+    drivers = [] if before is None else drivers_of(cache, before, masks)
+    row = await connection.fetchrow(sql("retrieval.pin"), tenant, moment, drivers)
     if row is None:
         raise AssertionError("the pin always gives one row")
     memory = (tenant, 0 if row["tenant_since"] is None else to_microseconds(row["tenant_since"]))
+    if memory != before:
+        cache.put((tenant, "memory"), memory, _MEMORY_BYTES)
     now = Visibility.parse(row["visible"])
     active = snapshot_id = row["snapshot_id"]
     cutoff, tail_xid = row["cutoff"], row["tail_xid"]
@@ -139,7 +145,14 @@ async def pin(
         settled=min(now.xmin, (row["newest_xid"] or 0) + 1),
         clock=to_microseconds(row["clock"]),
         visible=await visible_scopes(
-            connection, cache, memory, masks, snapshot_id, is_active=snapshot_id == active, turn=turn
+            connection,
+            cache,
+            memory,
+            masks,
+            snapshot_id,
+            counted=dict(zip(drivers, row["memberships"], strict=True)),
+            is_active=snapshot_id == active,
+            turn=turn,
         ),
         floor=floor,
         withdrawn_before=withdrawn_before,

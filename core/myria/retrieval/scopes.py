@@ -10,7 +10,7 @@ that this one can see. The union of several masks is kept too, as long as no set
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -116,12 +116,14 @@ async def visible_scopes(
     masks: Masks,
     snapshot_id: str | None,
     *,
+    counted: Mapping[str, int],
     is_active: bool,
     turn: Turn,
 ) -> VisibleScopes:
     """Return the visible scopes with their roots in a snapshot: the same object as before where nothing has changed.
 
     Args:
+        counted: in how many scopes drivers are, of those that `drivers_of` names; others are counted here.
         is_active: the snapshot is the active one: only then the set is kept.
 
     Raises:
@@ -129,21 +131,22 @@ async def visible_scopes(
     """
     tenant = memory[0]
     seen: dict[Mask, _Resolved | None] = {mask: cache.get((memory, "visible", mask)) for mask in masks}
-    drivers = sorted({known.driver for known in seen.values() if known is not None and known.driver is not None})
+    memberships = dict(counted)
+    appeared = 0
+    drivers = sorted(_drivers(seen.values()) - counted.keys())
     absent = [
         scope_key(mask.participants)
         for mask, known in seen.items()
         if known is not None and mask.exact and known.visible.snapshot_id == snapshot_id and not len(known.visible)
     ]
-    memberships: dict[str | None, int] = {}
     if drivers or absent:
         rows = await connection.fetch(sql("retrieval.memberships"), tenant, drivers, absent)
-        memberships = {row["participant"]: row["memberships"] for row in rows}
-    none_is_new = not memberships.get(None)
+        memberships.update((row["participant"], row["memberships"]) for row in rows if row["participant"] is not None)
+        appeared = sum(row["memberships"] for row in rows if row["participant"] is None)
     parts: list[VisibleScopes] = []
     for mask, known in seen.items():
         if mask.exact:
-            if known is not None and known.visible.snapshot_id == snapshot_id and (len(known.visible) or none_is_new):
+            if known is not None and known.visible.snapshot_id == snapshot_id and (len(known.visible) or not appeared):
                 resolved = known
             else:
                 resolved = await _exactly(connection, tenant, mask.participants, snapshot_id, known)
@@ -172,6 +175,15 @@ async def visible_scopes(
     if is_active:
         cache.put(key, _Union(parts=tuple(parts), visible=visible), visible.nbytes)
     return visible
+
+
+def drivers_of(cache: ByteCache, memory: Memory, masks: Masks) -> list[str]:
+    """Return the drivers of the sets that are kept of these masks: when such a set is topped up tells their count."""
+    return sorted(_drivers([cache.peek((memory, "visible", mask)) for mask in masks]))
+
+
+def _drivers(seen: Iterable[_Resolved | None]) -> set[str]:
+    return {known.driver for known in seen if known is not None and known.driver is not None}
 
 
 def are_kept(cache: ByteCache, memory: Memory, masks: Masks, visible: VisibleScopes) -> bool:

@@ -381,7 +381,7 @@ class Retrieval:
                 for as such. Of a superseded one the error names what replaced it, where they see it.
         """
         async with self._database.read(tenant) as connection:
-            pinned_row = await connection.fetchrow(sql("retrieval.pin"), tenant, None)
+            pinned_row = await connection.fetchrow(sql("retrieval.pin"), tenant, None, [])
             row = await connection.fetchrow(sql("events.by_id"), tenant, event_id)
         if row is None or not masks.sees(row["participants"]) or (row["internal"] and not include_internal):
             raise _no_event(event_id)

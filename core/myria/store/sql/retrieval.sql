@@ -2,6 +2,7 @@
 -- The active snapshot, once per request, and what this transaction can see of the tail: newest_seq bounds its length.
 -- newest_xid is that of a visible event: its commit is on disk, so no crash makes PostgreSQL give out an id up to it
 -- again. tenant_since tells a tenant from one of the same name that was deleted. $2: when it is asked, NULL for now.
+-- memberships: in how many scopes each driver of $3 is, in their order.
 SELECT a.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid, pg_current_snapshot()::text AS visible, now() AS clock,
        newest.xid::text::bigint AS newest_xid, newest.event_seq AS newest_seq, t.created_at AS tenant_since,
        floor.by_event_seq AS withdrawn_floor,
@@ -12,7 +13,10 @@ SELECT a.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid, pg_current
                  ORDER BY k.ends_at LIMIT 1) <= CASE WHEN $2::timestamptz IS NULL THEN now() ELSE $2 END, false)
            AS notes_may_have_ended,
        (SELECT r.scope_id FROM myria.subject_roots r WHERE r.tenant_id = $1
-        ORDER BY r.scope_id LIMIT 1) IS NOT NULL AS has_subjects
+        ORDER BY r.scope_id LIMIT 1) IS NOT NULL AS has_subjects,
+       ARRAY(SELECT (SELECT count(*) FROM myria.scope_members m
+                     WHERE m.tenant_id = $1 AND m.participant = driver.participant)
+             FROM unnest($3::text[]) WITH ORDINALITY AS driver (participant, place) ORDER BY driver.place) AS memberships
 FROM (SELECT) AS request
 LEFT JOIN myria.tenants t ON t.tenant_id = $1
 LEFT JOIN LATERAL (
