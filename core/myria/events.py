@@ -55,7 +55,7 @@ def content_key(
     """
     if dedupe is not None:
         return dedupe
-    body = [timestamp, list(participants), payload, place]
+    body = (timestamp, participants, payload, place)
     return quick_digest(body) if _WITHOUT_FLOATS.issuperset(map(type, payload.values())) else digest(body)
 
 

@@ -47,7 +47,7 @@ class EventRows:
         None for a withdrawn one, which counts among those of its microsecond all the same: a withdrawal makes no
         other event another.
         """
-        timestamp = to_microseconds(row["occurred_at"])
+        timestamp = row["at"]
         if timestamp != self._timestamp:
             self._timestamp, self._place = timestamp, 0
         place, self._place = self._place, self._place + 1
@@ -193,7 +193,7 @@ class ScopeEvents:
 
     async def _after(self, connection: Connection, position: tuple[int, int], limit: int) -> list[PlanEvent]:
         rows, _ = await self._page(connection, "trees.events_after", position, limit)
-        is_later = bool(rows) and to_microseconds(rows[0]["occurred_at"]) > position[0]
+        is_later = bool(rows) and rows[0]["at"] > position[0]
         place = await self._place(connection, rows, is_first=is_later)
         return self._planned(rows, place)
 
@@ -201,7 +201,7 @@ class ScopeEvents:
         """Return how many events of its microsecond come before the first row; none when it `is_first`."""
         if is_first or not rows:
             return 0
-        at = (rows[0]["occurred_at"], rows[0]["event_seq"])
+        at = (to_datetime(rows[0]["at"]), rows[0]["event_seq"])
         place: int = await connection.fetchval(sql("trees.place"), self._tenant, self._scope_id, *at)
         return place
 
@@ -209,7 +209,7 @@ class ScopeEvents:
         """Return rows in order as the planner sees them; `place` is that of the first one in its microsecond."""
         events = EventRows(self._participants)
         if place:
-            events.start_at(to_microseconds(rows[0]["occurred_at"]), place)
+            events.start_at(rows[0]["at"], place)
         return [event for row in rows if (event := events.event(row)) is not None]
 
     async def _page(
@@ -236,7 +236,7 @@ class ScopeEvents:
             self.read += len(page)
             if len(page) < wanted:
                 return rows, True
-            timestamp, event_seq = to_microseconds(page[-1]["occurred_at"]), page[-1]["event_seq"]
+            timestamp, event_seq = page[-1]["at"], page[-1]["event_seq"]
         return rows, False
 
 

@@ -10,7 +10,7 @@ import orjson
 
 from myria.building.model import RunningBuild
 from myria.planning.model import Node
-from myria.store.arrays import byte_strings, plain, texts
+from myria.store.arrays import byte_strings, plain, plains, texts
 from myria.store.database import Connection, Database
 from myria.store.fence import adding_to
 from myria.store.queries import sql
@@ -86,8 +86,8 @@ class TreeWriter:
                 self._scope_id,
                 byte_strings([node.node_id for node in nodes]),
                 texts([node.node_type for node in nodes]),
-                texts([plain([ref.event_seq for ref in node.refs]) for node in nodes]),
-                texts([plain([ref.weight for ref in node.refs]) for node in nodes]),
+                plains([[ref.event_seq for ref in node.refs] for node in nodes]),
+                plains([[ref.weight for ref in node.refs] for node in nodes]),
             )
             await self._insert(
                 connection,

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import orjson
+
 
 def texts(values: Sequence[str | None]) -> str:
     """Return an array of texts, whatever they hold; None is NULL."""
@@ -18,9 +20,14 @@ def texts(values: Sequence[str | None]) -> str:
     return "{" + ",".join("NULL" if value is None else _quoted(value) for value in values) + "}"
 
 
-def plain(values: Iterable[int]) -> str:
-    """Return an array of whole numbers, or of truth values."""
-    return "{" + ",".join(map(str, values)) + "}"
+def plain(values: Sequence[int]) -> str:
+    """Return an array of whole numbers of 64 bits, or of truth values."""
+    return "{" + orjson.dumps(values).decode()[1:-1] + "}"
+
+
+def plains(values: Sequence[Sequence[int]]) -> str:
+    """Return an array of what `plain` returns of each."""
+    return "{" + orjson.dumps(values).decode()[1:-1].replace("[", '"{').replace("]", '}"') + "}"
 
 
 def byte_strings(values: Iterable[bytes | None]) -> str:

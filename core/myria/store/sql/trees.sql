@@ -176,8 +176,10 @@ SELECT (SELECT count(*) FROM myria.events e
 -- name: events_after
 -- The next page of a scope's events that count, in the order of (timestamp, event_seq). What belongs neither into the new
 -- tree nor into the old one ($7 is the parent's cutoff, 0 where there is none) keeps its place, and nothing else of it.
-SELECT page.event_seq, page.event_id, page.occurred_at, page.channel, page.dedupe_key, page.type, page.context_id,
-       CASE WHEN page.is_there THEN page.payload END AS payload, page.topic_hints, page.is_there
+-- Times are microseconds since 1970: a build reads very many, and needs no objects of them.
+SELECT page.event_seq, page.event_id, (extract(epoch FROM page.occurred_at) * 1000000)::bigint AS at, page.channel,
+       page.dedupe_key, page.type, page.context_id, CASE WHEN page.is_there THEN page.payload END AS payload, page.topic_hints,
+       page.is_there
 FROM (
     SELECT e.*, NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
                      WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $5
@@ -195,8 +197,9 @@ ORDER BY page.occurred_at, page.event_seq;
 
 -- name: events_before
 -- The page before a position, nearest first.
-SELECT page.event_seq, page.event_id, page.occurred_at, page.channel, page.dedupe_key, page.type, page.context_id,
-       CASE WHEN page.is_there THEN page.payload END AS payload, page.topic_hints, page.is_there
+SELECT page.event_seq, page.event_id, (extract(epoch FROM page.occurred_at) * 1000000)::bigint AS at, page.channel,
+       page.dedupe_key, page.type, page.context_id, CASE WHEN page.is_there THEN page.payload END AS payload, page.topic_hints,
+       page.is_there
 FROM (
     SELECT e.*, NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
                      WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $5
