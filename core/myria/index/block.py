@@ -476,16 +476,13 @@ class _Table:
         hints += [(changed_id(term_id(term)), at, 1000) for at, doc in enumerate(docs) for term in doc.changed]
         return cls(
             columns={
-                "seq": _ints(doc.event_seq for doc in docs),
-                "timestamp": _ints(doc.timestamp for doc in docs),
-                "xid": _ints(doc.xid for doc in docs),
-                "leaf": _ints(doc.leaf for doc in docs),
+                "seq": _ints([doc.event_seq for doc in docs]),
+                "timestamp": _ints([doc.timestamp for doc in docs]),
+                "xid": _ints([doc.xid for doc in docs]),
+                "leaf": _ints([doc.leaf for doc in docs]),
                 "length": np.minimum(sizes, _LENGTH_LIMIT),
                 "flags": _dated(postings, len(docs))
-                | _ints(
-                    (ASKS if doc.asks else 0) | (NAMING if doc.names else 0) | (EMPTY if says_nothing(doc.terms) else 0)
-                    for doc in docs
-                ),
+                | _ints([ASKS * doc.asks | NAMING * doc.names | EMPTY * says_nothing(doc.terms) for doc in docs]),
             },
             names={
                 "speaker": [doc.speaker or "" for doc in docs],

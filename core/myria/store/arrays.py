@@ -5,7 +5,7 @@ asyncpg looks at each element of a list several times, for a microsecond in all:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import orjson
 
@@ -30,8 +30,11 @@ def plains(values: Sequence[Sequence[int]]) -> str:
     return "{" + orjson.dumps(values).decode()[1:-1].replace("[", '"{').replace("]", '}"') + "}"
 
 
-def byte_strings(values: Iterable[bytes | None]) -> str:
+def byte_strings(values: Sequence[bytes | None]) -> str:
     """Return an array of byte strings; None is NULL."""
+    if None not in values:
+        known: Sequence[bytes] = values  # type: ignore[assignment]
+        return "{\\\\x" + ",\\\\x".join(map(bytes.hex, known)) + "}" if known else "{}"
     return "{" + ",".join(["NULL" if value is None else f"\\\\x{value.hex()}" for value in values]) + "}"
 
 
