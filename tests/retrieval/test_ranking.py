@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from myria.events import TopicHint
 from myria.index import BlockNode, Corpus, Doc, LooseBlock, Timeline, build, decode
+from myria.index.corpus import VOICES
 from myria.retrieval.filters import Filters
 from myria.retrieval.question import Question
 from myria.retrieval.ranking import Key, Order, Ranking, Replaced, rank
@@ -747,6 +748,28 @@ def test_a_kept_timeline_changes_nothing(events: list[tuple[list[str], int, str 
     assert rank(Question(text=text), [kept], limit=100) == found
     for hit in found.hits:
         assert corpus.parts()[hit.view][0].seq[hit.doc] == hit.event_seq
+
+
+def test_what_many_speakers_changed_is_found_again_in_a_kept_timeline() -> None:
+    """A timeline keeps which documents are the last few speakers': what they changed is found in any order."""
+    animals = ["otter", "lynx", "heron", "badger", "marten", "stork", "vole"]
+    people = [f"Person{number}" for number in range(len(animals))]
+    assert len(people) > VOICES + 1
+    told = [(who, f"The {animal} lives in the barn.") for who, animal in zip(people, animals, strict=True)]
+    told += [(people[at - 1], f"The {animal} moved to the river!") for at, animal in enumerate(animals)]
+    told += [(who, f"The {animal} moved to the attic!") for who, animal in zip(people, animals, strict=True)]
+    docs = [
+        _doc(seq, text, speaker=who, timestamp=START + seq * DAY, leaf=0) for seq, (who, text) in enumerate(told, 1)
+    ]
+    nodes = [BlockNode(rendering_id=b"n" * 32, parent=-1, level=0)]
+    corpus = Corpus(participants=tuple(people), blocks=(decode(build(docs, nodes)),))
+    kept = replace(corpus, timeline=Timeline.of(corpus))
+    for at in [*range(len(animals)), *reversed(range(len(animals)))]:
+        question = Question(text=f"Where does the {animals[at]} live?")
+        found = rank(question, [kept])
+        assert found.changed is not None
+        assert (found.changed.older, found.changed.newer) == (at + 1, at + 1 + 2 * len(animals))
+        assert found == rank(question, [corpus])
 
 
 @given(st.text(st.characters(codec=None), max_size=300))

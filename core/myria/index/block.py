@@ -408,6 +408,12 @@ def changed_id(term: int) -> int:
     return term ^ _CHANGED
 
 
+def changed_ids(terms: Ints) -> Ints:
+    """Return what `changed_id` does of each of many."""
+    ids: Ints = terms ^ _CHANGED
+    return ids
+
+
 def _sound(view: BlockView) -> bool:
     docs, nodes = len(view.seq), len(view.node_parent)
     by_doc: tuple[npt.NDArray[Any], ...] = (view.timestamp, view.xid, view.leaf, view.length, view.flags)

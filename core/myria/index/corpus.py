@@ -39,6 +39,9 @@ FAR: Final = 6
 FEW_WORDS: Final = 15
 """Terms that may stand between two documents for that, at most."""
 
+VOICES: Final = 4
+"""Speakers of whom a timeline keeps what they said, at most."""
+
 _KEY_BITS: Final = 63
 """Bits of a sort key: those of a signed integer without its sign."""
 
@@ -133,11 +136,14 @@ class Corpus:
     def numbered(self) -> Mask:
         """Return which documents of its timeline hold a number."""
         timeline = self.laid_out
-        held = np.zeros(len(timeline), dtype=np.bool_)
-        for (view, _), places in zip(self.parts(), timeline.places, strict=True):
-            where = places[view.numbered]
-            held[where[where >= 0]] = True
-        return held
+        kept = timeline.derived(_numbered)
+        if not kept:
+            held = np.zeros(len(timeline), dtype=np.bool_)
+            for (view, _), places in zip(self.parts(), timeline.places, strict=True):
+                where = places[view.numbered]
+                held[where[where >= 0]] = True
+            kept.append(held)
+        return kept[0]
 
     @cached_property
     def scopes(self) -> ScopeTable:
@@ -150,6 +156,11 @@ class Corpus:
         if self.table is not None and self.laid_out.present is not None:
             return self.laid_out.present
         return np.array([any(len(view) if mask is None else mask.any() for view, mask in self._parts)])
+
+
+def _numbered(_: Timeline) -> list[Mask]:
+    """Return where a timeline keeps which of its documents hold a number: the corpus's blocks tell, and it has none."""
+    return []
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -208,7 +219,12 @@ class Timeline:
     @property
     def nbytes(self) -> int:
         """Return about how many bytes of memory it holds, with what is derived of it."""
-        return (90 if self.scope is None else 94) * len(self) + 32 * int(np.count_nonzero(self.far)) + 500
+        return (
+            (94 if self.scope is None else 98) * len(self)
+            + 2 * VOICES * len(self)
+            + 32 * int(np.count_nonzero(self.far))
+            + 500
+        )
 
     @classmethod
     def of(cls, corpus: Corpus) -> Timeline:

@@ -24,7 +24,7 @@ import numpy as np
 from myria.analysis import stop_ids
 from myria.analysis.common_words import weak_ids
 from myria.index.block import EMPTY, NAMING, Ints
-from myria.index.corpus import Corpus, Mask
+from myria.index.corpus import Corpus, Mask, Timeline
 from myria.retrieval.frequency import log2, rarity, spans_of
 from myria.retrieval.successors import AskedAbout, Later, Leader, Succession, names_in
 from myria.values import value
@@ -136,18 +136,18 @@ class _Signs:
         """
         leader, timeline, asked = self.leader, self.leader.timeline, self.asked
         later = leader.later(self.corpus, at)
-        mask = later.mask & (timeline.flags & EMPTY == 0)
+        mask = later.mask & timeline.derived(_saying)
         count = int(np.count_nonzero(mask))
         if not count or timeline.length[at] > _LONGEST:
             return None
-        mask &= timeline.length <= _LONG
+        mask &= timeline.derived(_brief)
         if known is not None:
             mask[known] = True
         places = np.flatnonzero(mask)
         if not len(places):
             return None
         spoken = later.spoken
-        naming = timeline.flags & NAMING != 0
+        naming = timeline.derived(_naming)
         numbers = _BOTH_NUMBERS * bool(self.numbered[at]) + _NUMBER_ASKED * asked.asks_number
         names = _BOTH_NAME * bool(naming[at]) + _NAME_ASKED * asked.asks_name
         evidence = _AS_GOOD * _BIT * np.minimum(leader.score[places], leader.worth) // leader.worth
@@ -211,3 +211,21 @@ class _Signs:
         whole, none = _SHORT
         shortness = min(none - whole, max(0, none - int(self.leader.timeline.length[self.leader.at])))
         return (evidence - 100 * log2(count + _IMAGINED)) // _BIT + _TELLS_A_STATE * shortness // (none - whole)
+
+
+def _saying(timeline: Timeline) -> Mask:
+    """Return which documents say something."""
+    mask: Mask = timeline.flags & EMPTY == 0
+    return mask
+
+
+def _brief(timeline: Timeline) -> Mask:
+    """Return which documents are not too long to tell a state."""
+    mask: Mask = timeline.length <= _LONG
+    return mask
+
+
+def _naming(timeline: Timeline) -> Mask:
+    """Return which documents name something."""
+    mask: Mask = timeline.flags & NAMING != 0
+    return mask

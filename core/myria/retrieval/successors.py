@@ -14,15 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from myria.analysis import stop_ids, term_id
 from myria.analysis.common_words import everyday_ids, weak_ids
-from myria.index.block import ASKS, Ints, View, changed_id, name_terms
-from myria.index.corpus import Corpus, Mask, Timeline
+from myria.index.block import ASKS, Ints, View, changed_ids, name_terms
+from myria.index.corpus import VOICES, Corpus, Mask, Timeline
 from myria.retrieval.frequency import frequencies, rarity, rows_of, spans_of
 from myria.values import value
 
@@ -254,18 +253,55 @@ def _likeliest(leader: Leader, corpus: Corpus, evidence: Ints, *, least: int) ->
     return None
 
 
+@value
+class _Voice:
+    """Which documents are somebody's: `told` by view, `spoken` by place in the timeline."""
+
+    told: Sequence[Mask]
+    spoken: Mask
+
+    @classmethod
+    def of(cls, speaker: str, timeline: Timeline, parts: Sequence[tuple[View, Mask | None]]) -> _Voice:
+        """Return which are a speaker's: the timeline keeps those of the last few who were asked for."""
+        kept = timeline.derived(_voices)
+        known = kept.get(speaker)
+        if known is None:
+            told = [
+                np.array([name == speaker for name in view.speakers], dtype=np.bool_)[view.speaker] for view, _ in parts
+            ]
+            spoken = np.zeros(len(timeline), dtype=np.bool_)
+            for (_, mask), by_speaker, places in zip(parts, told, timeline.places, strict=True):
+                where = places[by_speaker]
+                spoken[where if mask is None else where[where >= 0]] = True
+            if len(kept) >= VOICES:
+                kept.clear()
+            known = kept[speaker] = cls(told=told, spoken=spoken)
+        return known
+
+
+def _voices(_: Timeline) -> dict[str, _Voice]:
+    return {}
+
+
+def _stating(timeline: Timeline) -> Mask:
+    """Return which documents ask nothing."""
+    mask: Mask = timeline.flags & ASKS == 0
+    return mask
+
+
 @dataclass(frozen=True, eq=False)
 class Later:
     """What was said in the best hit's scope after it or after another statement, may be shown, asks nothing: `mask`.
 
     `here` tells which documents are of that scope, None where all are; `told` by view which of its documents are by the
-    speaker of the statement.
+    speaker of the statement, and `spoken` by place.
     """
 
     timeline: Timeline
     parts: Sequence[tuple[View, Mask | None]]
     speaker: str
     told: Sequence[Mask]
+    spoken: Mask
     here: Mask | None
     mask: Mask
 
@@ -279,36 +315,21 @@ class Later:
         timeline = leader.timeline
         view, doc = place(corpus, timeline, at)
         speaker = view.speakers[int(view.speaker[doc])]
-        told = [
-            np.array([name == speaker for name in part.speakers], dtype=np.bool_)[part.speaker]
-            for part, _ in corpus.parts()
-        ]
+        voice = _Voice.of(speaker, timeline, corpus.parts())
         after = timeline.timestamp[at] + _LATER_US
-        mask = (timeline.timestamp > after) & (timeline.flags & ASKS == 0)
+        mask = (timeline.timestamp > after) & timeline.derived(_stating)
         scope = timeline.scope
         here = None if scope is None else scope == scope[leader.at]
         if here is not None:
             mask &= here
         if leader.allowed is not None:
             mask &= leader.allowed
-        return cls(timeline, corpus.parts(), speaker, told, here, mask)
+        return cls(timeline, corpus.parts(), speaker, voice.told, voice.spoken, here, mask)
 
     @property
     def tells_of_changes(self) -> bool:
         """Whether any document may tell of a change, or has a topic hint, which stands beside these."""
         return any(len(view.hint_terms) for view, _ in self.parts)
-
-    @cached_property
-    def spoken(self) -> Mask:
-        """Which documents the speaker said."""
-        spoken = np.zeros(len(self.timeline), dtype=np.bool_)
-        for (_, mask), told, places in zip(self.parts, self.told, self.timeline.places, strict=True):
-            if mask is None:
-                spoken[places] = told
-            else:
-                where = places[told]
-                spoken[where[where >= 0]] = True
-        return spoken
 
     def telling_of_change(self, ids: Ints, of_older: Ints, of_question: Ints, found: Mask) -> Ints:
         """Return by document what the words are worth of whose things it tells that they changed.
@@ -318,7 +339,7 @@ class Later:
             found: which documents the question's words count in.
         """
         evidence = np.zeros(len(self.timeline), dtype=np.int64)
-        changed = np.array([changed_id(identity) for identity in ids.tolist()], dtype=np.int64)
+        changed = changed_ids(ids)
         order = np.argsort(changed)
         for at, where in self._changed(changed[order]):
             evidence[where] += of_older[order[at]] + of_question[order[at]] * found[where]
