@@ -1,10 +1,11 @@
 """What a question takes, beside an older commit of this repository: the same events, the same questions, in turns.
 
-    python -m benchmarks.queries COMMIT [--clients 8] [--rounds 5] [--requests 2000]
+    python -m benchmarks.queries COMMIT [--clients 8] [--rounds 5] [--requests 2000] [--tool query_event_nodes]
 
 Each code (`benchmarks.older`) imports the events and builds them in full, and serves them from one process. Closed-loop
 clients ask the two servers in turn for four words of one message, `query_event_nodes` and `query_references` in turn,
-over scopes of 1,000 to 2,500 events where there are any. Ratios are taken within a round.
+over scopes of 1,000 to 2,500 events where there are any; with `--tool` one of the two alone. Ratios are taken within a
+round.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ PART = "queries"
 CLIENTS = 8
 REQUESTS = 2_000
 MOST_RATIO = 1.0
+TOOLS = ("query_event_nodes", "query_references")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,15 +58,20 @@ class _Asked:
         return self.cpu_s / max(1, sum(result.acknowledged for result in self.results)) * 1000
 
 
-async def measure(options: Common, commit: str, *, clients: int, rounds: int, requests: int) -> int:
-    """Prepare, run the rounds, and write the report; return the exit status."""
+async def measure(
+    options: Common, commit: str, *, clients: int, rounds: int, requests: int, tool: str | None = None
+) -> int:
+    """Prepare, run the rounds, and write the report; return the exit status.
+
+    `tool` is asked alone; None for both in turn.
+    """
     report = Report(PART)
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="myria-queries-")))
         both = codes(commit, folder)
         cluster = await stack.enter_async_context(Cluster(options.work_dir))
         report.figures["postgres"] = await cluster.versions()
-        report.figures["queries"] = {"commit": commit, "clients": clients}
+        report.figures["queries"] = {"commit": commit, "clients": clients, "tool": tool}
         for code in both:
             await migrate(cluster, code, folder)
         driver = await stack.enter_async_context(LoadProcess())
@@ -76,7 +83,8 @@ async def measure(options: Common, commit: str, *, clients: int, rounds: int, re
                 await cluster.tidy(_name(code))
             async with AsyncExitStack() as serving:
                 asked = [
-                    await _serve(serving, cluster, code, options.work_dir / "log", count=requests) for code in both
+                    await _serve(serving, cluster, code, options.work_dir / "log", count=requests, tool=tool)
+                    for code in both
                 ]
                 for round_ in range(rounds + 1):
                     for each in asked:
@@ -95,7 +103,9 @@ def _name(code: Code) -> str:
     return f"queries_{code.name}"
 
 
-async def _serve(stack: AsyncExitStack, cluster: Cluster, code: Code, logs: Path, *, count: int) -> _Asked:
+async def _serve(
+    stack: AsyncExitStack, cluster: Cluster, code: Code, logs: Path, *, count: int, tool: str | None
+) -> _Asked:
     """Start the server of a code and make its questions: the same ones for the same events."""
     name = _name(code)
     server = await stack.enter_async_context(
@@ -105,9 +115,9 @@ async def _serve(stack: AsyncExitStack, cluster: Cluster, code: Code, logs: Path
     try:
         every = await scopes(connection)
         chosen = [scope for scope in every if scope.visible in MIDDLE] or every
-        return _Asked(
-            code=code, server=server, requests=await questions(connection, chosen, port=server.port, count=count)
-        )
+        twice = count if tool is None else count * len(TOOLS)
+        made = await questions(connection, chosen, port=server.port, count=twice)
+        return _Asked(code=code, server=server, requests=[one for one in made if tool is None or one.tag == tool])
     finally:
         await connection.close()
 
@@ -156,8 +166,16 @@ def main() -> None:
     options.add_argument("--clients", type=int, default=CLIENTS, help="closed-loop clients (default: %(default)s)")
     options.add_argument("--rounds", type=int, default=5, help="rounds (default: %(default)s)")
     options.add_argument("--requests", type=int, default=REQUESTS, help="questions of a round (default: %(default)s)")
+    options.add_argument("--tool", choices=TOOLS, help="this one alone (default: both in turn)")
     given = options.parse_args()
-    work = measure(common(given), given.commit, clients=given.clients, rounds=given.rounds, requests=given.requests)
+    work = measure(
+        common(given),
+        given.commit,
+        clients=given.clients,
+        rounds=given.rounds,
+        requests=given.requests,
+        tool=given.tool,
+    )
     sys.exit(run(work))
 
 
