@@ -94,6 +94,11 @@ class _ByLeaf(dict[bytes, _Said]):
 _LEAVES = _ByLeaf()
 
 
+def forget_sayings() -> None:
+    """Let go of what leaves say: once the subjects of their scope are made, nobody asks again."""
+    _LEAVES.clear()
+
+
 class Sayings:
     """What several children say, taken together."""
 

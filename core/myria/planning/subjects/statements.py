@@ -88,6 +88,12 @@ def told_by(summary: str) -> Told:
     return Told(tuple(statements), tuple(said))
 
 
+def forget_statements() -> None:
+    """Let go of what leaves tell: once the subjects of their scope are made, nobody asks again."""
+    told_by.cache_clear()
+    _weighed.cache_clear()
+
+
 def says(key: str, words: str) -> bool:
     """Tell whether words name a subject, or something of its kind."""
     said = terms(words)

@@ -14,8 +14,8 @@ from myria.planning.describe import LABEL_CHARACTERS, Description
 from myria.planning.lines import as_many_as_fit, capitalised, clip, counted, fitting, listed, shortened
 from myria.planning.model import LEAF, Node
 from myria.planning.phrases import NAME_CHARACTERS
-from myria.planning.subjects.sayings import Sayings
-from myria.planning.subjects.statements import called, state_of, told_by
+from myria.planning.subjects.sayings import Sayings, forget_sayings
+from myria.planning.subjects.statements import called, forget_statements, state_of, told_by
 from myria.planning.wording import conjunction_of
 
 _LEAST_SAID = 2
@@ -69,6 +69,12 @@ def describe_index(children: Sequence[Node]) -> Description:
         summary=f"{head}.",
         metadata=_metadata(sayings, names),
     )
+
+
+def forget_leaves() -> None:
+    """Let go of what is kept of leaves while the subjects of their scope are made: a third of a builder's memory."""
+    forget_sayings()
+    forget_statements()
 
 
 def _label(title: str, about: Sequence[str]) -> str:
