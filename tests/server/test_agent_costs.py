@@ -55,6 +55,8 @@ async def test_a_note_takes_as_many_round_trips_as_an_event(cost: Cost) -> None:
     }
     await cost("append_event", "core", **appended)
     await cost("remember", content="the first of all")
+    # A process asks once what types the parameters of a statement are of: whichever test is its first.
+    await cost("remember", content="the first of a session", scope="session", sessionId="before")
     event = await cost("append_event", "core", **appended)
     notes = [await cost("remember", content=f"word{number} other{number} third{number}") for number in range(30)]
     session = await cost("remember", content="held for now", scope="session", sessionId="talk")
