@@ -220,7 +220,7 @@ class Timeline:
     def nbytes(self) -> int:
         """Return about how many bytes of memory it holds, with what is derived of it."""
         return (
-            (94 if self.scope is None else 98) * len(self)
+            (95 if self.scope is None else 99) * len(self)
             + 2 * VOICES * len(self)
             + 32 * int(np.count_nonzero(self.far))
             + 500
