@@ -781,7 +781,7 @@ ROWS: tuple[Row, ...] = (
         parameters=("agentId",),
         before=(
             keeping("The kiln is hot", type="fact", agentId="row-tidy"),
-            keeping("the kiln is hot.", type="fact", agentId="row-tidy"),
+            keeping("The kiln is hot.", type="fact", agentId="row-tidy"),
         ),
         arguments={"agentId": "row-tidy"},
         answers={

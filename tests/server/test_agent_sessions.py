@@ -203,8 +203,8 @@ async def test_what_must_not_be_kept_is_taken_out_of_a_reflection(served: Served
 
 async def test_consolidating_touches_what_its_caller_sees(served: Served) -> None:
     """Duplicates are merged and named by no one else's run; what was merged can be restored."""
+    double = await keep(served, "The kiln is hot.", type="fact", agentId="planner")
     await keep(served, "The kiln is hot", type="fact", agentId="planner")
-    double = await keep(served, "the kiln is hot.", type="fact", agentId="planner")
     assert (await ask(served, "memory_consolidate", agentId="critic"))["duplicatesMerged"] == 0
     assert (await ask(served, "memory_consolidate"))["duplicatesMerged"] == 0
     assert (await ask(served, "memory_consolidate", agentId="planner"))["duplicatesMerged"] == 1
@@ -276,13 +276,13 @@ async def test_contradictions_are_listed_and_nothing_decides_them(served: Served
 
 async def test_what_stands_for_others_has_their_links(served: Served) -> None:
     """Links of merged notes lead from and to the one that stays, and none leads to itself."""
-    first, gas = await keep(served, "The kiln is hot", type="error"), await keep(served, "Gas", type="fact")
+    double, gas = await keep(served, "The kiln is hot", type="error"), await keep(served, "Gas", type="fact")
     vent = await keep(served, "Open the vent", type="procedure")
-    double = await keep(served, "the kiln is hot.", type="error", linkedTo=[first])
+    newest = await keep(served, "The kiln is hot.", type="error", linkedTo=[double])
     await ask(served, "link", fromId=double, toId=gas, relationType="caused_by")
     await ask(served, "link", fromId=vent, toId=double, relationType="resolved_by")
     assert (await ask(served, "memory_consolidate"))["duplicatesMerged"] == 1
-    assert await edges(served, first) == {(first, gas, "caused_by"), (vent, first, "resolved_by")}
+    assert await edges(served, newest) == {(newest, gas, "caused_by"), (vent, newest, "resolved_by")}
 
 
 async def test_what_has_expired_is_no_neighbour(served: Served) -> None:

@@ -165,6 +165,17 @@ async def test_what_is_said_again_is_kept_again(memory: Memory) -> None:
     assert await items(memory) == ["t1-in-0", "t2-in-0"]
 
 
+async def test_what_is_said_in_another_case_is_something_else(memory: Memory) -> None:
+    """A code with other capitals is no echo of the one before it, and both come into a prompt."""
+    host = Host(memory)
+    await host.after("t1", "The code is aB7", answer="Noted")
+    await host.after("t2", "The code is Ab7", message("assistant", "Noted"), "Which is it?", answer="")
+    assert await items(memory) == ["t1-in-0", "t1-out-0", "t2-in-0", "t2-in-1", "t2-in-2"]
+    prepared = await host.before("And?", history=[message("user", "THE CODE IS AB7")])
+    said = [text_of(item) for item in prepared.items]
+    assert {"The code is aB7", "The code is Ab7", "THE CODE IS AB7"} <= set(said)
+
+
 async def test_no_item_comes_twice_into_a_prompt(memory: Memory) -> None:
     """What the caller's history has is not added from the store, nor found by the search."""
     host = Host(memory)

@@ -8,7 +8,6 @@ events, which a repeat does not repeat, and a note leaves the queue's head only 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from math import log2
@@ -17,6 +16,7 @@ from typing import Any, Literal
 import asyncpg
 import orjson
 
+from myria.canonical import digest
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.contract.limits import MAX_WITHDRAWN
@@ -24,6 +24,7 @@ from myria.errors import AlreadySuperseded, EventNotFound
 from myria.masks import Masks
 from myria.notes.expiry import DAY_US, Lasting
 from myria.notes.kinds import FACT_KINDS, importance_now, policies
+from myria.notes.likeness import essence
 from myria.notes.links import MAX_LINKS, Relation, link_event
 from myria.notes.scopes import scopes_with_notes
 from myria.store.clock import to_datetime, to_microseconds
@@ -197,10 +198,10 @@ class Consolidation:
         await self._withdrawals.withdraw_versions(tenant, events, "expired", may_see=_anybody)
 
     async def _merge(self, tenant: str, looks: Sequence[_Look]) -> set[str]:
-        """Let the oldest of notes that say the same stand for the others; return those.
+        """Let the newest of notes that say the same stand for the others; return those.
 
-        They say the same where texts of one kind, scope and session differ in case, spaces and a final stop alone. An
-        anchor is never merged into another note, nor is one that somebody restored.
+        They say the same (`essence`) in one kind, scope and session. An anchor is never merged into another note, nor
+        is one that somebody restored.
         """
         if not looks:
             return set()
@@ -218,21 +219,21 @@ class Consolidation:
             alike.setdefault((row["scope_id"], row["likeness"]), []).append(row)
         merged: set[str] = set()
         for group in alike.values():
-            first = min(group, key=lambda row: (not row["anchor"], row["first_seq"]))
-            others = [row for row in group if row is not first and not row["anchor"] and row["reason"] != "restored"]
+            stays = max(group, key=lambda row: (row["anchor"], row["event_seq"]))
+            others = [row for row in group if row is not stays and not row["anchor"] and row["reason"] != "restored"]
             for start in range(0, len(others), MAX_WITHDRAWN):
                 some = others[start : start + MAX_WITHDRAWN]
-                await self._link_instead(tenant, first, [row["note_id"] for row in some])
+                await self._link_instead(tenant, stays, [row["note_id"] for row in some])
                 try:
                     await self._withdrawals.replace(
-                        tenant, [row["event_id"] for row in some], first["event_id"], may_see=_anybody
+                        tenant, [row["event_id"] for row in some], stays["event_id"], may_see=_anybody
                     )
                 except (AlreadySuperseded, EventNotFound):
                     continue  # one of them was changed meanwhile: it is looked at again
                 merged |= {row["note_id"] for row in some}
         return merged
 
-    async def _link_instead(self, tenant: str, first: asyncpg.Record, note_ids: Sequence[str]) -> None:
+    async def _link_instead(self, tenant: str, stays: asyncpg.Record, note_ids: Sequence[str]) -> None:
         """Give a note the links of those that it stands for, but where it has one of that pair itself."""
         gone = set(note_ids)
         before: int | None = None
@@ -241,7 +242,7 @@ class Consolidation:
                 rows = await connection.fetch(sql("links.of_notes"), tenant, list(note_ids), MAX_LINKS, before)
                 moved: dict[tuple[str, str], Relation] = {}
                 for row in rows:  # newest first: of two that become one pair, the newer counts
-                    source, target = (_instead(row[end], gone, first["note_id"]) for end in ("from_id", "to_id"))
+                    source, target = (_instead(row[end], gone, stays["note_id"]) for end in ("from_id", "to_id"))
                     if source != target:
                         moved.setdefault((source, target), row["relation"])
                 known = {
@@ -250,7 +251,7 @@ class Consolidation:
                         sql("links.there"), tenant, [source for source, _ in moved], [target for _, target in moved]
                     )
                 }
-            participants = tuple(first["participants"])
+            participants = tuple(stays["participants"])
             events = [
                 link_event(participants, *pair, relation) for pair, relation in moved.items() if pair not in known
             ]
@@ -326,11 +327,11 @@ def _count(look: _Look, now: int, counts: dict[str, int]) -> None:
 
 def _likeness(row: asyncpg.Record) -> bytes:
     payload = orjson.loads(row["payload"])
-    text = " ".join(payload["text"].casefold().split()).rstrip(".。 ")
     if row["kind"] in FACT_KINDS or "memory" in payload["note"]:
-        return hashlib.sha256(row["note_id"].encode()).digest()  # none is like another: what it is a repeat of, it says
+        return digest(["unlike", row["note_id"]])  # none is like another: what it is a repeat of, it says
     session = row["context_id"] or "" if row["session"] else ""
-    return hashlib.sha256(f"{row['kind']}\n{session}\n{text}".encode()).digest()
+    # Never equal to one that is stored since case did not count.
+    return digest(["same", row["kind"], session, essence(payload["text"])])
 
 
 def _stale_json(row: asyncpg.Record, now: int) -> Json:
@@ -360,8 +361,8 @@ def _both_stand(row: asyncpg.Record, now: int) -> bool:
     return not Lasting.of(row).has_expired(now) and not Lasting.of(other).has_expired(now)
 
 
-def _instead(note_id: str, gone: set[str], first: str) -> str:
-    return first if note_id in gone else note_id
+def _instead(note_id: str, gone: set[str], stays: str) -> str:
+    return stays if note_id in gone else note_id
 
 
 def _anybody(_: Sequence[str]) -> bool:

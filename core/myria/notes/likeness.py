@@ -32,9 +32,19 @@ _REMEMBERED_NOTES = 4 * LOOKED_AT
 _KEPT_NOTES = 2 * LOOKED_AT
 _REMEMBERED_WORDS = 200_000
 _WORD = re.compile(r"\w+")
+_FINAL_STOP = re.compile(r"(?<=[^\s.。．])[.。．]\Z")
 
 Words = frozenset[int]
 """Words, each as this process's hash of it: they can be compared, and not read."""
+
+
+def essence(text: str) -> str:
+    """Return what a text says: two texts are the same, everywhere in Myria, where this is equal.
+
+    Space around it and one final stop are nothing; case and all else count: "5 mW" is not "5 MW". Where a note is kept,
+    a narrower rule finds repeats at once (the same but for space around it); maintenance finds the rest.
+    """
+    return _FINAL_STOP.sub("", text.strip())
 
 
 class Said(NamedTuple):

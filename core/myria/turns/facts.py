@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from myria.canonical import digest
+from myria.notes.likeness import essence
 from myria.redaction.expressions import first_look, literal
 
 Tier = Literal["L0", "L1", "L2"]
@@ -54,8 +55,8 @@ class Fact:
         return f"{self.key}: {self.value}"
 
     def says_the_same(self, other: Fact) -> bool:
-        """Tell whether another fact has the same value, but for case and spaces, in the same tier."""
-        return self.tier == other.tier and _normalised(self.value) == _normalised(other.value)
+        """Tell whether another fact has the same value in the same tier."""
+        return self.tier == other.tier and essence(self.value) == essence(other.value)
 
     def to_json(self) -> dict[str, Any]:
         """Return what the event of its note says of it."""
@@ -215,7 +216,3 @@ def best_insights(insights: Iterable[Insight], terms: frozenset[str], limit: int
 def _matching(text: str, terms: frozenset[str]) -> int:
     lowered = text.lower()
     return sum(1 for term in terms if term in lowered)
-
-
-def _normalised(value: str) -> str:
-    return " ".join(value.lower().split())

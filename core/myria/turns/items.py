@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from myria.notes.likeness import essence
+
 Json = dict[str, Any]
 
 REFERENCE_BEGIN, REFERENCE_END = "<memory_reference>", "</memory_reference>"
@@ -62,19 +64,25 @@ def unpacked(payload: Mapping[str, Any]) -> Json:
 
 
 def identity_of(item: Mapping[str, Any]) -> str:
-    """Return what an item is known by: `metadata.item_id`, or a hash of what it says, but for case and spaces."""
+    """Return what an item is known by: `metadata.item_id`, or a hash of what it says."""
     given = (item.get("metadata") or {}).get("item_id")
     if isinstance(given, str) and given.strip():
         return given
     parts = [
         [
             part.get("type", ""),
-            _folded(part.get("text")),
+            essence(part.get("text") or ""),
             *(part.get(name) or "" for name in ("image_url", "file_id", "filename")),
         ]
         for part in item.get("content", ())
     ]
-    said = [item.get("type", ""), item.get("role") or "", item.get("call_id") or "", _folded(item.get("output")), parts]
+    said = [
+        item.get("type", ""),
+        item.get("role") or "",
+        item.get("call_id") or "",
+        essence(item.get("output") or ""),
+        parts,
+    ]
     return f"item-{hashlib.sha1(orjson.dumps(said), usedforsecurity=False).hexdigest()[:16]}"
 
 
@@ -156,7 +164,3 @@ def _escaped(written: str) -> str:
     for character in "<>&\u2028\u2029":
         written = written.replace(character, f"\\u{ord(character):04x}")
     return written
-
-
-def _folded(text: str | None) -> str:
-    return " ".join((text or "").lower().split())

@@ -57,7 +57,7 @@ WHERE k.tenant_id = $1 AND k.note_id = given.note_id AND k.likeness IS DISTINCT 
 
 -- name: alike
 -- The live notes that say the same as one of these, itself among them, where there are several.
-SELECT x.note_id, x.scope_id, x.likeness, n.first_seq, n.anchor, n.reason, e.event_id, s.participants
+SELECT x.note_id, x.scope_id, x.likeness, n.event_seq, n.anchor, n.reason, e.event_id, s.participants
 FROM (SELECT DISTINCT k.scope_id, k.likeness FROM myria.note_looks k
       WHERE k.tenant_id = $1 AND k.note_id = ANY ($2::text[]) AND k.likeness IS NOT NULL) wanted
 CROSS JOIN LATERAL (
@@ -67,7 +67,7 @@ CROSS JOIN LATERAL (
 JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.note_id = x.note_id AND n.live
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = x.scope_id
-ORDER BY x.scope_id, n.first_seq;
+ORDER BY x.scope_id, n.event_seq;
 
 -- name: contradictions
 -- The newest links that say that two live notes contradict each other, and what decides whether one has expired.
