@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from pathlib import Path
 from typing import IO
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from myria import memento, memory_tools, memtrace, transfer
-from myria.contract.limits import limits_of
+from myria._yaml import read_yaml
+from myria.contract.limits import Limits, limits_of
+from myria.errors import ConfigurationError, InvalidArgument
+from myria.importers.files import Source
+from myria.importers.formats import FORMATS
+from myria.importers.records import People, people_of
+from myria.importers.storing import Imported, store
 from myria.ingest import Ingest
 from myria.memories.commands import Keeping, Memories
 from myria.memories.sharing import shared_participant
@@ -59,14 +69,7 @@ async def _import_fragments(
     """Keep what Memento exported as notes, with what the agent's face takes out of them taken out."""
     ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
     longest = transfer.longest_line(limits_of(settings))
-    notes = Notes(
-        database,
-        ingest.append_events,
-        await redactor_of(settings, database, options.tenant, beside=settings.agent.redaction_kinds),
-        content_characters=settings.notes.content_characters,
-        payload_bytes=settings.ingest.payload_bytes,
-        session_idle_s=settings.notes.session_idle_s,
-    )
+    notes = await _notes(options, settings, database, ingest)
     with console.meter("importing bytes", size) as progress:
         try:
             return await memento.import_fragments(
@@ -80,6 +83,85 @@ async def _import_fragments(
             )
         finally:
             await ingest.close()
+
+
+async def _notes(options: Options, settings: Settings, database: Database, ingest: Ingest) -> Notes:
+    return Notes(
+        database,
+        ingest.append_events,
+        await redactor_of(settings, database, options.tenant, beside=settings.agent.redaction_kinds),
+        content_characters=settings.notes.content_characters,
+        payload_bytes=settings.ingest.payload_bytes,
+        session_idle_s=settings.notes.session_idle_s,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """How `myria import --from` reads an export of one of `FORMATS`.
+
+    Args:
+        people: participants by names or ids of the export.
+        zone: of times that do not name their own.
+        dry_run: read and check everything, store nothing.
+    """
+
+    from_: str
+    people: Mapping[str, str]
+    zone: tzinfo
+    dry_run: bool
+
+    @classmethod
+    def of_options(cls, from_: str, people: str | None, zone: str | None, *, dry_run: bool) -> Elsewhere:
+        """Return what the options of the command say.
+
+        Raises:
+            InvalidArgument: the people file is none, or the zone is unknown.
+        """
+        try:
+            named = {} if people is None else people_of(read_yaml(Path(people), "The people file"))
+            known = UTC if zone is None else ZoneInfo(zone)
+        except ConfigurationError as error:
+            raise InvalidArgument(error.message, field="people") from error
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise InvalidArgument(
+                f"{zone!r} is no time zone; name one as Europe/Lisbon or UTC", field="zone"
+            ) from error
+        return cls(from_=from_, people=named, zone=known, dry_run=dry_run)
+
+
+async def import_elsewhere(
+    elsewhere: Elsewhere,
+    options: Options,
+    settings: Settings,
+    database: Database,
+    *,
+    file: str,
+    own: tuple[str, ...],
+    limits: Limits,
+    refused: Refusals,
+) -> tuple[Imported, People]:
+    """Take over an export of another system; return what became of it, and who speaks in it."""
+    ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
+    people = People(own, elsewhere.people)
+
+    try:
+        with console.meter("importing", None) as progress:
+            outcome = await store(
+                FORMATS[elsewhere.from_].records(Source(Path(file)), elsewhere.zone),
+                ingest=ingest,
+                notes=await _notes(options, settings, database, ingest),
+                tenant=options.tenant,
+                people=people,
+                limits=limits,
+                redactor=await redactor_of(settings, database, options.tenant),
+                dry_run=elsewhere.dry_run,
+                on_refused=refused,
+                on_progress=lambda count: progress.advance(count.lines, what=f"{count.imported:,} imported"),
+            )
+    finally:
+        await ingest.close()
+    return outcome, people
 
 
 async def _import_memories(

@@ -27,6 +27,7 @@ async def import_events(
     size: int | None,
     limits: Limits,
     ignore: tuple[str, ...],
+    dry_run: bool,
     refused: Refusals,
 ) -> transfer.ImportCount:
     """Append the events of JSON lines."""
@@ -40,6 +41,7 @@ async def import_events(
                 limits,
                 ignore=ignore,
                 redactor=await redactor_of(settings, database, options.tenant),
+                dry_run=dry_run,
                 on_refused=refused,
                 on_progress=lambda count: progress.advance(
                     count.bytes_read, what=f"{count.imported:,} events imported"

@@ -7,9 +7,7 @@ the fields of cases are not part of a note's text, and are left out.
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from myria import errors
@@ -17,34 +15,21 @@ from myria.canonical import digest
 from myria.contract.agent import MAX_CIRCUMSTANCE
 from myria.contract.fields import check_text, parse_timestamp
 from myria.contract.limits import MAX_ID, MAX_TYPE
+from myria.importers.records import People, Statement, Unreadable
+from myria.importers.storing import keep_statements
 from myria.jsontext import decode
 from myria.notes.commands import Notes
 from myria.notes.details import DETAILS, Details
 from myria.notes.drafting import Draft
-from myria.notes.usage import keep_from
-from myria.scopes import canonical_participants
+from myria.store.clock import to_datetime
 from myria.store.database import Database
 from myria.transfer import ImportCount, RefusedLine
-from myria.values import value
-
-AT_ONCE = 32
-"""Fragments that are stored at the same time: they share commits."""
 
 POOL: Final = "default"
 """The agent whose fragments all agents share."""
 
 _MAX_CONTENT = 1_000_000
 _BOM = b"\xef\xbb\xbf"
-
-
-@value
-class ExportedFragment:
-    """A line as it is to be kept. `created_at` is in microseconds since 1970; `agent` is None for the shared pool."""
-
-    fragment_id: str
-    agent: str | None
-    created_at: int
-    draft: Draft
 
 
 async def import_fragments(
@@ -66,60 +51,27 @@ async def import_fragments(
         on_refused: told about each line that was not imported.
     """
     count = ImportCount()
-    waiting: list[tuple[int, ExportedFragment]] = []
-    stored: list[str] = []
 
-    def refuse(line: int, error: errors.MyriaError) -> None:
-        count.refused += 1
-        on_refused(RefusedLine(line=line, code=error.code, message=error.message))
+    def fragments() -> Iterator[tuple[int, Statement | Unreadable]]:
+        for number, text in enumerate(lines, 1):
+            count.bytes_read += len(text)
+            if not text.strip():
+                count.blank += 1
+                count.lines += 1
+                continue
+            try:
+                yield number, fragment_of(decode(text.removeprefix(_BOM) if number == 1 else text))
+            except errors.MyriaError as error:
+                yield number, Unreadable(error=error)
 
-    async def keep(line: int, fragment: ExportedFragment) -> None:
-        try:
-            whose = own if fragment.agent is None else canonical_participants([*own, fragment.agent], field="agent_id")
-            kept = await notes.remember(
-                tenant,
-                whose,
-                fragment.draft,
-                contract="004",
-                speaker=fragment.agent,
-                now=fragment.created_at,
-                key=f"memento:{fragment.fragment_id}",
-            )
-        except (errors.InputError, errors.ConflictError) as error:
-            refuse(line, error)
-            return
-        stored.append(kept.note_id)
-        count.imported += kept.created
-        count.already_there += not kept.created
-        count.redacted += bool(kept.redacted)
-
-    async def keep_all() -> None:
-        await asyncio.gather(*(keep(line, fragment) for line, fragment in waiting))
-        waiting.clear()
-        if stored:
-            await keep_from(database, tenant, stored, time.time_ns() // 1000)
-            stored.clear()
-        on_progress(count)
-
-    for text in lines:
-        count.lines += 1
-        count.bytes_read += len(text)
-        if count.lines == 1:
-            text = text.removeprefix(_BOM)
-        if not text.strip():
-            count.blank += 1
-            continue
-        try:
-            waiting.append((count.lines, fragment_of(decode(text))))
-        except errors.MyriaError as error:
-            refuse(count.lines, error)
-        if len(waiting) >= AT_ONCE:
-            await keep_all()
-    await keep_all()
+    people = People(own, {})
+    await keep_statements(
+        notes, database, tenant, fragments(), people, count=count, on_refused=on_refused, on_progress=on_progress
+    )
     return count
 
 
-def fragment_of(line: Any) -> ExportedFragment:
+def fragment_of(line: Any) -> Statement:
     """Return what a line of an export says.
 
     Raises:
@@ -133,10 +85,13 @@ def fragment_of(line: Any) -> ExportedFragment:
     if "created_at" not in line:
         raise errors.InvalidArgument("created_at is required: the fragments of an export have it", field="created_at")
     agent = line.get("agent_id")
-    return ExportedFragment(
-        fragment_id=_text(line, "id", MAX_ID) or digest([content, line["created_at"]]).hex()[:32],
-        agent=None if agent in (None, "", POOL) else check_text(agent, "agent_id", MAX_ID),
-        created_at=parse_timestamp(line["created_at"], "created_at"),
+    agent = None if agent in (None, "", POOL) else check_text(agent, "agent_id", MAX_ID)
+    fragment_id = _text(line, "id", MAX_ID) or digest([content, line["created_at"]]).hex()[:32]
+    return Statement(
+        key=f"memento:{fragment_id}",
+        at=to_datetime(parse_timestamp(line["created_at"], "created_at")),
+        people=() if agent is None else (agent,),
+        agent=agent,
         draft=Draft(
             content=content,
             kind=_text(line, "type", MAX_TYPE),

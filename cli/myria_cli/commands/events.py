@@ -41,6 +41,26 @@ LATE_COMMITS_S = 30.0
 MANY = 1_000
 """Imported events after which the planner's statistics are renewed at once."""
 
+BY_LINE = ("memento", "memory-tools", "memtrace")
+"""Systems whose exports are read as they stream in, from standard input too."""
+
+WHOLE = (
+    "chatgpt",
+    "claude",
+    "slack",
+    "whatsapp",
+    "telegram",
+    "mem0",
+    "zep",
+    "basic-memory",
+    "memory-server",
+    "csv",
+)
+"""Systems whose exports are files and folders: `myria.importers.formats` knows them, and takes long to import."""
+
+SPEAKERS = 50
+"""Speakers that a dry run names; --json names all."""
+
 SOME_REFUSED = 2
 """Exit status of an import that refused a line."""
 
@@ -125,6 +145,10 @@ myria import fragments.jsonl --from memento --as me
 myria import /var/lib/memory --from memory-tools --as me --as agent
 
 myria import events.jsonl --from memtrace --as me
+
+myria import chatgpt-export.zip --from chatgpt --as me --dry-run
+
+myria import export.zip --from slack --as team --people people.yaml
 """,
     )
     async def import_(
@@ -133,7 +157,8 @@ myria import events.jsonl --from memtrace --as me
         file: Annotated[
             str,
             typer.Argument(
-                metavar="FILE", help="JSON lines, or - for standard input; a folder with --from memory-tools."
+                metavar="FILE",
+                help="JSON lines, or - for standard input; with --from, what that system exports (file, ZIP, folder).",
             ),
         ],
         ignore_field: Annotated[
@@ -147,20 +172,30 @@ myria import events.jsonl --from memtrace --as me
             str | None,
             typer.Option(
                 "--from",
-                metavar="memento|memory-tools|memtrace",
-                help="Read what Memento exports, as an agent's notes, sessions of memory-tools, as turns, or rows of "
-                "Memtrace, as memories.",
+                metavar="SYSTEM",
+                help=f"Whose export it is: {_systems()}. Chats become events; what a memory kept, notes.",
             ),
         ] = None,
         as_: Annotated[
             list[str] | None,
             typer.Option(
-                "--as", metavar="NAME", help="Whose notes or turns they are; repeat for several. With --from alone."
+                "--as", metavar="NAME", help="Whose memories they are; repeat for several. With --from alone."
             ),
         ] = None,
         project: Annotated[
             str | None, typer.Option(metavar="NAME", help="Project of the sessions. With --from memory-tools alone.")
         ] = None,
+        people: Annotated[
+            str | None,
+            typer.Option(metavar="FILE", help="YAML or JSON: participants by names or ids of the export."),
+        ] = None,
+        zone: Annotated[
+            str | None,
+            typer.Option(metavar="NAME", help="Time zone of times that name none, such as Europe/Lisbon; else UTC."),
+        ] = None,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Read and check all of it, store nothing, and say who speaks in it.")
+        ] = False,
     ) -> int:
         """Append the events of a JSON lines file; run it again, and nothing is there twice.
 
@@ -173,15 +208,21 @@ myria import events.jsonl --from memtrace --as me
             from myria_cli.importing import import_events  # noqa: PLC0415
 
         settings = options.settings()
-        if from_ not in (None, "memento", "memory-tools", "memtrace"):
-            raise InvalidArgument(
-                "--from takes memento, memory-tools or memtrace; leave it out for what Myria exports", field="from"
-            )
+        if from_ not in (None, *BY_LINE, *WHOLE):
+            raise InvalidArgument(f"--from takes {_systems()}; leave it out for what Myria exports", field="from")
+        if from_ in BY_LINE and (people is not None or zone is not None or dry_run):
+            raise InvalidArgument(f"--people, --zone and --dry-run do not go with --from {from_}", field="from")
         if project is not None and from_ != "memory-tools":
             raise InvalidArgument("--project goes with --from memory-tools", field="project")
         if as_ and from_ is None:
             raise InvalidArgument("--as goes with --from; events name their participants themselves", field="as")
-        with _input(file, folder=from_ == "memory-tools") as (source, size):
+        if (people is not None or zone is not None) and from_ not in WHOLE:
+            raise InvalidArgument(
+                "--people and --zone go with --from; lines of events say both themselves", field="from"
+            )
+        left_out: dict[str, int] = {}
+        speakers: dict[str, int] = {}
+        with _input(file, folder=from_ == "memory-tools" or from_ in WHOLE) as (source, size):
             async with (
                 opened(options, settings, create=True) as place,
                 Database(place.serving, pool_options(settings)) as database,
@@ -193,8 +234,24 @@ myria import events.jsonl --from memtrace --as me
                 own = canonical_participants(as_ or list(settings.auth.local_participants), field="as")
                 if from_ is None:
                     count = await import_events(
-                        options, settings, database, source, size=size, limits=limits, ignore=ignore, refused=refused
+                        options,
+                        settings,
+                        database,
+                        source,
+                        size=size,
+                        limits=limits,
+                        ignore=ignore,
+                        dry_run=dry_run,
+                        refused=refused,
                     )
+                elif from_ in WHOLE:
+                    from myria_cli.adopting import Elsewhere, import_elsewhere  # noqa: PLC0415 - as below
+
+                    elsewhere = Elsewhere.of_options(from_, people, zone, dry_run=dry_run)
+                    outcome, known = await import_elsewhere(
+                        elsewhere, options, settings, database, file=file, own=own, limits=limits, refused=refused
+                    )
+                    count, left_out, speakers = outcome.count, dict(outcome.left_out), known.seen
                 else:
                     from myria_cli.adopting import adopt  # noqa: PLC0415 - a third of a second that few imports need
 
@@ -211,15 +268,26 @@ myria import events.jsonl --from memtrace --as me
                         refused=refused,
                     )
                 refused.finish(may_ignore=from_ is None)
+                if from_ is None and count.refused and not (count.imported + count.already_there or options.json):
+                    console.say(f"no line is an event of Myria; of another system's export say --from: {_systems()}")
                 if count.imported >= MANY:
                     await transfer.analyze(place.owner)
         if options.json:
-            console.write_json(count.to_json())
+            beside = {"left_out": left_out, "speakers": speakers} if from_ in WHOLE else {}
+            console.write_json({**count.to_json(), **beside, **({"dry_run": True} if dry_run else {})})
         else:
+            what = "lines" if from_ not in WHOLE else "messages and statements"
             console.say(
-                f"{count.imported:,} imported, {count.already_there:,} already there, {count.refused:,} refused "
-                f"of {count.lines - count.blank:,} lines"
+                f"{count.imported:,} {'would be imported' if dry_run else 'imported'}, "
+                f"{count.already_there:,} already there, {count.refused:,} refused of "
+                f"{count.lines - count.blank:,} {what}"
             )
+            for reason, times in sorted(left_out.items()):
+                console.say(f"left out: {times:,} {reason}")
+            if dry_run and speakers:
+                console.say("who speaks (a people file maps these names to participants, `name: participant`):")
+                for name, times in sorted(speakers.items(), key=lambda speaker: (-speaker[1], speaker[0]))[:SPEAKERS]:
+                    console.say(f"  {name}: {times:,} messages")
             if count.redacted:
                 console.say(
                     f"of {count.redacted:,} lines something was taken out that must not be kept (redaction.kinds)"
@@ -278,6 +346,10 @@ def _input(file: str, *, folder: bool = False) -> Iterator[tuple[IO[bytes], int 
         raise InvalidArgument(f"{file} cannot be read: {error.strerror}", field="file") from error
     with source:
         yield source, os.fstat(source.fileno()).st_size or None
+
+
+def _systems() -> str:
+    return ", ".join(WHOLE + BY_LINE)
 
 
 def _moment(text: str | None, name: str) -> datetime | None:

@@ -1,0 +1,281 @@
+"""Chats between people: Slack's ZIP, Telegram's `result.json`, WhatsApp's text files."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from itertools import pairwise
+from typing import Any
+
+from myria.errors import InvalidArgument, InvalidTimestamp
+from myria.importers.files import Source
+from myria.importers.records import (
+    NO_TEXT,
+    NOTICE,
+    Message,
+    Record,
+    Unreadable,
+    identified,
+    moment,
+    objects,
+    text_of,
+)
+
+_SLACK_LISTS = ("channels.json", "groups.json", "dms.json", "mpims.json")
+_SLACK_SAID = (None, "", "bot_message", "file_comment", "file_share", "me_message", "thread_broadcast")
+"""Subtypes of Slack's messages that somebody wrote; all others are notices."""
+
+_SLACK_MARK = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>")
+
+_WHATSAPP_LINE = re.compile(
+    r"^\[?(?P<date>\d{1,4}[./-]\d{1,2}[./-]\d{1,4}),?\s(?:klo\s|kl\.\s|à\s|um\s)?"
+    r"(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<second>\d{2}))?\s?(?P<half>[AaPp]\.?\s?[Mm]\.?)?"
+    r"(?:\]\s|\s[-\u2013]\s)(?P<rest>.*)$"
+)
+_MARKS = "\u200e\u200f\u202a\u202b\u202c\u2066\u2067\u2068\u2069\ufeff"
+"""Marks of direction that WhatsApp writes around names, and before what it says itself."""
+
+_NO_MARKS = dict.fromkeys(map(ord, _MARKS))
+_WHATSAPP_OWN = re.compile(r"\s*\u200e<[^<>]*>$")
+_WHATSAPP_MEDIA = re.compile(r"^<[^<>]*>$|^(?:This message was deleted|You deleted this message)\.?$")
+_LONGEST_NAME = 100
+
+
+def slack(source: Source) -> Iterator[Record]:
+    """Yield the messages of a Slack export: a folder or ZIP with `users.json` and a folder for each channel."""
+    users: dict[str, str] = {}
+    members: dict[str, list[str]] = {}
+    days: dict[str, list[str]] = {}
+    for name in source.names(".json"):
+        place = name.split("/")
+        if place[-1] == "users.json":
+            users = {str(user.get("id")): _slack_name(user) for user in objects(source.json(name))}
+        elif place[-1] in _SLACK_LISTS:
+            for listed in objects(source.json(name)):
+                known = [member for member in listed.get("members") or [] if isinstance(member, str)]
+                members[text_of(listed.get("name")) or str(listed.get("id"))] = known
+        elif len(place) > 1:
+            days.setdefault(place[-2], []).append(name)
+    if not days:
+        raise InvalidArgument("a Slack export is a folder or ZIP with a folder of days for each channel", field="file")
+    for channel, names in days.items():
+        found = [item for name in names for item in objects(source.json(name)) if item.get("type") == "message"]
+        there = {*members.get(channel, ()), *(str(item["user"]) for item in found if item.get("user"))}
+        people = tuple(sorted(there | {users[user] for user in there if user in users}))
+        for item in found:
+            yield _slack_message(item, channel, users, people)
+
+
+def _slack_message(item: Mapping[str, Any], channel: str, users: Mapping[str, str], people: tuple[str, ...]) -> Record:
+    if item.get("subtype") not in _SLACK_SAID:
+        return NOTICE
+    text = _slack_text(text_of(item.get("text")), users)
+    if not text:
+        return NO_TEXT
+    stamp, user = text_of(item.get("ts")), text_of(item.get("user"))
+    try:
+        seconds, _, fraction = stamp.partition(".")
+        at = moment(seconds) + timedelta(microseconds=int(fraction[:6].ljust(6, "0") or 0))
+    except (InvalidTimestamp, ValueError):
+        return Unreadable(error=InvalidTimestamp("a message of Slack has `ts`, seconds since 1970", field="ts"))
+    thread = text_of(item.get("thread_ts"))
+    profile = item.get("user_profile")
+    spoken = users.get(user) or (_slack_name(profile) if isinstance(profile, dict) else "")
+    return Message(
+        at=at,
+        channel=f"slack:{channel}",
+        conversation=f"{channel}/{thread}" if thread else channel,
+        key=stamp,
+        speaker=spoken or text_of(item.get("username")) or user or "bot",
+        text=text,
+        people=people,
+    )
+
+
+def _slack_name(user: Mapping[str, Any]) -> str:
+    profile = user.get("profile")
+    named = {**user, **profile} if isinstance(profile, dict) else user
+    fields = ("real_name", "display_name", "name")
+    return next((name for name in map(text_of, map(named.get, fields)) if name), str(user.get("id")))
+
+
+def _slack_text(text: str, users: Mapping[str, str]) -> str:
+    """Return a text of Slack with names for ids of people, and links as they are read."""
+
+    def shown(mark: re.Match[str]) -> str:
+        sign, target, label = mark.groups()
+        if sign == "@":
+            return "@" + (users.get(target) or label or target)
+        if sign in ("#", "!"):
+            return ("#" if sign == "#" else "@") + (label or target)
+        return target if not label or label in target else f"{label} ({target})"
+
+    return html.unescape(_SLACK_MARK.sub(shown, text))
+
+
+def telegram(source: Source) -> Iterator[Record]:
+    """Yield the messages of Telegram Desktop's export as JSON: of one chat, or of an account."""
+    for name in source.names(".json"):
+        content = source.json(name)
+        chats = content.get("chats") if isinstance(content, dict) else None
+        listed = list(objects(chats.get("list"))) if isinstance(chats, dict) else [content]
+        if not all(isinstance(chat, dict) and isinstance(chat.get("messages"), list) for chat in listed):
+            raise InvalidArgument(
+                "a Telegram export is result.json with `messages`, or with `chats.list`; export as JSON, not HTML",
+                field="file",
+            )
+        for chat in listed:
+            yield from _telegram_chat(chat)
+
+
+def _telegram_chat(chat: Mapping[str, Any]) -> Iterator[Record]:
+    identity = str(chat.get("id") or identified(str(chat.get("name"))))
+    found = list(objects(chat.get("messages")))
+    said = [item for item in found if item.get("type") == "message"]
+    people = tuple(sorted({text_of(item.get(field)) for item in said for field in ("from", "from_id")} - {""}))
+    title = text_of(chat.get("name")) or None
+    for item in found:
+        text = _telegram_text(item.get("text"))
+        if item.get("type") != "message" or not text:
+            yield NO_TEXT if item.get("type") == "message" else NOTICE
+            continue
+        try:
+            at = _telegram_time(item)
+        except InvalidTimestamp as error:
+            yield Unreadable(error=error)
+            continue
+        yield Message(
+            at=at,
+            channel="telegram",
+            conversation=identity,
+            key=str(item.get("id")),
+            speaker=text_of(item.get("from")) or text_of(item.get("from_id")) or "deleted account",
+            text=text,
+            people=people,
+            title=title,
+        )
+        title = None
+
+
+def _telegram_text(text: Any) -> str:
+    parts = text if isinstance(text, list) else [text]
+    return "".join(part.get("text", "") if isinstance(part, dict) else str(part or "") for part in parts).strip()
+
+
+def _telegram_time(item: Mapping[str, Any]) -> datetime:
+    """Return when a message was sent: `date` is local to who exported, `date_unixtime` says where that was."""
+    if not item.get("date_unixtime"):
+        return moment(item.get("date"))
+    at = moment(item["date_unixtime"])
+    try:
+        offset = moment(item.get("date")) - at
+        return at.astimezone(timezone(timedelta(minutes=round(offset.total_seconds() / 60))))
+    except (InvalidTimestamp, ValueError):
+        return at
+
+
+def whatsapp(source: Source, zone: tzinfo = UTC) -> Iterator[Record]:
+    """Yield the messages of WhatsApp's exported chats: text files, or the ZIP that holds one.
+
+    Args:
+        zone: where the telephone was: the lines say local time.
+    """
+    are_read = False
+    for name in source.names(".txt"):
+        lines = _whatsapp_lines(source.text(name))
+        if lines:
+            are_read = True
+            yield from _whatsapp_chat(lines, zone)
+    if not are_read:
+        raise InvalidArgument(
+            "no line begins as WhatsApp's do, such as `[12/03/2026, 19:05:33] Ana: ...` or `12/03/2026, 19:05 - Ana: "
+            "...`; export the chat as text",
+            field="file",
+        )
+
+
+def _whatsapp_lines(text: str) -> list[tuple[re.Match[str], list[str]]]:
+    """Return each line that begins with a time, with the lines that follow it."""
+    found: list[tuple[re.Match[str], list[str]]] = []
+    for line in text.splitlines():
+        line = line.replace("\u202f", " ").replace("\xa0", " ")
+        match = _WHATSAPP_LINE.match(line.lstrip(_MARKS))
+        if match is not None:
+            found.append((match, []))
+        elif found:
+            found[-1][1].append(line)
+    return found
+
+
+def _whatsapp_chat(lines: Sequence[tuple[re.Match[str], list[str]]], zone: tzinfo) -> Iterator[Record]:
+    order = _date_order([[int(part) for part in re.split(r"[./-]", match["date"])] for match, _ in lines])
+    first, rest = lines[0][0], [_whatsapp_said(match["rest"]) for match, _ in lines]
+    chat = identified("whatsapp", first.group())
+    people = tuple(sorted({said[0] for said in rest if said is not None}))
+    repeats: dict[str, int] = {}
+    for (match, more), said in zip(lines, rest, strict=True):
+        if said is None:
+            yield NOTICE
+            continue
+        speaker, beginning = said
+        text = _WHATSAPP_OWN.sub("", "\n".join([beginning, *more])).translate(_NO_MARKS).strip()
+        if not text or _WHATSAPP_MEDIA.match(text):
+            yield NO_TEXT
+            continue
+        try:
+            at = _whatsapp_time(match, order).replace(tzinfo=zone)
+        except ValueError:
+            yield Unreadable(error=InvalidTimestamp(f"{match['date']} is no date", field="timestamp"))
+            continue
+        key = identified(at.replace(tzinfo=None).isoformat(), speaker, text)
+        repeats[key] = repeats.get(key, 0) + 1
+        yield Message(
+            at=at,
+            channel="whatsapp",
+            conversation=chat,
+            key=f"{key}-{repeats[key]}",
+            speaker=speaker,
+            text=text,
+            people=people,
+        )
+
+
+def _whatsapp_said(rest: str) -> tuple[str, str] | None:
+    """Return who said what, or None where the line is WhatsApp's own: those name no speaker, or bear its mark."""
+    speaker, colon, text = rest.partition(":")
+    speaker = speaker.translate(_NO_MARKS).strip().lstrip("~ ")
+    is_name = 0 < len(speaker) <= _LONGEST_NAME and not re.search(r"[\"\u201c\u201d]", speaker)
+    return (speaker, text.strip(" ")) if colon and is_name and not text.startswith(" \u200e") else None
+
+
+def _date_order(dates: Sequence[Sequence[int]]) -> tuple[int, int, int]:
+    """Return where year, month and day stand in a file's dates, which its language decides.
+
+    A number above 12 is a day. Where none is, the order that leaves fewer steps back in time is right; of equals the
+    day comes first, as in most of the world.
+    """
+    if any(date[0] > 31 for date in dates):
+        return 0, 1, 2
+    if any(date[0] > 12 for date in dates):
+        return 2, 1, 0
+    if any(date[1] > 12 for date in dates):
+        return 2, 0, 1
+
+    def steps_back(month: int, day: int) -> int:
+        seen = [(date[2], date[month], date[day]) for date in dates]
+        return sum(1 for before, after in pairwise(seen) if after < before)
+
+    return (2, 0, 1) if steps_back(0, 1) < steps_back(1, 0) else (2, 1, 0)
+
+
+def _whatsapp_time(match: re.Match[str], order: tuple[int, int, int]) -> datetime:
+    parts = [int(part) for part in re.split(r"[./-]", match["date"])]
+    year, month, day = (parts[place] for place in order)
+    hour, half = int(match["hour"]), (match["half"] or "").lower()[:1]
+    if half:
+        hour = hour % 12 + (12 if half == "p" else 0)
+    return datetime(  # noqa: DTZ001 - the caller knows the zone
+        year + 2000 if year < 100 else year, month, day, hour, int(match["minute"]), int(match["second"] or 0)
+    )

@@ -1,0 +1,482 @@
+"""`myria import --from` takes each published format of other systems once, and says what it left out."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from myria.importers.formats import FORMATS
+from myria_cli.commands.events import WHOLE
+from tests.cli.conftest import Call
+
+
+def written(path: Path, content: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def zipped(path: Path, members: dict[str, Any]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content if isinstance(content, str) else json.dumps(content, ensure_ascii=False))
+    return path
+
+
+def node(key: str, parent: str | None, role: str, parts: list[Any], at: float | None, **content: Any) -> dict[str, Any]:
+    message = {
+        "id": key,
+        "author": {"role": role},
+        "create_time": at,
+        "content": {"content_type": "text", "parts": parts, **content},
+    }
+    return {"id": key, "parent": parent, "children": [], "message": message}
+
+
+def chatgpt(tmp_path: Path) -> Path:
+    picture = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://x"}
+    heard = {"content_type": "audio_transcription", "text": "And a small shelf."}
+    nodes = [
+        {"id": "root", "parent": None, "children": ["sys"], "message": None},
+        node("sys", "root", "system", [""], None),
+        node("q", "sys", "user", ["Which kiln should the studio buy?"], 1741600001.25),
+        node("gas", "q", "assistant", ["Buy the gas kiln."], 1741600010.0),
+        node("electric", "q", "assistant", ["Buy the electric kiln."], 1741600020.0),
+        node("run", "electric", "assistant", [], 1741600021.0, content_type="code", text="print(1)"),
+        node("ok", "run", "user", [picture, "Agreed.", heard], None, content_type="multimodal_text"),
+    ]
+    kiln = {
+        "title": "Kiln plan",
+        "create_time": 1741600000.5,
+        "current_node": "ok",
+        "conversation_id": "c-1",
+        "mapping": {each["id"]: each for each in nodes},
+    }
+    lost = {
+        "title": "No end",
+        "create_time": 1741700000,
+        "current_node": None,
+        "id": "c-2",
+        "mapping": {
+            "a": node("a", "b", "user", ["A circle \ud83d"], 1741700001),
+            "b": node("b", "a", "assistant", ["of messages"], 1741700002),
+            "c": node("c", None, "user", ["The newest end counts."], 1741700003),
+        },
+    }
+    return zipped(
+        tmp_path / "chatgpt.zip",
+        {"conversations.json": json.dumps([kiln, lost]), "chat.html": "<html>", "user.json": {}},
+    )
+
+
+def claude(tmp_path: Path) -> Path:
+    def said(uuid: str, sender: str, parent: str | None, blocks: list[Any], text: str = "") -> dict[str, Any]:
+        return {
+            "uuid": uuid,
+            "sender": sender,
+            "text": text,
+            "content": blocks,
+            "created_at": f"2026-03-12T19:0{len(uuid)}:00.5+00:00",
+            "parent_message_uuid": parent,
+            "attachments": [],
+            "files": [],
+        }
+
+    branching = [
+        said("m", "human", "00000000-0000-4000-8000-000000000000", [{"type": "text", "text": "Plan the glaze tests"}]),
+        said("mm", "assistant", "m", [{"type": "text", "text": "First answer"}]),
+        said(
+            "mmm",
+            "assistant",
+            "m",
+            [
+                {"type": "thinking", "thinking": "hm"},
+                {"type": "text", "text": "Test celadon first"},
+                {"type": "tool_use"},
+            ],
+        ),
+        said("mmmm", "human", "mmm", [], text="Celadon it is"),
+    ]
+    plain = [{"uuid": "p1", "sender": "human", "text": "Only text", "created_at": "2025-01-01T00:00:00Z"}]
+    return written(
+        tmp_path / "claude" / "conversations.json",
+        [
+            {"uuid": "k-1", "name": "Glazes", "created_at": "2026-03-12T19:00:00Z", "chat_messages": branching},
+            {"uuid": "k-2", "name": "", "created_at": "2025-01-01T00:00:00Z", "chat_messages": plain},
+            {"uuid": "k-3", "name": "empty", "created_at": "2025-01-01T00:00:00Z", "chat_messages": []},
+        ],
+    )
+
+
+def slack(tmp_path: Path) -> Path:
+    users = [
+        {"id": "U1", "name": "ana", "profile": {"real_name": "Ana Lima", "display_name": "ana"}},
+        {"id": "U2", "name": "ben", "real_name": "Ben Ito"},
+    ]
+    day = [
+        {"type": "message", "subtype": "channel_join", "user": "U1", "text": "joined", "ts": "1741600000.000100"},
+        {
+            "type": "message",
+            "user": "U1",
+            "text": "<@U2> see <https://example.org/a|the plan> &amp; reply",
+            "ts": "1741600001.000200",
+        },
+        {
+            "type": "message",
+            "user": "U2",
+            "text": "Kiln arrives Friday",
+            "ts": "1741600001.000300",
+            "thread_ts": "1741600001.000200",
+        },
+        {
+            "type": "message",
+            "subtype": "bot_message",
+            "username": "ci",
+            "text": "build green",
+            "ts": "1741600003.000000",
+        },
+        {"type": "message", "user": "U2", "text": "", "files": [{}], "ts": "1741600004.000000"},
+    ]
+    return zipped(
+        tmp_path / "slack.zip",
+        {
+            "users.json": users,
+            "channels.json": [{"id": "C1", "name": "studio", "members": ["U1", "U2"]}],
+            "studio/2025-03-10.json": day,
+        },
+    )
+
+
+WHATSAPP = """\ufeff[12/03/2026, 19:05:33] Studio: \u200eMessages and calls are end-to-end encrypted.
+[12/03/2026, 19:05:40] Ana Lima: The kiln key
+is under the \u200eblue pot.
+
+It is spare.
+[13/03/2026, 07:10:01] ~\u202fBen: \u200eimage omitted
+[13/03/2026, 07:11:00] ~\u202fBen: Thanks: I will look
+[13/03/2026, 07:11:00] ~\u202fBen: Thanks: I will look
+"""
+ANDROID = """3/12/26, 7:05\u202fPM - Messages and calls are end-to-end encrypted.
+3/12/26, 7:06\u202fPM - Ana: See you at the ferry
+3/13/26, 12:01\u202fAM - Ben: <Media omitted>
+"""
+
+
+def whatsapp(tmp_path: Path) -> Path:
+    return zipped(tmp_path / "WhatsApp Chat.zip", {"_chat.txt": WHATSAPP, "photo.jpg": "x"})
+
+
+def telegram(tmp_path: Path) -> Path:
+    messages = [
+        {
+            "id": 1,
+            "type": "service",
+            "date": "2026-03-12T20:00:00",
+            "actor": "Ana",
+            "action": "create_group",
+            "text": "",
+        },
+        {
+            "id": 2,
+            "type": "message",
+            "date": "2026-03-12T20:05:00",
+            "date_unixtime": "1773342300",
+            "from": "Ana",
+            "from_id": "user11",
+            "text": ["Ferry at ", {"type": "bold", "text": "nine"}, "."],
+        },
+        {"id": 3, "type": "message", "date": "2026-03-12T20:06:00", "from": None, "from_id": "user12", "text": "Good"},
+        {
+            "id": 4,
+            "type": "message",
+            "date": "2026-03-12T20:07:00",
+            "from": "Ana",
+            "from_id": "user11",
+            "text": "",
+            "photo": "x",
+        },
+    ]
+    chat = {"name": "Ferry", "type": "private_group", "id": 77, "messages": messages}
+    return written(tmp_path / "result.json", {"about": "...", "chats": {"about": "", "list": [chat]}})
+
+
+def mem0(tmp_path: Path) -> Path:
+    results = [
+        {
+            "id": "1",
+            "memory": "Dev works at TechCorp",
+            "user_id": "dev",
+            "created_at": "2025-07-01T09:00:00-07:00",
+            "categories": ["work"],
+        },
+        {
+            "id": "2",
+            "memory": "Arjun prefers mornings",
+            "user_id": "arjun",
+            "created_at": "2025-07-01T09:00:00-07:00",
+            "updated_at": None,
+        },
+        {"id": "3", "memory": "", "user_id": "arjun"},
+    ]
+    return written(tmp_path / "mem0.json", {"count": 3, "results": results})
+
+
+def zep(tmp_path: Path) -> Path:
+    edges = [
+        {
+            "uuid": "e1",
+            "name": "LIVES_IN",
+            "fact": "Ana lives in Porto",
+            "valid_at": "2026-01-02T00:00:00Z",
+            "created_at": "2026-01-03T00:00:00Z",
+        },
+        {
+            "uuid": "e2",
+            "fact": "Ana lives in Lisbon",
+            "created_at": "2025-01-03T00:00:00Z",
+            "invalid_at": "2026-01-02T00:00:00Z",
+        },
+    ]
+    episodes = [
+        {
+            "uuid": "p1",
+            "content": "I moved to Porto",
+            "role": "Ana",
+            "role_type": "user",
+            "created_at": "2026-01-02T00:00:00Z",
+            "thread_id": "t1",
+        },
+        {"uuid": "p2", "content": "Noted.", "role_type": "assistant", "created_at": "bad", "thread_id": "t1"},
+    ]
+    return written(tmp_path / "zep.json", {"edges": edges, "episodes": episodes})
+
+
+PAGE = """---
+title: Coffee Brewing Methods
+type: note
+tags: [coffee]
+permalink: coffee-brewing-methods
+created: 2026-02-03
+---
+
+# Coffee Brewing Methods
+
+Pour slowly.
+
+## Observations
+- [method] Pour over gives more clarity than French press #brewing
+- [ ] buy filters
+
+## Relations
+- relates_to [[Coffee Bean Origins]] (see there)
+"""
+
+
+def basic_memory(tmp_path: Path) -> Path:
+    written(tmp_path / "pages" / "coffee.md", PAGE)
+    written(tmp_path / "pages" / "deep" / "plain.md", "Just one sentence.")
+    written(tmp_path / "pages" / ".obsidian" / "skip.md", "settings")
+    return tmp_path / "pages"
+
+
+def memory_server(tmp_path: Path) -> Path:
+    lines = [
+        {"type": "entity", "name": "Ana", "entityType": "person", "observations": ["speaks Portuguese", "Ana rows"]},
+        {"type": "relation", "from": "Ana", "to": "Studio", "relationType": "works_at"},
+    ]
+    return written(tmp_path / "memory.jsonl", "\n".join(map(json.dumps, lines)))
+
+
+def csv(tmp_path: Path) -> Path:
+    rows = (
+        "Date;Author;Message;Channel",
+        '2026-03-12 19:05;Ana;"Kiln; ""big"" one";studio',
+        "2026-03-12 19:06;Ben;;studio",
+        "never;Ben;x;studio",
+    )
+    text = "\n".join(rows)
+    return written(tmp_path / "talk.csv", text)
+
+
+EXPORTS = {
+    # format: what makes a file, messages or statements it holds, how many are refused, what is left out
+    "chatgpt": (chatgpt, 4, 0, 5),
+    "claude": (claude, 4, 0, 1),
+    "slack": (slack, 3, 0, 2),
+    "whatsapp": (whatsapp, 3, 0, 2),
+    "telegram": (telegram, 2, 0, 2),
+    "mem0": (mem0, 2, 0, 1),
+    "zep": (zep, 2, 1, 1),
+    "basic-memory": (basic_memory, 4, 0, 0),
+    "memory-server": (memory_server, 3, 0, 0),
+    "csv": (csv, 1, 1, 1),
+}
+
+
+@pytest.mark.parametrize("system", EXPORTS)
+def test_an_export_comes_in_once(system: str, myria: Call, tmp_path: Path) -> None:
+    """A dry run stores nothing and counts the same; the import stores all of it; run again, it adds nothing."""
+    make, held, refused, left_out = EXPORTS[system]
+    file = make(tmp_path)
+    command = ("import", file, "--from", system, "--as", "me", "--json")
+    dry = myria(*command, "--dry-run").json
+    assert (dry["imported"], dry["refused"], sum(dry["left_out"].values())) == (held, refused, left_out)
+    assert myria("events", "--json").lines == []
+    first = myria(*command).json
+    assert (first["imported"], first["already_there"], first["refused"]) == (held, 0, refused)
+    again = myria(*command).json
+    assert (again["imported"], again["already_there"], again["refused"]) == (0, held, refused)
+    assert len(myria("events", "--json").lines) == held
+
+
+def test_every_format_is_tried() -> None:
+    """The formats of the command are those that exist, and each has an export here."""
+    assert set(WHOLE) == set(FORMATS) == set(EXPORTS)
+
+
+def events(myria: Call, system: str, file: Path, *more: str) -> list[dict[str, Any]]:
+    assert myria("import", file, "--from", system, "--as", "me", *more, "--json").json["imported"]
+    return myria("events", "--json").lines
+
+
+def texts(lines: list[dict[str, Any]]) -> list[str]:
+    return [line["payload"]["text"] for line in lines]
+
+
+def test_chatgpt_gives_the_branch_that_was_seen(myria: Call, tmp_path: Path) -> None:
+    """The path to current_node, a message without a time behind the one before; without an end, the newest."""
+    lines = events(myria, "chatgpt", chatgpt(tmp_path))
+    assert texts(lines) == [
+        "Which kiln should the studio buy?",
+        "Buy the electric kiln.",
+        "Agreed.\n\nAnd a small shelf.",
+        "The newest end counts.",
+    ]
+    assert [line["payload"]["speaker"] for line in lines] == ["user", "assistant", "user", "user"]
+    assert lines[0]["timestamp"].startswith("2025-03-10T09:46:41.25")
+    assert lines[0]["topic_hints"] == [{"hint": "Kiln plan", "confidence": 1.0}]
+    assert "topic_hints" not in lines[1] or not lines[1]["topic_hints"]
+
+
+def test_claude_gives_the_branch_that_was_seen(myria: Call, tmp_path: Path) -> None:
+    """Text blocks alone, and the older `text` where there are none."""
+    assert texts(events(myria, "claude", claude(tmp_path))) == [
+        "Only text",
+        "Plan the glaze tests",
+        "Test celadon first",
+        "Celadon it is",
+    ]
+
+
+def test_slack_shows_names_and_keeps_threads(myria: Call, tmp_path: Path) -> None:
+    """Ids of people become their names, threads are contexts, and the order within a second is kept."""
+    lines = events(myria, "slack", slack(tmp_path))
+    assert texts(lines) == [
+        "@Ben Ito see the plan (https://example.org/a) & reply",
+        "Kiln arrives Friday",
+        "build green",
+    ]
+    assert [line["payload"]["speaker"] for line in lines] == ["Ana Lima", "Ben Ito", "ci"]
+    assert lines[1]["context_id"] != lines[0]["context_id"]
+
+
+def test_people_become_participants_only_by_the_people_file(myria: Call, tmp_path: Path) -> None:
+    """By name or by id: who is named there may see what was said where they were, and speaks under that name."""
+    file = slack(tmp_path)
+    assert {tuple(line["participants"]) for line in events(myria, "slack", file)} == {("me",)}
+    people = written(tmp_path / "people.yaml", "U1: ana\nBen Ito: ben\n")
+    command = ("import", file, "--from", "slack", "--as", "team", "--people", str(people), "--json")
+    assert myria(*command).status == 2  # the same messages with other participants: the first ones stay
+    other = written(tmp_path / "r.json", {"name": "x", "id": 5, "messages": [
+        {"id": 1, "type": "message", "date_unixtime": "1773342300", "from": "Ana", "from_id": "U1", "text": "hello"},
+    ]})  # fmt: skip
+    lines = events(myria, "telegram", other, "--people", str(people))
+    assert lines[-1]["participants"] == ["ana", "me"]
+
+
+def test_mem0_keeps_people_apart(myria: Call, tmp_path: Path) -> None:
+    """A memory belongs to its user beside those of --as, so that one user does not read another's."""
+    by_text = {line["payload"]["text"]: line for line in events(myria, "mem0", mem0(tmp_path))}
+    assert by_text["Dev works at TechCorp"]["participants"] == ["dev", "me"]
+    assert by_text["Arjun prefers mornings"]["participants"] == ["arjun", "me"]
+    assert by_text["Dev works at TechCorp"]["timestamp"] == "2025-07-01T16:00:00Z"
+    assert by_text["Dev works at TechCorp"]["payload"]["note"]["keywords"] == ["work"]
+
+
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [
+        (WHATSAPP, ["2026-03-12T19:05:40Z", "2026-03-13T07:11:00Z", "2026-03-13T07:11:00Z"]),
+        (ANDROID, ["2026-03-12T19:06:00Z"]),
+        ("12.03.26, 19:06 - Ana: Bis morgen\n", ["2026-03-12T19:06:00Z"]),
+        ("2026-03-12, 19:06 - Ana: ja\n", ["2026-03-12T19:06:00Z"]),
+        ("1/2/26, 9:00 - Ana: a\n2/1/26, 9:00 - Ana: b\n", ["2026-02-01T09:00:00Z", "2026-01-02T09:00:00Z"]),
+        ("1/31/26, 9:00 AM - Ana: a\n", ["2026-01-31T09:00:00Z"]),
+        (
+            '3/14/26, 9:00 AM - Ana changed the subject to "Trip: Rome"\n3/14/26, 9:01 AM - Ana: ok\n',
+            ["2026-03-14T09:01:00Z"],
+        ),
+        ("[12.3.2022 klo 14.08.18] Matias: moi\n", ["2022-03-12T14:08:18Z"]),
+    ],
+)
+def test_whatsapp_times_in_any_language(text: str, times: list[str], myria: Call, tmp_path: Path) -> None:
+    """Day, month and year are told by the file as a whole; several lines are one message."""
+    lines = events(myria, "whatsapp", written(tmp_path / "_chat.txt", text))
+    assert sorted(line["timestamp"] for line in lines) == sorted(times)
+
+
+def test_whatsapp_says_local_time(myria: Call, tmp_path: Path) -> None:
+    """--zone says where the telephone was; the message keeps its lines."""
+    file = whatsapp(tmp_path)
+    lines = events(myria, "whatsapp", file, "--zone", "America/New_York")
+    by_speaker = {line["payload"]["speaker"]: line for line in lines}
+    assert by_speaker["Ana Lima"]["payload"]["text"] == "The kiln key\nis under the blue pot.\n\nIt is spare."
+    assert by_speaker["Ana Lima"]["timestamp"].startswith(("2026-03-12T23:05:40", "2026-03-12T19:05:40-04:00"))
+    assert by_speaker["Ben"]["payload"]["text"] == "Thanks: I will look"
+    assert myria("import", file, "--from", "whatsapp", "--zone", "Mars/Olympus").status == 2
+
+
+def test_basic_memory_keeps_what_a_page_says(myria: Call, tmp_path: Path) -> None:
+    """Observations and relations are statements with their page as topic; the rest of the page is one text."""
+    by_text = {line["payload"]["text"]: line for line in events(myria, "basic-memory", basic_memory(tmp_path))}
+    method = by_text["Coffee Brewing Methods: Pour over gives more clarity than French press #brewing"]
+    assert method["payload"]["note"]["topic"] == "Coffee Brewing Methods"
+    assert method["payload"]["note"]["keywords"] == ["method", "brewing"]
+    assert method["timestamp"] == "2026-02-03T00:00:00Z"
+    assert "Coffee Brewing Methods relates to Coffee Bean Origins (see there)" in by_text
+    assert any("Pour slowly." in text and "buy filters" in text for text in by_text)
+
+
+def test_a_file_that_is_something_else_is_refused(myria: Call, tmp_path: Path) -> None:
+    """With a sentence that says what the format looks like, or which formats there are; nothing is stored."""
+    stranger = written(tmp_path / "x.json", {"hello": "world"})
+    for system in EXPORTS:
+        answer = myria("import", stranger, "--from", system, "--as", "me")
+        assert answer.status == 2, system
+        assert "error[" in answer.err, system
+    assert "chatgpt" in myria("import", stranger, "--from", "elsewhere").err
+    unsaid = myria("import", written(tmp_path / "c.json", [{"mapping": {}}]))
+    assert "--from" in unsaid.err
+    assert myria("events", "--json").lines == []
+
+
+def test_hostile_files_do_no_harm(myria: Call, tmp_path: Path) -> None:
+    """JSON that is cut off or nested without end, NUL and wrong types are told, not raised."""
+    for number, content in enumerate(
+        ["[" * 100_000, '[{"mapping": {"a"', "null", '[{"mapping": 7, "chat_messages": 7}]', ""]
+    ):
+        file = written(tmp_path / f"conversations{number}.json", content)
+        for system in ("chatgpt", "claude"):
+            assert myria("import", file, "--from", system, "--as", "me").status in (0, 2)
+    nul = node("a", None, "user", ["before\x00after"], 1741600001)
+    odd = node("b", "a", "user", ["fine", 7, None, {"text": 9}], "yesterday")  # type: ignore[arg-type]
+    file = written(tmp_path / "c.json", [{"id": "c", "current_node": "b", "mapping": {"a": nul, "b": odd}}])
+    answer = myria("import", file, "--from", "chatgpt", "--as", "me", "--json")
+    assert (answer.json["imported"], answer.json["refused"]) == (0, 2)
+    (tmp_path / "broken.zip").write_bytes(b"PK\x03\x04 no archive")
+    assert myria("import", tmp_path / "broken.zip", "--from", "slack", "--as", "me").status == 2
