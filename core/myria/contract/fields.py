@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from myria.contract.synonyms import nearest
 from myria.errors import InvalidArgument, InvalidText, InvalidTimestamp, MyriaError, ReservedType, UnknownField
 from myria.events import TopicHint
 from myria.names import described, unseen_character
@@ -35,43 +35,17 @@ _USUAL_RFC3339 = re.compile(
 _EVENT_ID = re.compile(r"evt_[0-9a-f]{32}")
 _HINT_FIELDS = frozenset({"hint", "confidence"})
 _hint = TopicHint._make
-_OTHER_NAMES = {
-    "limit": "max_nodes",
-    "max_nodes": "limit",
-    "max_results": "limit",
-    "top_k": "limit",
-    "k": "limit",
-    "text": "query",
-    "question": "query",
-    "q": "query",
-    "user": "participants",
-    "users": "participants",
-    "user_id": "participants",
-    "hints": "topic_hints",
-    "start": "since",
-    "from": "since",
-    "end": "until",
-    "to": "until",
-    "id": "event_id",
-    "content": "payload",
-    "data": "payload",
-    "time": "timestamp",
-    "key": "source_event_key",
-    "idempotency_key": "source_event_key",
-    "message": "payload",
-}
-"""What people call our fields elsewhere; asked first when a field is unknown."""
 
 
 def unknown_field(name: Any, known: Collection[str], path: str = "") -> MyriaError:
     """Return the refusal of a field outside the contract, naming the nearest known one."""
     shown = str(name)[:100].encode("utf-8", "backslashreplace").decode("utf-8")
     field = f"{path}.{shown}" if path else shown
-    nearest = _nearest(shown, known)
-    advice = f"did you mean {nearest}?" if nearest else "known fields: " + ", ".join(sorted(known))
+    meant = nearest(shown, known)
+    advice = f"did you mean {meant}?" if meant else "known fields: " + ", ".join(sorted(known))
     if not known:
         advice = "it takes no fields"
-    return UnknownField(f"unknown field {field}; {advice}", field=field, nearest=nearest)
+    return UnknownField(f"unknown field {field}; {advice}", field=field, nearest=meant)
 
 
 def refuse_unknown(given: Iterable[Any], known: Collection[str], path: str = "") -> None:
@@ -259,12 +233,3 @@ def _parse_hint(item: Any, field: str, *, longest: int, texts: bool) -> TopicHin
     if type(confidence) not in (float, int) or not 0 <= confidence <= 1:
         raise InvalidArgument(f"{field}.confidence must be a number from 0 to 1", field=f"{field}.confidence")
     return TopicHint(hint=hint, confidence=float(confidence))
-
-
-def _nearest(name: str, known: Collection[str]) -> str | None:
-    other = _OTHER_NAMES.get(name.lower())
-    if other in known:
-        return other
-    folded = {re.sub(r"[^a-z]", "", field.lower()): field for field in sorted(known)}
-    close = difflib.get_close_matches(re.sub(r"[^a-z]", "", name.lower()), list(folded), n=1, cutoff=0.55)
-    return folded[close[0]] if close else None

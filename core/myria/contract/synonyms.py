@@ -1,0 +1,86 @@
+"""Which known name an unknown one stands for: by its spelling, or by what other memories' tools call the same."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection
+
+_SURE, _LIKELY = 0.8, 0.6
+"""How alike two spellings are (0 to 1) before, and after, it is asked what a name means."""
+
+_MEANINGS = (
+    "query text content_contains question q search search_query search_text search_term prompt information_to_get",
+    "content text payload decision summary current_input_text current_input fact note memory message body data value "
+    "statement information observation document episode_body thing_to_remember input path",
+    "items events memories input_items conversation_items notes entries records documents observations entities batch "
+    "contents messages facts fragments history",
+    "output_items response answer completion output reply",
+    "limit pageSize max_nodes k n top top_k top_n n_results num_results results count size max_results max_items "
+    "max_facts page_size per_page first take",
+    "tokenBudget max_tokens max_input_tok token_limit tokens token_count budget max_length max_chars",
+    "since timeRange from start begin after start_date start_time date_from after_date from_date created_after "
+    "timeframe period",
+    "until to timeRange end before end_date end_time date_to before_date to_date created_before",
+    "timestamp time date datetime created_at occurred_at happened_at when ts event_time",
+    "asOf now reference_time valid_at point_in_time current_time at",
+    "participants agentId agent_id user_id of_participants user users people person owner agent agent_name bot "
+    "assistant_id members username audience visible_to author actor",
+    "sessionId session_id context_id context_ids project conversation conversation_id thread thread_id chat chat_id "
+    "run_id group_id group_ids room_id workspace namespace project_id",
+    "id event_id event_ids memory_id note_id note_ids topic_id snapshot_id startId erasure_id to uuid identifier ids "
+    "memory_ids fragment_id fact_id node_id record_id name names",
+    "fromId source source_id from subject head",
+    "toId target target_id to object tail",
+    "relationType linkRelationType relation relation_type link_type predicate",
+    "type types memory_type memory_types event_type event_types include_types kind kinds category categories fact_type",
+    "keywords tags topic_hints tag labels label keyword container_tags topics hints",
+    "topic subject theme title folder",
+    "importance minImportance min_importance priority salience significance weight",
+    "threshold minImportance min_importance min_score score_threshold similarity_threshold similarity relevance cutoff "
+    "score",
+    "supersedes replaces replace old_id overwrites",
+    "linkedTo parent_id links related related_to relations references",
+    "idempotencyKey source_event_key dedup_key turn_id key request_id message_id external_id uid content_hash",
+    "metadata payload config contextSummary meta attributes properties extra custom",
+    "cursor offset next_cursor page page_token next_page next continuation skip",
+    "channel source origin platform app app_id",
+    "scope lifetime ttl visibility",
+    "isAnchor pinned pin anchor permanent",
+    "includeSuperseded include_superseded include_history include_expired include_old",
+    "order sort sort_by order_by direction",
+    "depth max_depth hops max_hops levels",
+    "format output output_format response_format",
+    "reason why comment",
+)
+"""Names of one meaning, ours first: the first of them that is known is meant."""
+
+
+def nearest(name: str, known: Collection[str]) -> str | None:
+    """Return the known name that an unknown one most likely stands for; None where nothing is near."""
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)
+    return (
+        _spelled(name, known, _SURE)
+        or _meant(name, known)
+        or (_meant(words[-1], known) if words else None)
+        or _spelled(name, known, _LIKELY)
+    )
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[^a-z]", "", name.lower())
+
+
+def _spelled(name: str, known: Collection[str], likeness: float) -> str | None:
+    folded = {_folded(field): field for field in sorted(known)}
+    close = difflib.get_close_matches(_folded(name), list(folded), n=1, cutoff=likeness)
+    return folded[close[0]] if close else None
+
+
+def _meant(name: str, known: Collection[str]) -> str | None:
+    for names in map(str.split, _MEANINGS):
+        if _folded(name) in map(_folded, names):
+            for other in names:
+                if other in known:
+                    return other
+    return None
