@@ -47,6 +47,7 @@ from myria_server.protocol import ADDRESS_KEY, ARGUMENTS_KEY, PRINCIPAL_KEY
 from myria_server.refusals import blamed_call, id_of, rpc_error
 from myria_server.toolbox import Toolbox
 
+OK = 200
 NO_CONTENT = 204
 
 MAX_BATCH_MESSAGES = 100
@@ -62,12 +63,17 @@ _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _BATCH_VERSIONS = frozenset({None, b"2024-11-05", b"2025-03-26"})
 """Protocol versions with JSON-RPC batches; no header means 2025-03-26, and 2025-06-18 took batches away."""
 
+_JSON, _EVENTS = b"application/json", b"text/event-stream"
 _MODERN = b"2026-07-28"
 _VERSIONS = frozenset(version.encode() for version in KNOWN_PROTOCOL_VERSIONS)
 _ROUTING = frozenset(
     {b"mcp-protocol-version", b"mcp-method", b"mcp-name", b"content-type", b"accept", b"host", b"authorization"}
 )
+_LISTED = frozenset({*CREDENTIALS, b"accept"})
+"""Headers whose values count together where they stand twice."""
+
 _WHITE = b" \t"
+_REFUSED_RANGE = re.compile(rb";\s*q=0(\.0*)?\s*$")
 _REMEMBERED_HOSTS = 256
 _SHOWN = 200
 
@@ -203,8 +209,8 @@ class Gate:
         for name, given in scope["headers"]:
             if name in headers and name in _ROUTING:
                 repeated = True
-            if name in headers and name in CREDENTIALS:
-                given = headers[name] + b", " + given  # two credentials are none
+            if name in headers and name in _LISTED:  # two credentials are none
+                given = headers[name] + b", " + given
             headers[name] = given.strip(_WHITE)
         face = self._face(scope["path"])
         foreign = "host" if repeated and _count(scope, b"host") > 1 else None
@@ -253,6 +259,8 @@ class Gate:
         if self._streams is not None and is_mcp and request.scope["method"] == "DELETE":
             await _respond(send, 200, b"{}")  # there is no session to end
             return
+        if is_mcp and _answer_type(request.headers) == _EVENTS:
+            send = _as_event_stream(send)
         if request.face.rest is None and request.scope["method"] != "POST":
             wrong = MethodNotAllowed(
                 "MCP takes POST alone here: there are no streams to open and no sessions to end"
@@ -304,7 +312,7 @@ class Gate:
             await self._turn_away(send, request.face, id_of(message), forbidden)
             return
         face = request.face
-        if plain and face.fast_path is not None and _accepts_json(headers):
+        if plain and face.fast_path is not None and _is_usual(headers):
             call = face.fast_path.recognise(headers, message)
             if call is not None:
                 outcome = await face.toolbox.call(call.name, call.arguments, request.principal, request.address)
@@ -528,7 +536,7 @@ class Gate:
             text = forbidden.message
             return rpc_error(id_of(message), mcp_types.INVALID_REQUEST, text, forbidden.to_json())
         face = request.face
-        if face.fast_path is not None and _accepts_json(request.headers):
+        if face.fast_path is not None and _is_usual(request.headers):
             plain = face.fast_path.recognise(request.headers, message)
             if plain is not None:
                 outcome = await face.toolbox.call(plain.name, plain.arguments, request.principal, request.address)
@@ -565,8 +573,10 @@ class Gate:
         inner["headers"] = [
             (name, value.strip(_WHITE) if name != b"content-length" else str(len(body)).encode())
             for name, value in request.scope["headers"]
-            if name != b"transfer-encoding"
+            if name not in (b"transfer-encoding", b"accept")
         ]
+        if _answer_type(request.headers) is not None:
+            inner["headers"].append((b"accept", _JSON + b", " + _EVENTS))
         inner[PRINCIPAL_KEY], inner[ADDRESS_KEY] = request.principal, request.address
         given = False
 
@@ -635,14 +645,50 @@ def _wants_stream(headers: Mapping[bytes, bytes]) -> bool:
     return b"text/event-stream" in headers.get(b"accept", b"")
 
 
-def _accepts_json(headers: Mapping[bytes, bytes]) -> bool:
-    """Tell whether the headers of a POST say that it is JSON and accepts JSON."""
-    if not headers.get(b"content-type", b"").lower().startswith(b"application/json"):
-        return False
-    accept = headers.get(b"accept", b"")
-    if b"application/json" in accept:
-        return b";" not in accept
-    return accept == b"*/*"
+def _is_usual(headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether the headers of a POST say that it is JSON and accepts what is answered."""
+    return headers.get(b"content-type", b"").lower().startswith(_JSON) and _answer_type(headers) is not None
+
+
+def _answer_type(headers: Mapping[bytes, bytes]) -> bytes | None:
+    """Return how an answer over MCP is sent: as JSON where that is accepted, else as an event stream of one message.
+
+    Who says nothing of what they accept takes anything (RFC 9110, 12.5.1). None: neither is accepted.
+    """
+    accept = headers.get(b"accept", b"").lower()
+    if not accept:
+        return _JSON
+    accepted = {each.partition(b";")[0].strip() for each in accept.split(b",") if not _REFUSED_RANGE.search(each)}
+    for answer_type in (_JSON, _EVENTS):
+        if not accepted.isdisjoint((answer_type, answer_type.partition(b"/")[0] + b"/*", b"*/*")):
+            return answer_type
+    return None
+
+
+def _as_event_stream(send: Send) -> Send:
+    """Return a `send` that makes an answer in JSON the one event of a stream."""
+    start: Message = {}
+    parts: list[bytes] = []
+
+    async def send_event(message: Message) -> None:
+        nonlocal start
+        if message["type"] == "http.response.start":
+            start = message
+            return
+        parts.append(message.get("body", b""))
+        if message.get("more_body", False):
+            return
+        body = b"".join(parts)
+        if start["status"] != OK or not _says_json(start):
+            await send(start)
+            await send({"type": "http.response.body", "body": body})
+            return
+        kept = [(name, each) for name, each in start["headers"] if name not in (b"content-type", b"content-length")]
+        # JSON as it is written here has no line breaks.
+        event = b"event: message\ndata: " + body + b"\n\n"
+        await _respond(send, OK, event, content_type=_EVENTS, extra=kept)
+
+    return send_event
 
 
 def _names_version(message: Mapping[str, Any]) -> bool:
