@@ -79,8 +79,14 @@ TOOLS_HEAD = f"""\
 # Tools
 
 Every tool takes one JSON object and answers one JSON object (as `structuredContent`, and the same as text unless lines
-are asked for). An unknown argument is refused, and the message names the nearest known one. Names are advertised as
-written here, or with `myria.` instead of `myria_` if the setting `mcp.tool_names` says so; calls may use both.
+are asked for). An unknown argument is refused, and the message names the known one that it most likely stands for.
+Names are advertised as written here, or with `myria.` instead of `myria_` if the setting `mcp.tool_names` says so;
+calls may use both.
+
+Arguments are taken as clients send them: where a list, an object, a number or true and false is asked for, the same as
+JSON text will do (`"[\\"a\\"]"`, `"5"`, `"true"`), at most 256 KiB of it in one call, and `5.0` is 5. What may be a
+text is never read as anything else. Over HTTP any `Accept` header will do that allows JSON or an event stream, and
+none allows both.
 
 A profile is a group of tools that a server offers or not (setting `mcp.profiles`). Read tools see what **all** the
 participants you name may see. They answer one tree; `snapshot_id` says which snapshot it was read from, `indexed` of
@@ -264,6 +270,8 @@ def type_name(shape: dict[str, Any]) -> str:
         return " | ".join(str(value) for value in shape["enum"])
     if "anyOf" in shape:
         return " or ".join(type_name(arm) for arm in shape["anyOf"])
+    if isinstance(shape.get("type"), list):
+        return " or ".join(type_name({**shape, "type": each}) for each in shape["type"])
     if shape.get("type") == "array":
         return f"list of {type_name(shape['items'])}"
     if shape.get("type") == "object" and "properties" in shape:

@@ -18,6 +18,7 @@ from myria.access.journal import Act, Journal, RefusedAttempt
 from myria.access.principal import Face, Principal, Role, matches
 from myria.answertext import ShownAnswer
 from myria.contract import inputs
+from myria.contract.coercion import coerced
 from myria.contract.event import each_event, parse_event
 from myria.contract.limits import limits_of
 from myria.contract.routes import Route
@@ -305,6 +306,7 @@ class Toolbox:
 
         async def append_event(principal: Principal, arguments: Any) -> Json:
             supersedes: tuple[str, ...] = ()
+            arguments = coerced(inputs.AppendInput, arguments)
             if isinstance(arguments, dict) and "supersedes" in arguments:
                 supersedes, arguments = inputs.read_supersedes(arguments)
             event = parse_event({} if arguments is None else arguments, limits, principal=principal)
@@ -323,6 +325,7 @@ class Toolbox:
             return result.to_json()
 
         async def append_events(principal: Principal, arguments: Any) -> Json:
+            arguments = coerced(inputs.EventsInput, arguments)
             events = await in_steps(each_event({} if arguments is None else arguments, limits, principal=principal))
             try:
                 results = await memory.append_events(principal.tenant, events)

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from myria.access.principal import Principal, local_principal
+from myria.contract.coercion import coerced
 from myria.contract.event import STEP_BYTES, NewEvent, each_event, parse_event, parse_events
 from myria.contract.fields import MAX_TIMESTAMP, MIN_TIMESTAMP, parse_timestamp
 from myria.contract.inputs import EventInput, read
@@ -408,7 +409,7 @@ CHANGES = st.fixed_dictionaries(
 @given(CHANGES)
 def test_the_model_behind_the_schema_agrees(changes: dict[str, Any]) -> None:
     """The published model accepts exactly what appends accept, and reads the same out of it."""
-    arguments = event(**changes)
+    arguments = coerced(EventInput, event(**changes))
     try:
         expected = parse_event(arguments, LIMITS, principal=local_principal("default"))
     except MyriaError:

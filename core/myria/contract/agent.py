@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
-from pydantic.json_schema import SkipJsonSchema
 
 from myria.contract.answers import Answer
 from myria.contract.fields import check_text, parse_timestamp
 from myria.contract.inputs import Input
 from myria.contract.limits import MAX_ID, MAX_QUERY
+from myria.contract.schemas import HIDDEN
 from myria.errors import InvalidArgument
 from myria.scopes import MAX_PARTICIPANT_CHARACTERS
 
@@ -92,17 +92,8 @@ def choice(default: Any) -> BeforeValidator:
     return BeforeValidator(lambda value: default if value is None or value == "" else value)
 
 
-def _number(value: Any) -> Any:
-    return float(value) if type(value) is int else value
-
-
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 _TEXT = WithJsonSchema({"type": "string"})
 _TEXTS = WithJsonSchema({"type": "array", "items": {"type": "string"}})
-_ANY = WithJsonSchema({})
 
 Id = Annotated[str, BeforeValidator(_text(MAX_ID)), _TEXT]
 OptionalId = Annotated[str | None, BeforeValidator(_optional_text(MAX_ID)), _TEXT]
@@ -113,22 +104,19 @@ Topic = Annotated[str | None, BeforeValidator(_optional_text(MAX_TOPIC)), _TEXT]
 Source = Annotated[str | None, BeforeValidator(_optional_text(MAX_SOURCE)), _TEXT]
 Circumstance = Annotated[str | None, BeforeValidator(_optional_text(MAX_CIRCUMSTANCE)), _TEXT]
 Query = Annotated[str | None, BeforeValidator(_optional_text(MAX_QUERY)), _TEXT]
-Moods = Annotated[tuple[str, ...] | None, BeforeValidator(_text_or_texts(MAX_KEYWORDS, MAX_TOPIC)), _ANY]
-"""One, or several of which each will do."""
+Moods = Annotated[tuple[str, ...] | None, BeforeValidator(_text_or_texts(MAX_KEYWORDS, MAX_TOPIC)), _TEXTS]
+"""Several of which each will do, or one as a text."""
 Keywords = Annotated[tuple[str, ...] | None, BeforeValidator(_texts(MAX_KEYWORDS, MAX_KEYWORD)), _TEXTS]
 AgentId = Annotated[str | None, BeforeValidator(_optional_text(MAX_PARTICIPANT_CHARACTERS)), _TEXT]
 SessionId = Annotated[str | None, BeforeValidator(_optional_text(MAX_ID)), _TEXT]
 Time = Annotated[int | None, _TEXT]
 """A moment: give it its validator, `moment`."""
-Share = Annotated[
-    Annotated[float, Field(ge=0, le=1)] | None, BeforeValidator(_number), WithJsonSchema({"type": "number"})
-]
+Share = Annotated[Annotated[float, Field(ge=0, le=1)] | None, WithJsonSchema({"type": "number"})]
 No = Annotated[bool, choice(False), WithJsonSchema({"type": "boolean"})]
 OptionalFlag = Annotated[bool | None, WithJsonSchema({"type": "boolean"})]
-Kind = Annotated[str | None, BeforeValidator(_optional_text(MAX_TOPIC)), WithJsonSchema({"enum": list(KINDS)})]
-Budget = Annotated[
-    Annotated[int, Field(ge=1, le=MAX_BUDGET)], BeforeValidator(_whole), WithJsonSchema({"type": "integer"})
-]
+_KIND = WithJsonSchema({"type": "string", "enum": list(KINDS)})
+Kind = Annotated[str | None, BeforeValidator(_optional_text(MAX_TOPIC)), _KIND]
+Budget = Annotated[Annotated[int, Field(ge=1, le=MAX_BUDGET)], WithJsonSchema({"type": "integer"})]
 Format = Literal["text", "json"]
 
 
@@ -149,7 +137,7 @@ class AgentInput(Input):
     model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_agent_last)
 
     agentId: AgentId = Field(default=None, description="only if told one")
-    format: SkipJsonSchema[Annotated[Format | None, choice(None)]] = None
+    format: Annotated[Format | None, choice(None), HIDDEN] = None
 
 
 class AgentAnswer(Answer):

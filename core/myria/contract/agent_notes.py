@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
-from pydantic.json_schema import SkipJsonSchema
 
 from myria.contract.agent import (
     AgentAnswer,
@@ -35,6 +34,7 @@ from myria.contract.agent import (
 from myria.contract.agent_links import Relation
 from myria.contract.answers import Answer
 from myria.contract.inputs import Input
+from myria.contract.schemas import HIDDEN
 from myria.errors import InvalidArgument
 
 MAX_BATCH = 200
@@ -49,6 +49,8 @@ MAX_CASES = 10
 DEFAULT_BUDGET = 1000
 """Tokens of an answer of recall."""
 
+
+_ITEMS = WithJsonSchema({"type": "array", "items": {"type": "object"}})
 
 Assertion = Annotated[Literal["observed", "inferred", "verified", "rejected"] | None, choice(None)]
 
@@ -95,16 +97,13 @@ class BatchRememberInput(AgentInput):
     progress that this server tells by the protocol's own.
     """
 
-    items: Annotated[
-        list[Any],
-        Field(max_length=MAX_BATCH),
-        choice([]),
-        WithJsonSchema({"type": "array", "items": {"type": "object"}}),
-    ] = Field(default=[], description="arguments of remember, up to 200")
+    items: Annotated[list[Any], Field(max_length=MAX_BATCH), choice([]), _ITEMS] = Field(
+        default=[], description="arguments of remember, up to 200"
+    )
     dryRun: No = False
-    fragments: SkipJsonSchema[Annotated[list[Any], Field(max_length=MAX_BATCH), choice([])]] = Field(default=[])
-    workspace: SkipJsonSchema[Topic] = None
-    stream: SkipJsonSchema[OptionalFlag] = None
+    fragments: Annotated[list[Any], Field(max_length=MAX_BATCH), choice([]), _ITEMS, HIDDEN] = Field(default=[])
+    workspace: Annotated[Topic, HIDDEN] = None
+    stream: Annotated[OptionalFlag, HIDDEN] = None
 
 
 class TimeRange(Input):
@@ -160,7 +159,7 @@ class RecallInput(AgentInput):
     includeKeywords: No = False
     includeContext: No = False
     fields: Annotated[Keywords, BeforeValidator(_fields)] = None
-    fragmentCount: SkipJsonSchema[Annotated[int | None, choice(None)]] = None
+    fragmentCount: Annotated[int | None, choice(None), HIDDEN] = None
     format: Annotated[Format | None, choice(None)] = None
 
 

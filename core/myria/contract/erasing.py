@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
 from myria.contract.answers import Answer
 from myria.contract.fields import check_text, refuse_unknown
-from myria.contract.inputs import Identifier, Input, Integer, OptionalIdentifier
+from myria.contract.inputs import Identifier, Input, OptionalIdentifier
 from myria.contract.limits import MAX_CHANNEL, MAX_CONTEXT_ID, MAX_ID, MAX_QUERY, MAX_REASON, MAX_SOURCE_EVENT_KEY
 from myria.errors import InvalidArgument
 from myria.scopes import MAX_PARTICIPANT_CHARACTERS, canonical_participants
@@ -122,10 +122,10 @@ class ErasureSelection(Input):
 class PreviewErasureInput(ErasureSelection):
     """Arguments of preview_erasure."""
 
-    after: Annotated[Integer, BeforeValidator(lambda value: 0 if value is None else value)] = Field(
+    after: Annotated[int, BeforeValidator(lambda value: 0 if value is None else value)] = Field(
         default=0, ge=0, le=(1 << 63) - 1, description="next_after of the page before"
     )
-    limit: Annotated[Integer, BeforeValidator(lambda value: DEFAULT_PAGE if value is None else value)] = Field(
+    limit: Annotated[int, BeforeValidator(lambda value: DEFAULT_PAGE if value is None else value)] = Field(
         default=DEFAULT_PAGE, ge=1, le=MAX_PAGE, description="How many events to list"
     )
 
@@ -133,7 +133,7 @@ class PreviewErasureInput(ErasureSelection):
 class EraseInput(ErasureSelection):
     """Arguments of erase."""
 
-    expected_events: Integer = Field(
+    expected_events: int = Field(
         ge=1, le=(1 << 63) - 1, description="counts.events of a preview; refused if it is another number by now"
     )
     reason: Annotated[
@@ -145,7 +145,7 @@ class ErasuresInput(Input):
     """Arguments of get_erasures."""
 
     erasure_id: OptionalIdentifier = Field(default=None, description="Only this one")
-    limit: Annotated[Integer, BeforeValidator(lambda value: DEFAULT_ERASURES if value is None else value)] = Field(
+    limit: Annotated[int, BeforeValidator(lambda value: DEFAULT_ERASURES if value is None else value)] = Field(
         default=DEFAULT_ERASURES, ge=1, le=MAX_ERASURES, description="How many, newest first"
     )
 

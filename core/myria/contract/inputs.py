@@ -1,7 +1,7 @@
 """The arguments of every tool as models: they publish the JSON Schemas, and read the arguments of all but appends.
 
-Unknown fields are refused by name, integers may be written as 20.0, optional fields may be null, and in queries an
-empty text or list is as good as absent (agents fill in every field they see). `EventInput` repeats the rules of
+Unknown fields are refused by name, optional fields may be null, and in queries an empty text or list is as good as
+absent (agents fill in every field they see). `EventInput` repeats the rules of
 `contract.event`, which appends use because it is ten times faster; a test holds the two together.
 """
 
@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, WithJsonSchema
 
 from myria.access.principal import NamedMask, Principal
+from myria.contract.coercion import coerced
 from myria.contract.fields import (
     check_flag,
     check_name,
@@ -46,6 +47,7 @@ from myria.contract.limits import (
     MAX_WITHDRAWN,
 )
 from myria.contract.queries import EventNodesQuery, Format, Mode, Order, ReferencesQuery, View
+from myria.contract.schemas import fields_at
 from myria.errors import InvalidArgument, InvalidPayload, MyriaError
 from myria.events import TopicHint
 from myria.jsontext import check_storable
@@ -98,10 +100,6 @@ def _named_or_left_out(limit: int) -> _Checked:
 
 def _moment(value: Any, info: ValidationInfo) -> int | None:
     return None if value in (None, "") else parse_timestamp(value, _name(info))
-
-
-def _integral(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _or_default(default: Any) -> BeforeValidator:
@@ -228,7 +226,6 @@ OptionalIdentifier = Annotated[str | None, BeforeValidator(_optional_text(MAX_ID
 Target = Annotated[str | None, BeforeValidator(_named_or_left_out(MAX_ID)), _text_schema(MAX_ID)]
 Cursor = Annotated[str | None, BeforeValidator(_optional_text(MAX_CURSOR)), _text_schema(MAX_CURSOR)]
 Reason = Annotated[str | None, BeforeValidator(_optional_text(MAX_REASON)), _text_schema(MAX_REASON)]
-Integer = Annotated[int, BeforeValidator(_integral)]
 
 
 class Input(BaseModel):
@@ -368,7 +365,7 @@ class _SelectionInput(Input):
     until: Moment = Field(default=None, description="Only events before this RFC 3339 timestamp")
     include_internal: Flag = Field(default=False, description="Also events marked internal")
     include_superseded: Flag = Field(default=False, description="Also events that a newer one replaced, marked so")
-    max_tokens: Annotated[int, BeforeValidator(_integral), Field(ge=1, le=MAX_TOKENS)] | None = Field(
+    max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = Field(
         default=None,
         description="Bound on the answer's size, estimated as characters / 4, and true for text; a match that fits on "
         "no page is shortened (truncated: true), or else only its id is said",
@@ -405,7 +402,7 @@ class _SelectionInput(Input):
 class EventNodesInput(_SelectionInput):
     """Arguments of query_event_nodes."""
 
-    limit: Annotated[Integer, _or_default(DEFAULT_LIMIT)] = Field(
+    limit: Annotated[int, _or_default(DEFAULT_LIMIT)] = Field(
         default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="How many events"
     )
 
@@ -422,10 +419,10 @@ class EventNodesInput(_SelectionInput):
 class ReferencesInput(_SelectionInput):
     """Arguments of query_references."""
 
-    max_nodes: Annotated[Integer, _or_default(DEFAULT_NODES)] = Field(
+    max_nodes: Annotated[int, _or_default(DEFAULT_NODES)] = Field(
         default=DEFAULT_NODES, ge=1, le=MAX_NODES, description="How many nodes in all, topics and references"
     )
-    max_depth: Annotated[int, BeforeValidator(_integral), Field(ge=1, le=MAX_TREE_DEPTH)] | None = Field(
+    max_depth: Annotated[int, Field(ge=1, le=MAX_TREE_DEPTH)] | None = Field(
         default=None, description="How many levels below the root"
     )
     root: OptionalIdentifier = Field(default=None, description="topic_id or node_id: only this topic's subtree")
@@ -473,7 +470,7 @@ class NothingInput(Input):
 class SnapshotsInput(Input):
     """Arguments of list_snapshots."""
 
-    limit: Annotated[Integer, _or_default(DEFAULT_SNAPSHOTS)] = Field(
+    limit: Annotated[int, _or_default(DEFAULT_SNAPSHOTS)] = Field(
         default=DEFAULT_SNAPSHOTS, ge=1, le=MAX_SNAPSHOTS, description="How many, newest first"
     )
     cursor: Cursor = Field(default=None, description="next_cursor of the answer before, to continue it")
@@ -510,7 +507,7 @@ class RollbackInput(Input):
 
 
 def read(model: type[_Model], arguments: Mapping[str, Any] | None) -> _Model:
-    """Return the arguments of a tool as its model.
+    """Return the arguments of a tool or a route as its model; see `myria.contract.coercion` for what is taken as what.
 
     Raises:
         UnknownField, InvalidArgument, InvalidText, InvalidParticipants, InvalidTimestamp: naming the field.
@@ -518,7 +515,7 @@ def read(model: type[_Model], arguments: Mapping[str, Any] | None) -> _Model:
     if arguments is not None and not isinstance(arguments, Mapping):
         raise InvalidArgument("the arguments must be an object", field="")
     try:
-        return model.model_validate(arguments or {})
+        return model.model_validate(coerced(model, arguments or {}))
     except ValidationError as error:
         raise _coded(error, model) from error
 
@@ -528,7 +525,8 @@ def _coded(error: ValidationError, model: type[BaseModel]) -> MyriaError:
     first = next((item for item in problems if item["type"] == "extra_forbidden"), problems[0])
     path = _path(first["loc"])
     if first["type"] == "extra_forbidden":
-        return unknown_field(first["loc"][-1], set(model.model_fields))
+        *holder, name = first["loc"]
+        return unknown_field(name, fields_at(model, tuple(holder)), _path(tuple(holder)))
     if first["type"] == "missing":
         return InvalidArgument(f"{path} is required", field=path)
     context = first.get("ctx", {})

@@ -66,6 +66,8 @@ def document(version: str) -> Json:
     _, schemas = models_json_schema(
         [(model, "validation") for model in models], ref_template=_NAMES, title=None, description=None
     )
+    described = {name: _tidy(schema) for name, schema in schemas["$defs"].items()}
+    described["MemoriesInput"]["properties"]["memories"]["items"] = {"$ref": _NAMES.format(model="MemoryInput")}
     paths: dict[str, Json] = {}
     for route in ROUTES:
         paths.setdefault(rest.PREFIX + route.path, {})[route.method.lower()] = _operation(route)
@@ -80,7 +82,7 @@ def document(version: str) -> Json:
         "security": [{"bearer": []}, {"apiKey": []}],
         "paths": paths,
         "components": {
-            "schemas": {name: _tidy(schema) for name, schema in schemas["$defs"].items()},
+            "schemas": described,
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},

@@ -152,23 +152,17 @@ def _types(value: Any, info: ValidationInfo) -> tuple[str, ...] | None:
 def _importance(value: Any, info: ValidationInfo) -> float | None:
     if value in (None, ""):
         return None
-    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,20})?", value):
-        value = float(value)
     if type(value) not in (int, float) or not 0 <= value <= 1:
         raise InvalidArgument(f"invalid {_name(info)}: it must be a number from 0 to 1", field=_name(info))
     return float(value)
 
 
 def _whole(default: int | None, most: int) -> BeforeValidator:
-    """A bound, also as text (in a query): what is not above 0 is the default, and what is too much the most."""
+    """A bound: what is not above 0 is the default, and what is too much the most."""
 
     def check(value: Any, info: ValidationInfo) -> int | None:
         if value in (None, ""):
             return default
-        if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value):
-            value = int(value)
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
         if type(value) is not int:
             raise InvalidArgument(f"invalid {_name(info)}: it must be a whole number", field=_name(info))
         return min(value, most) if value > 0 else default
@@ -349,7 +343,7 @@ class MemoriesInput(Input):
     memories: list[Any] = Field(
         description="Memories, in order",
         min_length=1,
-        json_schema_extra={"items": {"$ref": "#/components/schemas/MemoryInput"}},
+        json_schema_extra={"items": {"type": "object"}},  # each is a MemoryInput, read by itself
     )
     atomic: Flag = Field(
         default=None,

@@ -23,6 +23,7 @@ from myria.contract import (
 )
 from myria.contract.agent import AgentRefusal
 from myria.contract.limits import Limits
+from myria.contract.schemas import published_schema
 from myria.settings import NameStyle, Profile
 from myria.values import value
 
@@ -550,19 +551,13 @@ def description(tool: Tool, limits: Limits) -> str:
 
 def input_schema(tool: Tool, limits: Limits) -> Json:
     """Return the JSON Schema of a tool's arguments: closed, without references, null left out, with the limits set."""
-    schema = copy.deepcopy(_arguments_schema(tool.arguments))
+    schema = published_schema(tool.arguments)
     if tool.arguments is inputs.AppendInput:
         _limit_event(schema["properties"], limits)
     if tool.arguments is inputs.EventsInput:
         events = schema["properties"]["events"]
         events["maxItems"] = limits.batch_events
         _limit_event(events["items"]["properties"], limits)
-    return schema
-
-
-@lru_cache
-def _arguments_schema(model: type[BaseModel]) -> Json:
-    schema: Json = _tidy(_inline(model.model_json_schema()))
     return schema
 
 
@@ -629,39 +624,6 @@ def _one_node(definitions: Json) -> Json:
     return {"Node": node} | {name: body for name, body in definitions.items() if name not in kinds}
 
 
-def _inline(schema: Json) -> Json:
-    definitions = schema.pop("$defs", {})
-
-    def resolve(value: Any) -> Any:
-        if isinstance(value, list):
-            return [resolve(item) for item in value]
-        if not isinstance(value, dict):
-            return value
-        if "$ref" in value:
-            return resolve({**definitions[value["$ref"].rsplit("/", 1)[1]], **_without(value, "$ref")})
-        return {key: resolve(item) for key, item in value.items()}
-
-    resolved: Json = resolve(schema)
-    return resolved
-
-
-def _tidy(value: Any, *, named: bool = False) -> Any:
-    """Drop titles, docstrings of nested models, and null alternatives (null is accepted, but need not be offered)."""
-    if isinstance(value, list):
-        return [_tidy(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if named:
-        return {key: _tidy(item) for key, item in value.items()}
-    arms = [arm for arm in value.get("anyOf", []) if arm != {"type": "null"}]
-    if len(arms) == 1:
-        value = {**arms[0], **_without(value, "anyOf")}
-    skipped = {"title"} | ({"default"} if value.get("default", 0) is None or value.get("default") == [] else set())
-    if "properties" in value:
-        skipped.add("description")
-    return {key: _tidy(item, named=key == "properties") for key, item in value.items() if key not in skipped}
-
-
 def _plain(value: Any, *, named: bool = False) -> Any:
     """Drop titles, docstrings of models, and OpenAPI's discriminator."""
     if isinstance(value, list):
@@ -674,7 +636,3 @@ def _plain(value: Any, *, named: bool = False) -> Any:
     return {
         key: _plain(item, named=key in ("properties", "$defs")) for key, item in value.items() if key not in skipped
     }
-
-
-def _without(value: Mapping[str, Any], *names: str) -> Json:
-    return {key: item for key, item in value.items() if key not in names}

@@ -79,8 +79,6 @@ def _whole(default: int | None, most: int, *, least: int | None = 1) -> BeforeVa
     def check(value: Any, info: ValidationInfo) -> int | None:
         if _is_blank(value):
             return default
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
         if type(value) is not int:
             raise InvalidArgument(f"{_name(info)} must be a whole number", field=_name(info))
         if value > most:
@@ -166,7 +164,7 @@ def _optional(value: Any, field: str) -> str | None:
 _TEXT = WithJsonSchema({"type": "string"})
 _NUMBER = WithJsonSchema({"type": "integer"})
 _ITEMS = WithJsonSchema({"type": "array", "items": {"type": "object"}})
-_ITEMS_OR_TEXT = WithJsonSchema({"anyOf": [{"type": "array", "items": {}}, {"type": "string"}, {"type": "object"}]})
+_ITEMS_OR_TEXT = WithJsonSchema({"type": ["array", "string", "object"], "items": {"type": ["object", "string"]}})
 
 Items = Annotated[tuple[dict[str, Any], ...], BeforeValidator(_items), _ITEMS]
 Start = Annotated[int | None, _whole(None, _MAX_ITEMS, least=None), _NUMBER]
@@ -177,7 +175,9 @@ class SessionInput(Input):
     """Arguments that every tool of turns takes."""
 
     project: Annotated[str, _named(DEFAULT_NAME, MAX_NAME), _TEXT] = DEFAULT_NAME
-    plugin: Annotated[str | None, BeforeValidator(_plugin), WithJsonSchema({"enum": list(PLUGINS)})] = None
+    plugin: Annotated[
+        str | None, BeforeValidator(_plugin), WithJsonSchema({"type": "string", "enum": list(PLUGINS)})
+    ] = None
     session_id: Annotated[str, _named(DEFAULT_NAME, MAX_NAME), _TEXT] = DEFAULT_NAME
 
 

@@ -1,0 +1,97 @@
+"""Arguments as clients really send them, made what their schema asks for, before they are checked.
+
+Some clients write lists, objects, numbers and truth values as JSON text, and every whole number as `5.0`. Such a value
+is taken as what it stands for where the schema allows that and no text; what may be a text is never looked into.
+Whatever cannot be taken so stays as it is, for the check to refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from functools import lru_cache
+from typing import Any
+
+from pydantic import BaseModel
+
+from myria.contract.schemas import whole_schema
+from myria.errors import MyriaError
+from myria.jsontext import decode
+from myria.values import value
+
+MAX_JSON_TEXT = 256 * 1024
+"""Characters of JSON text that are read within the arguments of one call: it is read at one go, unlike a body."""
+
+_MAX_WHOLE = 2.0**63
+
+
+@value
+class _Shape:
+    """What a schema allows: the types, and those of what lies in an object or a list."""
+
+    types: frozenset[str]
+    properties: Mapping[str, _Shape] = field(default_factory=dict)
+    items: _Shape | None = None
+
+    @classmethod
+    def of(cls, schema: Mapping[str, Any]) -> _Shape:
+        branches = schema.get("anyOf", (schema,))
+        properties = {name: cls.of(each) for branch in branches for name, each in branch.get("properties", {}).items()}
+        items = next((cls.of(branch["items"]) for branch in branches if branch.get("items")), None)
+        return cls(types=frozenset(_types(branches)), properties=properties, items=items)
+
+
+def _types(branches: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    for branch in branches:
+        named = branch.get("type", ())
+        yield from (named,) if isinstance(named, str) else named
+
+
+@lru_cache
+def _shape_of(model: type[BaseModel]) -> _Shape:
+    return _Shape.of(whole_schema(model))
+
+
+def coerced(model: type[BaseModel], arguments: Any) -> Any:
+    """Return arguments with their JSON texts and whole numbers as the schema of a model has them."""
+    return _Coercion().value(arguments, _shape_of(model))
+
+
+class _Coercion:
+    def __init__(self) -> None:
+        self._left = MAX_JSON_TEXT
+
+    def value(self, given: Any, shape: _Shape) -> Any:
+        if type(given) is str and shape.types and "string" not in shape.types:
+            given = self._read(given, shape.types)
+        if type(given) is float and "number" not in shape.types and "integer" in _types_of(given) & shape.types:
+            return int(given)
+        if type(given) is dict and shape.properties:
+            known = shape.properties.keys() & given.keys()
+            return {**given, **{name: self.value(given[name], shape.properties[name]) for name in known}}
+        if type(given) is list and shape.items is not None:
+            return [self.value(item, shape.items) for item in given]
+        return given
+
+    def _read(self, text: str, types: frozenset[str]) -> Any:
+        """Return what a JSON text stands for, or the text where that is not of these types."""
+        if len(text) > self._left:
+            return text
+        self._left -= len(text)
+        try:
+            read = decode(text.encode())
+        except (MyriaError, UnicodeEncodeError):
+            return text
+        return text if _types_of(read).isdisjoint(types) else read
+
+
+def _types_of(given: Any) -> frozenset[str]:
+    """Return the types of JSON Schema that a value is of: 5.0 is an integer too."""
+    if isinstance(given, bool):
+        return frozenset({"boolean"})
+    if isinstance(given, int):
+        return frozenset({"integer", "number"})
+    if isinstance(given, float):
+        is_whole = given.is_integer() and abs(given) < _MAX_WHOLE
+        return frozenset({"integer", "number"} if is_whole else {"number"})
+    return frozenset({"array"} if isinstance(given, list) else {"object"} if isinstance(given, dict) else ())
