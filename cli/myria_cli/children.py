@@ -33,6 +33,12 @@ LIVED_DELAY = 3
 LOW_PRIORITY = 10
 """Niceness of a child that others need not wait for."""
 
+LAST_WORDS_BYTES = 8_192
+"""How much of a child's standard error is kept to say why it died."""
+
+LAST_WORDS_S = 1.0
+"""Longest wait for the rest of it."""
+
 LAST_GRACE_S = 15.0
 """Seconds an abandoned child gets to stop by itself."""
 
@@ -66,6 +72,7 @@ class Child:
     """One child process.
 
     `environment` is added to ours; `descriptors` are inherited; `output` is the descriptor its standard output goes to.
+    A child that is `heard` writes its standard error through us, so that `last_words` can say why it died.
     """
 
     def __init__(
@@ -77,12 +84,16 @@ class Child:
         without: Sequence[str] = (),
         descriptors: Sequence[int] = (),
         output: int | None = None,
+        heard: bool = False,
     ) -> None:
         self.name = name
         self._command = list(command)
         self._environment = {key: value for key, value in os.environ.items() if key not in without} | dict(environment)
         self._descriptors = tuple(descriptors)
         self._output = output
+        self._is_heard = heard
+        self._has_said_all = asyncio.Event()
+        self._tail = b""
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -93,20 +104,49 @@ class Child:
 
     async def start(self) -> None:
         """Start the process."""
+        # A pipe of our own: asyncio counts a process as ended when nobody holds its pipes any more, and what it started
+        # may live on.
+        ours, theirs = os.pipe() if self._is_heard else (None, None)
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
             stdin=asyncio.subprocess.PIPE,
             stdout=self._output,
+            stderr=theirs,
             env=self._environment,
             pass_fds=self._descriptors,
             start_new_session=True,
         )
+        if ours is not None and theirs is not None:
+            os.close(theirs)
+            asyncio.get_running_loop().add_reader(ours, self._hear, ours)
+
+    def _hear(self, pipe: int) -> None:
+        piece = os.read(pipe, 65_536)
+        self._tail = (self._tail + piece)[-LAST_WORDS_BYTES:]
+        if piece:
+            with suppress(OSError):
+                sys.stderr.buffer.write(piece)
+                sys.stderr.flush()
+        else:
+            asyncio.get_running_loop().remove_reader(pipe)
+            os.close(pipe)
+            self._has_said_all.set()
+
+    @property
+    def last_words(self) -> str:
+        """The end of what a child that is heard wrote to its standard error."""
+        return self._tail.decode("utf-8", "replace")
 
     async def wait(self) -> int:
         """Return the exit status once the process has ended; negative for the signal that ended it."""
         if self._process is None:
             return 0
-        return await self._process.wait()
+        status = await self._process.wait()
+        if self._is_heard:
+            with suppress(TimeoutError):  # what it started may live on
+                async with asyncio.timeout(LAST_WORDS_S):
+                    await self._has_said_all.wait()
+        return status
 
     def lower_priority(self) -> None:
         """Let the process have what the processors have left over."""
@@ -119,16 +159,15 @@ class Child:
     async def stop(self, patience_s: float) -> None:
         """End the process: SIGTERM, and SIGKILL after `patience_s` seconds."""
         process = self._process
-        if process is None or process.returncode is not None:
-            return
-        process.terminate()
-        try:
-            async with asyncio.timeout(patience_s):
+        if process is not None and process.returncode is None:
+            process.terminate()
+            try:
+                async with asyncio.timeout(patience_s):
+                    await process.wait()
+            except TimeoutError:
+                _log.warning("%s does not stop; ending it", self.name, extra={"action": "child_killed"})
+                process.kill()
                 await process.wait()
-        except TimeoutError:
-            _log.warning("%s does not stop; ending it", self.name, extra={"action": "child_killed"})
-            process.kill()
-            await process.wait()
 
 
 async def keep_running(child: Child, *, patience_s: float, on_exit: Callable[[int], None] = lambda _: None) -> None:

@@ -8,21 +8,24 @@ connect meanwhile wait instead of being refused. PostgreSQL has its own supervis
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
+import re
 import socket
+import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 from prometheus_client.core import Metric
 
+from myria.building.model import Outcome
 from myria.contract.rest import PREFIX as REST_PREFIX
 from myria.contract.tools import PATH_OF
-from myria.errors import InternalError, OperationalError
-from myria.settings import AuthSettings, McpSettings, Settings
+from myria.errors import ConfigurationError, InternalError, MyriaError, OperationalError
+from myria.settings import McpSettings, Settings
 from myria.store import schema
 from myria.store.database import Database
 from myria.store.options import pool_options
@@ -111,8 +114,8 @@ async def household(
         # The server may not read all tenants: this process makes their metrics, and the server's scrape includes them.
         port = stack.enter_context(scraped("127.0.0.1", 0, families, process=False))
         beside = f"http://127.0.0.1:{port}/metrics"
-        server = _server(options, place, sock, beside, verbose=verbose, auth=settings.auth)
-        control = ControlLoop(database, settings, launch=_Launcher(options, settings, place, verbose=verbose))
+        server = _server(settings, options, place, sock, beside, verbose=verbose)
+        control = ControlLoop(database, settings, launch=_Launcher(settings, place, verbose=verbose))
         try:
             if place.embedded is not None:
                 begin(place.embedded.supervise(), "postgres")
@@ -139,7 +142,7 @@ async def household(
 
 
 @asynccontextmanager
-async def built_beside(options: Options, settings: Settings, place: Place) -> AsyncIterator[None]:
+async def built_beside(settings: Settings, place: Place) -> AsyncIterator[None]:
     """Run triggers, queue and builders of a data folder for the block, while no other process of this machine does.
 
     A `myria up` that starts later runs its own beside these, which does no harm. With --dsn nothing is run: another
@@ -148,7 +151,7 @@ async def built_beside(options: Options, settings: Settings, place: Place) -> As
 
     async def build(data_dir: Path) -> None:
         async with Database(place.control, pool_options(settings, size=4)) as database, _attendance(data_dir):
-            await ControlLoop(database, settings, launch=_Launcher(options, settings, place, verbose=False)).run()
+            await ControlLoop(database, settings, launch=_Launcher(settings, place, verbose=False)).run()
 
     if place.embedded is None:
         yield
@@ -199,31 +202,44 @@ class _Launcher:
     A builder that works for longer than its turn leaves the processors to others that want them.
     """
 
-    def __init__(self, options: Options, settings: Settings, place: Place, *, verbose: bool) -> None:
-        self._options = options
+    def __init__(self, settings: Settings, place: Place, *, verbose: bool) -> None:
         self._turn_s = settings.builder.turn_s
-        self._place = place
-        self._verbose = verbose
+        self._environment = _environment(settings, place.building, verbose=verbose)
 
     async def __call__(self, tenant: str, build_id: str) -> int:
         child = Child(
             "builder",
             command_line("build", "--tenant", tenant, "--build", build_id, WITH_PARENT),
-            environment=_environment(self._options, self._place.building, verbose=self._verbose),
+            environment=self._environment,
             without=_OURS,
             output=2,  # standard output may belong to a client (stdio)
+            heard=True,
         )
         await child.start()
         overrun = asyncio.get_running_loop().call_later(self._turn_s, child.lower_priority)
         try:
-            return await child.wait()
+            status = await child.wait()
         finally:
             overrun.cancel()
             await asyncio.shield(child.stop(BUILDER_PATIENCE_S))
+        if status not in _OUTCOMES:
+            raise _death(status, child.last_words)
+        return status
+
+
+def _death(status: int, last_words: str) -> MyriaError:
+    """Return why a builder died, from its exit status and the end of its standard error."""
+    coded = re.findall(r"^error\[(\w+)\]: (.+)$", last_words, re.MULTILINE)
+    code, message = coded[-1] if coded else ("", (last_words.strip().splitlines() or ["it said nothing"])[-1])
+    if status == OperationalError.exit_status:
+        known = {leaf.code: leaf for leaf in OperationalError.__subclasses__()}
+        return known.get(code, ConfigurationError)(message)
+    how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+    return InternalError(f"a builder {how}: {message}")
 
 
 def _server(
-    options: Options, place: Place, sock: socket.socket, beside: str, *, verbose: bool, auth: AuthSettings
+    settings: Settings, options: Options, place: Place, sock: socket.socket, beside: str, *, verbose: bool
 ) -> Child:
     # The socket is loopback, or --auth or --insecure has allowed it already.
     return Child(
@@ -231,28 +247,30 @@ def _server(
         command_line(
             "serve", "--tenant", options.tenant, "--descriptor", str(sock.fileno()), "--beside", beside, WITH_PARENT
         ),
-        environment={
-            **_environment(options, place.serving, verbose=verbose),
-            "MYRIA_AUTH_MODE": auth.mode,
-            "MYRIA_AUTH_LOCAL_PARTICIPANTS": json.dumps(auth.local_participants),
-        },
+        environment=_environment(settings, place.serving, verbose=verbose),
         without=_OURS,
         descriptors=[sock.fileno()],
     )
 
 
-_OURS = ("MYRIA_DATA_DIR", "MYRIA_TENANT")
-"""Variables that say where this process finds its memory; its children get other settings for it."""
+_OURS = ("MYRIA_CONFIG", "MYRIA_DATA_DIR", "MYRIA_TENANT")
+"""Variables that say where this process finds its settings and memory; its children are given them."""
+
+_OUTCOMES = frozenset(outcome.exit_status for outcome in Outcome)
 
 
-def _environment(options: Options, dsn: str, *, verbose: bool) -> dict[str, str]:
-    # Not on the command line: it may hold a password, and everybody can read a command line.
-    environment = {"MYRIA_POSTGRES_DSN": dsn, "PYTHONUNBUFFERED": "1"}
-    if options.config is not None:
-        environment["MYRIA_CONFIG"] = str(options.config.absolute())
+def _environment(settings: Settings, dsn: str, *, verbose: bool) -> dict[str, str]:
+    """Return the environment of a child: the settings in force here, and its own way to the database.
+
+    Not on the command line: it may hold a password, and everybody can read a command line.
+    """
+    service = settings.service
+    if service.log_format == "auto":  # a child whose lines we pass on sees no terminal
+        service = replace(service, log_format="text" if sys.stderr.isatty() else "json")
     if not verbose:
-        environment["MYRIA_SERVICE_LOG_LEVEL"] = "warning"
-    return environment
+        service = replace(service, log_level="warning")
+    postgres = replace(settings.postgres, dsn=dsn)
+    return {**replace(settings, service=service, postgres=postgres).variables(), "PYTHONUNBUFFERED": "1"}
 
 
 def _report(task: asyncio.Task[None], failed: asyncio.Future[None]) -> None:

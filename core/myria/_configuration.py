@@ -213,6 +213,12 @@ class Setting:
             value = _list(stripped)
         return self._validated(label, value, strict=False)
 
+    def to_text(self, value: Any) -> str:
+        """Return the text for which `from_text` gives this value of the field."""
+        if value is None:
+            return ""
+        return json.dumps(value) if isinstance(value, bool | tuple) else str(value)
+
     def checked(self, label: str, value: Any) -> Any:
         """Return a value as the field holds it.
 

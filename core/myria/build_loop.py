@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import asyncpg
+import orjson
 
 from myria import errors
 from myria.building.finish import end_without_result
@@ -35,7 +36,8 @@ from myria.store.queries import sql
 logger = logging.getLogger(__name__)
 
 Launch = Callable[[str, str], Awaitable[int]]
-"""Runs a builder for (tenant, build_id); returns its exit status once it has ended. Cancelling it ends the builder."""
+"""Runs a builder for (tenant, build_id); returns its exit status once it has ended, or raises why the builder died: an
+`OperationalError` where no other one would do better. Cancelling it ends the builder."""
 
 SWEEP_S = (5.0, 60.0)
 """Least and most seconds between two looks at every tenant, which find what the hints missed: as often as costs a
@@ -68,7 +70,7 @@ class _Launched:
     """A build's builders so far.
 
     The one at work or waiting for its slot; how many died since the last progress; when the last one was launched; for
-    how many seconds all of them worked.
+    how many seconds all of them worked; why the last one died.
     """
 
     task: asyncio.Task[int] | None = None
@@ -76,6 +78,7 @@ class _Launched:
     at: float = 0.0
     worked_s: float = 0.0
     progress: tuple[str, int] = ("", 0)
+    reason: str = "it did not say why"
 
 
 @dataclass(slots=True)
@@ -331,7 +334,9 @@ class BuildLoop:
             if progress != launched.progress:
                 launched.died, launched.progress = 0, progress
         if launched.died >= MAX_LAUNCHES:
-            error = errors.InternalError(f"{launched.died} builders in a row died without any progress")
+            error = errors.InternalError(
+                f"{launched.died} builders in a row died without any progress; the last one: {launched.reason}"
+            )
             await end_without_result(
                 self._database, tenant, build_id, Outcome.FAILED, error=error, settings=self._settings.builder
             )
@@ -349,17 +354,16 @@ class BuildLoop:
         """Have a builder work in turns until it ends; return its status."""
         logger.info("starting a builder", extra={"action": "builder_started", "tenant": tenant, "build_id": build_id})
         ended: int | None = None
-        status = -1
         try:
             while ended is None:
                 async with self._turns.turn(tenant) as turn:
                     ended = await self._work(tenant, build_id, turn, launched)
             status = ended
-        except Exception:
-            logger.exception(
-                "a builder could not be run",
-                extra={"action": "builder_failed", "tenant": tenant, "build_id": build_id},
-            )
+        except errors.MyriaError as error:
+            status = await self._note_death(tenant, build_id, launched, error)
+        except Exception as error:
+            logger.exception("a builder could not be run", extra={"action": "builder_failed", "tenant": tenant})
+            status = await self._note_death(tenant, build_id, launched, errors.InternalError(repr(error)))
         self._turns.ended(tenant, well=status in _ENDED_WELL)
         logger.info(
             "a builder ended with status %d",
@@ -369,6 +373,30 @@ class BuildLoop:
         self._look_again(tenant, 0.0)
         self._wake.set()
         return status
+
+    async def _note_death(self, tenant: str, build_id: str, launched: _Launched, error: errors.MyriaError) -> int:
+        """Keep why a builder died, which `status` shows while the next one is tried; return its exit status.
+
+        Where a person must act first, the next one would die too: the build fails at once.
+        """
+        launched.reason = f"{error.code}: {error.message}"
+        logger.warning(
+            "a builder died: %s",
+            error.message,
+            extra={"action": "builder_died", "tenant": tenant, "build_id": build_id},
+        )
+        try:
+            if isinstance(error, errors.OperationalError):
+                await end_without_result(
+                    self._database, tenant, build_id, Outcome.FAILED, error=error, settings=self._settings.builder
+                )
+            else:
+                async with self._database.write(tenant) as connection:
+                    document = orjson.dumps(error.to_json()).decode()
+                    await connection.execute(sql("builds.note_death"), tenant, build_id, document)
+        except errors.UnavailableError:
+            logger.warning("why the builder died is not kept", extra={"action": "death_not_kept", "tenant": tenant})
+        return error.exit_status
 
     async def _work(self, tenant: str, build_id: str, turn: BuilderTurn, launched: _Launched) -> int | None:
         """Run a builder until it ends; return its status, None where its turn was over before.

@@ -210,12 +210,21 @@ class AuthSettings(Section):
     machine `http://127.0.0.1:PORT`); docs/oauth.md."""
 
     def rules(self) -> None:
-        """Refuse issuers, and a server of our own, without what they need."""
+        """The public URL is an origin, over HTTPS or on this machine."""
         if self.public_url is not None and not _PUBLIC_URL.fullmatch(self.public_url):
             raise ConfigurationError(
                 "auth.public_url must be https://host[:port] without a path, or http:// on a loopback host.",
                 field="auth.public_url",
             )
+
+    def require_servable(self) -> None:
+        """Refuse to serve issuers, and a server of our own, without what they need.
+
+        Programs that serve nobody read the same file: `myria up --auth` gives the mode that `myria status` is not told.
+
+        Raises:
+            ConfigurationError: the mode or the public URL is missing.
+        """
         for name in ("issuers_file", "server"):
             if not getattr(self, name):
                 continue
@@ -1091,6 +1100,14 @@ class Settings(Section):
             sections.setdefault(section_name, {})[name] = chosen
         made: dict[str, Any] = {name: SECTIONS[name](**fields) for name, fields in sections.items()}
         return cls(**made)
+
+    def variables(self) -> dict[str, str]:
+        """Return the environment in which `load` gives exactly these settings, whatever a file says: for a child."""
+        return {
+            variable_of(f"{section_name}.{name}"): setting.to_text(getattr(getattr(self, section_name), name))
+            for section_name, section in SECTIONS.items()
+            for name, setting in section.settings.items()
+        }
 
     @staticmethod
     def describe() -> list[SettingDescription]:

@@ -139,10 +139,11 @@ def build_app(
         ticks: a steady clock in seconds, by which rates count, and what is known of credentials grows old.
 
     Raises:
-        ConfigurationError: the file of issuers is not as it must be.
+        ConfigurationError: section `auth` is not whole, or the file of issuers is not as it must be.
     """
     settings = settings or Settings()
     auth = settings.auth
+    auth.require_servable()
     metrics = metrics or ServerMetrics(tenant_label=settings.metrics.tenant_label)
     switches: Mapping[Face, bool] = {
         "agent": settings.agent.enabled,

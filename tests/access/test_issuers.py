@@ -103,6 +103,8 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     [
         {"auth.issuers_file": "x.yaml", "auth.public_url": "https://m.example.com"},
         {"auth.issuers_file": "x.yaml", "auth.mode": "keys"},
+        {"auth.server": True, "auth.public_url": "https://m.example.com"},
+        {"auth.server": True, "auth.mode": "keys"},
         {"auth.mode": "keys", "auth.public_url": "http://m.example.com"},
         {"auth.mode": "keys", "auth.public_url": "https://m.example.com/"},
         {"auth.mode": "keys", "auth.public_url": "https://m.example.com/memory"},
@@ -111,4 +113,4 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_settings_of_issuers_hold_together(settings: dict[str, Any]) -> None:
     """Tokens count beside keys only, and for an address that clients can reach."""
     with pytest.raises(ConfigurationError, match=r"auth\."):
-        Settings.load(environ={}, overrides=settings)
+        Settings.load(environ={}, overrides=settings).auth.require_servable()

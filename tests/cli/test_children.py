@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from myria_cli.children import LOW_PRIORITY, Child
+from tests.support.patience import until
 
 
 async def test_a_child_that_overran_leaves_the_processors_to_others() -> None:
@@ -21,3 +23,21 @@ async def test_a_child_that_overran_leaves_the_processors_to_others() -> None:
     finally:
         await child.stop(5.0)
     child.lower_priority()
+
+
+async def test_the_last_words_of_a_child_are_kept() -> None:
+    """Also where it is killed, and what it started lives on with its standard error."""
+    starts_another = (
+        "import subprocess, sys, time; sys.stderr.write('x' * 10_000 + '\\nthe disk is full\\n'); sys.stderr.flush(); "
+        "subprocess.Popen([sys.executable, '-c', 'import sys; sys.stdin.read()']); sys.stdin.read()"
+    )
+    child = Child("speaking", [sys.executable, "-c", starts_another], environment={}, heard=True)
+    await child.start()
+    try:
+        await until(lambda: "full" in child.last_words, "the child's last words")
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGKILL)
+        assert await child.wait() == -signal.SIGKILL
+    finally:
+        await child.stop(5.0)
+    assert child.last_words.splitlines()[-1] == "the disk is full"

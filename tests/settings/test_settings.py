@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -335,3 +336,22 @@ print("pydantic" in sys.modules, "yaml" in sys.modules)
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["False", "False"]
+
+
+def test_a_child_gets_the_same_settings_by_its_environment() -> None:
+    """Whatever they hold: an empty list beside a default that is none, a comma in a name, nothing beside a number."""
+    overrides = {
+        "auth.local_participants": ["ana, b", 'c "d"'],
+        "auth.concurrency": None,
+        "auth.mode": "keys",
+        "agent.enabled": False,
+        "builder.time_share": 0.25,
+        "mcp.profiles": [],
+        "postgres.dsn": "postgresql://a:b%20c@h/d",
+        "postgres.migrate_on_start": False,
+        "ingest.future_limit_s": None,
+    }
+    settings = Settings.load(environ={}, overrides=overrides)
+    given = replace(settings, ingest=replace(settings.ingest, future_limit_s=None))
+    for wanted in (Settings(), settings, given):
+        assert Settings.load(environ=wanted.variables()) == wanted

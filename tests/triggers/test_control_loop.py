@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from myria import errors
 from myria.building import Outcome
+from myria.building.finish import end_without_result
 from myria.building.run import run_build
 from myria.ids import new_id
 from myria.registry import Registry
@@ -231,9 +233,6 @@ async def test_failures_back_off_and_are_tried_again(database: Database) -> None
     started: list[float] = []
 
     async def launch(tenant: str, build_id: str) -> int:
-        from myria import errors
-        from myria.building.finish import end_without_result
-
         started.append(time.monotonic())
         async with Pool(database.builder_dsn) as pool:
             if len(started) < 4:
@@ -276,6 +275,51 @@ async def test_a_dead_builder_is_replaced(database: Database) -> None:
 
     assert times == 3
     assert len(await triggers_of(database)) == 1
+
+
+async def test_why_a_builder_died_stands_in_status_meanwhile(database: Database) -> None:
+    """While the next one is tried, and no longer once the build has ended well."""
+    settings = configured()
+    may_live = asyncio.Event()
+
+    async def dies(tenant: str, build_id: str) -> int:
+        if not may_live.is_set():
+            raise errors.InternalError("a builder was killed by signal 9: it said nothing")
+        return (await run_build(settings, database.builder_dsn, tenant, build_id)).exit_status
+
+    async with Pool(database.server_dsn) as pool, loop(database, settings, dies):
+        await append(database.server_dsn, conversation(12))
+
+        async def told() -> bool:
+            last = (await Registry(pool, settings).status(TENANT))["last_build"]
+            return last is not None and "signal 9" in (last["error"] or {}).get("message", "")
+
+        await until(told)
+        may_live.set()
+        await until(published(database, 1))
+        assert (await Registry(pool, settings).status(TENANT))["last_build"]["error"] is None
+
+
+async def test_a_builder_that_a_person_must_help_is_not_tried_twelve_times(database: Database) -> None:
+    """What the next builder would say too fails the build with the first one's words."""
+    settings = configured(inactivity_timeout_s=3600.0, backoff_base_s=3600.0, backoff_max_s=3600.0)
+    times = 0
+
+    async def misses_a_file(_tenant: str, _build_id: str) -> int:
+        nonlocal times
+        times += 1
+        raise errors.ConfigurationError("the request template model.json cannot be read")
+
+    async with Pool(database.server_dsn) as pool, loop(database, settings, misses_a_file):
+        await append(database.server_dsn, conversation(12))
+
+        async def failed() -> bool:
+            last = (await Registry(pool, settings).status(TENANT))["last_build"]
+            return last is not None and last["status"] == "failed"
+
+        await until(failed)
+        last = (await Registry(pool, settings).status(TENANT))["last_build"]
+    assert (times, last["error"]["code"]) == (1, "configuration_error")
 
 
 async def test_an_orphaned_build_is_taken_over(database: Database) -> None:

@@ -104,6 +104,7 @@ myria up --dsn postgresql://myria@localhost/myria
             auth__mode="keys" if auth else None,
             auth__local_participants=tuple(as_) if as_ else None,
         )
+        settings.auth.require_servable()
         guarded = settings.auth.mode == "keys"
         logs.configure(settings.service, "up", settings.log)
         sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure, guarded=guarded)
@@ -142,6 +143,7 @@ myria demo --once --data-dir ./try --port 9000
             from myria_cli import sample  # noqa: PLC0415 - see the module's docstring
 
         settings = options.settings(mcp__host=host, mcp__port=port)
+        settings.auth.require_servable()
         quiet = settings.service if options.debug else replace(settings.service, log_level="warning")
         logs.configure(quiet, "demo", settings.log)
         sample.folder()
@@ -211,6 +213,7 @@ myria serve --stdio --face agent --as ana --as assistant
         settings = options.settings(
             mcp__host=host, mcp__port=port, auth__local_participants=tuple(as_) if as_ else None
         )
+        settings.auth.require_servable()
         logs.configure(settings.service, "server", settings.log)
         if stdio and (host is not None or port is not None or descriptor is not None):
             raise InvalidArgument("--stdio listens on no port; leave --host and --port out", field="stdio")
@@ -236,7 +239,7 @@ myria serve --stdio --face agent --as ana --as assistant
                 metrics.watch_pool(name, pool.figures)
             if sock is None:
                 if settings.mcp.stdio_builds:
-                    await stack.enter_async_context(built_beside(options, settings, place))
+                    await stack.enter_async_context(built_beside(settings, place))
                 await serve_stdio(memory, settings, tenant=options.tenant, face=face)
                 return
             if descriptor is None:

@@ -408,7 +408,7 @@ def _status_rows(place: str, tenant: str, answer: dict[str, Any]) -> list[Sequen
     if last:
         rows.append(("last build", f"{last['status']} ({last['trigger']}), {last['build_id']}"))
         if last.get("error"):
-            rows.append(("its error", console.one_line(str(last["error"].get("message", last["error"])))))
+            rows.append(("its error", console.one_line(f"{last['error']['code']}: {last['error']['message']}")))
     for name, trigger in sorted((answer.get("triggers") or {}).items()):
         if isinstance(trigger, dict):
             rows.append((f"trigger {name.replace('_', ' ')}", console.one_line(_trigger(trigger))))

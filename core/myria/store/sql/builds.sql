@@ -392,6 +392,10 @@ SET status = $3, finished_at = clock_timestamp(), lease_until = NULL, error = $4
 WHERE tenant_id = $1 AND build_id = $2 AND finished_at IS NULL
 RETURNING build_id;
 
+-- name: note_death
+-- Why the last builder of a build died; the end of the build overwrites it.
+UPDATE myria.builds SET error = $3::jsonb WHERE tenant_id = $1 AND build_id = $2 AND finished_at IS NULL;
+
 -- name: abort
 UPDATE myria.builds
 SET status = 'aborted', finished_at = clock_timestamp()
