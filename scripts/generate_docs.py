@@ -1,5 +1,5 @@
 """Write the generated pages of docs/: settings.md from the settings' docstrings, errors.md from the error tree,
-tools.md and metrics.md from their catalogues.
+tools.md, metrics.md and roles.md from their catalogues.
 
 Usage: generate_docs.py [--check]
 
@@ -11,13 +11,17 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from myria import errors
+from myria.contract import rest
+from myria.contract.answers import Answer
 from myria.contract.limits import limits_of
+from myria.contract.routes import ROUTES
 from myria.contract.tools import PATH_OF, TOOLS, Tool, description, input_schema
+from myria.contract.without_read import open_model
 from myria.settings import RESERVED_VARIABLES, SECTIONS, SettingDescription, Settings
 from myria_monitoring.catalogue import METRICS, Described
 from myria_monitoring.figures import COUNTED_AT_ONCE, LOOK_S
@@ -116,6 +120,19 @@ Unicode's composed form (NFC), without white space around them; the other names 
 A payload is kept as PostgreSQL's `jsonb`: the order of keys is not, -0.0 becomes 0, and 1e2 becomes 100.
 
 Errors are listed in [errors.md](errors.md). The complete schemas, of answers too, come with `tools/list`.
+"""
+
+ROLES_HEAD = f"""\
+{NOTICE}
+
+# Roles
+
+What is stored is shown to keys with the role `read` alone, at every endpoint: the texts of notes and events, their
+topics, tags, metadata and people, what is like them, and how many match a question. A key that may append without
+reading is told what became of its own request: ids, numbers, whether it was kept, and what was taken out of it. Its
+answers hold the fields of the last column, their text is the same as JSON, and everything else is left out; refusals
+never quote what is stored. Keys for administration see figures of builds, and with `erase` the ids, times and people of
+what would be erased, never a text. Keys are made as [access.md](access.md) says.
 """
 
 METRICS_HEAD = f"""\
@@ -237,6 +254,41 @@ def tools_page() -> str:
     return "".join(parts)
 
 
+def roles_page() -> str:
+    """Return docs/roles.md."""
+    parts = [ROLES_HEAD, "\n| tool | endpoint | role | answered without `read` |\n|---|---|---|---|\n"]
+    for tool in TOOLS:
+        endpoints, role = " ".join(PATH_OF[face] for face in tool.faces), " or ".join(tool.roles)
+        if tool.finds_by:
+            role += f"; by {' or '.join(f'`{name}`' for name in tool.finds_by)} also read"
+        parts.append(f"| `{tool.plain()}` | {endpoints} | {role} | {told_without_read(tool.roles, (tool.answer,))} |\n")
+    parts.append("\n| route | role | answered without `read` |\n|---|---|---|\n")
+    for route in ROUTES:
+        told = told_without_read(route.roles, route.answer) if route.answer else "nothing, as to everybody"
+        parts.append(f"| `{route.method} {rest.PREFIX}{route.path}` | {' or '.join(route.roles)} | {told} |\n")
+    return "".join(parts)
+
+
+def told_without_read(roles: Sequence[str], models: Sequence[type[Answer]]) -> str:
+    """Return the fields of an answer that a caller without the role `read` gets."""
+    if tuple(roles) == ("read",):
+        return "refused"
+    if all(open_model(model) is model for model in models):
+        return "all"
+    return "; ".join(", ".join(f"`{name}`" for name in open_fields(model)) for model in models)
+
+
+def open_fields(model: type[Answer], begin: str = "") -> Iterator[str]:
+    """Yield the open fields of an answer, each field of a nested one behind that field's name."""
+    for name, field in open_model(model).model_fields.items():
+        nested = [part for part in get_args(field.annotation) if isinstance(part, type) and issubclass(part, Answer)]
+        full = f"{begin}{field.alias or name}"
+        if not nested:
+            yield full
+        for part in nested:
+            yield from open_fields(part, f"{full}.")
+
+
 def metrics_page() -> str:
     """Return docs/metrics.md."""
     parts = [METRICS_HEAD]
@@ -305,6 +357,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "settings.md": settings_page,
     "errors.md": errors_page,
     "tools.md": tools_page,
+    "roles.md": roles_page,
     "metrics.md": metrics_page,
 }
 

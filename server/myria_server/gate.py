@@ -620,12 +620,12 @@ def _error_body(face: FaceParts | None, request_id: int | str | None, code: int,
 
 
 def _forbidden(request: _Request, message: Any) -> AccessError | None:
-    """Return why a message is a call that its principal may not make at all, or None."""
+    """Return why a message is a call that its principal may not make, or None."""
     name, toolbox = _called(message), request.face.toolbox
-    if name is None or not toolbox.knows(name) or not (roles := toolbox.roles_for(name)):
+    if name is None or not toolbox.knows(name):
         return None
     try:
-        request.principal.need(roles, what=name)
+        toolbox.need(name, request.principal, message["params"].get("arguments"))
     except AccessError as error:
         toolbox.count(name, error.code)
         return error

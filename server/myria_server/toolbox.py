@@ -15,14 +15,16 @@ from typing import Any
 import orjson
 
 from myria.access.journal import Act, Journal, RefusedAttempt
-from myria.access.principal import Face, Principal, Role, matches
+from myria.access.principal import Face, Principal, matches
 from myria.answertext import ShownAnswer
 from myria.contract import inputs
+from myria.contract.answers import Answer
 from myria.contract.coercion import coerced
 from myria.contract.event import each_event, parse_event
 from myria.contract.limits import limits_of
 from myria.contract.routes import Route
 from myria.contract.tools import PATH_OF, TOOLS, Tool
+from myria.contract.without_read import open_part
 from myria.deadlines import Deadlines
 from myria.errors import (
     AccessError,
@@ -171,10 +173,15 @@ class Toolbox:
         """Count a call of a known tool that was refused before it ran."""
         self.metrics.request_done(self.face, self._runs[name][0].name, code, 0.0)
 
-    def roles_for(self, name: str) -> tuple[Role, ...]:
-        """Return the roles of which a call of a known tool needs one; none where this face does not offer it."""
+    def need(self, name: str, principal: Principal, arguments: Any) -> None:
+        """Return when a principal may call a known tool so, or when this face does not offer it.
+
+        Raises:
+            RoleRequired: it may not.
+        """
         tool, _, _, offered = self._runs[name]
-        return tool.roles if offered else ()
+        if offered:
+            tool.need(principal, arguments)
 
     def offered_to(self, principal: Principal) -> tuple[Tool, ...]:
         """Return the tools that a principal may call here."""
@@ -213,11 +220,17 @@ class Toolbox:
         async def answer() -> Json | ShownAnswer:
             if not offered:
                 raise self._not_offered(name, tool)
-            principal.need(tool.roles, what=name)
+            tool.need(principal, arguments)
             return await handler(principal, arguments)
 
         return await self._answered(
-            tool.name, answer, principal, deadline=deadline, arguments=arguments, address_of=address_of
+            tool.name,
+            answer,
+            (tool.answer,),
+            principal,
+            deadline=deadline,
+            arguments=arguments,
+            address_of=address_of,
         )
 
     async def call_route(
@@ -240,20 +253,31 @@ class Toolbox:
 
         deadline = self._append_deadline if route.changes else self._read_deadline
         return await self._answered(
-            route.name, answer, principal, deadline=deadline, arguments=arguments, address_of=address_of
+            route.name,
+            answer,
+            route.answer,
+            principal,
+            deadline=deadline,
+            arguments=arguments,
+            address_of=address_of,
         )
 
     async def _answered(
         self,
         name: str,
         answer: Callable[[], Awaitable[Json | ShownAnswer]],
+        models: Sequence[type[Answer]],
         principal: Principal,
         *,
         deadline: Deadlines,
         arguments: Any,
         address_of: AddressOf | None,
     ) -> CallResult:
-        """Return the outcome of a call, counted, noted and within its deadline."""
+        """Return the outcome of a call, counted, noted and within its deadline.
+
+        Every answer of every face passes here, so here is decided who is shown what is stored: without the role
+        `read` an answer is the open part of its models, and its text the same as JSON.
+        """
         metrics = self.metrics
         began = time.perf_counter()
         code = "ok"
@@ -265,6 +289,8 @@ class Toolbox:
             with deadline.within():
                 answered = await answer()
             shown = answered if isinstance(answered, ShownAnswer) else ShownAnswer(content=answered)
+            if "read" not in principal.roles:
+                shown = ShownAnswer(content=open_part(models, shown.content))
             if shown.content.get("degraded"):
                 metrics.answered_degraded(name, shown.content.get("degraded_reason"))
             return CallResult(orjson.dumps(shown.content), text=shown.text, text_for_all=shown.text_for_all)

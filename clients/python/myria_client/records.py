@@ -62,7 +62,11 @@ class NewMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """A memory as it stands. `version` is 1 until it is changed; `updated_at` says when it was."""
+    """A memory as it stands. `version` is 1 until it is changed; `updated_at` says when it was.
+
+    To a key without the role `read`, a call that keeps or changes one tells `id`, `time`, `org_id` and `version` alone:
+    the rest is empty.
+    """
 
     id: str
     time: datetime
@@ -87,10 +91,10 @@ class Memory:
             id=body["id"],
             time=_time(body["time"]),
             org_id=body["org_id"],
-            agent_id=body["agent_id"],
-            memory_type=body["memory_type"],
-            event_type=body["event_type"],
-            content=body["content"],
+            agent_id=body.get("agent_id", ""),
+            memory_type=body.get("memory_type", ""),
+            event_type=body.get("event_type", ""),
+            content=body.get("content", ""),
             session_id=body.get("session_id"),
             metadata=body.get("metadata"),
             tags=tuple(body.get("tags") or ()),
@@ -173,7 +177,7 @@ class Agent:
         return cls(
             id=body["id"],
             org_id=body["org_id"],
-            name=body["name"],
+            name=body.get("name", ""),
             created_at=_time(body["created_at"]),
             description=body.get("description"),
             config=body.get("config"),
@@ -228,8 +232,8 @@ class AgentSession:
         return cls(
             id=body["id"],
             org_id=body["org_id"],
-            agent_id=body["agent_id"],
-            status=body["status"],
+            agent_id=body.get("agent_id", ""),
+            status=body.get("status", ""),
             created_at=_time(body["created_at"]),
             updated_at=_time(body["updated_at"]),
             metadata=body.get("metadata"),

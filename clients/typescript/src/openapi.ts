@@ -211,6 +211,12 @@ export interface components {
             created_at: string;
             last_active_at?: string | null;
         };
+        /** @description An agent. To a caller without the role read. */
+        AgentBodyWithoutRead: {
+            id: string;
+            org_id: string;
+            created_at: string;
+        };
         /** @description Agents, newest first. */
         AgentsBody: {
             agents: components["schemas"]["AgentBody"][];
@@ -233,6 +239,12 @@ export interface components {
         /** @description What was kept of several memories. */
         MemoriesBody: {
             memories: components["schemas"]["MemoryBody"][];
+            count: number;
+            results: components["schemas"]["KeptBody"][];
+        };
+        /** @description What was kept of several memories. To a caller without the role read. */
+        MemoriesBodyWithoutRead: {
+            memories: components["schemas"]["MemoryBodyWithoutRead"][];
             count: number;
             results: components["schemas"]["KeptBody"][];
         };
@@ -267,6 +279,16 @@ export interface components {
             updated_at?: string | null;
             /** @description With others; told where it is read by its id */
             links?: components["schemas"]["MemoryLink"][] | null;
+        };
+        /** @description A memory. To a caller without the role read. */
+        MemoryBodyWithoutRead: {
+            id: string;
+            /** @description When it was kept: RFC 3339 in UTC */
+            time: string;
+            org_id: string;
+            /** @description Of one that was amended */
+            version?: number | null;
+            updated_at?: string | null;
         };
         /** @description Changes of a memory; what is left out stays, an empty object or list takes it away. */
         MemoryChangeInput: {
@@ -401,6 +423,14 @@ export interface components {
             metadata?: {
                 [key: string]: unknown;
             } | null;
+            created_at: string;
+            updated_at: string;
+            closed_at?: string | null;
+        };
+        /** @description A session. To a caller without the role read. */
+        SessionBodyWithoutRead: {
+            id: string;
+            org_id: string;
             created_at: string;
             updated_at: string;
             closed_at?: string | null;
@@ -593,7 +623,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MemoryBody"] | components["schemas"]["MemoriesBody"];
+                    "application/json": components["schemas"]["MemoryBody"] | components["schemas"]["MemoriesBody"] | components["schemas"]["MemoryBodyWithoutRead"] | components["schemas"]["MemoriesBodyWithoutRead"];
                 };
             };
             /** @description The request is wrong; error says what to change */
@@ -955,7 +985,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MemoryBody"];
+                    "application/json": components["schemas"]["MemoryBody"] | components["schemas"]["MemoryBodyWithoutRead"];
                 };
             };
             /** @description The request is wrong; error says what to change */
@@ -1308,7 +1338,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AgentBody"];
+                    "application/json": components["schemas"]["AgentBody"] | components["schemas"]["AgentBodyWithoutRead"];
                 };
             };
             /** @description The request is wrong; error says what to change */
@@ -2003,7 +2033,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SessionBody"];
+                    "application/json": components["schemas"]["SessionBody"] | components["schemas"]["SessionBodyWithoutRead"];
                 };
             };
             /** @description The request is wrong; error says what to change */
@@ -2240,7 +2270,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SessionBody"];
+                    "application/json": components["schemas"]["SessionBody"] | components["schemas"]["SessionBodyWithoutRead"];
                 };
             };
             /** @description The request is wrong; error says what to change */

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, WithJso
 
 from myria.contract.agent import AgentAnswer, AgentInput, Id, Ids, SessionId, choice, field_name
 from myria.contract.agent_notes import NoteBody
-from myria.contract.answers import Answer
+from myria.contract.answers import Answer, all_open
 from myria.contract.fields import check_text
 from myria.contract.limits import MAX_ID
 
@@ -104,6 +104,7 @@ class StatsAnswer(AgentAnswer):
     topics: list[TopicNotes] = Field(description="Those of most notes, at most 50")
 
 
+@all_open
 class FeedbackAnswer(AgentAnswer):
     """tool_feedback."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from myria.contract.agent import AgentAnswer, AgentInput, Id, No, Share, choice
-from myria.contract.answers import Answer
+from myria.contract.answers import Answer, all_open
 
 Relation = Literal["related", "caused_by", "resolved_by", "part_of", "contradicts"]
 
@@ -28,6 +28,7 @@ class GraphExploreInput(AgentInput):
     startId: Id = Field(description="best an error")
 
 
+@all_open
 class LinkAnswer(AgentAnswer):
     """link."""
 

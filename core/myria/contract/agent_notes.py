@@ -32,7 +32,7 @@ from myria.contract.agent import (
     moment,
 )
 from myria.contract.agent_links import Relation
-from myria.contract.answers import Answer
+from myria.contract.answers import Answer, all_open
 from myria.contract.inputs import Input
 from myria.contract.schemas import HIDDEN
 from myria.errors import InvalidArgument
@@ -317,9 +317,12 @@ class _Kept(Answer):
 
 
 class RememberAnswer(_Kept, AgentAnswer):
-    """remember."""
+    """remember. What a note is about may be that of one kept before, so it is for readers, as what is like it."""
+
+    OPEN = frozenset({"success", "id", "created", "redacted", "dryRun"})
 
 
+@all_open
 class BatchItem(Answer):
     """What became of one item: kept, or refused."""
 
@@ -331,6 +334,7 @@ class BatchItem(Answer):
     code: str | None = None
 
 
+@all_open
 class BatchRememberAnswer(AgentAnswer):
     """batch_remember."""
 
@@ -392,6 +396,8 @@ class Named(Answer):
 class ForgetAnswer(AgentAnswer):
     """forget."""
 
+    OPEN = frozenset({"success", "deleted", "protected", "reason", "error", "code", "dryRun"})
+
     deleted: int
     protected: int
     reason: str | None = None
@@ -401,6 +407,7 @@ class ForgetAnswer(AgentAnswer):
     fragments: list[Named] = Field(default=[])
 
 
+@all_open
 class RestoreAnswer(AgentAnswer):
     """restore."""
 
@@ -410,6 +417,8 @@ class RestoreAnswer(AgentAnswer):
 
 class AmendAnswer(AgentAnswer):
     """amend."""
+
+    OPEN = frozenset({"success", "updated", "merged", "existingId", "dryRun", "redacted"})
 
     updated: bool
     fragment: NoteBody | None = None

@@ -18,7 +18,7 @@ from myria.contract.agent import (
     choice,
     field_name,
 )
-from myria.contract.answers import Answer
+from myria.contract.answers import Answer, all_open
 from myria.contract.fields import check_text
 from myria.contract.inputs import Input
 from myria.errors import InvalidArgument
@@ -148,12 +148,15 @@ class ContextAnswer(AgentAnswer):
 class ReflectedNote(Answer):
     """A note that a reflection made, or found kept already."""
 
+    OPEN = frozenset({"id"})
+
     id: str
     content: str
     type: str
     keywords: list[str]
 
 
+@all_open
 class ReflectAnswer(AgentAnswer):
     """reflect."""
 
@@ -176,6 +179,7 @@ class StaleBody(Answer):
     days_since_use: int
 
 
+@all_open
 class StageBody(Answer):
     """One of the ten stages."""
 
@@ -195,6 +199,23 @@ class ContradictionBody(Answer):
 
 class ConsolidateAnswer(AgentAnswer):
     """memory_consolidate."""
+
+    OPEN = frozenset(
+        {
+            "success",
+            "ttlTransitions",
+            "importanceDecay",
+            "expiredDeleted",
+            "duplicatesMerged",
+            "embeddingsAdded",
+            "utilityUpdated",
+            "contradictionsFound",
+            "feedbackReportGenerated",
+            "indexesPruned",
+            "stages",
+            "remaining",
+        }
+    )
 
     ttlTransitions: int
     importanceDecay: int

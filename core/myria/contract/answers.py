@@ -5,15 +5,28 @@ Timestamps are RFC 3339 in UTC. Every model is closed: a field that is not here 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
+_Model = TypeVar("_Model", bound="Answer")
+
 
 class Answer(BaseModel):
-    """Base of everything answered: strict, and closed. A model is made ready when it is first used."""
+    """Base of everything answered: strict, and closed. A model is made ready when it is first used.
+
+    `OPEN` names the fields that callers without the role `read` are answered as well: what became of their request,
+    and nothing that is stored. A field that it does not name is shown to readers alone, so forgetting one is safe.
+    """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, defer_build=True)
+    OPEN: ClassVar[frozenset[str]] = frozenset()
+
+
+def all_open(model: type[_Model]) -> type[_Model]:
+    """Open every field that an answer has so far: none of them shows what is stored. Subclasses open their own."""
+    model.OPEN = frozenset(field.alias or name for name, field in model.model_fields.items())
+    return model
 
 
 class Hint(Answer):
@@ -24,7 +37,9 @@ class Hint(Answer):
 
 
 class Appended(Answer):
-    """append_event."""
+    """append_event. The participants of a repeat are those of the first event, so they are for readers."""
+
+    OPEN = frozenset({"event_id", "event_seq", "deduplicated", "payload_differs", "redacted"})
 
     event_id: str
     event_seq: int
@@ -39,9 +54,12 @@ class Appended(Answer):
 class AppendedBatch(Answer):
     """append_events."""
 
+    OPEN = frozenset({"results"})
+
     results: list[Appended]
 
 
+@all_open
 class Withdrawn(Answer):
     """withdraw_events and restore_events."""
 
@@ -272,6 +290,7 @@ class TopicAnswer(Answer):
     topic: TopicRecord
 
 
+@all_open
 class BrokenRule(Answer):
     """A validation rule that a snapshot broke."""
 
@@ -281,6 +300,7 @@ class BrokenRule(Answer):
     message: str
 
 
+@all_open
 class Snapshot(Answer):
     """One snapshot of the registry."""
 
@@ -304,12 +324,14 @@ class Snapshot(Answer):
     archived_at: str | None
 
 
+@all_open
 class ActiveSnapshot(Answer):
     """get_active_snapshot."""
 
     snapshot: Snapshot | None
 
 
+@all_open
 class Snapshots(Answer):
     """list_snapshots, newest first."""
 
@@ -317,6 +339,7 @@ class Snapshots(Answer):
     next_cursor: str | None
 
 
+@all_open
 class LastBuild(Answer):
     """The newest build."""
 
@@ -330,12 +353,14 @@ class LastBuild(Answer):
     counts: dict[str, int]
 
 
+@all_open
 class ManualTrigger(Answer):
     """Whether trigger_build works."""
 
     enabled: bool
 
 
+@all_open
 class InactivityTrigger(Answer):
     """A build after a quiet period."""
 
@@ -344,6 +369,7 @@ class InactivityTrigger(Answer):
     last_event_at: str | None
 
 
+@all_open
 class TailTrigger(Answer):
     """A build after so many new events."""
 
@@ -351,6 +377,7 @@ class TailTrigger(Answer):
     max_unindexed_events: int
 
 
+@all_open
 class Triggers(Answer):
     """What starts builds, and what holds them back."""
 
@@ -359,6 +386,7 @@ class Triggers(Answer):
     tail_threshold: TailTrigger
 
 
+@all_open
 class Status(Answer):
     """get_snapshot_status."""
 
@@ -376,6 +404,7 @@ class Status(Answer):
     retry_at: str | None
 
 
+@all_open
 class BuildRequested(Answer):
     """trigger_build."""
 
@@ -383,6 +412,7 @@ class BuildRequested(Answer):
     build_id: str | None = Field(description="null until the build starts")
 
 
+@all_open
 class Discarded(Answer):
     """discard_snapshot."""
 
@@ -390,6 +420,7 @@ class Discarded(Answer):
     build_id: str
 
 
+@all_open
 class PointerMoved(Answer):
     """publish_snapshot and rollback."""
 
@@ -397,12 +428,14 @@ class PointerMoved(Answer):
     previous_snapshot_id: str | None
 
 
+@all_open
 class Resumed(Answer):
     """resume_builds."""
 
     resumed: bool = Field(description="False where they were not paused")
 
 
+@all_open
 class Failure(Answer):
     """What any tool answers instead when it refuses."""
 

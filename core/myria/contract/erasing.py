@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from myria.contract.answers import Answer
+from myria.contract.answers import Answer, all_open
 from myria.contract.fields import check_text, refuse_unknown
 from myria.contract.inputs import Identifier, Input, OptionalIdentifier
 from myria.contract.limits import MAX_CHANNEL, MAX_CONTEXT_ID, MAX_ID, MAX_QUERY, MAX_REASON, MAX_SOURCE_EVENT_KEY
@@ -156,6 +156,7 @@ class ErasureReceiptInput(Input):
     erasure_id: Identifier = Field(description="The erasure")
 
 
+@all_open
 class PlannedEvent(Answer):
     """One event that would be erased: never what it says."""
 
@@ -164,6 +165,7 @@ class PlannedEvent(Answer):
     participants: list[str]
 
 
+@all_open
 class ErasurePreview(Answer):
     """preview_erasure."""
 
@@ -174,6 +176,7 @@ class ErasurePreview(Answer):
     next_after: int | None = Field(description="null on the last page")
 
 
+@all_open
 class FailedAttempt(Answer):
     """Why the last attempt to go on ended."""
 
@@ -181,6 +184,7 @@ class FailedAttempt(Answer):
     message: str
 
 
+@all_open
 class ErasureState(Answer):
     """How far one erasure is; also the answer of erase."""
 
@@ -199,12 +203,14 @@ class ErasureState(Answer):
     failure: FailedAttempt | None = Field(description="Of the last attempt; it is tried again")
 
 
+@all_open
 class ErasureStates(Answer):
     """get_erasures."""
 
     erasures: list[ErasureState]
 
 
+@all_open
 class ErasureReceipt(Answer):
     """get_erasure_receipt: the content of a receipt file, for `myria verify --receipt`."""
 

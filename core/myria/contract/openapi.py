@@ -11,6 +11,7 @@ from pydantic.json_schema import models_json_schema
 
 from myria.contract import rest
 from myria.contract.routes import ROUTES, Route
+from myria.contract.without_read import open_model
 from myria.errors import (
     BodyTooLarge,
     CredentialInvalid,
@@ -115,7 +116,13 @@ def page(described: Json) -> str:
 def _models() -> Iterator[type[BaseModel]]:
     for route in ROUTES:
         yield from route.body
-        yield from route.answer
+        yield from _answers(route)
+
+
+def _answers(route: Route) -> list[type[BaseModel]]:
+    """Return what a route may answer: to readers, and to keys that may only append."""
+    without_read = map(open_model, route.answer) if route.changes else ()
+    return list(dict.fromkeys([*route.answer, *without_read]))
 
 
 def _operation(route: Route) -> Json:
@@ -152,7 +159,7 @@ def _operation(route: Route) -> Json:
 def _responses(route: Route) -> Json:
     good: Json = {"description": route.title}
     if route.answer:
-        good["content"] = {"application/json": {"schema": _one_of(route.answer)}}
+        good["content"] = {"application/json": {"schema": _one_of(_answers(route))}}
     responses: Json = {str(route.status): good}
     refusals: tuple[type[MyriaError], ...] = (*_OF_ALL, *route.refusals, DeadlineExceeded)
     statuses = {refusal.http_status for refusal in refusals}

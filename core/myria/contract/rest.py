@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from myria.contract.answers import Answer
+from myria.contract.answers import Answer, all_open
 from myria.contract.fields import check_text, parse_timestamp
 from myria.contract.inputs import Input
 from myria.contract.limits import MAX_CURSOR
@@ -524,6 +524,8 @@ class MemoryLink(Answer):
 class MemoryBody(Answer):
     """A memory."""
 
+    OPEN = frozenset({"id", "time", "org_id", "version", "updated_at"})
+
     id: str
     time: str = Field(description="When it was kept: RFC 3339 in UTC")
     org_id: str
@@ -542,6 +544,7 @@ class MemoryBody(Answer):
     links: list[MemoryLink] | None = Field(default=None, description="With others; told where it is read by its id")
 
 
+@all_open
 class KeptBody(Answer):
     """What became of one memory of several."""
 
@@ -551,6 +554,7 @@ class KeptBody(Answer):
     error: str | None = None
 
 
+@all_open
 class MemoriesBody(Answer):
     """What was kept of several memories."""
 
@@ -584,6 +588,8 @@ class SearchBody(Answer):
 class AgentBody(Answer):
     """An agent."""
 
+    OPEN = frozenset({"id", "org_id", "created_at"})
+
     id: str
     org_id: str
     name: str
@@ -615,6 +621,8 @@ class StatisticsBody(Answer):
 
 class SessionBody(Answer):
     """A session."""
+
+    OPEN = frozenset({"id", "org_id", "created_at", "updated_at", "closed_at"})
 
     id: str
     org_id: str

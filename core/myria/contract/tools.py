@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from myria.access.principal import Face, Role
+from myria.access.principal import Face, Principal, Role
 from myria.contract import (
     agent_insight,
     agent_links,
@@ -24,6 +24,7 @@ from myria.contract import (
 from myria.contract.agent import AgentRefusal
 from myria.contract.limits import Limits
 from myria.contract.schemas import published_schema
+from myria.contract.without_read import open_model
 from myria.settings import NameStyle, Profile
 from myria.values import value
 
@@ -56,7 +57,8 @@ class Tool:
     host asks a person first; `repeatable`, whether repeating it with the same arguments changes nothing more.
     `faces` are the endpoints that offer it. `arguments`, `answer` and `refusal` are its models, `lean` that of its
     answer in the lean view, where it has one. A tool of the agent's face has its name alone, without prefix. `role` is
-    the one that a caller needs where its profile does not say.
+    the one that a caller needs where its profile does not say. `finds_by` are arguments that make it search what is
+    remembered before it writes: how much they find tells what is stored, so a caller needs `read` beside.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Tool:
     repeatable: bool = True
     refusal: type[answers.Answer] = answers.Refusal
     role: Role | None = None
+    finds_by: tuple[str, ...] = ()
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -83,6 +86,18 @@ class Tool:
         if "admin" in self.faces:
             return ("read", "admin")
         return ("append",) if self.changes else ("read",)
+
+    def need(self, principal: Principal, arguments: Any = None) -> None:
+        """Return when a principal may call this tool, with these arguments where there are any.
+
+        Raises:
+            RoleRequired: it may not.
+        """
+        principal.need(self.roles, what=self.plain())
+        if isinstance(arguments, dict):
+            for name in self.finds_by:
+                if arguments.get(name):
+                    principal.need(("read",), what=f"{self.plain()} by {name}")
 
     @property
     def has_own_name(self) -> bool:
@@ -245,6 +260,7 @@ TOOLS: tuple[Tool, ...] = (
         answer=agent_notes.ForgetAnswer,
         changes=True,
         replaces=True,
+        finds_by=("topic", "text"),
     ),
     _agent_tool(
         name="restore",
@@ -570,17 +586,20 @@ def _limit_event(properties: Json, limits: Limits) -> None:
 
 
 def output_schema(tool: Tool) -> Json:
-    """Return the JSON Schema of a tool's structured content: its answer, or a refusal.
+    """Return the JSON Schema of a tool's structured content: its answer, its open part, or a refusal.
 
     Clients check structured content against this even when a call failed, hence both.
     """
-    return copy.deepcopy(_output_schema(tool.answer, tool.lean, tool.refusal))
+    others = [tool.refusal] if tool.lean is None else [tool.lean, tool.refusal]
+    if tool.changes and (without_read := open_model(tool.answer)) is not tool.answer:
+        others.insert(0, without_read)
+    return copy.deepcopy(_output_schema(tool.answer, tuple(others)))
 
 
 @lru_cache
-def _output_schema(model: type[BaseModel], lean: type[BaseModel] | None, refusal: type[BaseModel]) -> Json:
+def _output_schema(model: type[BaseModel], also: tuple[type[BaseModel], ...]) -> Json:
     answer = _plain(model.model_json_schema())
-    others = [_plain(other.model_json_schema()) for other in (lean, refusal) if other is not None]
+    others = [_plain(other.model_json_schema()) for other in also]
     definitions = {**answer.pop("$defs", {})}
     for other in others:
         definitions |= other.pop("$defs", {})

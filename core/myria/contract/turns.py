@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, WithJsonSchema
 
-from myria.contract.answers import Answer
+from myria.contract.answers import Answer, all_open
 from myria.contract.fields import check_name, check_text
 from myria.contract.inputs import Input
 from myria.errors import (
@@ -304,6 +304,7 @@ class PreparedAnswer(Answer):
     context_token_count: int
 
 
+@all_open
 class DoneAnswer(Answer):
     """memory_after_turn and memory_run_maintenance."""
 
@@ -312,6 +313,8 @@ class DoneAnswer(Answer):
 
 class RunTurnAnswer(Answer):
     """memory_run_turn: what it prepared and the token of the second call, or that the turn is kept."""
+
+    OPEN = frozenset({"operation_token", "turn_id", "ok"})
 
     input_items: list[dict[str, Any]] | None = None
     recall_fact_ids: list[str] | None = None
