@@ -115,8 +115,10 @@ def _questions(folder: Path) -> list[GoldQuestion]:
             text=question["question"],
             participants=tuple(question["participants"]),
             gold=frozenset(numbers[key] for key in question["evidence"]),
-            category=ADVERSARIAL_NAME if question["category"] == ADVERSARIAL else question["category_name"],
-            conversation=question["conversation"],
+            category=ADVERSARIAL_NAME
+            if question["category"] == ADVERSARIAL
+            else question.get("category_name", question["category"]),
+            conversation=question.get("conversation") or "-".join(question["participants"]),
         )
         for question in questions
         if question["evidence"]
