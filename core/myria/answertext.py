@@ -13,7 +13,9 @@ from myria.values import value
 
 Json = dict[str, Any]
 
-_NOTHING = "Nothing found."
+NOTHING = "Nothing is remembered of that."
+"""What every API says in words where nothing fits a question."""
+
 _UNBOUNDED = 1 << 40
 
 
@@ -96,7 +98,7 @@ class AnswerText:
 
 def _remarks(answer: Json, *, is_empty: bool) -> Iterator[str]:
     if is_empty and not answer.get("skipped"):
-        yield _NOTHING
+        yield NOTHING
     yield from spelling_remarks(answer.get("other_spellings", {}))
     if answer["degraded"]:
         yield f"A language model was asked for and did not answer: {answer['degraded_reason']}."

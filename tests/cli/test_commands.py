@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from myria.answertext import NOTHING
 from myria.build_loop import BuildLoop
 from myria.errors import ConfigurationError, DatabaseUnavailable
 from myria_cli.app import application
@@ -106,6 +107,7 @@ def test_import_rebuild_and_query_show_the_answer_as_a_tree(myria: Call, sample_
     assert "score" not in drawn.out
     assert "score" in myria("query", "sourdough oven", "--as", "chloé", "--scores").out
     assert "snapshot snap_" in drawn.out
+    assert myria("query", "what do you remember about zebras?", "--as", "chloé").out.strip() == NOTHING
     answer = myria("query", "sourdough oven", "--as", "chloé", "--json").json
     assert answer["root"]["kind"] == "root"
     assert "chloé" in answer["root"]["participants"]

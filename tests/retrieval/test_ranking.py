@@ -492,12 +492,13 @@ def test_a_word_that_occurs_nowhere_is_found_cut_short() -> None:
     assert _ask("Who plays at the festival?", _said("My festival is in May.", "the fest was great for us")) == [1]
 
 
-def test_a_word_that_occurs_nowhere_is_found_by_words_akin_to_it() -> None:
-    """Where it occurs, they count for nothing; the more of a question's own words a text holds, the better it stays."""
+def test_words_akin_count_beside_what_is_found() -> None:
+    """They move what a question finds by other words, and find nothing by themselves; where it occurs, they count for
+    nothing; the more of a question's own words a text holds, the better it stays."""
     crowd = "there was a crowd of people in the hall"
-    assert _ask("How was the audience?", _said("The bread was dear for me today.", crowd)) == [2]
+    assert _ask("How was the audience?", _said("The bread was dear for me today.", crowd)) == []
     assert _ask("How was the audience?", _said("My audience fell asleep.", crowd)) == [1]
-    assert _ask("How was the audience in Porto?", _said(crowd, "We went to Porto by train."))[0] == 2
+    assert _ask("How was the audience in Porto?", _said(crowd, "We went to Porto by train.")) == [2, 1]
 
 
 def test_a_question_in_another_language_has_no_words_akin_to_its_own() -> None:

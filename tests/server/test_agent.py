@@ -282,7 +282,7 @@ async def test_a_text_forgets_what_says_it_and_nothing_beside(served: Served) ->
     await keep(served, "The glaze has pinholes", type="fact")
     await keep(served, "def ramp(t):\n    return t", type="fact")
     await keep(served, "pinholes in other glazes", type="preference")
-    assert len(await found(served, "pinholes")) == 3
+    assert len(await found(served, "pinholes")) == 2
     dry = await raw(served, "forget", {"text": "the pinholes", "dryRun": True})
     listed = {item["content"] for item in dry["structuredContent"]["fragments"]}
     assert listed == {"The glaze has pinholes", "pinholes in other glazes"}

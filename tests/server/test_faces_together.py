@@ -11,6 +11,7 @@ import pytest
 
 from myria.access.principal import Face
 from myria.access.store import AccessStore
+from myria.answertext import NOTHING
 from myria.contract.rest import PREFIX
 from myria.contract.tools import PATH_OF
 from myria.memory import Memory
@@ -146,6 +147,33 @@ async def test_nobody_else_finds_it(served: Served, store: AccessStore, by: str)
         if name not in through_rest or name == "agent recall":
             assert "behind the shed" not in await find(alone, "quince tree"), name
             assert "behind the shed" in await find(own, "quince tree"), name
+
+
+ASKED: dict[str, Find] = {
+    "core query": lambda who, words: who.tool("core", "query_event_nodes", {"query": words, "format": "text"}),
+    "core tree": lambda who, words: who.tool("core", "query_references", {"query": words, "format": "text"}),
+    "agent recall": FOUND["agent recall"],
+    "turns before": FOUND["turns before"],
+    "REST search": lambda who, words: who.rest("POST", "/search", {"query": words}),
+}
+SAYS_SO = {"core query": NOTHING, "core tree": NOTHING, "agent recall": NOTHING, "REST search": '"results":[]'}
+"""How an answer says that nothing is remembered; before a turn there is no block of memory then."""
+
+
+@pytest.mark.parametrize("by", KEPT)
+@pytest.mark.parametrize("wrapped", ["{}?", "search my memory for {}", "What do you remember about {}?"])
+async def test_nothing_is_found_where_nothing_fits(served: Served, store: AccessStore, by: str, wrapped: str) -> None:
+    """Through every API in the same way, whoever kept what there is and however the question is put."""
+    who = Caller(served, await make_key(store, "ada", faces=FACES))
+    await who.tool("turns", "memory_after_turn", {**_turn("Good morning"), "turn_id": "t0"})
+    await KEPT[by](who, "The quince tree stands behind the shed")
+    for name, find in ASKED.items():
+        # the last items of a session stand before its next turn, whatever that asks
+        if (by, name) != ("turns after", "turns before"):
+            answer = await find(who, wrapped.format("aubergines"))
+            assert "behind the shed" not in answer, name
+            assert SAYS_SO.get(name, "") in answer, name
+        assert "behind the shed" in await find(who, wrapped.format("the quince tree")) or by in RAW
 
 
 async def test_notes_of_other_faces_are_memories_over_rest(served: Served, store: AccessStore) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from myria.access.principal import local_principal
+from myria.answertext import NOTHING
 from myria.contract.inputs import EventNodesInput, ReferencesInput, read
 from myria.errors import InvalidArgument
 from myria_cli import console
@@ -149,6 +150,9 @@ myria query "soak test" --as jonas --json | jq .root
                 )
         if options.json:
             console.write_json(answer)
+            return
+        if not answer["root"]["children"]:
+            console.write(NOTHING)
             return
         draw(answer_lines(answer, scores=scores), console.out())
         if answer.get("next_cursor"):

@@ -29,6 +29,7 @@ from myria.analysis.dates import TIME_WORDS
 from myria.analysis.languages import languages_of, stems
 from myria.analysis.naming import names_something
 from myria.analysis.numbers import number_ids
+from myria.contract.fields import RESERVED_TYPES
 from myria.errors import InternalError
 from myria.events import searchable_text, speaker_of
 from myria.values import short_value, value
@@ -274,6 +275,13 @@ class View:
         held = np.zeros(len(self), dtype=np.bool_)
         held[self.posting_doc[np.repeat(numbers[at] == self.terms, np.diff(self.offsets))]] = True
         return held
+
+    @cached_property
+    def of_own_type(self) -> npt.NDArray[np.bool_]:
+        """Tell for each document whether it is a note or another event of a type of Myria's own."""
+        own = np.array([name.startswith(RESERVED_TYPES) for name in self.types], dtype=np.bool_)
+        marked: npt.NDArray[np.bool_] = own[self.type]
+        return marked
 
     def rendering(self, node: int) -> bytes:
         """Return the rendering id of a node."""

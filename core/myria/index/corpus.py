@@ -135,15 +135,23 @@ class Corpus:
 
     def numbered(self) -> Mask:
         """Return which documents of its timeline hold a number."""
+        return self._marked("numbered", lambda view: view.numbered)
+
+    def notes(self) -> Mask:
+        """Return which documents of its timeline are notes and the like: of a type of Myria's own."""
+        return self._marked("notes", lambda view: view.of_own_type)
+
+    def _marked(self, name: str, marks: Callable[[View], Mask]) -> Mask:
+        """Return which documents of its timeline are marked in their views, told once for as long as that is kept."""
         timeline = self.laid_out
-        kept = timeline.derived(_numbered)
-        if not kept:
-            held = np.zeros(len(timeline), dtype=np.bool_)
+        kept = timeline.derived(_marks)
+        if name not in kept:
+            marked = np.zeros(len(timeline), dtype=np.bool_)
             for (view, _), places in zip(self.parts(), timeline.places, strict=True):
-                where = places[view.numbered]
-                held[where[where >= 0]] = True
-            kept.append(held)
-        return kept[0]
+                where = places[marks(view)]
+                marked[where[where >= 0]] = True
+            kept[name] = marked
+        return kept[name]
 
     @cached_property
     def scopes(self) -> ScopeTable:
@@ -158,9 +166,9 @@ class Corpus:
         return np.array([any(len(view) if mask is None else mask.any() for view, mask in self._parts)])
 
 
-def _numbered(_: Timeline) -> list[Mask]:
-    """Return where a timeline keeps which of its documents hold a number: the corpus's blocks tell, and it has none."""
-    return []
+def _marks(_: Timeline) -> dict[str, Mask]:
+    """Return where a timeline keeps which of its documents are marked: the corpus's views tell, and it has none."""
+    return {}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -220,7 +228,7 @@ class Timeline:
     def nbytes(self) -> int:
         """Return about how many bytes of memory it holds, with what is derived of it."""
         return (
-            (95 if self.scope is None else 99) * len(self)
+            (96 if self.scope is None else 100) * len(self)
             + 2 * VOICES * len(self)
             + 32 * int(np.count_nonzero(self.far))
             + 500

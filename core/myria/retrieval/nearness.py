@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from myria.index.block import Ints
-from myria.index.corpus import Corpus
+from myria.index.corpus import Corpus, Mask
 from myria.index.vectors import ABSENT, WHOLE, VectorRows
 
 _FROM: Final = 100
@@ -32,14 +32,22 @@ _BEARING: Final = 32
 fewer only a share of it counts: it may be that all of them answer the question."""
 _GROUND_AT_MOST: Final = WHOLE * 9 // 10
 """The most that is taken for what a model finds between any two texts: a hair is not stretched to a difference."""
+_LEAST: Final = WHOLE * 35 // 100
+"""The least cosine, in 1/32768, by which a text may be what is asked for although it holds no word of the question."""
+_LEAST_STRETCHED: Final = WHOLE * 20 // 100
+"""The same of a model whose band was stretched: less is left between its ends."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Near:
-    """A question's vector, and the visible documents' vectors of each corpus, in the order of the corpora."""
+    """A question's vector, and the visible documents' vectors of each corpus, in the order of the corpora.
+
+    `least` is the cosine, in 1/32768, from which a document may be a hit by its meaning alone; None: as the model is.
+    """
 
     question: bytes
     documents: Sequence[VectorRows | None]
+    least: int | None = None
 
     def beside(self, corpus: int, event_seq: int) -> Near | None:
         """Return what compares the documents with one of them instead of the question; None where that has no vector.
@@ -53,6 +61,10 @@ class Near:
 
     def gains(self, corpora: Sequence[Corpus]) -> list[Ints]:
         """Return for each document of each corpus by how much it stands out, in 1/256 standard deviations."""
+        return [gain for gain, _ in self.measured(corpora)]
+
+    def measured(self, corpora: Sequence[Corpus]) -> list[tuple[Ints, Mask]]:
+        """Return what `gains` does, each beside which documents are near enough to be hits without a word."""
         likeness = [
             np.full(len(corpus.laid_out), ABSENT, dtype=np.int64)
             if vectors is None
@@ -67,8 +79,11 @@ class Near:
         mean = sum(int(like.sum()) for like in present) // count
         squares = sum(int(((like - mean) ** 2).sum()) for like in present) + _IMAGINED * mean * mean
         deviation = max(_LEAST_DEVIATION, isqrt(squares // count))
-        least = mean + deviation * _FROM // 100
-        return [np.clip((like - least) * 256 // deviation, 0, _AT_MOST * 256 // 100) for like in likeness]
+        from_ = mean + deviation * _FROM // 100
+        least = self.least if self.least is not None else _LEAST_STRETCHED if ground else _LEAST
+        return [
+            (np.clip((like - from_) * 256 // deviation, 0, _AT_MOST * 256 // 100), like >= least) for like in likeness
+        ]
 
 
 def _ground(present: Sequence[Ints]) -> int:

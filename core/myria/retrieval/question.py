@@ -8,7 +8,7 @@ time always reads the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, Literal, Protocol
@@ -18,6 +18,7 @@ from myria.analysis.akin import akin
 from myria.analysis.dates import Window, is_date_word, windows
 from myria.analysis.languages import is_function_term, languages_of, stem_of
 from myria.analysis.related import members, related, states
+from myria.analysis.requests import is_common_part, is_request_term, without_requests
 from myria.analysis.wordnet import wider
 from myria.events import TopicHint
 from myria.index.block import name_terms
@@ -95,6 +96,8 @@ _AT_PRESENT: Final = re.compile(
 )
 """Words that say that a question asks for the present: they are not to be found, nor do they name a day."""
 _NO_STATE: Final = re.compile(r"\b(?:would|might|could|may|likely|why)\b", re.IGNORECASE)
+_OWNS: Final = re.compile("(?:さん|君|くん|ちゃん|様|先生)?[の的]|さん|씨|님")
+"""What follows a name in scripts without capitals: a title, or the word between an owner and what belongs to it."""
 _HAS: Final = re.compile(r"\b(?:has|have)\b", re.IGNORECASE)
 _DOES: Final = re.compile(r"\b(?:do|does|must|should)\b", re.IGNORECASE)
 _PAST: Final = re.compile(
@@ -123,7 +126,8 @@ class Word:
     term asks for (live: unpacked), `wider` what WordNet has for the same or for kinds of it, `akin` words that mean
     something near to it, which count where the term itself occurs nowhere. `parts` are pairs of terms, one after the
     other, that the term may be a compound of: they count where the term itself occurs nowhere and both of a pair do.
-    `exact` marks an identifier (letters and digits, or a long number), which is meant literally.
+    `exact` marks an identifier (letters and digits, or a long number), which is meant literally. `subject` tells that a
+    text that holds nothing else of the question may be what it asks for, `name` that the term is a name as it stands.
     """
 
     term: str
@@ -135,6 +139,8 @@ class Word:
     akin: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     exact: bool = False
+    subject: bool = True
+    name: bool = False
 
 
 @value
@@ -147,7 +153,8 @@ class Reading:
     `asks_many` that it is likely several things, each told in a place of its own, `asks_number` that it is a number,
     `asks_count` that it is one unless all that is counted is told;
     `asks_for` tells whether it asks how something is, how it was before, or what changed (None: none of them), and
-    `of_state` that it asks so of one person at most. `asked` is False when there is no text: the most recent events.
+    `of_state` that it asks so of one person at most. `asked` is False when there is no text, or none that names
+    anything ("what do you remember?"): the most recent events.
     """
 
     asked: bool
@@ -204,7 +211,9 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
     if not text.strip():
         return Reading(asked=False, hints=hints, hint_words=hint_words)
     asks_for = _asks_for(text)
-    question_tokens = tokens(text)
+    question_tokens = tokens(without_requests(text))
+    if not question_tokens and tokens(text):
+        return Reading(asked=False, hints=hints, hint_words=hint_words)
     if asks_for == "present":
         text, question_tokens = _without_present(text, question_tokens)
     named, taken = _named(question_tokens, names)
@@ -215,10 +224,13 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
     languages = languages_of(text, unique)
     telling = [term for term in content if not any(is_function_term(term, language) for language in languages)]
     content = telling or content
+    asking = {term for term in content if is_request_term(term, languages)}
+    if asking and asking.issuperset(content) and not heard:
+        return Reading(asked=False, hints=hints, hint_words=hint_words)
     stems_by_term = _stems(question_tokens, languages)
     meant = windows(text, now=last if question.now is None else question.now, first=first, last=last)
     joined = _joined(question_tokens)
-    subject = [term for term in content if term not in _NO_SUBJECT and not is_date_word(term)]
+    subject = [term for term in content if not (term in _NO_SUBJECT or term in asking or is_date_word(term))]
     by_speaker = bool(heard) and not subject
     only_when = bool(meant) and not subject
     if only_when:
@@ -230,6 +242,9 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
     if asks_for == "change" and _OF_CHANGE.match(text):
         content = [term for term in content if term not in _CHANGES] or content
     asked = frozenset(content)
+    words = content or spoken or unique
+    subjects = _subjects(words, asking, has_windows=bool(meant))
+    names_as_written = _names_as_written(text, question_tokens, languages)
     return Reading(
         asked=True,
         words=tuple(
@@ -243,8 +258,10 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
                 akin=_others(akin(term), asked) if is_english else (),
                 parts=_parts_of(term),
                 exact=_is_exact(term),
+                subject=term in subjects,
+                name=term in names_as_written,
             )
-            for term in (content or spoken or unique)[:MAX_WORDS]
+            for term in words[:MAX_WORDS]
         ),
         hint_words=hint_words,
         hints=hints,
@@ -266,6 +283,34 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
     )
 
 
+def _subjects(words: Sequence[str], asking: Collection[str], *, has_windows: bool) -> frozenset[str]:
+    """Return the words by any of which alone a text may be what is asked for: all of them if that would be none.
+
+    Args:
+        asking: those that only ask.
+        has_windows: whether the question means a time; then words that say when are no subject beside others.
+    """
+    telling = [word for word in words if not (word in asking or is_common_part(word))]
+    if has_windows:
+        telling = [word for word in telling if not is_date_word(word)] or telling
+    return frozenset(telling or words)
+
+
+def _names_as_written(text: str, question_tokens: Sequence[Token], languages: Sequence[str]) -> frozenset[str]:
+    """Return the terms that are names by how they stand: with a capital inside a sentence, or with what belongs to it.
+
+    In German all nouns have capitals, which so tell nothing.
+    """
+    has_capitals = "german" not in languages
+    return frozenset(
+        token.term
+        for at, token in enumerate(question_tokens)
+        if _OWNS.match(text, token.end) is not None
+        or token.surface.lower().endswith(("'s", "\u2019s"))
+        or (has_capitals and at and token.surface[:1].isupper() and not token.surface.isupper())
+    ) - {token.term for token in question_tokens if is_date_word(token.term)}
+
+
 def _stems(question_tokens: Sequence[Token], languages: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the stems of each term's word in these languages."""
     by_term: dict[str, dict[str, None]] = {}
@@ -280,15 +325,19 @@ def _is_foreign(text: str, unique: Sequence[str]) -> bool:
     return not text.isascii() and not any(map(is_stopword, unique))
 
 
-def without_names(question: Question, *, names: Names) -> str:
-    """Return the text of a question without the visible names in it, in one line; empty where it says nothing else."""
+def without_names(question: Question, *, names: Names, also: Collection[str] = ()) -> str:
+    """Return the text of a question without the visible names in it, in one line; empty where it says nothing else.
+
+    Args:
+        also: terms that are taken out as well.
+    """
     text = _cut(question.text or "")
     question_tokens = tokens(text)
     _, taken = _named(question_tokens, names)
     pieces: list[str] = []
     at = 0
     for token in question_tokens:
-        if token.term in taken:
+        if token.term in taken or token.term in also:
             pieces.append(text[at : token.start])
             at = token.end + (2 if text[token.end : token.end + 2] in ("'s", "’s") else 0)
     return " ".join("".join([*pieces, text[at:]]).split())

@@ -239,15 +239,22 @@ def rank(
     best = _Best(order=ordered, limit=limit, after=after)
     follows = ordered == "relevance" and reading.asks_for in ("present", "change")
     leader: Leader | None = None
-    gains = None if near is None or ordered != "relevance" or not reading.has_meaning else near.gains(corpora)
+    measured = None if near is None or ordered != "relevance" or not reading.has_meaning else near.measured(corpora)
     for at, corpus in enumerate(corpora):
-        if not (plan.concepts or plan.scores_without_words or gains is not None):
+        if not (plan.concepts or plan.scores_without_words or measured is not None):
             break
         timeline = corpus.laid_out
         if len(timeline):
             parts = corpus.parts()
-            gain = None if gains is None else gains[at]
-            score, held = _scores(plan, at, corpus, timeline, parts, matched_only=order != "relevance", gain=gain)
+            score, held = _scores(
+                plan,
+                at,
+                corpus,
+                timeline,
+                parts,
+                matched_only=order != "relevance",
+                near=None if measured is None else measured[at],
+            )
             if raised is not None:
                 _raise(score, timeline.seq, *raised)
             allowed = (filters or Filters()).allowed(timeline, parts)
@@ -256,6 +263,7 @@ def rank(
             best.take(at, timeline, score, _without(late, timeline, allowed), everything=not reading.asked)
     newer: tuple[Succession, ...] = ()
     if leader is not None:
+        gains = None if measured is None else [gain for gain, _ in measured]
         newer = _newer(leader, corpora, census.docs, plan.asked, near=near, gains=gains)
         percent = _SUCCESSOR if reading.asks_for == "present" else _ALSO
         for place, changed in enumerate(newer):
@@ -294,11 +302,17 @@ def _newer(
 
 
 def meaning(question: Question, corpora: Sequence[Corpus]) -> str:
-    """Return what of a question is compared by meaning: its text without the visible names in it.
+    """Return what of a question is compared by meaning: its text without the visible names and common names in it.
 
-    A name draws the vector of a question to every text that greets that person.
+    A name draws the vector of a question to every text that greets that person, or says something else of them.
     """
-    return without_names(question, names=_Census.of(corpora))
+    census = _Census.of(corpora)
+    words = read(question, names=census, first=census.first, last=census.last).words
+    ids = np.array(sorted({term_id(term) for word in words for term in (word.term, *word.stems)}), dtype=np.int64)
+    frequency = dict(zip(ids.tolist(), frequencies(ids, corpora)[0].tolist(), strict=True))
+    subjects = _subjects(words, frequency, census.docs)
+    common = {word.term for word in words if word.name and word.subject and word.term not in subjects}
+    return without_names(question, names=census, also=common)
 
 
 def _without(late: Ints | None, timeline: Timeline, allowed: Mask | None) -> Mask | None:
@@ -400,12 +414,19 @@ def _is_heard(view: View, mask: Mask | None, code: int) -> bool:
 class _Concept:
     """A word to score: its ids with the percent each counts, and its idf in 1/256 bits.
 
-    Those in `akin` only mean something near to it, which is no sign that a text is about the same.
+    Those in `akin` only mean something near to it, which is no sign that a text is about the same. `subject` tells that
+    a text that holds nothing else of the question may be what it asks for.
     """
 
     alternatives: tuple[tuple[int, int], ...]
     idf: int
     akin: frozenset[int] = frozenset()
+    subject: bool = True
+
+    @property
+    def is_sign(self) -> bool:
+        """Tell whether something visible is about what the question asks for as far as this word tells."""
+        return self.subject and len(self.sure) > 0
 
     @property
     def sure(self) -> list[tuple[int, int]]:
@@ -490,6 +511,8 @@ class _Plan:
             located = _both_located(located, places, len(ids))
             ids = np.concatenate((ids, more))
         concepts = _concepts(reading.words, frequency, census.docs, _INSTEAD_OF_MANY if reading.asks_many else 100)
+        if not any(concept.is_sign for concept in concepts):
+            concepts = ()
         hint_concepts = _concepts(reading.hint_words, frequency, census.docs, 100)
         return cls(
             reading=reading,
@@ -530,6 +553,7 @@ def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int, share
         share: percent of its usual weight that counts of what stands in for a word.
     """
     related, member, wider, akin = (percent * share // 100 for percent in (_RELATED, _MEMBER, _WIDER, _AKIN))
+    subjects = _subjects(words, frequency, docs)
     candidates: list[tuple[int, int, _Concept]] = []
     for at, word in enumerate(words):
         own = _occurring(word, frequency)
@@ -568,9 +592,27 @@ def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int, share
         ]
         if word.exact:
             idf = idf * _EXACT // 100
-        concept = _Concept(alternatives=tuple(alternatives), idf=idf, akin=frozenset(near))
+        concept = _Concept(
+            alternatives=tuple(alternatives), idf=idf, akin=frozenset(near), subject=word.term in subjects
+        )
         candidates.append((-idf, at, concept))
     return tuple(concept for _, _, concept in sorted(candidates, key=lambda row: row[:2])[:MAX_CONCEPTS])
+
+
+def _subjects(words: Sequence[Word], frequency: dict[int, int], docs: int) -> frozenset[str]:
+    """Return the terms of the words by any of which alone a text may be what is asked for.
+
+    A name that many texts hold is none beside other words: asked for somebody's mother, a text that only names
+    somebody is no answer.
+    """
+    subjects = [word for word in words if word.subject]
+
+    def is_common_name(word: Word) -> bool:
+        most = max((frequency[identity] for identity in _occurring(word, frequency)), default=0)
+        return word.name and most > 1 and most * most >= docs
+
+    others = [word for word in subjects if not is_common_name(word)]
+    return frozenset(word.term for word in others or subjects)
 
 
 def _hint_weights(hints: Sequence[tuple[str, int]]) -> tuple[tuple[int, int], ...]:
@@ -591,16 +633,20 @@ def _scores(
     parts: Sequence[tuple[View, Mask | None]],
     *,
     matched_only: bool,
-    gain: Ints | None,
+    near: tuple[Ints, Mask] | None,
 ) -> tuple[Ints, Ints]:
     """Return every document's score in one scope, 0 for no evidence, and how much of the question's words it holds.
 
     Args:
-        gain: by how much the meaning of each stands out, as `Near.gains` has it.
+        near: by how much the meaning of each stands out and which are near, as `Near.measured` has it.
     """
     postings = _postings(plan, at, timeline, parts)
-    own, held, in_leaf, in_unit = _evidence(plan, plan.concepts, postings, timeline)
-    if gain is not None:
+    own, held, in_leaf, in_unit, is_about = _evidence(plan, plan.concepts, postings, timeline)
+    if near is not None:
+        gain, is_near = near
+        is_about |= is_near
+        if not plan.concepts:
+            gain = np.where(is_near, gain, 0)
         # Counted as a further word is, so that neighbours, leaf and unit get their share of it.
         if plan.reading.asks_for == "before":
             gain = np.where(own > 0, 0, gain * _NEAR_BEFORE // 100)
@@ -626,6 +672,9 @@ def _scores(
         _weigh(plan, corpus, total, timeline, voiced)
     if plan.hint_ids or plan.hint_concepts:
         _add_hints(plan, total, postings, timeline, parts)
+    if reading.has_meaning:
+        # A note stands for itself, where a turn of talk may be answered by the next one.
+        total[corpus.notes() & ~is_about] = 0
     has_evidence = total > 0
     total *= _SCALE
     total //= _UNITY
@@ -688,8 +737,10 @@ def _postings(plan: _Plan, corpus: int, timeline: Timeline, parts: Sequence[tupl
 
 def _evidence(
     plan: _Plan, concepts: Sequence[_Concept], postings: Postings, timeline: Timeline
-) -> tuple[Ints, Ints, Ints, Ints]:
+) -> tuple[Ints, Ints, Ints, Ints, Mask]:
     """Return the words' score by document, how much of them it holds, and their best matches summed by leaf and unit.
+
+    The last tells for each document whether it holds a word by which alone it may be what is asked for.
 
     A document's own score grows with the share of the words that it holds: two words of a question together say more
     than one of them twice.
@@ -698,12 +749,17 @@ def _evidence(
     covered = np.zeros(len(timeline), dtype=np.int64)
     in_leaf = np.zeros(timeline.leaves, dtype=np.int64)
     in_unit = np.zeros(timeline.units, dtype=np.int64)
+    is_about = np.zeros(len(timeline), dtype=np.bool_)
     scratch: tuple[Ints, Ints] | None = None
     norms = _norms(timeline.length, plan.mean_length) if concepts else own
     for concept in concepts:
         rows = [(*postings[identity], percent) for identity, percent in concept.alternatives if identity in postings]
         if not rows:
             continue
+        if concept.subject:
+            for identity, _ in concept.sure:
+                if identity in postings:
+                    is_about[postings[identity][0]] = True
         if len(rows) == 1:
             where, count, percent = rows[0]
             times = count * percent
@@ -725,7 +781,7 @@ def _evidence(
         _add_best(in_unit, timeline.unit[where], gain)
     if concepts:
         own += own * (covered * _COVERED // sum(concept.idf for concept in concepts)) // (100 * 100)
-    return own, covered, in_leaf, in_unit
+    return own, covered, in_leaf, in_unit, is_about
 
 
 def _norms(length: Ints, mean: int) -> Ints:

@@ -8,7 +8,7 @@ from typing import Any
 
 from myria.access.agents import Acting
 from myria.access.principal import Principal
-from myria.answertext import ShownAnswer
+from myria.answertext import NOTHING, ShownAnswer
 from myria.contract import inputs
 from myria.contract.agent import KINDS
 from myria.contract.agent_notes import RecallInput
@@ -33,7 +33,6 @@ _PREVIEW = 60
 
 _KINDS_OF_DEPTH = {"high-level": ("decision", "episode"), "tool-level": ("procedure", "error", "fact")}
 
-_NOTHING = "Nothing is remembered of that."
 _NO_TYPE = f"No memory has this type. Types are {', '.join(KINDS)}."
 _NO_TYPE_TOKENS = 40
 _TOO_LITTLE = "tokenBudget is too small to show anything."
@@ -215,7 +214,7 @@ def _nothing(request: RecallInput, query: RecallQuery, *, found: bool) -> str:
         return _TOO_LITTLE
     if request.type is not None and request.type not in policies() and request.tokenBudget >= _NO_TYPE_TOKENS:
         return _NO_TYPE
-    return _NOTHING_ELSE if query.without else _NOTHING
+    return _NOTHING_ELSE if query.without else NOTHING
 
 
 def _about(page: Recalled, digest: str) -> Json:
