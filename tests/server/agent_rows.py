@@ -698,7 +698,7 @@ ROWS: tuple[Row, ...] = (
             ("reflect", {"summary": "A quiet day", "open_questions": ["Who paid?"]}),
         ),
         arguments={"structured": True, "sessionId": "s1"},
-        answers={"success": True, "structured": True, "count": 4, "anchorCount": 1, "wmCount": 1},
+        answers={"success": True, "structured": True, "count": 5, "anchorCount": 1, "wmCount": 1},
         holds=lambda answer: (
             [note["content"] for note in answer["core"]["procedures"]] == ["Fire slowly"]
             and answer["core"]["errors"] == answer["core"]["decisions"] == answer["core"]["preferences"] == []

@@ -31,21 +31,25 @@ async def filled(served: Served) -> None:
 
 
 async def test_context_is_core_memory_work_questions_and_topics(served: Served) -> None:
-    """Without arguments: three kinds and all anchors, fenced as a record; the counts are those of the text."""
+    """Without arguments: every kind, fenced as a record, with dates; the counts are those of the text."""
     await filled(served)
     answer = await ask(served, "context", sessionId="s1")
     text = answer["injectionText"]
-    lines = text.splitlines()
+    today = answer["fragments"][0]["created_at"][:10]
+    lines = [line.replace(f"- {today} ", "- ") for line in text.splitlines()]
     assert lines[0] == NOTICE
     assert lines[1] == lines[-1]
     assert lines[2:-1] == [
         "[CORE MEMORY]",
         "[FACT]",
+        "- A quiet day",
         "- The studio is in Porto",
         "[PREFERENCE]",
         "- Ana prefers short answers",
         "[ERROR]",
         "- The build failed for want of memory",
+        "[DECISION]",
+        "- We decided on PostgreSQL",
         "[PROCEDURE]",
         "- To deploy, tag first",
         "[WORKING MEMORY]",
@@ -60,17 +64,18 @@ async def test_context_is_core_memory_work_questions_and_topics(served: Served) 
         "- style",
     ]
     assert answer["totalTokens"] == count(text)
-    assert answer["coreTokens"] == count("\n".join(lines[2:11]))
-    assert answer["wmTokens"] == count("\n".join(lines[11:13]))
+    core, working = lines.index("[CORE MEMORY]"), lines.index("[WORKING MEMORY]")
+    assert answer["coreTokens"] == count("\n".join(text.splitlines()[core:working]))
+    assert answer["wmTokens"] == count("\n".join(text.splitlines()[working : working + 2]))
     assert answer["wmCount"] == 1
-    assert answer["count"] == len(answer["fragments"]) == 6
+    assert answer["count"] == len(answer["fragments"]) == 8
 
 
 @pytest.mark.parametrize(
     ("given", "shown", "hidden"),
     [
         ({"types": ["decision"]}, "We decided on PostgreSQL", "Ana prefers short answers"),
-        ({"types": []}, "Ana prefers short answers", "We decided on PostgreSQL"),
+        ({"types": []}, "We decided on PostgreSQL", "The planner's rule"),
         ({"sessionId": "s1"}, "The draft is in the tray", "The planner's rule"),
         ({"sessionId": "s2"}, "The studio is in Porto", "The draft is in the tray"),
         ({"agentId": "planner"}, "The planner's rule", "The draft is in the tray"),
@@ -87,7 +92,7 @@ async def test_each_parameter_of_context(served: Served, given: dict[str, Any], 
     assert hidden not in str(answer)
 
 
-@pytest.mark.parametrize("budget", [1, 40, 150, 700, 2000])
+@pytest.mark.parametrize("budget", [1, 60, 150, 700, 2000])
 async def test_context_keeps_its_budget(served: Served, budget: int) -> None:
     """The text never costs more, nor do the fragments; core memory has its share; each kind comes before any twice."""
     for number, word in enumerate(["kiln", "窯", "🔥🏺", "kiln_open(x)[0]"] * 8):

@@ -147,6 +147,33 @@ went to live
 (a|an) new ~ (now|instead)
 """
 
+_SIGN_WORDS: Final = """
+now new anymore instead changed renamed reassigned
+jetzt nun neu neue neuer neues neuen neuem künftig inzwischen mittlerweile neuerdings stattdessen umgezogen gewechselt
+geändert verschoben verlegt ersetzt abgelöst umbenannt ab_sofort nicht_mehr kein_mehr keine_mehr keinen_mehr
+maintenant désormais dorénavant nouveau nouvel nouvelle changé déménagé déplacé déplacée remplacé remplacée remplace
+reporté reportée
+ahora nuevo nueva cambió cambiaron cambiado trasladó reemplaza sustituye mudó mudaron ya_no pasó_a pasaron_a
+agora novo nova mudou mudaram mudei mudamos trocou trocamos substitui adiado adiada já_não passou_a passou_para
+adesso ormai nuovo nuova cambiato cambiata trasferito trasferita spostato spostata sostituisce
+nu nieuw nieuwe voortaan veranderd verhuisd verplaatst vervangen gewijzigd niet_meer
+teraz nowy nowa nowe zmienił zmieniła przeniesiony przeniesione przeprowadził przeprowadziła odtąd już_nie
+теперь сейчас отныне новый новая новое новые вместо переехал переехала сменил сменила изменился изменилась перенесли
+перенесён перенесено заменил заменила больше_не
+artık yeni şimdi değişti taşındı ertelendi
+numera flyttat flyttades ändrat ändrades istället inte_längre
+"""
+_SIGNS: Final = re.compile(rf"(?<!\w)(?:{'|'.join(_SIGN_WORDS.split())})(?!\w)".replace("_", r"\s+"))
+"""Words that say so by themselves, in languages with spaces between words."""
+
+_WORDS_WITHIN: Final = """
+今は 今では 現在は 新しい に変わ に変更 変更され 変更し になりました になった 移転 引っ越 移りまし 延びまし 延期
+现在 現在 改为 改成 改到 换成 換成 搬到 搬家 不再 新的 推迟
+이제 새로운 바뀌 바뀐 변경 이사 옮겼 미뤄 เปลี่ยน ย้าย ใหม่ ตอนนี้ الآن الجديد تغير انتقل
+"""
+_SIGNS_WITHIN: Final = tuple(_WORDS_WITHIN.split())
+"""The same where words stand without spaces between them, or with others joined to them."""
+
 
 def changed(text: str) -> list[str]:
     """Return the terms of what a text says has changed, in document order, each once; none for most texts."""
@@ -161,6 +188,17 @@ def changed(text: str) -> list[str]:
             if _CHANGES.Match(sentence):
                 about += terms(sentence.decode("utf-8", "ignore"))
     return [term for term in dict.fromkeys(about) if not is_stopword(term)][:MAX_CHANGED]
+
+
+def tells_of_change(text: str) -> bool:
+    """Tell whether a short text says that something is no longer as it was, in any of the languages known here.
+
+    It decides nothing that is stored: the index knows the English phrases alone (`changed`).
+    """
+    read = text[:_READ_BYTES].casefold()
+    if any(sign in read for sign in _SIGNS_WITHIN) or _SIGNS.search(read):
+        return True
+    return bool(_CHANGES.Match(read.replace("\u2019", "'").encode("utf-8", "replace")[:_READ_BYTES]))
 
 
 def may_be_changed(texts: Sequence[str]) -> bool:

@@ -275,7 +275,8 @@ class FragmentBody(Answer):
     relation_type: str | None = Field(default=None, description="Of the link by which it came in")
     resolved: bool = Field(default=False, description="Of an error: a link says what resolves it")
     change: Literal["newer", "older"] | None = Field(
-        default=None, description="newer: tells of a change of what the one marked older says"
+        default=None,
+        description="older: a newer one may say it anew; newer: tells of a change of what the one marked older says",
     )
     workspace: str | None = None
     case_id: str | None = None

@@ -1,4 +1,5 @@
-"""Recalled memories as text by subject: what several of them are about is said once, and they stand beneath it in time.
+"""Recalled memories as text by subject: what several of them are about is said once, and they stand beneath it in time:
+talk as it was said, kept statements newest first.
 
 A heading costs tokens, and what it makes superfluous pays for it: dates that are those of the line above, and topics of
 the subject's own. Where that does not pay, lines stand as they were ranked: no text costs more for its subjects.
@@ -86,10 +87,16 @@ def _group(
     *,
     has_state: bool,
 ) -> list[str]:
-    """Return the heading of a subject and its memories in time; topics of its own leaves say nothing more."""
+    """Return the heading of a subject and its memories in time; topics of its own leaves say nothing more.
+
+    Talk stands in the order in which it was said. Where there are kept statements the newest is first, as what holds
+    now, and each has its date.
+    """
+    has_notes = any(fragments[at].note_id is not None for at in beneath)
     memories = sorted(
         (at for at in beneath if fragments[at].topic_id is None),
         key=lambda at: (fragments[at].at, fragments[at].event_seq),
+        reverse=has_notes,
     )
     heading = on_one_line(subject.label)
     if has_state and not any(_tells(fragments[at], subject.latest) for at in memories):
@@ -99,7 +106,7 @@ def _group(
     for at in memories:
         line = written[at]
         lines.append(line[_DATE:].removeprefix(":").lstrip() if line[:_DATE] == date else line)
-        date = line[:_DATE]
+        date = "" if has_notes else line[:_DATE]
     return lines
 
 

@@ -44,7 +44,7 @@ class Fragment:
     `topics` or `recent`; or `links`, and then `relation` is that of the link. `stale_days` is its age in days where its
     kind is called old by then; `superseded_by` the handle of what replaced it, `contradicted_by` those of notes that
     links say contradict it; `resolved` that one of the same people says that another note resolves this error; `change`
-    which side of a change it tells of, where that was asked for.
+    which side of a change it tells of, where that was asked for, or that a newer note may say it anew (`older`).
 
     `age_days` is since its last version; `uses` how often it was recalled; `confidence` its utility within 0.1 and 1,
     None of what is no note. `fits` says that it has words of the asker's context, `matched` which of its keywords were

@@ -22,6 +22,7 @@ from myria.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.index.block import name_terms
 from myria.masks import Masks
 from myria.notes.bysubject import text_by_subject
+from myria.notes.current import KeptStatement, SoughtWords, replaced
 from myria.notes.drafting import NoteText
 from myria.notes.expiry import DAY_US, Lasting
 from myria.notes.fragments import WHOLE, Fragment, Json, Key, Shape, json_within
@@ -75,6 +76,8 @@ _TOPICS_AMONG = 12
 
 _TOPIC_HITS = 2
 """Hits of a batch below a topic, from which on it is worth a line."""
+
+_PAIR = 2
 
 _BEFORE_ALL: Key = (-(1 << 62), 0, 0, 0)
 """A place before every memory of a batch."""
@@ -182,7 +185,7 @@ class Recall:
         if query.as_of is None:
             fragments = await self._with_contradictions(query, reader, fragments)
         return Recalled(
-            fragments=tuple(fragments),
+            fragments=tuple(_newest_above(query, fragments)),
             cursor=None
             if following is None or not query.goes_on
             else reader.cursor_text(following, query.digest(reader.tenant)),
@@ -387,6 +390,29 @@ class Recall:
     ) -> tuple[list[Json], int]:
         """Return the first memories as JSON, and what they cost with what is made `around` them; see `json_within`."""
         return json_within(fragments, self._counter, budget, around, shape)
+
+
+def _newest_above(query: RecallQuery, fragments: list[Fragment]) -> list[Fragment]:
+    """Return the memories of a page, each note below the newer ones that may say it anew, and marked as older."""
+    notes = [fragment for fragment in fragments if fragment.note_id is not None and not fragment.superseded]
+    if not query.is_ranked or len(notes) < _PAIR:
+        return fragments
+    notes.sort(key=lambda note: (-note.at, -note.event_seq))
+    asked = " ".join(filter(None, (query.words, *query.hints)))
+    anew = replaced(notes, lambda note: KeptStatement.of(note.text), SoughtWords.of(asked))
+    above = {note.event_seq: places for note, places in zip(notes, anew, strict=True) if places}
+    ordered: dict[Key, Fragment] = {}
+
+    def place(fragment: Fragment) -> None:
+        if fragment.key not in ordered:
+            newer = [] if fragment.note_id is None else above.get(fragment.event_seq, [])
+            for at in newer:
+                place(notes[at])
+            ordered[fragment.key] = replace(fragment, change="older") if newer else fragment
+
+    for fragment in fragments:
+        place(fragment)
+    return list(ordered.values())
 
 
 def _terms_of_question(query: RecallQuery) -> set[str]:

@@ -54,6 +54,11 @@ def topic_of(keywords: Sequence[str]) -> str:
     return keywords[0] if keywords else GENERAL
 
 
+def is_verb_of_notes(word: str) -> bool:
+    """Tell whether a word, in small letters, is one with which notes begin whatever they are about: "prefers"."""
+    return word in _no_subjects()
+
+
 def subject_of(content: str, counted: WordCounts | None = None) -> str:
     """Return the topic of a note whose writer chose none: the word that it says most often, of equals the first.
 

@@ -1,22 +1,26 @@
 """What an agent should know when a session begins, as one text within a budget of tokens (contract 004, `context`).
 
-Core memory comes first: anchors, and the most important notes of each kind, one per kind before any second. Then the
-session's own notes, the questions that are open, and what the last notes were about.
+Core memory comes first: of each kind in turn the newest note, then the most important one, then the next of each, as
+far as there is room; within a kind the newest is told first. What a newer note may say anew comes last, under a heading
+of its own. Then the session's own notes, the questions that are open, and what the last notes were about. Each note has
+its date.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import zip_longest
+from dataclasses import replace
+from itertools import chain, zip_longest
 from typing import Any
 
 import asyncpg
 import orjson
 
 from myria.masks import Masks
+from myria.notes.current import KeptStatement, replaced
 from myria.notes.details import Details
 from myria.notes.expiry import Lasting
-from myria.notes.kinds import importance_now, policies
+from myria.notes.kinds import importance_now, kinds_of, policies
 from myria.notes.lines import fenced, on_one_line
 from myria.notes.scopes import scopes_with_notes
 from myria.sessions.reflecting import OPEN, REFLECTED
@@ -28,13 +32,20 @@ from myria.values import value
 
 Json = dict[str, Any]
 
-CORE_KINDS = ("preference", "error", "procedure")
-"""The kinds of core memory, where a caller names none (Memento's contract)."""
+CORE_KINDS = kinds_of("004")
+"""The kinds of core memory, where a caller names none. Memento's contract leaves out decisions and facts, which an
+agent's successor needs most."""
 
 _CORE_TOKENS = 1_000
 _CORE_SHARE = 0.65
 _WORKING_TOKENS = 500
-_PER_KIND = 30
+_PER_KIND = 100
+"""Notes of a kind that are looked at, the most important ones and as many of the newest: more than find room."""
+
+_PER_KIND_OF_A_WORKSPACE = 300
+_COMPARED = 200
+"""Notes among which those are looked for that newer ones may say anew: twice as many as find room."""
+
 _WORKING = 50
 _QUESTIONS = 10
 _TOPICS = 5
@@ -44,12 +55,16 @@ _OF_A_WORKSPACE = 10
 
 _DAY_US = 86_400 * 10**6
 
-_CORE, _WORK, _OPEN, _LAST = "[CORE MEMORY]", "[WORKING MEMORY]", "[OPEN QUESTIONS]", "[LAST TOPICS]"
+_CORE, _OLDER = "[CORE MEMORY]", "[OLDER]"
+_WORK, _OPEN, _LAST = "[WORKING MEMORY]", "[OPEN QUESTIONS]", "[LAST TOPICS]"
 
 
 @value
 class OpeningNote:
-    """A note that a session begins with. `importance` is what it comes to now; `at` in microseconds since 1970."""
+    """A note that a session begins with. `importance` is what it comes to now; `at` in microseconds since 1970.
+
+    `is_older` says that a newer one may say it anew.
+    """
 
     note_id: str
     event_seq: int
@@ -61,6 +76,7 @@ class OpeningNote:
     tier: str
     at: int
     details: Details
+    is_older: bool = False
 
     @classmethod
     def of(cls, row: asyncpg.Record, now: int) -> OpeningNote | None:
@@ -86,10 +102,10 @@ class OpeningNote:
 
     @property
     def line(self) -> str:
-        """It as a line, shortened to what its kind shows."""
+        """It as a line with its date, shortened to what its kind shows."""
         text = on_one_line(self.text)
         shown = policies()[self.kind].shown
-        return f"- {text if len(text) <= shown else text[: shown - 1] + '…'}"
+        return f"- {to_rfc3339(self.at)[:10]} {text if len(text) <= shown else text[: shown - 1] + '…'}"
 
     def to_json(self) -> Json:
         """Return it as an answer's structured content."""
@@ -160,9 +176,10 @@ class Openings:
         """
         wanted = Details(workspace=workspace)
         times = 1 if workspace is None else _OF_A_WORKSPACE
+        per_kind = _PER_KIND if workspace is None else _PER_KIND_OF_A_WORKSPACE
         async with self._database.read(tenant) as connection:
             scopes = await scopes_with_notes(connection, tenant, masks)
-            core = await connection.fetch(sql("sessions.core"), tenant, scopes, list(kinds), times * _PER_KIND)
+            core = await connection.fetch(sql("sessions.core"), tenant, scopes, list(kinds), per_kind)
             working = []
             if session_id is not None:
                 working = await connection.fetch(sql("sessions.working"), tenant, scopes, session_id, times * _WORKING)
@@ -177,7 +194,7 @@ class Openings:
         )
         return self._within(
             budget,
-            by_worth(_standing(core, now, wanted))[: _PER_KIND * (len(kinds) + 1)],
+            by_worth(note for note in _standing(core, now, wanted) if not note.text.startswith(OPEN)),
             _standing(working, now, wanted)[:_WORKING],
             _standing(questions, now, wanted)[:_QUESTIONS],
             list(topics),
@@ -215,11 +232,21 @@ class Openings:
     def _fitting(
         self, notes: Sequence[OpeningNote], written: Callable[[Sequence[OpeningNote]], list[str]], budget: int
     ) -> list[OpeningNote]:
-        """Return the notes whose lines together fit into a budget, in their order; one too long is passed over."""
+        """Return the notes whose lines together fit into a budget, in their order; one too long is passed over.
+
+        No token spans lines (see `myria.tokens.fitted`), so each note is counted once, with the headings it may need.
+        """
         kept: list[OpeningNote] = []
+        left = budget
+        headings: set[str] = set()
         for note in notes:
-            if self._counter.count("\n".join(written([*kept, note]))) <= budget:
+            *above, line = written([note])
+            new = [heading for heading in above if heading not in headings]
+            cost = sum(self._counter.again(f"{each}\n") for each in (*new, line))
+            if cost <= left:
                 kept.append(note)
+                headings.update(new)
+                left -= cost
         return kept
 
     def as_json(self, opening: Opening, budget: int) -> list[Json]:
@@ -242,11 +269,26 @@ class Openings:
 
 
 def by_worth(notes: Iterable[OpeningNote]) -> list[OpeningNote]:
-    """Return notes in the order of their worth: the best of each kind, then anchors, importance and recency."""
-    ranked = sorted(notes, key=lambda note: (not note.anchor, -note.importance, -note.event_seq))
-    best = {note.kind: note for note in reversed(ranked)}
-    first = sorted(best.values(), key=ranked.index)
-    return [*first, *[note for note in ranked if note not in first]]
+    """Return notes in the order in which they are worth their room: of each kind in turn its newest note and its most
+    important one, then the next of each. Those that a newer one may say anew come behind all others."""
+    candidates = sorted(_in_turn(notes)[:_COMPARED], key=_age)
+    anew = replaced(candidates, lambda note: KeptStatement.of(note.text))
+    older = [replace(note, is_older=True) for note, newer in zip(candidates, anew, strict=True) if newer]
+    return [*_in_turn(note for note, newer in zip(candidates, anew, strict=True) if not newer), *older]
+
+
+def _in_turn(notes: Iterable[OpeningNote]) -> list[OpeningNote]:
+    newest = sorted(notes, key=_age)
+    important = sorted(newest, key=lambda note: (not note.anchor, -note.importance))
+    turns = []
+    for kind in dict.fromkeys(note.kind for note in important):
+        of_kind = ([note for note in ranked if note.kind == kind] for ranked in (newest, important))
+        turns.append(dict.fromkeys(chain.from_iterable(zip(*of_kind, strict=True))))
+    return [note for turn in zip_longest(*turns) for note in turn if note is not None]
+
+
+def _age(note: OpeningNote) -> tuple[int, int]:
+    return -note.at, -note.event_seq
 
 
 def _standing(rows: Iterable[asyncpg.Record], now: int, wanted: Details) -> list[OpeningNote]:
@@ -255,11 +297,13 @@ def _standing(rows: Iterable[asyncpg.Record], now: int, wanted: Details) -> list
 
 
 def _core_text(notes: Sequence[OpeningNote]) -> list[str]:
-    """Return core memory as contract 004 writes it: a heading per kind, its notes below."""
-    kinds = dict.fromkeys(note.kind for note in notes)
+    """Return core memory as contract 004 writes it: a heading per kind, its notes below, the newest first."""
+    newest = sorted(notes, key=_age)
     lines = [_CORE] if notes else []
-    for kind in kinds:
-        lines += [f"[{kind.upper()}]", *[note.line for note in notes if note.kind == kind]]
+    for kind in dict.fromkeys(note.kind for note in notes if not note.is_older):
+        lines += [f"[{kind.upper()}]", *[note.line for note in newest if note.kind == kind and not note.is_older]]
+    if older := [note.line for note in newest if note.is_older]:
+        lines += [_OLDER, *older]
     return lines
 
 

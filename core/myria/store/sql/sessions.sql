@@ -55,7 +55,8 @@ JOIN myria.sessions x ON x.tenant_id = $1 AND x.scope_id = s.scope_id AND x.cont
 WHERE s.tenant_id = $1 AND s.scope_key = $2;
 
 -- name: core
--- Of visible scopes ($2) the anchors, and the most important notes of each kind ($3): at most $4 of each.
+-- Of visible scopes ($2) the anchors, the most important notes of each kind ($3), and those of these kinds that are among
+-- the newest: at most $4 of each.
 WITH candidates AS (
     SELECT best.event_seq
     FROM unnest($2::bigint[]) AS visible
@@ -74,9 +75,19 @@ WITH candidates AS (
         WHERE n.tenant_id = $1 AND n.scope_id = visible AND n.anchor AND n.live AND NOT n.session
         ORDER BY n.importance DESC, n.event_seq DESC LIMIT $4
     ) best
+    UNION
+    SELECT recent.event_seq
+    FROM unnest($2::bigint[]) AS visible
+    CROSS JOIN LATERAL (
+        SELECT n.event_seq, n.kind, n.session FROM myria.notes n
+        WHERE n.tenant_id = $1 AND n.scope_id = visible AND n.live
+        ORDER BY n.event_seq DESC LIMIT $4
+    ) recent
+    WHERE recent.kind = ANY ($3) AND NOT recent.session
 ), ranked AS (
-    SELECT c.event_seq, row_number() OVER (
-        PARTITION BY n.kind, n.anchor ORDER BY n.importance DESC, n.event_seq DESC) AS place
+    SELECT c.event_seq,
+           row_number() OVER (PARTITION BY n.kind, n.anchor ORDER BY n.importance DESC, n.event_seq DESC) AS place,
+           row_number() OVER (ORDER BY n.event_seq DESC) AS age
     FROM candidates c JOIN myria.notes n ON n.tenant_id = $1 AND n.event_seq = c.event_seq
 )
 SELECT n.note_id, n.event_seq, n.first_seq, n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at,
@@ -84,7 +95,7 @@ SELECT n.note_id, n.event_seq, n.first_seq, n.kind, n.topic, n.importance, n.anc
 FROM ranked r
 JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.event_seq = r.event_seq
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = r.event_seq
-WHERE r.place <= $4;
+WHERE r.place <= $4 OR r.age <= $4;
 
 -- name: working
 -- The newest notes of a session ($3) that end with it.

@@ -61,19 +61,20 @@ class RecallTools(AgentTools):
         page = await recall.page(principal.tenant, query)
         if request.caseMode:
             return await self._cases(principal, request, query, page)
-        fragments = await self._with_links(principal, who, request, query, page)
         about = _about(page, query.digest(principal.tenant))
-        content = self._within(fragments, request, page, page.cursor, about)
-        shown = sum(1 for fragment in content["fragments"] if "relation_type" not in fragment)
-        if is_paged and shown < len(page.fragments):
-            # What the budget left out is on the next page.
+        fragments = await self._with_links(principal, who, request, query, page)
+        content = self._within(fragments, request, page, about)
+        # What the budget left out is on the next page: a page ends with what it shows, and its order is its own.
+        while is_paged and (shown := _shown(content)) < len(page.fragments):
             if not shown:
                 raise InvalidArgument(
                     "tokenBudget holds not even the beginning of the next memory: ask with a larger one",
                     field="tokenBudget",
                 )
-            cut = (await recall.page(principal.tenant, replace(query, page_size=shown))).cursor
-            content = self._within(fragments[:shown], request, page, cut, about)
+            page = await recall.page(principal.tenant, replace(query, page_size=shown))
+            linked = await self._with_links(principal, who, request, query, page)
+            fragments = [fragment for fragment in linked if fragment.relation is None]
+            content = self._within(fragments, request, page, about)
         found = {fragment.note_id for fragment in fragments}
         self.memory.usage.count(
             principal.tenant, [item["id"] for item in content["fragments"] if item["id"] in found], query.now
@@ -127,15 +128,14 @@ class RecallTools(AgentTools):
         fragments: Sequence[Fragment],
         request: RecallInput,
         page: Recalled,
-        cursor: str | None,
         about: Json,
     ) -> Json:
         """Return the answer of recall with as many fragments as a budget holds, all of it counted as it is sent."""
 
         def answer(shown: list[Json], tokens: int) -> Json:
             counted: Json = {"count": len(shown), "totalTokens": tokens, "searchPath": page.search_path}
-            if cursor is not None:
-                counted["nextCursor"] = cursor
+            if page.cursor is not None:
+                counted["nextCursor"] = page.cursor
             return {"success": True, "fragments": shown, **counted, "_meta": about}
 
         shown, tokens = self.memory.recall.as_json(
@@ -207,6 +207,11 @@ def _query(request: RecallInput, who: Acting, *, now: int, goes_on: bool) -> Rec
     if query.since is not None and query.until is not None and query.since >= query.until:
         raise InvalidArgument("timeRange.from must be earlier than timeRange.to", field="timeRange.from")
     return query
+
+
+def _shown(content: Json) -> int:
+    """Return how many memories of a page an answer shows, without those that links lead to."""
+    return sum(1 for fragment in content["fragments"] if "relation_type" not in fragment)
 
 
 def _nothing(request: RecallInput, query: RecallQuery, *, found: bool) -> str:

@@ -1,0 +1,145 @@
+"""Which of several kept statements tell of the same thing, so that the newest stands above those that it may replace.
+
+People seldom say that they replace something: they keep "the standup is at 10" a month after "the standup is at 9:30".
+Two statements count as of one thing where they begin alike and end in another way, where most of their words are the
+same, or where the newer one says that something has changed and names what the older one is about. Soft evidence:
+what is older is told below and marked, never hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from myria.analysis.asking import asks
+from myria.analysis.changes import tells_of_change
+from myria.analysis.languages import function_terms, languages_of
+from myria.analysis.tokens import is_stopword, terms, tokens
+from myria.notes.subjects import is_verb_of_notes
+from myria.values import value
+
+T = TypeVar("T")
+
+_COMPARED = 400
+"""Characters of a text that are compared: a statement says what it is about at once."""
+
+_ROOT = 5
+"""Letters by which words are known, whatever their endings: as good as a stemmer for most languages (McNamee 2004)."""
+
+_MOSTLY = 0.5
+_BEGUN_ALIKE = 0.4
+_ASKED_ALIKE = 0.25
+
+
+@value
+class SoughtWords:
+    """What is asked for: the roots of its words, and whether it is a question rather than words that are looked for."""
+
+    about: frozenset[str] = frozenset()
+    is_question: bool = False
+
+    @classmethod
+    def of(cls, text: str) -> SoughtWords:
+        """Return what a text asks for."""
+        return cls(about=content_roots(terms(text), text), is_question=asks(text))
+
+
+NOTHING_ASKED = SoughtWords()
+
+
+@value
+class KeptStatement:
+    """A statement as it is compared: its words, those of them that tell what it is about, and its beginning."""
+
+    beginning: str
+    words: frozenset[str]
+    about: frozenset[str]
+    has_number: bool
+    is_change: bool
+
+    @classmethod
+    def of(cls, text: str) -> KeptStatement:
+        """Return a text as it is compared."""
+        beginning = " ".join(text[:_COMPARED].casefold().split())
+        words = terms(beginning)
+        return cls(
+            beginning=beginning,
+            words=frozenset(map(root, words)),
+            about=content_roots(words, text[:_COMPARED]),
+            has_number=any(character.isdigit() for character in beginning),
+            is_change=tells_of_change(beginning),
+        )
+
+    def replaces(self, older: KeptStatement, asked: SoughtWords = NOTHING_ASKED) -> bool:
+        """Tell whether it may say anew what an older statement said.
+
+        Args:
+            asked: what both may answer.
+        """
+        if self.beginning == older.beginning:
+            return False
+        shared = len(self.about & older.about)
+        if not shared:
+            return False
+        alike = shared / len(self.about | older.about)
+        if self.is_change and shared >= _MOSTLY * min(len(self.about), len(older.about)):
+            return True
+        if self._begins_as(older):
+            return True
+        answered = asked.about & older.about
+        if not answered or not answered <= self.about:
+            return False
+        is_like = asked.is_question and alike >= _ASKED_ALIKE and self.has_number == older.has_number
+        return self.is_change or is_like
+
+    def _begins_as(self, older: KeptStatement) -> bool:
+        """Tell whether two statements say something else of what they both begin with."""
+        begun = _common_beginning(self.beginning, older.beginning)
+        if _is_within_word(self.beginning, len(begun)) or _is_within_word(older.beginning, len(begun)):
+            begun = begun[: begun.rfind(" ") + 1]
+        telling = [token.term for token in tokens(begun) if not is_verb_of_notes(token.surface)]
+        if not content_roots(telling, begun) & self.about:
+            return False
+        return len(self.words & older.words) > _BEGUN_ALIKE * len(self.words | older.words)
+
+
+def content_roots(words: Sequence[str], text: str) -> frozenset[str]:
+    """Return the roots of those terms of a text that tell what it is about: no function words and no numbers."""
+    languages = languages_of(text, words)
+    return frozenset(
+        root(word)
+        for word in words
+        if not word.isdigit()
+        and not any(word in function_terms(language) for language in languages)
+        and (languages or not is_stopword(word))
+    )
+
+
+def root(term: str) -> str:
+    """Return what words with the same beginning have in common; what holds a digit is itself."""
+    return term if any(map(str.isdigit, term)) else term[:_ROOT]
+
+
+def replaced(
+    items: Sequence[T], said: Callable[[T], KeptStatement], asked: SoughtWords = NOTHING_ASKED
+) -> list[list[int]]:
+    """Return by item, newest first, the places of those before it that may say anew what it says.
+
+    Args:
+        said: what an item says.
+    """
+    statements = [said(item) for item in items]
+    return [
+        [at for at in range(place) if statements[at].replaces(statements[place], asked)]
+        for place in range(len(statements))
+    ]
+
+
+def _common_beginning(one: str, other: str) -> str:
+    pairs = enumerate(zip(one, other, strict=False))
+    return one[: next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))]
+
+
+def _is_within_word(text: str, at: int) -> bool:
+    """Tell whether a place in a text of words with spaces between them is within a word."""
+    return 0 < at < len(text) and text[at - 1 : at + 1].isalnum() and text[at] < "\u0e00"

@@ -1,0 +1,91 @@
+"""Which kept statements may say anew what others said: told by form, in any language, and never by subject alone."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from myria.analysis.changes import tells_of_change
+from myria.notes.current import KeptStatement, SoughtWords, replaced
+from tests.support.changing_facts import BLIND, SEEN, Change
+
+APART = """
+Ana is vegetarian
+Ana is from Porto
+Ana was born in 1987
+The standup is at 9:30
+Standup notes are kept in Confluence
+The staging database is on host alpha
+The production database is on host alpha
+My dentist is Petra Novak
+My manager is Petra Novak
+To deploy, tag first
+The deploy of the billing service must be approved by Petra
+The billing service deploy window is Tuesday from 9 to 11
+Rent is paid on the first
+The rent is 900 euros
+I prefer short answers
+I prefer dark mode
+Ana is allergic to penicillin
+Ben is allergic to nuts
+Der Hund heißt Bello
+Der Hund frisst kein Huhn
+Marta vive en Sevilla
+Marta trabaja en un banco
+La reunión del equipo es los lunes
+La reunión de padres es los jueves
+本社は渋谷にあります
+本社の電話番号は03-1234です
+由紀さんの好きな飲み物は紅茶です
+由紀さんの誕生日は5月3日です
+""".strip().splitlines()
+
+
+def is_told(change: Change) -> bool:
+    """Tell whether the newer statement is known as one, where the question is asked."""
+    return KeptStatement.of(change.newer).replaces(KeptStatement.of(change.older), SoughtWords.of(change.question))
+
+
+@pytest.mark.parametrize("changes", [SEEN, BLIND], ids=["seen", "blind"])
+def test_what_says_a_fact_anew_is_known(changes: tuple[Change, ...]) -> None:
+    """All but one of each half at least."""
+    assert len(changes) - sum(map(is_told, changes)) <= 1
+
+
+def test_what_is_about_the_same_and_says_something_else_is_not_taken_for_it() -> None:
+    """No statement of these replaces another, whichever came first."""
+    said = list(map(KeptStatement.of, APART))
+    wrong = [
+        (APART[one], APART[other])
+        for one, other in combinations(range(len(said)), 2)
+        if said[one].replaces(said[other]) or said[other].replaces(said[one])
+    ]
+    assert wrong == []
+
+
+def test_the_same_again_replaces_nothing() -> None:
+    """A statement is no other state of itself."""
+    assert replaced(["The kiln is hot"] * 2, KeptStatement.of) == [[], []]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The office moved to Braga",
+        "ab sofort mittwochs",
+        "ya no come pollo",
+        "担当者が佐藤さんに変わりました",
+        "改到周三",
+        "Désormais à midi",
+    ],
+)
+def test_words_of_change_are_known_in_many_languages(text: str) -> None:
+    """By themselves, whatever they stand beside."""
+    assert tells_of_change(text)
+
+
+@pytest.mark.parametrize("text", ["The office is in Porto", "I know her", "Das Büro ist klein", "会議は月曜日です", ""])
+def test_most_texts_tell_of_no_change(text: str) -> None:
+    """Parts of words are none."""
+    assert not tells_of_change(text)
