@@ -103,7 +103,7 @@ class Credential:
         pool = (self.own, True)
         shared = (frozenset({"org"}), False) if "rest" in self.faces else (self.own | {"org"}, True)
         beside = set() if self.patterns else {shared}
-        if agent is None or agent == "default" or agent in self.own:
+        if agent is None or agent == "default":
             return self.own, Asking(frozenset({pool, *beside}))
         if not (self.patterns and agent.startswith("user:")):
             return None
@@ -573,9 +573,7 @@ def as_agent(what: Callable[[World, Credential, str, Json, Acting], Awaitable[No
     """Return the operation that does this as a random agent."""
 
     async def act(world: World, credential: Credential, form: str) -> None:
-        agent = world.rng.choice(
-            (None, "default", "user:1", "user:2", "carl", world.rng.choice(sorted(credential.own)))
-        )
+        agent = world.rng.choice((None, "default", "user:1", "user:2", "carl"))
         arguments: Json = {} if agent is None else {"agentId": agent}
         await what(world, credential, form, arguments, credential.acting(agent))
 

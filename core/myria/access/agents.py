@@ -8,6 +8,7 @@ from myria.access.principal import Principal
 from myria.errors import InvalidArgument, ParticipantsNotAllowed
 from myria.masks import Mask, Masks
 from myria.scopes import canonical_participants
+from myria.settings import AuthSettings, RestSettings
 from myria.values import value
 
 POOL = "default"
@@ -32,36 +33,61 @@ class Acting:
         return tuple(mask.participants for mask in self.held if mask.exact and mask.participants != self.participants)
 
 
-def acting(principal: Principal, agent_id: str | None, *, pooled: bool, shared: str | None = None) -> Acting:
+def reserved_names(auth: AuthSettings, rest: RestSettings) -> frozenset[str]:
+    """Return the names that stand for everybody on a server: as whom callers act who name nobody, and the organisation.
+
+    Raises:
+        InvalidParticipants: a setting holds what no name may hold.
+    """
+    everybody = canonical_participants([*auth.local_participants, rest.shared_participant], field="settings")
+    return frozenset(everybody)
+
+
+def check_not_reserved(name: str, reserved: frozenset[str], *, field: str) -> None:
+    """Return when a name is free for one agent or user: what is kept under a reserved one would be everybody's.
+
+    Raises:
+        InvalidArgument: it is reserved.
+    """
+    if name in reserved:
+        raise InvalidArgument(
+            f"{field} {name!r} is taken: it is a name that everybody here shares, so others would read what is kept "
+            "under it; choose one of your own, or leave it out for what is shared",
+            field=field,
+        )
+
+
+def acting(
+    principal: Principal,
+    agent_id: str | None,
+    *,
+    pooled: bool,
+    shared: str | None = None,
+    reserved: frozenset[str] = frozenset(),
+) -> Acting:
     """Return as whom a call acts that names an agent, or none.
 
     Without a name, or as `default`, that is the pool: what exactly the principal's own participants hold. A named agent
     writes for them and itself, and reads that beside the pool. It adds to the principal's own, and never replaces them.
 
     Args:
+        reserved: see `check_not_reserved`.
         pooled: whether there is a pool; without one each call names its agent.
         shared: the participant with whom an organisation shares what is kept over REST; None where nothing is served
             there. Who may use that face sees it here, too; of others each sees what it keeps there itself.
 
     Raises:
-        InvalidArgument: no agent is named, and there is no pool.
+        InvalidArgument: no agent is named, and there is no pool; or its name stands for others than this agent.
         InvalidParticipants: a name that nobody can have.
         ParticipantsNotAllowed: the principal may not ask as this agent, or has no participants of its own for a pool.
     """
-    own = principal.own or principal.fallback
     if agent_id is None or agent_id == POOL:
         if not pooled:
             raise InvalidArgument("name the agent in agentId: this server keeps no pool", field="agentId")
-        return _in_pool(principal, shared, speaker=None)
+        return _in_pool(principal, shared)
     (agent,) = canonical_participants([agent_id], field="agentId")
-    if agent in own:
-        if not pooled and own != (agent,):
-            raise ParticipantsNotAllowed(
-                "agentId names one of this credential's own participants, whose notes are the pool; this server keeps "
-                "none, so name another agent",
-                field="agentId",
-            )
-        return _in_pool(principal, shared, speaker=agent)
+    own = principal.own or principal.fallback
+    check_not_reserved(agent, reserved.union(own), field="agentId")
     together = canonical_participants([*own, agent], field="agentId")
     participants = principal.asking_as(together, field="agentId")
     held = Masks.containing(participants)
@@ -71,22 +97,22 @@ def acting(principal: Principal, agent_id: str | None, *, pooled: bool, shared: 
     return Acting(participants=participants, held=held, masks=masks, speaker=agent)
 
 
-def _in_pool(principal: Principal, shared: str | None, *, speaker: str | None) -> Acting:
+def _in_pool(principal: Principal, shared: str | None) -> Acting:
     own = principal.own or principal.fallback
     if not own:
         raise ParticipantsNotAllowed(
             "this credential has no participants of its own, so it has no pool: name an agent that it may ask as",
             field="agentId",
         )
-    return _of_pool(own, _beside(principal, shared), speaker)
+    return _of_pool(own, _beside(principal, shared))
 
 
 @lru_cache(maxsize=4096)
-def _of_pool(own: tuple[str, ...], beside: Mask | None, speaker: str | None) -> Acting:
+def _of_pool(own: tuple[str, ...], beside: Mask | None) -> Acting:
     """Return as whom nearly every call acts: made once for those who call again."""
     pool = Mask(own, exact=True)
     held = Masks.of([pool])
-    return Acting(participants=pool.participants, held=held, masks=_together(held, beside), speaker=speaker)
+    return Acting(participants=pool.participants, held=held, masks=_together(held, beside), speaker=None)
 
 
 @lru_cache(maxsize=4096)

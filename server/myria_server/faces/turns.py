@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from myria.access.agents import check_not_reserved, reserved_names
 from myria.access.principal import Principal, TurnsMode
 from myria.contract import inputs
 from myria.contract.turns import (
@@ -62,6 +63,7 @@ class _TurnTools:
         self._memory = memory
         self._metrics = metrics
         self._settings = settings.turns
+        self._reserved = reserved_names(settings.auth, settings.rest)
 
     async def before(self, principal: Principal, arguments: Any) -> Json:
         """Prepare a turn."""
@@ -256,9 +258,13 @@ class _TurnTools:
         """Return the session of a call: of the principal's own participants, and the user where one is named.
 
         Raises:
+            InvalidArgument: the user's name stands for everybody.
             ParticipantsNotAllowed: the principal may not ask as this user.
         """
         own = principal.own or principal.fallback
+        if user_id is not None:
+            (user,) = canonical_participants([user_id], field="user_id")
+            check_not_reserved(user, self._reserved, field="user_id")
         named = None if user_id is None else canonical_participants([*own, user_id], field="user_id")
         participants = principal.asking_as(named, field="user_id")
         return Session(

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from myria.access.agents import Acting, acting
+from myria.access.agents import Acting, acting, reserved_names
 from myria.access.principal import Principal
 from myria.answertext import ShownAnswer
 from myria.contract.agent import AgentInput
@@ -39,10 +39,17 @@ class AgentTools:
         self.memory = memory
         self.settings = settings
         self._shared = shared_participant(settings.rest) if settings.rest.enabled else None
+        self._reserved = reserved_names(settings.auth, settings.rest)
 
     def acting(self, principal: Principal, request: AgentInput) -> Acting:
         """Return as whom a call acts; see `myria.access.agents`."""
-        return acting(principal, request.agentId, pooled=self.settings.agent.pool, shared=self._shared)
+        return acting(
+            principal,
+            request.agentId,
+            pooled=self.settings.agent.pool,
+            shared=self._shared,
+            reserved=self._reserved,
+        )
 
     def writing(self, principal: Principal, request: AgentInput) -> Acting:
         """Return as whom a call acts that changes notes.
