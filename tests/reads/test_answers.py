@@ -253,6 +253,21 @@ async def test_hints_prefer_and_never_exclude(memory: Memory, database: Database
         await build_now(database.builder_dsn)
 
 
+@pytest.mark.parametrize("query", ["kiln", "Kiln repair", "the repair?"])
+async def test_the_word_of_a_topic_hint_finds_its_event(memory: Memory, database: Database, query: str) -> None:
+    """In the fresh tail as in the index, though the text has no such word; events without the hint stay away."""
+    hinted = [{"hint": "kiln repair", "confidence": 0.9}]
+    (result, *_) = await append(
+        memory,
+        [event(0, "it broke again", topic_hints=hinted), event(9 * DAY, "bread went up", context_id="other")],
+    )
+    for asked in (EventNodesQuery, ReferencesQuery):
+        assert ids_of(await ask(memory, asked(participants=ANA_BEN, query=query))) == [result.event_id]
+    await build_now(database.builder_dsn)
+    for asked in (EventNodesQuery, ReferencesQuery):
+        assert ids_of(await ask(memory, asked(participants=ANA_BEN, query=query)))[0] == result.event_id
+
+
 @MIXED
 async def test_a_reference_tree_says_where_things_are(memory: Memory, database: Database) -> None:
     """Topics with labels and spans lead to references; fresh events hang under the root; spans cover what is below."""

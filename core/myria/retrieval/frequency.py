@@ -37,8 +37,11 @@ def log2(number: int) -> int:
 
 
 def frequencies(ids: Ints, corpora: Sequence[Corpus]) -> tuple[Ints, list[list[Ints]]]:
-    """Return how many visible documents hold each term, and where its postings are by corpus and view."""
-    total = np.zeros(len(ids), dtype=np.int64)
+    """Return how many visible documents hold each term, and where its postings are by corpus and view.
+
+    A term that no text holds is as frequent as among the hints of events.
+    """
+    total, hinted = np.zeros(len(ids), dtype=np.int64), np.zeros(len(ids), dtype=np.int64)
     places: list[list[Ints]] = []
     for corpus in corpora:
         rows: list[Ints] = []
@@ -50,8 +53,11 @@ def frequencies(ids: Ints, corpora: Sequence[Corpus]) -> tuple[Ints, list[list[I
             else:
                 for at, start, end in spans.T.tolist():
                     total[at] += np.count_nonzero(mask[view.posting_doc[start:end]])
+            for at, start, end in spans_of(ids, view.hint_terms, view.hint_offsets).T.tolist():
+                docs = view.hint_doc[start:end]
+                hinted[at] += len(docs) if mask is None else np.count_nonzero(mask[docs])
         places.append(rows)
-    return total, places
+    return np.where(total, total, hinted), places
 
 
 def spans_of(ids: Ints, known: Ints, offsets: npt.NDArray[np.int32]) -> Ints:

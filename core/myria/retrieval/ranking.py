@@ -682,6 +682,7 @@ def _scores(
 
 
 Postings = dict[int, tuple[Ints, Ints]]
+_NOWHERE: Ints = np.zeros(0, dtype=np.int64)
 
 
 def _raised(plan: _Plan, at: int, former: Corpus, replaced: Replaced) -> tuple[Ints, Ints]:
@@ -716,7 +717,10 @@ def _raise(score: Ints, seqs: Ints, successors: Ints, worth: Ints) -> None:
 
 
 def _postings(plan: _Plan, corpus: int, timeline: Timeline, parts: Sequence[tuple[View, Mask | None]]) -> Postings:
-    """Return (positions, times) by term id; positions are unique within a term."""
+    """Return (positions, times) by term id; positions are unique within a term.
+
+    A word that only the hints of an event have counts as if its text had it once.
+    """
     rows_by_id: dict[int, list[tuple[Ints, Ints]]] = {}
     wanted = plan.ids.tolist()
     for (view, mask), places, located in zip(parts, timeline.places, plan.located[corpus], strict=True):
@@ -727,6 +731,11 @@ def _postings(plan: _Plan, corpus: int, timeline: Timeline, parts: Sequence[tupl
                 shown = where >= 0
                 where, times = where[shown], times[shown]
             rows_by_id.setdefault(wanted[at], []).append((where, times))
+        for at, start, end in spans_of(plan.ids, view.hint_terms, view.hint_offsets).T.tolist():
+            rows = rows_by_id.setdefault(wanted[at], [])
+            where = np.unique(places[view.hint_doc[start:end]])
+            where = where[(where >= 0) & ~np.isin(where, np.concatenate([_NOWHERE, *(row[0] for row in rows)]))]
+            rows.append((where, np.ones_like(where)))
     return {
         identity: rows[0]
         if len(rows) == 1
