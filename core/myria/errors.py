@@ -13,6 +13,7 @@
     │   ├── PayloadTooDeep            payload_too_deep
     │   ├── BatchTooLarge             batch_too_large
     │   ├── BodyTooLarge              body_too_large
+    │   ├── AnswerTooLarge            answer_too_large
     │   ├── MalformedJson             malformed_json
     │   ├── CursorInvalid             cursor_invalid
     │   ├── CursorExpired             cursor_expired
@@ -207,6 +208,12 @@ class BodyTooLarge(InputError):
 
     code = "body_too_large"
     http_status = 413
+
+
+class AnswerTooLarge(InputError):
+    """The answer is larger than one request may be answered (retrieval.answer_bytes); ask for less at once."""
+
+    code = "answer_too_large"
 
 
 class MalformedJson(InputError):

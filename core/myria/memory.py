@@ -111,10 +111,15 @@ class Memory(Administration):
             payload_bytes=settings.ingest.payload_bytes,
             on_redacted=self._on_redacted,
         )
-        self.memory_reader = MemoryReader(self.database, scanned=settings.rest.scanned_memories)
-        self.memory_search = MemorySearch(self._read)
+        page_bytes = settings.retrieval.answer_bytes
+        self.memory_reader = MemoryReader(self.database, scanned=settings.rest.scanned_memories, page_bytes=page_bytes)
+        self.memory_search = MemorySearch(self._read, page_bytes=page_bytes)
         self.registrations = Registrations(
-            self.appending, self._append_redacted, self._redactor_of, payload_bytes=settings.ingest.payload_bytes
+            self.appending,
+            self._append_redacted,
+            self._redactor_of,
+            payload_bytes=settings.ingest.payload_bytes,
+            page_bytes=page_bytes,
         )
         self.usage = NoteUsage(self.database)
         self.shown = ShownNotes(self.appending)

@@ -662,7 +662,10 @@ class RetrievalSettings(Section):
     retention.min_archived_s at least as long, or a cursor may end early because its snapshot is gone."""
     answer_bytes: Annotated[int, Field(ge=16 * 1024, le=1 << 30)] = 1024 * 1024
     """Largest answer of a query or a list as JSON, in bytes, whatever `limit` says; MCP sends it twice, as structured
-    content and as text. What does not fit is on the next page; an event that fits on none is shortened."""
+    content and as text. What does not fit is on the next page; an event that fits on none is shortened. From it follow
+    two bounds: a request is answered four times as much (of ingest.payload_bytes, where that is larger), a JSON-RPC
+    batch as a whole, beyond it `answer_too_large`; and a process holds sixteen times that of answers which their
+    clients have not taken yet, half of it for one tenant, beyond it `overloaded`."""
     ranking_threads: Annotated[int, Field(ge=1, le=64)] = 2
     """Threads that rank outside the event loop; numpy releases the interpreter lock for the heavy part."""
     reads_at_once: Annotated[int, Field(ge=1, le=1000)] = 4

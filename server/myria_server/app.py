@@ -32,6 +32,7 @@ from myria.contract.tools import PATH_OF, TURNS_OVER_HTTP
 from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
 from myria.memory import Memory
 from myria.settings import Settings
+from myria_server.answers import Answers, in_pieces
 from myria_server.authentication import Anybody, Authentication, KeysAndTokens
 from myria_server.authorization import AuthorizationServer
 from myria_server.background import running
@@ -103,7 +104,7 @@ class ServerApp:
                 extra += self._origins.headers(scope)
             if self.readiness.draining:
                 extra += ((b"connection", b"close"),)
-            send = _adding(send, extra)
+            send = _adding(in_pieces(send), extra)
         if scope["type"] == "http" and self._is_guarded(scope["path"]):
             if self._compress_bytes and accepts_gzip(scope):
                 send = compressing(send, self._compress_bytes)
@@ -173,13 +174,14 @@ def build_app(
                 grants = Grants(memory.appending)
                 open_routes += AuthorizationServer(auth.public_url, resource.urls, grants, ring, door).routes()
         authentication = KeysAndTokens(ring, tokens, resource)
+    answers = Answers.within(settings)
     faces: dict[str, FaceParts] = {}
     below: dict[str, FaceParts] = {}
     servers: dict[Face, Server[Any]] = {}
     managers: list[StreamableHTTPSessionManager] = []
     for face in served:
         path = PATH_OF[face]
-        toolbox = Toolbox(memory, settings, metrics, face=face, journal=journal)
+        toolbox = Toolbox(memory, settings, metrics, face=face, journal=journal, answers=answers)
         server = servers[face] = build_server(toolbox, settings, local)
         manager = StreamableHTTPSessionManager(
             app=server, json_response=True, stateless=True, max_request_body_size=settings.mcp.body_bytes
@@ -208,6 +210,7 @@ def build_app(
         hosts=hosts,
         metrics=metrics,
         bodies=bodies,
+        answers=answers,
         body_bytes=settings.mcp.body_bytes,
         body_timeout=body_timeout,
         authentication=authentication,

@@ -22,6 +22,7 @@ from myria.contract.fields import unknown_field
 from myria.contract.routes import Route, match
 from myria.errors import (
     AccessError,
+    AnswerTooLarge,
     BodyTooLarge,
     DeadlineExceeded,
     HostNotAllowed,
@@ -35,6 +36,7 @@ from myria.errors import (
 )
 from myria.jsonslices import Refused
 from myria.values import short_value, value
+from myria_server.answers import SMALL_BYTES, Answers, Held
 from myria_server.authentication import CREDENTIALS, Authentication
 from myria_server.bodies import Bodies
 from myria_server.cors import CrossOrigins
@@ -43,7 +45,7 @@ from myria_server.envelope import fault
 from myria_server.faces.rest import Asked, RestFace
 from myria_server.fastpath import VERSION_KEY, FastPath
 from myria_server.metrics import ServerMetrics
-from myria_server.protocol import ADDRESS_KEY, ARGUMENTS_KEY, PRINCIPAL_KEY
+from myria_server.protocol import ADDRESS_KEY, ARGUMENTS_KEY, OUTCOMES_KEY, PRINCIPAL_KEY, LargeOutcome
 from myria_server.refusals import blamed_call, id_of, rpc_error
 from myria_server.toolbox import Toolbox
 
@@ -165,6 +167,7 @@ class Gate:
         faces: by path, without a slash at its end.
         below: what answers at every path below a prefix, which ends with a slash.
         bodies: decodes what has arrived.
+        answers: what is held of the process's answers.
         body_bytes: largest request body.
         body_timeout: seconds within which a body must have arrived.
         authentication: returns the principal from the headers.
@@ -181,6 +184,7 @@ class Gate:
         hosts: HostList,
         metrics: ServerMetrics,
         bodies: Bodies,
+        answers: Answers,
         body_bytes: int,
         body_timeout: float,
         authentication: Authentication,
@@ -196,6 +200,7 @@ class Gate:
         self._hosts = hosts
         self._metrics = metrics
         self._bodies = bodies
+        self._answers = answers
         self._body_bytes = body_bytes
         self._room_bytes = BODIES_AT_ONCE * body_bytes
         self._held_bytes = 0
@@ -301,7 +306,7 @@ class Gate:
             return
         if request.face.tool is not None:
             outcome = await request.face.toolbox.call(request.face.tool, message, request.principal, request.address)
-            await _respond(send, outcome.status, outcome.body)
+            await self._send(request, send, outcome.body, status=outcome.status)
             return
         version = headers.get(b"mcp-protocol-version")
         if type(message) is list and version != _MODERN:
@@ -316,7 +321,7 @@ class Gate:
             call = face.fast_path.recognise(headers, message)
             if call is not None:
                 outcome = await face.toolbox.call(call.name, call.arguments, request.principal, request.address)
-                await _respond(send, 200, face.fast_path.render(call, outcome))
+                await self._send(request, send, face.fast_path.render(call, outcome))
                 return
         if (wrong := fault(message)) is not None:
             self._metrics.refused("message")
@@ -367,7 +372,16 @@ class Gate:
         elif route.status == NO_CONTENT:
             await _respond(send, route.status, b"", content_type=None)
         else:
-            await _respond(send, route.status, outcome.body)
+            await self._send(request, send, outcome.body, status=route.status)
+
+    async def _send(self, request: _Request, send: Send, body: bytes, *, status: int = 200) -> None:
+        """Send an answer, which is held until the client has taken it."""
+        if len(body) <= SMALL_BYTES:
+            await _respond(send, status, body)
+            return
+        with self._answers.held(request.principal.caller) as held:
+            held.add(len(body))
+            await _respond(send, status, body)
 
     async def _decoded(self, route: Route, body: bytes) -> Any:
         """Return the body of a request to a route, None where there is none.
@@ -518,14 +532,27 @@ class Gate:
                 self._note(request, limited)
                 await self._turn_away(send, request.face, None, limited)
                 return
-        answers = [await self._one_of_batch(request, message) for message in messages]
-        replies = [answer for answer in answers if answer]
-        if replies:
-            await _respond(send, 200, b"[" + b",".join(replies) + b"]")
-        else:
-            await _respond(send, 202, b"", content_type=None)
+        with self._answers.held(request.principal.caller) as held:
+            replies = []
+            for message in messages:
+                if reply := await self._one_of_batch(request, message, held):
+                    held.add(len(reply))
+                    replies.append(reply)
+            if replies:
+                await _respond(send, 200, b"[" + b",".join(replies) + b"]")
+            else:
+                await _respond(send, 202, b"", content_type=None)
 
-    async def _one_of_batch(self, request: _Request, message: Any) -> bytes:
+    async def _one_of_batch(self, request: _Request, message: Any, held: Held) -> bytes:
+        """Return the answer to one message, empty where it wants none; `held` are those before it."""
+        if held.is_full and (request_id := id_of(message)) is not None:
+            full = AnswerTooLarge(
+                f"the answers before this one fill what one batch is answered ({held.size} bytes); it was not carried "
+                "out: send it in a request of its own, or ask for less",
+                limit=held.most_bytes,
+            )
+            self._metrics.refused(full.code)
+            return rpc_error(request_id, mcp_types.INVALID_REQUEST, full.message, full.to_json())
         if (wrong := fault(message)) is not None:
             return rpc_error(id_of(message), *wrong)
         if message.get("method") == "initialize":
@@ -578,6 +605,8 @@ class Gate:
         if _answer_type(request.headers) is not None:
             inner["headers"].append((b"accept", _JSON + b", " + _EVENTS))
         inner[PRINCIPAL_KEY], inner[ADDRESS_KEY] = request.principal, request.address
+        outcomes: list[LargeOutcome] = []
+        inner[OUTCOMES_KEY] = outcomes
         given = False
 
         async def replay() -> Message:
@@ -587,24 +616,30 @@ class Gate:
             given = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        refused_with: int | None = None
+        start: Message = {}
         parts: list[bytes] = []
 
         async def send_coded(answer: Message) -> None:
-            """Send the SDK's answer on; a refusal of its own that is no JSON becomes a coded one."""
-            nonlocal refused_with
-            if answer["type"] == "http.response.start" and answer["status"] >= 400 and not _says_json(answer):
-                refused_with = answer["status"]
-                return
-            if refused_with is None:
-                await send(answer)
+            """Send the SDK's answer on once it is whole; a refusal of its own that is no JSON becomes a coded one."""
+            nonlocal start
+            if answer["type"] == "http.response.start":
+                start = answer
                 return
             parts.append(answer.get("body", b""))
-            if not answer.get("more_body", False):
-                said = b"".join(parts).decode("utf-8", "replace")[:200]
-                error = InvalidArgument(said or "send Content-Type and Accept headers that say application/json")
+            if answer.get("more_body", False):
+                return
+            said = b"".join(parts)
+            if outcomes:
+                await self._send(request, send, outcomes[0].written(said, request.face.render))
+            elif start["status"] >= 400 and not _says_json(start):
+                text = said.decode("utf-8", "replace")[:200]
+                error = InvalidArgument(text or "send Content-Type and Accept headers that say application/json")
                 self._metrics.refused("headers")
-                await self._refuse(send, id_of(message), error, status=refused_with, code=mcp_types.INVALID_REQUEST)
+                status, code = start["status"], mcp_types.INVALID_REQUEST
+                await self._refuse(send, id_of(message), error, status=status, code=code)
+            else:
+                await send(start)
+                await send({"type": "http.response.body", "body": said})
 
         await request.face.sdk(inner, replay, send_coded)
 

@@ -32,6 +32,9 @@ HEADER_TIMEOUT_S = 10.0
 LINGER_S = 10.0
 """How long the rest of what was refused is read and dropped, so that its sender sees the answer."""
 
+TAKING_TIMEOUT_S = 30.0
+"""How long a client may take nothing of an answer before its connection is ended: the answer is held until then."""
+
 HEADER_BYTES = 64 * 1024
 """How many bytes the request line and the headers of one request may have."""
 
@@ -283,6 +286,7 @@ class _GuardedProtocol(HttpToolsProtocol):
 
     _waiting_since: float | None = None
     _body_since: float | None = None
+    _untaken_since: float | None = None
     _refused_at: float | None = None
     _piece = b""
     _mixed = False
@@ -306,6 +310,14 @@ class _GuardedProtocol(HttpToolsProtocol):
         self._head_bytes += len(data)
         if self._head_bytes > HEADER_BYTES and not self.transport.is_closing():
             self._refuse_head()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._untaken_since = self.loop.time()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._untaken_since = None
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Answer what was asked for before the client closed its side (RFC 9112, 9.6), then close the connection.
@@ -343,9 +355,14 @@ class _GuardedProtocol(HttpToolsProtocol):
             self._waiting_since = min(now, self._waiting_since + stood_s)
         if self._body_since is not None:
             self._body_since = min(now, self._body_since + stood_s)
+        if self._untaken_since is not None:
+            self._untaken_since = min(now, self._untaken_since + stood_s)
 
     def close_if_slow(self, now: float) -> None:
-        """Close the connection if it sends its headers, or the first piece of a body, too slowly."""
+        """Close the connection if it sends its headers, or the first piece of a body, too slowly, or takes nothing."""
+        if self._untaken_since is not None and now - self._untaken_since > TAKING_TIMEOUT_S:
+            self.transport.abort()
+            return
         if self.transport.is_closing():
             return
         if self._refused_at is not None:

@@ -22,10 +22,12 @@ from myria.access.principal import Face, Principal
 from myria.contract.limits import Limits, limits_of
 from myria.contract.tools import Tool, description, input_schema, output_schema
 from myria.settings import NameStyle, Settings
+from myria.values import short_value
+from myria_server.answers import SMALL_BYTES
 from myria_server.faces.agent.prompts import listed_prompts, prompt_named
 from myria_server.faces.agent.resources import listed_resources, read_resource
-from myria_server.fastpath import TEXT_VERSIONS
-from myria_server.results import REPORT
+from myria_server.fastpath import TEXT_VERSIONS, FastPath
+from myria_server.results import REPORT, CallResult
 from myria_server.toolbox import AddressOf, Toolbox
 
 AGENT_INSTRUCTIONS = (
@@ -65,6 +67,29 @@ ADDRESS_KEY = "myria.address"
 
 ARGUMENTS_KEY = "myria.arguments"
 """Where the ASGI scope holds the decoded arguments of a call whose body is too large for the SDK to parse."""
+
+OUTCOMES_KEY = "myria.outcomes"
+"""Where the ASGI scope takes a `LargeOutcome` over HTTP."""
+
+
+@short_value
+class LargeOutcome:
+    """A tool's outcome that the SDK does not get to see: it would decode, copy and write it, for tenths of a second.
+
+    It writes an empty result, in whose place this one is put.
+    """
+
+    outcome: CallResult
+    structured: bool
+
+    def written(self, sdk_answer: bytes, render: FastPath) -> bytes:
+        """Return the JSON-RPC response with this outcome, where the SDK wrote one with an empty result."""
+        answer = orjson.loads(sdk_answer)
+        if "result" not in answer:
+            return sdk_answer
+        is_modern = "resultType" in answer["result"]
+        return render.response(answer["id"], self.outcome, modern=is_modern, structured=self.structured)
+
 
 _LISTINGS: tuple[CacheableMethod, ...] = (
     "server/discover",
@@ -151,6 +176,9 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
         finally:
             REPORT.reset(reporting)
         structured = context.protocol_version not in TEXT_VERSIONS
+        if request is not None and len(outcome.body) > SMALL_BYTES and OUTCOMES_KEY in request.scope:
+            request.scope[OUTCOMES_KEY].append(LargeOutcome(outcome, structured))
+            return mcp_types.CallToolResult(content=[], is_error=outcome.is_error)
         return mcp_types.CallToolResult(
             content=[mcp_types.TextContent(type="text", text=outcome.text_for(structured=structured))],
             structured_content=orjson.loads(outcome.body),

@@ -41,6 +41,7 @@ from myria.masks import Masks
 from myria.memory import Memory
 from myria.settings import Settings
 from myria.steps import in_steps
+from myria_server.answers import Answers
 from myria_server.faces import agent, erasing, rest, turns
 from myria_server.metrics import ServerMetrics
 from myria_server.results import CallResult
@@ -48,6 +49,9 @@ from myria_server.results import CallResult
 logger = logging.getLogger(__name__)
 
 _MAX_TARGET = 200
+
+_COPIES_OVER_MCP = 3
+"""How many times its bytes an answer takes over MCP at most: as JSON, and as a text in which half may be escapes."""
 
 Json = dict[str, Any]
 
@@ -114,6 +118,7 @@ class Toolbox:
 
     Args:
         journal: where acts, refused attempts and calls are noted.
+        answers: of the process; None: of this toolbox alone.
     """
 
     def __init__(
@@ -124,8 +129,10 @@ class Toolbox:
         *,
         face: Face = "core",
         journal: Journal | None = None,
+        answers: Answers | None = None,
     ) -> None:
         self.face = face
+        self.answers = answers or Answers.within(settings)
         self._journal = journal
         self.memory = memory
         self.metrics = metrics
@@ -229,6 +236,8 @@ class Toolbox:
             (tool.answer,),
             principal,
             deadline=deadline,
+            copies=_COPIES_OVER_MCP,
+            changes=tool.changes,
             arguments=arguments,
             address_of=address_of,
         )
@@ -258,6 +267,8 @@ class Toolbox:
             route.answer,
             principal,
             deadline=deadline,
+            copies=1,
+            changes=route.changes,
             arguments=arguments,
             address_of=address_of,
         )
@@ -270,13 +281,19 @@ class Toolbox:
         principal: Principal,
         *,
         deadline: Deadlines,
+        copies: int,
+        changes: bool,
         arguments: Any,
         address_of: AddressOf | None,
     ) -> CallResult:
-        """Return the outcome of a call, counted, noted and within its deadline.
+        """Return the outcome of a call, counted, noted, and within its deadline and the bounds of answers.
 
         Every answer of every face passes here, so here is decided who is shown what is stored: without the role
         `read` an answer is the open part of its models, and its text the same as JSON.
+
+        Args:
+            copies: how many times the bytes of its JSON an answer may take on its way.
+            changes: it writes; then it is answered however large that is, since it was done.
         """
         metrics = self.metrics
         began = time.perf_counter()
@@ -287,13 +304,18 @@ class Toolbox:
             if metrics.in_flight > self._max_in_flight:
                 raise Overloaded(f"{self._max_in_flight} requests are being worked on; slow down and retry")
             with deadline.within():
-                answered = await answer()
-            shown = answered if isinstance(answered, ShownAnswer) else ShownAnswer(content=answered)
-            if "read" not in principal.roles:
-                shown = ShownAnswer(content=open_part(models, shown.content))
+                async with self.answers.making(principal.caller, name) as made:
+                    answered = await answer()
+                    shown = answered if isinstance(answered, ShownAnswer) else ShownAnswer(content=answered)
+                    if "read" not in principal.roles:
+                        shown = ShownAnswer(content=open_part(models, shown.content))
+                    body = orjson.dumps(shown.content)
+                    made.size = len(body)
+            if not changes:
+                self.answers.check(principal.caller, copies * len(body))
             if shown.content.get("degraded"):
                 metrics.answered_degraded(name, shown.content.get("degraded_reason"))
-            return CallResult(orjson.dumps(shown.content), text=shown.text, text_for_all=shown.text_for_all)
+            return CallResult(body, text=shown.text, text_for_all=shown.text_for_all)
         except MyriaError as error:
             code = error.code
             if self._journal is not None and isinstance(error, AccessError):

@@ -262,5 +262,5 @@ async def _counted(page_of: Callable[[int, int], Awaitable[tuple[T, ...]]]) -> A
         for entry in page:
             yield entry
         offset += len(page)
-        if len(page) < routes.MOST_LISTED:
+        if not page:  # a page that is large in bytes is shorter than was asked for
             return

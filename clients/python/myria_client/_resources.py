@@ -339,5 +339,5 @@ def _counted(page_of: Callable[[int, int], tuple[T, ...]]) -> Iterator[T]:
         page = page_of(routes.MOST_LISTED, offset)
         yield from page
         offset += len(page)
-        if len(page) < routes.MOST_LISTED:
+        if not page:  # a page that is large in bytes is shorter than was asked for
             return

@@ -311,8 +311,8 @@ async function* counted<T>(
     const entries = await pageOf({ limit: MOST_LISTED, offset });
     yield* entries;
     offset += entries.length;
-    if (entries.length < MOST_LISTED) {
-      return;
+    if (entries.length === 0) {
+      return; // a page that is large in bytes is shorter than was asked for
     }
   }
 }

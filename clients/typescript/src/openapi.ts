@@ -221,6 +221,8 @@ export interface components {
         AgentsBody: {
             agents: components["schemas"]["AgentBody"][];
             count: number;
+            /** @description Whether there are more: ask again with offset */
+            has_more: boolean;
         };
         /** @description The context of a session. */
         ContextBody: {
@@ -461,6 +463,8 @@ export interface components {
         SessionsBody: {
             sessions: components["schemas"]["SessionBody"][];
             count: number;
+            /** @description Whether there are more: ask again with offset */
+            has_more: boolean;
         };
         /** @description What an agent kept. */
         StatisticsBody: {

@@ -604,6 +604,7 @@ class AgentsBody(Answer):
 
     agents: list[AgentBody]
     count: int
+    has_more: bool = Field(description="Whether there are more: ask again with offset")
 
 
 class StatisticsBody(Answer):
@@ -639,6 +640,7 @@ class SessionsBody(Answer):
 
     sessions: list[SessionBody]
     count: int
+    has_more: bool = Field(description="Whether there are more: ask again with offset")
 
 
 class ContextBody(Answer):

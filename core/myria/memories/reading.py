@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
+import asyncpg
 import orjson
 
 from myria.canonical import digest
@@ -18,6 +19,7 @@ from myria.errors import CursorInvalid, InvalidParticipants, NoteNotFound
 from myria.memories.model import DECISION, StoredMemory, kinds_of_types, memory_of
 from myria.store.clock import to_datetime, to_microseconds
 from myria.store.database import Connection, Database
+from myria.store.pages import ROWS_TOGETHER, PageRoom
 from myria.store.queries import sql
 from myria.values import value
 
@@ -110,11 +112,13 @@ class MemoryReader:
 
     Args:
         scanned: most memories whose text is looked at for what it contains.
+        page_bytes: about how many bytes of JSON a page may hold.
     """
 
-    def __init__(self, database: Database, *, scanned: int) -> None:
+    def __init__(self, database: Database, *, scanned: int, page_bytes: int) -> None:
         self._database = database
         self._scanned = scanned
+        self._page_bytes = page_bytes
 
     async def get(self, tenant: str, viewer: Viewer, memory_id: str) -> StoredMemory:
         """Return a memory.
@@ -152,15 +156,15 @@ class MemoryReader:
         after = None if cursor is None else place_after(cursor, filters, order)
         names: list[str | None] = list(dict.fromkeys([filters.agent_id, *agents]))
         reach = self._scanned if filters.contains is not None else None
-        found: list[StoredMemory] = []
         matching = 0
         async with self._database.read(tenant) as connection:
             await connection.execute(sql("memories.custom_plans"))
             scopes = await self._scopes_of_others(connection, tenant, viewer, filters)
             is_merged = len(names) > 1 or bool(scopes)
+            lists: list[AsyncIterator[asyncpg.Record]] = []
             for name in names:
                 asked = replace(filters, agent_id=name)
-                rows = await connection.fetch(
+                rows = connection.cursor(
                     sql("memories.newest" if order == "desc" else "memories.oldest"),
                     tenant,
                     list(viewer.own),
@@ -171,29 +175,55 @@ class MemoryReader:
                     filters.contains,
                     limit + 1 + (offset if is_merged else 0),
                     0 if is_merged else offset,
+                    prefetch=ROWS_TOGETHER,
                 )
-                found += [memory_of(row) for row in rows]
+                lists.append(aiter(rows))
                 if reach is not None:
                     behind = after if order == "desc" else None
                     matching += await connection.fetchval(
                         sql("memories.matching"), tenant, *_asked(asked), *(behind or (None, None)), reach + 1
                     )
+            looked_at: list[int] = []
             if scopes:
-                others, looked_at = await self._of_others(
-                    connection, tenant, scopes, filters, names, order=order, after=after, most=limit + 1 + offset
+                most = limit + 1 + offset
+                lists.append(
+                    self._of_others(
+                        connection,
+                        tenant,
+                        scopes,
+                        filters,
+                        names,
+                        order=order,
+                        after=after,
+                        most=most,
+                        looked=looked_at,
+                    )
                 )
-                found += others
-                matching += looked_at
-        if is_merged:
-            found.sort(key=lambda memory: (memory.at, memory.number), reverse=order == "desc")
-            found = found[offset:]
-        shown, has_more = tuple(found[:limit]), len(found) > limit
+            shown, has_more = await self._within(
+                _in_order(lists, order), limit=limit, offset=offset if is_merged else 0
+            )
+        matching += sum(looked_at)
         return MemoryPage(
             memories=shown,
             has_more=has_more,
             cursor=cursor_of(shown[-1], filters, order) if has_more else None,
             scanned=self._scanned if matching > self._scanned and not has_more else None,
         )
+
+    async def _within(
+        self, rows: AsyncIterator[asyncpg.Record], *, limit: int, offset: int
+    ) -> tuple[tuple[StoredMemory, ...], bool]:
+        """Return the memories of rows, as many as one page may hold, at least one; and whether there are more."""
+        room = PageRoom(limit=limit, most_bytes=self._page_bytes)
+        memories: list[StoredMemory] = []
+        async for row in rows:
+            if offset:
+                offset -= 1
+            elif room.take(row["payload"]):
+                memories.append(memory_of(row))
+            else:
+                return tuple(memories), True
+        return tuple(memories), False
 
     async def _scopes_of_others(
         self, connection: Connection, tenant: str, viewer: Viewer, filters: MemoryFilters
@@ -219,12 +249,13 @@ class MemoryReader:
         order: Order,
         after: tuple[datetime, int] | None,
         most: int,
-    ) -> tuple[list[StoredMemory], int]:
-        """Return notes of other faces, and how many were looked at for what only their events say."""
+        looked: list[int],
+    ) -> AsyncIterator[asyncpg.Record]:
+        """Yield notes of other faces, and note how many were looked at for what only their events say."""
         agents = None if None in names else list(names)
         tags = None if filters.tags is None else list(filters.tags)
         is_read = not (agents is None and tags is None and filters.contains is None)
-        rows = await connection.fetch(
+        rows = connection.cursor(
             sql("memories.notes_newest" if order == "desc" else "memories.notes_oldest"),
             tenant,
             scopes,
@@ -238,9 +269,13 @@ class MemoryReader:
             tags,
             filters.contains,
             most,
+            prefetch=ROWS_TOGETHER,
         )
-        looked_at = rows[0]["looked_at"] if is_read else 0
-        return [memory_of(row) for row in rows if row["note_id"] is not None], looked_at
+        async for row in rows:
+            if is_read and not looked:
+                looked.append(row["looked_at"])
+            if row["note_id"] is not None:
+                yield row
 
     async def statistics(
         self, tenant: str, viewer: Viewer, names: Sequence[str], *, now: int | None = None
@@ -277,6 +312,19 @@ class MemoryReader:
         return {
             row["agent_id"]: to_microseconds(row["last_active_at"]) for row in rows if row["last_active_at"] is not None
         }
+
+
+async def _in_order(lists: Sequence[AsyncIterator[asyncpg.Record]], order: Order) -> AsyncIterator[asyncpg.Record]:
+    """Yield the rows of several lists in order, each of which is in order."""
+    heads = [(row, rows) for rows in lists if (row := await anext(rows, None)) is not None]
+    first = max if order == "desc" else min
+    while heads:
+        head = first(heads, key=lambda head: (head[0]["created_at"], head[0]["first_seq"]))
+        row, rows = head
+        yield row
+        heads.remove(head)
+        if (following := await anext(rows, None)) is not None:
+            heads.append((following, rows))
 
 
 def _asked(filters: MemoryFilters) -> tuple[Any, ...]:

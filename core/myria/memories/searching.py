@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from itertools import takewhile
 
 import orjson
 
@@ -26,6 +27,7 @@ from myria.notes.recalling import Reads
 from myria.retrieval.cursors import Cursor
 from myria.retrieval.found import EventFinder, FoundEvent
 from myria.store.clock import to_microseconds
+from myria.store.pages import PageRoom
 from myria.store.queries import sql
 
 _BATCH = 200
@@ -38,15 +40,21 @@ _MOST_BATCHES = 20
 """Batches of one question: filters that thin them out further find no more."""
 
 
+_PAGES_HELD = 4
+"""Pages' worth of memories that are held while they are put in order."""
+
+
 class MemorySearch:
     """Searches from one process.
 
     Args:
         read: how events are found.
+        page_bytes: about how many bytes of JSON a page may hold.
     """
 
-    def __init__(self, read: Reads) -> None:
+    def __init__(self, read: Reads, *, page_bytes: int) -> None:
         self._read = read
+        self._page_bytes = page_bytes
 
     async def best(
         self, tenant: str, viewer: Viewer, query: str, filters: MemoryFilters, *, limit: int, offset: int = 0
@@ -60,14 +68,8 @@ class MemorySearch:
             UnavailableError: retry.
         """
         question = _question(viewer, filters, query, types=(NOTE_TYPE,))
-        asked = partial(_best, viewer, question, filters, offset + limit)
-        memories, scanned = await self._read(tenant, question.masks, asked)
-        return MemoryPage(
-            memories=tuple(memories[offset : offset + limit]),
-            has_more=len(memories) > offset + limit,
-            cursor=None,
-            scanned=scanned,
-        )
+        asked = partial(_best, viewer, question, filters, limit=limit, offset=offset, most_bytes=self._page_bytes)
+        return await self._read(tenant, question.masks, asked)
 
     async def holding(
         self,
@@ -98,11 +100,22 @@ class MemorySearch:
         found, scanned = await self._read(
             tenant,
             question.masks,
-            partial(_holding, viewer, question, filters, order=order, after=after, enough=enough),
+            partial(
+                _holding,
+                viewer,
+                question,
+                filters,
+                order=order,
+                after=after,
+                enough=enough,
+                most_bytes=_PAGES_HELD * self._page_bytes,
+            ),
         )
-        if not found and cursor is None:
+        if not found:
             return None
-        shown, has_more = tuple(found[offset : offset + limit]), len(found) > offset + limit
+        room = PageRoom(limit=limit, most_bytes=self._page_bytes)
+        shown = tuple(takewhile(lambda memory: room.take(_said(memory)), found[offset:]))
+        has_more = len(found) > offset + len(shown)
         return MemoryPage(
             memories=shown,
             has_more=has_more,
@@ -210,8 +223,14 @@ async def _holding(
     order: Order,
     after: tuple[datetime, int] | None,
     enough: int,
+    most_bytes: int,
 ) -> tuple[list[StoredMemory], int | None]:
-    """Return memories that hold a text in order of time, `enough` or all; else with how many events were looked at."""
+    """Return memories that hold a text in order of time, `enough` or all; else with how many events were looked at.
+
+    Args:
+        most_bytes: of memories that are held while they are put in order.
+    """
+    room = PageRoom(limit=_BATCH * _MOST_BATCHES, most_bytes=most_bytes)
     contains = filters.contains or ""
     memories: list[StoredMemory] = []
     cursor: Cursor | None = None
@@ -241,16 +260,20 @@ async def _holding(
             for event in hits
             if event.type != NOTE_TYPE
         ]
-        memories += [
+        holding = [
             memory
             for memory in (*await _standing(reader, viewer, filters, hits), *raw)
             if filters.match(memory) and (after is None or _is_behind(memory, after, order))
         ]
+        memories += holding
+        has_room = all(room.take(_said(memory)) for memory in holding)
         cursor = found.following
         if cursor is None:
             return ready(None), None
         if order == "desc" and len(shown := ready(found.events[-1])) >= enough:
             return shown, None
+        if not has_room:
+            break
     return ready(found.events[-1]), looked_at
 
 
@@ -260,25 +283,43 @@ def _is_behind(memory: StoredMemory, after: tuple[datetime, int], order: Order) 
 
 
 async def _best(
-    viewer: Viewer, question: EventNodesQuery, filters: MemoryFilters, enough: int, reader: EventFinder
-) -> tuple[list[StoredMemory], int | None]:
-    """Return more than `enough` memories, best first; else all, or with how many were looked at."""
+    viewer: Viewer,
+    question: EventNodesQuery,
+    filters: MemoryFilters,
+    reader: EventFinder,
+    *,
+    limit: int,
+    offset: int,
+    most_bytes: int,
+) -> MemoryPage:
+    """Return a page of memories, best first."""
+    room = PageRoom(limit=limit, most_bytes=most_bytes)
     memories: list[StoredMemory] = []
     cursor: Cursor | None = None
     looked_at = 0
-    asked = _first_batch(question, filters, enough + 1)
+    asked = _first_batch(question, filters, offset + limit + 1)
     for _ in range(_MOST_BATCHES):
         found = await reader.find(asked, cursor=cursor)
         asked = question
         looked_at += len(found.events)
-        standing = await _standing(reader, viewer, filters, found.events)
-        memories += [memory for memory in standing if filters.match(memory)]
-        if len(memories) > enough:
-            return memories, None
+        for memory in await _standing(reader, viewer, filters, found.events):
+            if not filters.match(memory):
+                continue
+            if offset:
+                offset -= 1
+            elif room.take(_said(memory)):
+                memories.append(memory)
+            else:
+                return MemoryPage(memories=tuple(memories), has_more=True, cursor=None)
         cursor = found.following
         if cursor is None:
-            return memories, None
-    return memories, looked_at
+            return MemoryPage(memories=tuple(memories), has_more=False, cursor=None)
+    return MemoryPage(memories=tuple(memories), has_more=False, cursor=None, scanned=looked_at)
+
+
+def _said(memory: StoredMemory) -> bytes:
+    """Return what is long of a memory, as JSON."""
+    return orjson.dumps((memory.draft.content, memory.draft.metadata))
 
 
 async def _standing(

@@ -35,6 +35,7 @@ from myria.registrations.model import (
 )
 from myria.scopes import scope_key
 from myria.store.database import Database
+from myria.store.pages import ROWS_TOGETHER, PageRoom
 from myria.store.queries import sql
 from myria.withdrawal.commands import Append
 
@@ -51,6 +52,7 @@ class Registrations:
         database: where they are looked up.
         append: how they reach the log.
         payload_bytes: the largest payload of an event.
+        page_bytes: about how many bytes of JSON a list may hold.
     """
 
     def __init__(
@@ -60,11 +62,13 @@ class Registrations:
         redactor_of: Callable[[str], Awaitable[PayloadRedactor]],
         *,
         payload_bytes: int,
+        page_bytes: int,
     ) -> None:
         self._database = database
         self._append = append
         self._redactor_of = redactor_of
         self._payload_bytes = payload_bytes
+        self._page_bytes = page_bytes
 
     async def register_agent(
         self,
@@ -197,14 +201,14 @@ class Registrations:
             raise SessionNotFound("session not found")
         return entry
 
-    async def agents(self, tenant: str, shared: str, *, limit: int, offset: int = 0) -> list[Entry]:
-        """Return agents, newest first."""
+    async def agents(self, tenant: str, shared: str, *, limit: int, offset: int = 0) -> tuple[list[Entry], bool]:
+        """Return agents, newest first, and whether there are more."""
         return await self._newest(tenant, shared, "agent", agents=None, limit=limit, offset=offset)
 
     async def sessions(
         self, tenant: str, shared: str, *, agents: Sequence[str] | None, limit: int, offset: int = 0
-    ) -> list[Entry]:
-        """Return sessions, newest first; with `agents` those of one agent under its names."""
+    ) -> tuple[list[Entry], bool]:
+        """Return sessions, newest first, and whether there are more; with `agents` those of one agent's names."""
         return await self._newest(tenant, shared, "session", agents=agents, limit=limit, offset=offset)
 
     async def sessions_of(self, tenant: str, shared: str, agents: Sequence[str]) -> tuple[int, int]:
@@ -219,18 +223,25 @@ class Registrations:
 
     async def _newest(
         self, tenant: str, shared: str, kind: EntryKind, *, agents: Sequence[str] | None, limit: int, offset: int
-    ) -> list[Entry]:
+    ) -> tuple[list[Entry], bool]:
+        room = PageRoom(limit=limit, most_bytes=self._page_bytes)
+        entries: list[Entry] = []
         async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(
+            rows = connection.cursor(
                 sql("registrations.newest"),
                 tenant,
                 scope_key((shared,)),
                 kind,
                 None if agents is None else list(agents),
-                limit,
+                limit + 1,
                 offset,
+                prefetch=ROWS_TOGETHER,
             )
-        return [entry_of(kind, row) for row in rows]
+            async for row in rows:
+                if not room.take(row["payload"]):
+                    return entries, True
+                entries.append(entry_of(kind, row))
+        return entries, False
 
     async def _find(self, tenant: str, shared: str, kind: EntryKind, entry_id: str) -> Entry | None:
         async with self._database.read(tenant) as connection:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import asyncpg
@@ -22,11 +22,15 @@ from myria.retrieval.searching import Search
 from myria.retrieval.subjects import SHARED_BY, SubjectFinder
 from myria.retrieval.turns import Turn
 from myria.store.database import Connection
+from myria.store.pages import PageRoom
 from myria.store.queries import sql
 from myria.values import value
 from myria.withdrawal.model import NEUTRAL_LABEL
 
 Json = dict[str, Any]
+
+_MOST_BYTES = 1024 * 1024
+"""About how many bytes of payloads are held of one batch of hits."""
 
 _BEFORE_ALL = 1 << 62
 """A place before every hit, in any order."""
@@ -131,6 +135,8 @@ class EventFinder:
     async def find(self, query: EventNodesQuery, *, cursor: Cursor | None = None, at: int | None = None) -> Found:
         """Return the best `query.limit` hits, after a place where one is given, in the view of that.
 
+        Where payloads are large they are fewer, and the others follow.
+
         Args:
             at: as in `pin`.
 
@@ -149,6 +155,9 @@ class EventFinder:
             by_meaning=result.by_meaning,
             looked=result.looked,
         )
+        events = await self._events(result, query)
+        if len(events) < len(result.hits):
+            result = replace(result, hits=result.hits[: len(events)], more=True)
         following = None
         if result.more:
             last = result.hits[-1].key
@@ -161,18 +170,23 @@ class EventFinder:
                 by_meaning=here.by_meaning,
                 looked=here.looked,
             )
-        events = await self._events(result, query)
         return Found(events=events, here=here, following=following, result=result)
 
     async def _events(self, result: SearchResult, query: EventNodesQuery) -> tuple[FoundEvent, ...]:
-        wanted = [hit.event_seq for hit in result.hits]
-        if not wanted:
-            return ()
-        scopes = sorted({result.scope(hit).scope_id for hit in result.hits})
-        found = await self.connection.fetch(sql("events.texts"), self.tenant, wanted, scopes)
-        rows = {row["event_seq"]: row for row in found}
-        successors = await self._successors(wanted, query.masks) if query.include_superseded else {}
-        return tuple([_found(hit, rows[hit.event_seq], successors, result.change_of(hit)) for hit in result.hits])
+        """Return the hits' events, or as many of the first ones as have room in memory."""
+        events: list[FoundEvent] = []
+        room = PageRoom(limit=len(result.hits), most_bytes=_MOST_BYTES)
+        while hits := result.hits[len(events) : len(events) + room.further]:
+            wanted = [hit.event_seq for hit in hits]
+            scopes = sorted({result.scope(hit).scope_id for hit in hits})
+            found = await self.connection.fetch(sql("events.texts"), self.tenant, wanted, scopes)
+            rows = {row["event_seq"]: row for row in found}
+            successors = await self._successors(wanted, query.masks) if query.include_superseded else {}
+            for hit in hits:
+                if not room.take(rows[hit.event_seq]["payload"]):
+                    return tuple(events)
+                events.append(_found(hit, rows[hit.event_seq], successors, result.change_of(hit)))
+        return tuple(events)
 
     async def _successors(self, wanted: Sequence[int], masks: Masks) -> dict[int, int | None]:
         """Return which events are superseded, each with its successor where that may be seen."""

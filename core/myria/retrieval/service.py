@@ -60,7 +60,7 @@ Within = Callable[[Json], bool]
 _FURTHER = 40
 """Hits after those of an answer from which a model may choose."""
 
-_ROWS_AT_ONCE = 64
+_ROWS_AT_ONCE = 32
 """Events of an answer that are read at once: bounds the memory of payloads that turn out to have no room in it."""
 
 _NO_ARGUMENTS = frozenset({"cursor", "mode", "masks", "view", "format"})
@@ -173,11 +173,15 @@ class Retrieval:
         room = self._room(result, query)
         assembly = Assembly(room, topics={}, asked_by=query.masks.participants)
         taken: list[Leafward] = []
+        is_open = True
         async for hits in page.read(connection):
-            leafwards = [page.leafward(hit) for hit in hits]
-            fitting = next((at for at, leafward in enumerate(leafwards) if not assembly.take(leafward)), len(hits))
-            taken += leafwards[:fitting]
-            if fitting < len(hits):
+            for hit in hits:  # one by one: what has no room is not decoded
+                leafward = page.leafward(hit)
+                is_open = assembly.take(leafward)
+                if not is_open:
+                    break
+                taken.append(leafward)
+            if not is_open:
                 break
         respond = partial(self._answer, connection, tenant, query, result=result, cursor=cursor)
         answer, _ = await _fitting(assembly, taken, respond, within)

@@ -337,7 +337,7 @@ class RestFace:
         """List agents."""
         request = inputs.read(rest.RegistryInput, asked.query)
         viewer = self._viewer(principal)
-        entries = await self._memory.registrations.agents(
+        entries, has_more = await self._memory.registrations.agents(
             principal.tenant, self._shared, limit=request.limit, offset=request.offset or 0
         )
         names = [name for entry in entries for name in (entry.entry_id, entry.name or "")]
@@ -346,7 +346,7 @@ class RestFace:
             entry.agent_json(principal.tenant, last_active_at=_latest(active, entry.entry_id, entry.name or ""))
             for entry in entries
         ]
-        return {"agents": agents, "count": len(agents)}
+        return {"agents": agents, "count": len(agents), "has_more": has_more}
 
     async def get_agent(self, principal: Principal, asked: Asked) -> Json:
         """Read an agent."""
@@ -400,11 +400,11 @@ class RestFace:
         request = inputs.read(rest.SessionsInput, asked.query)
         own_of(principal, self._shared)
         names = None if request.agent_id is None else await self._names(principal, request.agent_id)
-        entries = await self._memory.registrations.sessions(
+        entries, has_more = await self._memory.registrations.sessions(
             principal.tenant, self._shared, agents=names, limit=request.limit, offset=request.offset or 0
         )
         sessions = [entry.session_json(principal.tenant) for entry in entries]
-        return {"sessions": sessions, "count": len(sessions)}
+        return {"sessions": sessions, "count": len(sessions), "has_more": has_more}
 
     async def get_session(self, principal: Principal, asked: Asked) -> Json:
         """Read a session."""
