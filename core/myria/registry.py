@@ -8,6 +8,7 @@ Answers are JSON-ready.
 from __future__ import annotations
 
 import logging
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +17,7 @@ import orjson
 
 from myria import errors
 from myria.building.finish import free_numbers, move_pointer
-from myria.building.model import BuildRow, Resource
+from myria.building.model import BuildRow, Degraded, Resource
 from myria.due import Trigger
 from myria.ids import new_id
 from myria.retrieval import cursors
@@ -95,7 +96,7 @@ class Registry:
         """Return the newest builds, newest first, with their counts and errors."""
         async with self._database.read(tenant) as connection:
             rows = await connection.fetch(sql("builds.page"), tenant, None, None, limit)
-        return [_build(BuildRow.from_row(row)) for row in rows]
+            return [await _build(connection, tenant, BuildRow.from_row(row)) for row in rows]
 
     async def build(self, tenant: str, build_id: str) -> Json:
         """Return one build with its progress (`tasks`, `tasks_done`, `events`).
@@ -108,7 +109,7 @@ class Registry:
             if row is None:
                 raise errors.BuildNotFound(f"there is no build {build_id}", build_id=build_id)
             progress = await connection.fetchrow(sql("builds.progress"), tenant, build_id)
-        return {**_build(BuildRow.from_row(row)), "progress": _progress(progress)}
+            return {**await _build(connection, tenant, BuildRow.from_row(row)), "progress": _progress(progress)}
 
     async def request(self, tenant: str, request_id: str) -> Json:
         """Return a request: `request_id`, and `build_id` once a build took it up.
@@ -136,7 +137,8 @@ class Registry:
             state = await connection.fetchrow(sql("snapshots.pause_state"), tenant)
             held = await connection.fetchrow(sql("snapshots.publishable_held"), tenant)
             last = await connection.fetchrow(sql("triggers.last_tail_event"), tenant, cutoff)
-        build = BuildRow.from_row(newest) if newest is not None else None
+            build = BuildRow.from_row(newest) if newest is not None else None
+            last_build = await _build_summary(connection, tenant, build) if build is not None else None
         paused_reason, paused_at = None, None
         if state is not None and state["auto_paused_at"] is not None:
             paused_reason, paused_at = state["auto_paused_reason"], state["auto_paused_at"]
@@ -152,7 +154,7 @@ class Registry:
             "paused_reason": paused_reason,
             "paused_since": _time(paused_at),
             "held_snapshot_id": held["snapshot_id"] if held is not None else None,
-            "last_build": _build_summary(build) if build is not None else None,
+            "last_build": last_build,
             "triggers": {
                 "manual": {"enabled": builder.allow_manual_trigger},
                 "inactivity": {
@@ -459,7 +461,11 @@ def _snapshot(row: asyncpg.Record) -> Json:
     }
 
 
-def _build_summary(build: BuildRow) -> Json:
+async def _build_summary(connection: Connection, tenant: str, build: BuildRow) -> Json:
+    degraded = Degraded.of_build(build.counts, None)
+    if degraded is not None:
+        reason = await connection.fetchval(sql("builds.degraded_reason"), tenant, build.build_id)
+        degraded = Degraded.of_build(build.counts, reason)
     return {
         "build_id": build.build_id,
         "trigger": build.trigger,
@@ -468,13 +474,14 @@ def _build_summary(build: BuildRow) -> Json:
         "started_at": _time(build.started_at),
         "finished_at": _time(build.finished_at),
         "error": build.error,
+        "degraded": None if degraded is None else asdict(degraded),
         "counts": build.counts,
     }
 
 
-def _build(build: BuildRow) -> Json:
+async def _build(connection: Connection, tenant: str, build: BuildRow) -> Json:
     return {
-        **_build_summary(build),
+        **await _build_summary(connection, tenant, build),
         "full": build.is_full,
         "forced": build.is_forced,
         "hold": build.hold,

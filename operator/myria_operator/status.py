@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from myria.building.model import Outcome
+from myria.building.model import Degraded, Outcome
+from myria.errors import ModelFailed
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.values import value
 from myria_operator import reasons, rules
@@ -286,27 +287,32 @@ def _names(situation: Situation) -> str:
 def _ended(view: RebuildView, build: BuildFacts, outcome: Outcome) -> tuple[Condition, Condition]:
     row = build.row
     snapshot = row.snapshot_id or "none"
+    degraded = Degraded.of_build(row.counts, build.degraded_reason)
+    remark = "" if degraded is None else f"; {degraded}"
+    has_failed = row.error is not None and row.error.get("code") != ModelFailed.code
+    if row.error is not None and not has_failed:
+        remark += f"; {row.error['message']}"
     if outcome is Outcome.SUCCEEDED:
         if row.hold or view.rebuild.condition(reasons.SUCCEEDED).get("reason") == reasons.HELD:
             return (
-                _succeeded(TRUE, reasons.HELD, f"snapshot {snapshot} is valid, was held and then published"),
+                _succeeded(TRUE, reasons.HELD, f"snapshot {snapshot} is valid, was held and then published{remark}"),
                 _published(TRUE, reasons.APPROVED, f"snapshot {snapshot} became the active one when it was approved"),
             )
         return (
-            _succeeded(TRUE, reasons.BUILD_PUBLISHED, f"snapshot {snapshot} is valid and was published"),
+            _succeeded(TRUE, reasons.BUILD_PUBLISHED, f"snapshot {snapshot} is valid and was published{remark}"),
             _published(TRUE, reasons.BUILD_PUBLISHED, f"snapshot {snapshot} became the active one"),
         )
     if outcome is Outcome.NOTHING_TO_DO:
         message = f"nothing is new since snapshot {row.parent_snapshot_id}; build.force: true builds all the same"
         return _succeeded(TRUE, reasons.NOTHING_TO_DO, message), _published(FALSE, reasons.NOTHING_TO_DO, message)
     if outcome is Outcome.HELD:
-        held = _succeeded(TRUE, reasons.HELD, f"snapshot {snapshot} is valid and held")
+        held = _succeeded(TRUE, reasons.HELD, f"snapshot {snapshot} is valid and held{remark}")
         if not build.parent_is_active or view.situation.closed:
             message = "another snapshot became active since it was built; build again"
             return held, _published(FALSE, reasons.PARENT_MOVED, message)
         message = f"set approve: true to publish snapshot {snapshot}, or abort: true to give it up"
         return held, _published(FALSE, reasons.AWAITING_APPROVAL, message)
-    if outcome is Outcome.SUPERSEDED and build.completed and row.error is None:
+    if outcome is Outcome.SUPERSEDED and build.completed and not has_failed:
         message = "another snapshot was published while it was held; build again"
         held = _succeeded(TRUE, reasons.HELD, f"snapshot {snapshot} was valid and held")
         return held, _published(FALSE, reasons.PARENT_MOVED, message)

@@ -30,8 +30,9 @@ class BuildFacts:
     """A build with what its tasks and its snapshot say, as PostgreSQL has them at one moment (`rebuilds.facts`).
 
     `alive`: somebody renewed the lease lately. `podless_s`: seconds since its Job was made or a pod was last seen at
-    work, whichever was later, None before. `completed`: the snapshot was compiled and validated. `published`: it
-    is or was the active one. `parent_is_active`: the pointer still stands where the build began.
+    work, whichever was later, None before. `degraded_reason`: of one of the degraded tasks. `completed`: the snapshot
+    was compiled and validated. `published`: it is or was the active one. `parent_is_active`: the pointer still stands
+    where the build began.
     """
 
     tenant: str
@@ -47,6 +48,7 @@ class BuildFacts:
     completed: bool
     published: bool
     parent_is_active: bool
+    degraded_reason: str | None = None
 
     @property
     def outcome(self) -> Outcome | None:
@@ -66,6 +68,7 @@ class BuildFacts:
             tasks=row["tasks"],
             done=row["done"],
             degraded=row["degraded"],
+            degraded_reason=row["degraded_reason"],
             first_event_seq=row["first_event_seq"],
             completed=row["completed"],
             published=row["published"],

@@ -694,3 +694,23 @@ def test_every_situation_has_a_status(
         assert built.job_uid is None
         assert ran is None
         assert ahead < 4
+
+
+@pytest.mark.parametrize(("ended", "hold"), [("succeeded", False), ("held", True)])
+def test_a_build_without_its_model_says_so(ended: str, hold: bool) -> None:
+    """The message of Succeeded says how many units, and what the provider said; nothing of it where all went well."""
+    counts = {"llm_units_degraded": 3, "llm_units_planned": 1, "llm_units_reused": 8}
+    reason = "http_4xx (3 units): http_4xx: the provider answered 401: Incorrect API key provided"
+    without = build(ended, facts={"degraded": 2, "degraded_reason": reason}, counts=counts, hold=hold)
+    for facts, wanted in (
+        (without, f"degraded: 3 of 12 units were planned without the model: {reason}"),
+        (build(ended, hold=hold, error={"code": "model_failed", "message": "vectors wait: no"}), "vectors wait: no"),
+    ):
+        assert message(view(build=facts, job=job(complete=True))).endswith(wanted)
+    assert "degraded" not in message(view(build=build(ended, hold=hold), job=job(complete=True)))
+
+
+def message(seen: RebuildView) -> str:
+    """The message of the condition Succeeded."""
+    (found,) = [one for one in derive(seen).conditions if one.kind == "Succeeded"]
+    return found.message

@@ -64,6 +64,7 @@ async def test_status_counts_what_a_build_would_take(database: Database, registr
         "started_at",
         "finished_at",
         "error",
+        "degraded",
         "counts",
     }
 

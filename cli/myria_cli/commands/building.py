@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from myria.building.model import Outcome
+from myria.building.model import Degraded, Outcome
 from myria.errors import DatabaseUnavailable, UnavailableError
 from myria.store.database import Database
 from myria.store.options import pool_options
@@ -202,11 +202,13 @@ def _tell(build: dict[str, Any]) -> None:
         )
         return
     console.say(f"build {build['build_id']} {build['status']}: snapshot {build['snapshot_id'] or 'none'}")
-    if build["error"] is None:
+    if build["snapshot_id"] is not None:
         counts = build["counts"]
         new, scopes, leaves = (counts.get(name, 0) for name in ("events_new", "scopes_changed", "leaves_planned"))
         console.say(
             f"{count(new, 'new event')}, {count(scopes, 'scope')} changed, {count(leaves, 'leaf topic')} planned", "dim"
         )
+    if build["degraded"]:
+        console.say(f"{console.one_line(str(Degraded(**build['degraded'])))}; see docs/llm.md", "yellow")
     if build["error"]:
         console.say(f"error[{build['error'].get('code')}]: {console.shown(str(build['error'].get('message')))}", "red")

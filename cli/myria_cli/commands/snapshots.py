@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from myria import browse
+from myria.building.model import Degraded
 from myria.store import schema
 from myria.store.clock import to_rfc3339
 from myria.store.database import Connection, Database
@@ -409,6 +410,8 @@ def _status_rows(place: str, tenant: str, answer: dict[str, Any]) -> list[Sequen
         rows.append(("last build", f"{last['status']} ({last['trigger']}), {last['build_id']}"))
         if last.get("error"):
             rows.append(("its error", console.one_line(f"{last['error']['code']}: {last['error']['message']}")))
+        if last.get("degraded"):
+            rows.append(("", console.one_line(str(Degraded(**last["degraded"])))))
     for name, trigger in sorted((answer.get("triggers") or {}).items()):
         if isinstance(trigger, dict):
             rows.append((f"trigger {name.replace('_', ' ')}", console.one_line(_trigger(trigger))))

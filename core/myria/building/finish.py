@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from myria import errors
-from myria.building.model import BuildRow, Outcome, Resource, RunningBuild
+from myria.building.model import BuildRow, Degraded, Outcome, Resource, RunningBuild
 from myria.settings import BuilderSettings
 from myria.store.database import Connection, Database
 from myria.store.locks import lock_key
@@ -19,22 +19,33 @@ logger = logging.getLogger(__name__)
 _TASKS_AT_ONCE = 5_000
 
 
-async def publish_or_hold(database: Database, build: RunningBuild, settings: BuilderSettings) -> Outcome:
-    """End a build all of whose tasks are done; return how it ended, also if another worker ended it."""
+async def publish_or_hold(
+    database: Database, build: RunningBuild, settings: BuilderSettings, *, remark: errors.ModelFailed | None = None
+) -> Outcome:
+    """End a build all of whose tasks are done; return how it ended, also if another worker ended it.
+
+    `remark` is kept as its error although it ends well: what a model was asked for beside its tasks, and did not do.
+    """
     async with database.read(build.tenant) as connection:
         rows = await connection.fetch(sql("builds.task_counts"), build.tenant, build.build_id)
         tasks = await _count_tasks(connection, build.tenant, build.build_id)
-    counts = orjson.dumps({row["name"]: row["value"] for row in rows}).decode()
-    outcome = await _move_pointer(database, build, settings, counts, tasks)
+        counted = {row["name"]: row["value"] for row in rows}
+        reason = (
+            await connection.fetchval(sql("builds.degraded_reason"), build.tenant, build.build_id) if tasks[1] else None
+        )
+    counts = orjson.dumps(counted).decode()
+    error = None if remark is None else orjson.dumps(remark.to_json()).decode()
+    outcome = await _move_pointer(database, build, settings, counts, tasks, error=error)
     if outcome is Outcome.SUPERSEDED:
         return await end_without_result(
             database, build.tenant, build.build_id, Outcome.SUPERSEDED, error=superseded(build), settings=settings
         )
-    logger.info(
-        "the build ended: %s",
-        outcome,
-        extra={"action": "build_finished", "tenant": build.tenant, "build_id": build.build_id},
-    )
+    fields = {"action": "build_finished", "tenant": build.tenant, "build_id": build.build_id}
+    degraded = Degraded.of_build(counted, reason)
+    if degraded is None:
+        logger.info("the build ended: %s", outcome, extra=fields)
+    else:
+        logger.warning("the build ended: %s, %s", outcome, degraded, extra=fields)
     return outcome
 
 
@@ -147,7 +158,13 @@ async def _count_tasks(connection: Connection, tenant: str, build_id: str) -> tu
 
 
 async def _move_pointer(
-    database: Database, build: RunningBuild, settings: BuilderSettings, counts: str, tasks: tuple[int, int]
+    database: Database,
+    build: RunningBuild,
+    settings: BuilderSettings,
+    counts: str,
+    tasks: tuple[int, int],
+    *,
+    error: str | None,
 ) -> Outcome:
     tenant = build.tenant
     parent_id = build.parent.snapshot_id if build.parent is not None else None
@@ -177,7 +194,7 @@ async def _move_pointer(
                 connection, tenant, parent_id, build.snapshot_id, kind="publish", actor="builder", reason=current.reason
             )
             outcome = Outcome.SUCCEEDED
-        await connection.fetchval(sql("builds.finish"), tenant, build.build_id, outcome, None, counts, *tasks)
+        await connection.fetchval(sql("builds.finish"), tenant, build.build_id, outcome, error, counts, *tasks)
         await connection.execute(sql("builds.note_success"), tenant)
     return outcome
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -77,6 +78,27 @@ class BuildRow:
             error=orjson.loads(row["error"]) if row["error"] is not None else None,
             counts=orjson.loads(row["counts"]),
         )
+
+
+@value
+class Degraded:
+    """How many of the units for which a model was asked were planned without it, and why, with the provider's words."""
+
+    units: int
+    of: int
+    reason: str
+
+    @classmethod
+    def of_build(cls, counts: Mapping[str, int], reason: str | None) -> Degraded | None:
+        """Return what a build's counts, and the reason of one of its tasks, say; None for a build that is not."""
+        units = counts.get("llm_units_degraded", 0)
+        if not units:
+            return None
+        planned = sum(counts.get(f"llm_units_{how}", 0) for how in ("planned", "reused"))
+        return cls(units=units, of=units + planned, reason=reason or "the reason is no longer kept")
+
+    def __str__(self) -> str:
+        return f"degraded: {self.units} of {self.of} units were planned without the model: {self.reason}"
 
 
 @value

@@ -241,17 +241,18 @@ class _Worker:
             )
         if left["pending"]:
             return None
-        await self._embed()
-        return await publish_or_hold(self._database, build, self._settings.builder)
+        remark = await self._embed()
+        return await publish_or_hold(self._database, build, self._settings.builder, remark=remark)
 
-    async def _embed(self) -> None:
-        """Give events their vectors, a bounded number; what fails here is left to the control plane."""
+    async def _embed(self) -> errors.ModelFailed | None:
+        """Give events their vectors, a bounded number; what fails is left to the control plane, and returned."""
         left = 0 if self._vectors is None else self._settings.embeddings.build_events
         while left > 0 and self._vectors is not None and self._heartbeat.verdict is Verdict.GO_ON:
             try:
                 looked_at = await self._vectors.run(self._tenant, min(left, AT_ONCE))
             except errors.ModelFailed as failure:
                 logger.warning("vectors wait: %s", failure.message, extra={"action": "vectors_wait"})
-                return
+                return errors.ModelFailed(f"vectors wait: {failure.message}", **failure.details)
             self.worked_at = time.monotonic()
             left = left - looked_at if looked_at == AT_ONCE else 0
+        return None

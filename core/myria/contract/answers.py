@@ -340,6 +340,15 @@ class Snapshots(Answer):
 
 
 @all_open
+class DegradedBuild(Answer):
+    """A build whose units were planned by rules where a model was asked for."""
+
+    units: int
+    of: int = Field(description="Units for which a model was wanted")
+    reason: str = Field(description="Kinds of failure with their units, and what the provider said")
+
+
+@all_open
 class LastBuild(Answer):
     """The newest build."""
 
@@ -349,7 +358,8 @@ class LastBuild(Answer):
     snapshot_id: str | None
     started_at: str | None
     finished_at: str | None
-    error: Failure | None
+    error: Failure | None = Field(description="Also why the last builder of a running build died")
+    degraded: DegradedBuild | None
     counts: dict[str, int]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from myria.errors import ModelFailed
 from myria.llm.failures import Kind, failed
 
 
@@ -18,6 +19,7 @@ class Breaker:
         self._failures = 0
         self._rests_until = 0.0
         self._trying = False
+        self._last = ""
 
     @property
     def resting(self) -> bool:
@@ -33,15 +35,22 @@ class Breaker:
         if self._failures < self._most:
             return
         if self.resting:
-            raise failed(Kind.RESTING, f"the provider failed {self._failures} times in a row and is left alone")
+            raise self.refusal()
         self._trying = True
+
+    def refusal(self) -> ModelFailed:
+        """Return why a request is refused now, with what the last one failed of."""
+        return failed(
+            Kind.RESTING, f"the provider failed {self._failures} times in a row and is left alone; last: {self._last}"
+        )
 
     def succeeded(self) -> None:
         """Note a request that the provider answered soundly."""
         self._failures, self._trying = 0, False
 
-    def failed(self) -> None:
-        """Note a request that failed by the provider's fault."""
+    def failed(self, why: str) -> None:
+        """Note a request that failed by the provider's fault; `why` shows no secret."""
+        self._last = why
         self._failures += 1
         self._trying = False
         if self._failures >= self._most:

@@ -21,7 +21,7 @@ from myria.llm.allowance import tokens_left
 from myria.llm.audit import Origin, Recorder
 from myria.llm.budget import Meter
 from myria.llm.conversation import Arguments, Call, Conversation, ModelTool
-from myria.llm.failures import Kind, failed, kind_of
+from myria.llm.failures import TOLD, Kind, failed, kind_of
 from myria.llm.fencing import escaped
 from myria.llm.inspection import TOOLS, Inspector, ScopesInForce, Shown, ShownEvent, ShownTopic
 from myria.llm.model import LanguageModel
@@ -167,6 +167,7 @@ class UnitPlanner:
         self._old_root: bytes | None = None
         self._before: list[Node] = []
         self.degraded: Counter[str] = Counter()
+        self._told = ""
 
     def start_from(self, root: bytes | None) -> None:
         """Say which tree the scope has in the parent, for neighbouring topics."""
@@ -174,10 +175,14 @@ class UnitPlanner:
 
     @property
     def degraded_reason(self) -> str | None:
-        """Why units were planned without the model that was asked for them, None when none was."""
+        """Why units were planned without the model that was asked for them, None when none was.
+
+        With what the provider said, so that a wrong key reads as one; it says nothing of the units.
+        """
         if not self.degraded:
             return None
-        return ", ".join(f"{kind} ({count} units)" for kind, count in sorted(self.degraded.items()))
+        kinds = ", ".join(f"{kind} ({count} units)" for kind, count in sorted(self.degraded.items()))
+        return f"{kinds}: {self._told}".replace("\x00", "\ufffd") if self._told else kinds
 
     async def shape(self, events: Sequence[PlanEvent]) -> UnitShape | None:
         """Return how to divide a unit, None to leave it to the deterministic planner.
@@ -208,8 +213,8 @@ class UnitPlanner:
     ) -> UnitShape | None:
         meter.allow(await tokens_left(self._database, self._job.tenant, model.settings.tenant_tokens_per_day))
         used_up = meter.used_up()
-        if used_up is None and model.provider.resting:
-            used_up = failed(Kind.RESTING, "the provider is left alone")
+        if used_up is None:
+            used_up = model.provider.refusal
         if used_up is not None:
             # Nothing is read or written for a prompt that nobody will send.
             await self._note_degraded(model, unit, used_up)
@@ -258,6 +263,8 @@ class UnitPlanner:
     async def _note_degraded(self, model: LanguageModel, unit: bytes, failure: errors.ModelFailed) -> None:
         kind = kind_of(failure).value
         self.degraded[kind] += 1
+        if not self._told and kind_of(failure) in TOLD:
+            self._told = failure.message.partition(": ")[2]
         self._counts["llm_units_degraded"] += 1
         reason = model.provider.redactor.text(failure.message)[:500]
         await self._plans.note(self._job.build_id, unit, planned=False, reason=reason.replace("\x00", "\ufffd"))

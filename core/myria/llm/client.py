@@ -24,6 +24,7 @@ from myria.errors import ModelFailed
 from myria.llm.breaker import Breaker
 from myria.llm.budget import Meter, estimated_tokens
 from myria.llm.failures import PROVIDERS, TRANSIENT, Kind, failed, kind_of
+from myria.llm.saying import said
 from myria.llm.secrets import Redactor
 from myria.llm.template import RequestTemplate
 from myria.llm.wire import CHAT_COMPLETIONS, Completion, Dialect, Usage, of_status
@@ -33,7 +34,8 @@ from myria.values import value
 Json = dict[str, Any]
 
 _LONGEST_PAUSE_S = 30.0
-_MILLION = 1_000_000
+_ANSWERED = frozenset({Kind.HTTP_3XX, Kind.HTTP_4XX, Kind.HTTP_5XX, Kind.RATE_LIMITED})
+"""Failures that a provider reports itself, and may say more about."""
 
 
 @value
@@ -68,9 +70,9 @@ class Provider:
         logging.getLogger("httpcore").setLevel(logging.WARNING)
 
     @property
-    def resting(self) -> bool:
-        """Whether the provider is left alone now."""
-        return self._breaker.resting
+    def refusal(self) -> ModelFailed | None:
+        """Why the provider is left alone now, None where it is not."""
+        return self._breaker.refusal() if self._breaker.resting else None
 
     async def close(self) -> None:
         """Close the connections."""
@@ -136,7 +138,8 @@ class Provider:
             await self._exchange(raw, exchange, min(self._settings.call_timeout_s, meter.remaining_s))
             completion = self._dialect.parse(bytes(exchange.body))
         except ModelFailed as error:
-            failure = ModelFailed(self.redactor.text(error.message), **error.details)
+            words = said(bytes(exchange.body), raw, self.redactor) if kind_of(error) in _ANSWERED else ""
+            failure = ModelFailed(self.redactor.text(error.message) + (f": {words}" if words else ""), **error.details)
         except asyncio.CancelledError:
             failure = failed(Kind.BUDGET_TIME, "nobody waits for the reply any more")
             raise
@@ -218,7 +221,7 @@ class Provider:
         if kind is Kind.BUDGET_TIME:
             self._breaker.abandoned()
         elif kind in PROVIDERS:
-            self._breaker.failed()
+            self._breaker.failed(failure.message)
         else:
             self._breaker.succeeded()
 

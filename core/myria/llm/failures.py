@@ -66,6 +66,10 @@ PROVIDERS = TRANSIENT | {Kind.MALFORMED_JSON, Kind.MALFORMED_REPLY, Kind.TOO_LAR
 """Failures that speak of the provider's health; so many in a row, and it is left alone for a while."""
 
 
+TOLD = TRANSIENT | {Kind.HTTP_3XX, Kind.HTTP_4XX, Kind.RESTING}
+"""Failures whose message says what the provider did or said, and nothing of what was asked."""
+
+
 def failed(kind: Kind, message: str) -> ModelFailed:
     """Return the error of a named failure; `message` is scrubbed by whoever shows it."""
     return ModelFailed(f"{kind}: {message}", kind=kind.value)

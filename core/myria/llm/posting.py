@@ -16,6 +16,7 @@ import orjson
 from myria.errors import ConfigurationError, ModelFailed
 from myria.llm.breaker import Breaker
 from myria.llm.failures import Kind, failed
+from myria.llm.saying import said
 from myria.llm.template import RequestTemplate
 from myria.llm.wire import of_status
 from myria.vault import Secrets
@@ -54,11 +55,13 @@ class PostedEndpoint:
                 raw = await self._reply(fields)
             parsed = parse(raw)
         except ModelFailed as failure:
-            self._breaker.failed()
-            raise ModelFailed(self.template.redactor.text(failure.message), **failure.details) from None
+            message = self.template.redactor.text(failure.message)
+            self._breaker.failed(message)
+            raise ModelFailed(message, **failure.details) from None
         except TimeoutError:
-            self._breaker.failed()
-            raise failed(Kind.TIMEOUT, f"no reply within {within_s:.1f} s") from None
+            late = failed(Kind.TIMEOUT, f"no reply within {within_s:.1f} s")
+            self._breaker.failed(late.message)
+            raise late from None
         except BaseException:
             self._breaker.abandoned()
             raise
@@ -81,12 +84,14 @@ class PostedEndpoint:
         body = bytearray()
         try:
             async with self._client.stream("POST", self._url, content=content, headers=headers) as response:
-                if response.status_code != httpx.codes.OK:
-                    raise failed(of_status(response.status_code), f"the endpoint answered {response.status_code}")
                 async for chunk in response.aiter_raw(65_536):
                     body += chunk
                     if len(body) > _REPLY_BYTES:
                         raise failed(Kind.TOO_LARGE, f"the reply is larger than {_REPLY_BYTES} bytes")
+                if response.status_code != httpx.codes.OK:
+                    words = said(bytes(body), content, self.template.redactor)
+                    answered = f"the endpoint answered {response.status_code}"
+                    raise failed(of_status(response.status_code), f"{answered}: {words}" if words else answered)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             # Not `from error`: it holds the request with its headers.
             raise failed(Kind.CONNECTION, f"{type(error).__name__}: {error}") from None

@@ -115,7 +115,7 @@ class Evaluator:
         """
         meter = self._model.background_meter()
         meter.allow(await tokens_left(self._database, tenant, self._model.settings.tenant_tokens_per_day))
-        if self._model.provider.resting or meter.used_up() is not None:
+        if self._model.provider.refusal is not None or meter.used_up() is not None:
             return 0
         claimed = await self._claim(tenant)
         gone = [note for note in claimed if note.row is None]

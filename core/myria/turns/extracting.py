@@ -194,7 +194,7 @@ class Extractor:
         """
         meter = self._model.background_meter()
         meter.allow(await tokens_left(self._database, tenant, self._model.settings.tenant_tokens_per_day))
-        if self._model.provider.resting or meter.used_up() is not None:
+        if self._model.provider.refusal is not None or meter.used_up() is not None:
             return 0
         looked_at = 0
         for turn in await self._claim(tenant):

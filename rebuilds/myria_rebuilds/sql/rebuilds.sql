@@ -5,7 +5,7 @@ SELECT b.tenant_id, b.build_id, b.status, b.trigger, b.is_full, b.is_forced, b.h
        b.snapshot_id, b.cutoff, b.created_at, b.started_at, b.finished_at, b.lease_until, b.error, b.counts, b.job_uid,
        b.suspended, coalesce(b.lease_until > clock_timestamp(), false) AS alive,
        extract(epoch FROM clock_timestamp() - greatest(b.pods_wanted_at, b.lease_until))::double precision AS podless_s,
-       p.tasks, p.done, p.degraded, s.first_event_seq, s.completed_at IS NOT NULL AND s.status <> 'failed' AS completed,
+       p.tasks, p.done, p.degraded, p.degraded_reason, s.first_event_seq, s.completed_at IS NOT NULL AND s.status <> 'failed' AS completed,
        s.activated_at IS NOT NULL AS published,
        b.parent_snapshot_id IS NOT DISTINCT FROM
            (SELECT a.snapshot_id FROM myria.active_snapshots a WHERE a.tenant_id = $1) AS parent_is_active
@@ -13,7 +13,7 @@ FROM myria.builds b
 LEFT JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = b.snapshot_id
 CROSS JOIN LATERAL (
     SELECT count(*) AS tasks, count(*) FILTER (WHERE t.status = 'done') AS done,
-           count(*) FILTER (WHERE t.degraded_reason IS NOT NULL) AS degraded
+           count(*) FILTER (WHERE t.degraded_reason IS NOT NULL) AS degraded, min(t.degraded_reason) AS degraded_reason
     FROM myria.build_tasks t WHERE t.tenant_id = $1 AND t.build_id = b.build_id) p
 WHERE b.tenant_id = $1 AND b.build_id = $2;
 

@@ -385,6 +385,11 @@ FROM myria.build_tasks WHERE tenant_id = $1 AND build_id = $2;
 SELECT count(*) FILTER (WHERE status = 'done') AS done, count(degraded_reason) FILTER (WHERE status = 'done') AS degraded
 FROM myria.build_tasks WHERE tenant_id = $1 AND build_id = $2;
 
+-- name: degraded_reason
+-- Why one of a build's tasks was done without the model that was asked for; null where none was.
+SELECT degraded_reason FROM myria.build_tasks
+WHERE tenant_id = $1 AND build_id = $2 AND degraded_reason IS NOT NULL ORDER BY scope_id LIMIT 1;
+
 -- name: finish
 UPDATE myria.builds
 SET status = $3, finished_at = clock_timestamp(), lease_until = NULL, error = $4::jsonb, counts = counts || $5::jsonb,
