@@ -119,13 +119,44 @@ async def test_a_turn_in_two_calls_of_one_tool(served: Served) -> None:
     ],
 )
 async def test_a_token_of_ones_own_making_is_refused(changed: dict[str, Any], served: Served) -> None:
-    """As a token, whatever is wrong in it, so that a host knows what to send again."""
+    """As a token, whatever is changed in it, so that a host knows what to send again."""
     begun = await ask(served, "memory_run_turn", {"session_id": "forged", "current_input": "My name is Ada"})
-    held = json.loads(zlib.decompress(base64.urlsafe_b64decode(begun["operation_token"])))
-    forged = base64.urlsafe_b64encode(zlib.compress(json.dumps(held | changed).encode())).decode()
-    answer = await ask(served, "memory_run_turn", {"operation_token": forged, "output_items": []})
-    assert (answer["code"], answer["retryable"]) == ("INVALID_ARGUMENT", False)
-    assert "operation_token" in answer["message"]
+    token = begun["operation_token"]
+    raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    held = json.loads(zlib.decompress(raw[16:]))
+    body = zlib.compress(json.dumps(held | changed).encode())
+    for forged in (raw[:16] + body, body, b"", raw[:16]):
+        text = base64.urlsafe_b64encode(forged).rstrip(b"=").decode() or "x"
+        answer = await ask(served, "memory_run_turn", {"operation_token": text, "output_items": []})
+        assert (answer["code"], answer["retryable"]) == ("INVALID_ARGUMENT", False)
+        assert "operation_token" in answer["message"]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_a_token_is_checked_before_it_is_opened(
+    whole: bool, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few kilobytes that would open to many megabytes cost nothing."""
+    def open_it() -> None:
+        raise AssertionError("it was opened")
+
+    monkeypatch.setattr(zlib, "decompressobj", open_it)
+    bomb = zlib.compress(b'{"turn_id":"t","current":[' + b"{}," * 2_000_000 + b"{}]}", 9)
+    token = base64.urlsafe_b64encode(bytes(16) + bomb if whole else bomb).decode()
+    answer = await ask(served, "memory_run_turn", {"operation_token": token, "output_items": []})
+    assert answer["code"] == "INVALID_ARGUMENT"
+
+
+async def test_a_token_is_of_one_tenant(database: Database, memory: Memory, settings: Settings) -> None:
+    """Another tenant's key of the same name begins a turn of its own."""
+    guarded = Settings(turns=settings.turns, auth=AuthSettings(mode="keys"))
+    async with access_store(database, "other") as store, serving(memory, guarded) as served:
+        ours = await make_key(store, "ana", faces=("turns",))
+        theirs = await make_key(store, "ana", tenant="other", faces=("turns",))
+        begun = await ask(served, "memory_run_turn", {"current_input": "My name is Ada"}, key=ours)
+        done = {"operation_token": begun["operation_token"], "output_items": []}
+        assert (await ask(served, "memory_run_turn", done, key=theirs))["code"] == "INVALID_ARGUMENT"
+        assert (await ask(served, "memory_run_turn", done, key=ours))["ok"] is True
 
 
 async def test_a_session_belongs_to_its_key(database: Database, memory: Memory, settings: Settings) -> None:

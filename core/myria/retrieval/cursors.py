@@ -6,19 +6,17 @@ the events that PostgreSQL's snapshot named here could see. So pages neither rep
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import time
 from typing import Any
 
 import orjson
 
 from myria import canonical, errors
+from myria.signing import signed_body, signed_text
 from myria.values import value
 from myria.versions import RANKING_VERSION
 
-_SIGNATURE_BYTES = 16
+_PURPOSE = b"myria.cursor.v1"
 _MAX_CHARACTERS = 16_384
 
 
@@ -73,8 +71,7 @@ def encode(cursor: Cursor, *, digest: str, secret: bytes) -> str:
         fields.append(cursor.by_meaning)
     if cursor.looked:
         fields.append(True)
-    body = orjson.dumps(fields)
-    return base64.urlsafe_b64encode(_sign(body, secret) + body).rstrip(b"=").decode()
+    return signed_text(orjson.dumps(fields), secret, purpose=_PURPOSE)
 
 
 def decode(text: str, *, digest: str, secret: bytes, lifetime: float, now: float | None = None) -> Cursor:
@@ -93,14 +90,8 @@ def decode(text: str, *, digest: str, secret: bytes, lifetime: float, now: float
         "the cursor was not made for this query; repeat every argument of the first page, or ask again without it",
         field="cursor",
     )
-    if len(text) > _MAX_CHARACTERS or not text.isascii():
-        raise foreign
-    try:
-        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except ValueError as error:
-        raise foreign from error
-    signature, body = raw[:_SIGNATURE_BYTES], raw[_SIGNATURE_BYTES:]
-    if not hmac.compare_digest(signature, _sign(body, secret)):
+    body = signed_body(text, secret, purpose=_PURPOSE, longest=_MAX_CHARACTERS)
+    if body is None:
         raise foreign
     version, made_for, snapshot_id, visible, after, period_end, *more = orjson.loads(body)
     if made_for != digest:
@@ -121,7 +112,3 @@ def decode(text: str, *, digest: str, secret: bytes, lifetime: float, now: float
 def expired() -> errors.CursorExpired:
     """Return the error for a cursor past its lifetime, or whose snapshot is gone."""
     return errors.CursorExpired("the cursor has expired; ask again without it", field="cursor")
-
-
-def _sign(body: bytes, secret: bytes) -> bytes:
-    return hmac.new(secret, b"myria.cursor.v1\n" + body, hashlib.sha256).digest()[:_SIGNATURE_BYTES]

@@ -128,10 +128,14 @@ class Retrieval:
 
     async def handles(self, tenant: str) -> Handles:
         """Return the handles of a tenant's events."""
+        return Handles(await self.secret(tenant), tenant)
+
+    async def secret(self, tenant: str) -> bytes:
+        """Return what the installation signs with (`myria.signing`), read on behalf of a tenant."""
         if self._secret is None:
             async with self._database.read(tenant) as connection:
-                return Handles(await self._cursor_secret(connection), tenant)
-        return Handles(self._secret, tenant)
+                return await self._cursor_secret(connection)
+        return self._secret
 
     async def read(self, tenant: str, masks: Masks, work: Callable[[EventFinder], Awaitable[T]]) -> T:
         """Return what `work` finds in one transaction; it may be begun twice.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
 import time
 import zlib
@@ -12,12 +10,12 @@ from functools import partial
 from typing import Any
 
 import orjson
-from pydantic import ValidationError
 
 from myria.access.agents import check_not_reserved, reserved_names
 from myria.access.principal import Principal, TurnsMode
 from myria.contract import inputs
 from myria.contract.turns import (
+    MAX_TOKEN,
     AfterTurnInput,
     BeforeTurnInput,
     ClientResult,
@@ -28,10 +26,11 @@ from myria.contract.turns import (
     TurnInput,
     refused,
 )
-from myria.errors import InvalidArgument, InvalidText, PayloadTooLarge, ToolNotEnabled, TurnBusy
+from myria.errors import InvalidArgument, PayloadTooLarge, ToolNotEnabled, TurnBusy
 from myria.memory import Memory
 from myria.scopes import canonical_participants
 from myria.settings import Settings
+from myria.signing import signed_body, signed_text
 from myria.turns.model import Session
 from myria.turns.preparing import Before, Prepared
 from myria.turns.shadow import UNREADABLE, Call, Comparison, compare_after, compare_before
@@ -43,7 +42,9 @@ __all__ = ["handlers", "refused"]
 Json = dict[str, Any]
 Handler = Callable[[Principal, Any], Awaitable[Json]]
 
-_MOST_TOKEN_BYTES = 4 * 1024 * 1024
+_TOKEN_PURPOSE = b"myria.turn.v1"
+_MOST_TOKEN_BYTES = 4 * MAX_TOKEN
+"""Bytes of what a token holds, opened. The request that made it was bounded: this holds off mistakes of our own."""
 
 
 def handlers(memory: Memory, settings: Settings, metrics: ServerMetrics) -> Mapping[str, Handler]:
@@ -97,19 +98,19 @@ class _TurnTools:
             principal.need_channel(self._session(principal, request, request.user_id).channel)
             prepared = await self._prepare(principal, request, mode)
             _, current = self._split(request)
-            token = _token(self._session(principal, request, request.user_id), turn_id, request.user_id, current)
+            session = self._session(principal, request, request.user_id)
+            secret = await self._memory.retrieval.secret(principal.tenant)
+            token = _token(principal.tenant, session, turn_id, request.user_id, current, secret=secret)
             return {**_prepared_json(prepared), "operation_token": token, "turn_id": turn_id}
-        begun = _begun(request.operation_token)
-        try:
-            named = TurnInput(
-                project=begun["project"],
-                session_id=begun["session_id"],
-                turn_id=begun["turn_id"],
-                user_id=begun["user_id"],
-            )
-            said = AfterTurnInput(input_items=begun["current"]).input_items
-        except (InvalidArgument, InvalidText, ValidationError) as error:
-            raise _no_token() from error
+        secret = await self._memory.retrieval.secret(principal.tenant)
+        begun = _begun(request.operation_token, principal.tenant, secret=secret)
+        named = TurnInput(
+            project=begun["project"],
+            session_id=begun["session_id"],
+            turn_id=begun["turn_id"],
+            user_id=begun["user_id"],
+        )
+        said: list[Json] = begun["current"]
         session = self._session(principal, named, named.user_id)
         if session.owner.hex() != begun["owner"]:
             raise _no_token()
@@ -307,9 +308,15 @@ def _prepared_json(prepared: Prepared) -> Json:
     }
 
 
-def _token(session: Session, turn_id: str, user_id: str | None, current: Sequence[Json]) -> str:
-    """Return what names a turn that has begun, and what went into it. It permits nothing that its holder may not do."""
+def _token(
+    tenant: str, session: Session, turn_id: str, user_id: str | None, current: Sequence[Json], *, secret: bytes
+) -> str:
+    """Return what names a turn that has begun, and what went into it. It permits nothing that its holder may not do.
+
+    It is signed, so that no work is done for one that somebody else made: a few kilobytes may open to megabytes.
+    """
     begun = {
+        "tenant": tenant,
         "owner": session.owner.hex(),
         "project": session.project,
         "session_id": session.session_id,
@@ -317,18 +324,17 @@ def _token(session: Session, turn_id: str, user_id: str | None, current: Sequenc
         "user_id": user_id,
         "current": list(current),
     }
-    return base64.urlsafe_b64encode(zlib.compress(orjson.dumps(begun), 1)).decode()
+    return signed_text(zlib.compress(orjson.dumps(begun), 1), secret, purpose=_TOKEN_PURPOSE)
 
 
-def _begun(token: str) -> Json:
-    try:
-        unpacking = zlib.decompressobj()
-        begun = orjson.loads(unpacking.decompress(base64.urlsafe_b64decode(token), _MOST_TOKEN_BYTES))
-        if not isinstance(begun, dict) or not isinstance(begun["turn_id"], str) or not begun["turn_id"].strip():
-            raise _no_token()
-        return {name: begun[name] for name in ("owner", "project", "session_id", "turn_id", "user_id", "current")}
-    except (ValueError, KeyError, zlib.error, binascii.Error) as error:
-        raise _no_token() from error
+def _begun(token: str, tenant: str, *, secret: bytes) -> Json:
+    body = signed_body(token, secret, purpose=_TOKEN_PURPOSE, longest=MAX_TOKEN)
+    if body is None:
+        raise _no_token()
+    begun: Json = orjson.loads(zlib.decompressobj().decompress(body, _MOST_TOKEN_BYTES))
+    if begun["tenant"] != tenant:
+        raise _no_token()
+    return begun
 
 
 def _no_token() -> InvalidArgument:
