@@ -281,8 +281,18 @@ class HeadWithBody:
         return self._transport.is_closing()
 
 
+class _Dropped(list[tuple[bytes, bytes]]):
+    """Where trailers go: nobody looked for them, and as headers they would say who calls after that was decided."""
+
+    def append(self, _field: tuple[bytes, bytes]) -> None:
+        """Keep nothing."""
+
+
+_DROPPED = _Dropped()
+
+
 class _GuardedProtocol(HttpToolsProtocol):
-    """HTTP/1.1 with a bound on the time and size of a request's line and headers."""
+    """HTTP/1.1 with a bound on the time and size of a request's line and headers, and without trailers."""
 
     _waiting_since: float | None = None
     _body_since: float | None = None
@@ -294,6 +304,8 @@ class _GuardedProtocol(HttpToolsProtocol):
     _too_large = False
     _head_bytes = 0
     """What the pieces hold that came before and are nothing but parts of this head."""
+    _beside_body = 0
+    """What came since the last piece of the body that is read: trailers, or what chunks say of themselves."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -303,8 +315,12 @@ class _GuardedProtocol(HttpToolsProtocol):
         if self._refused_at is not None:
             return
         self._piece, self._mixed = data, self._body_since is not None
+        self._beside_body += len(data)
         super().data_received(data)
         self._piece = b""
+        if self._body_since is not None and self._beside_body > HEADER_BYTES and self._refused_at is None:
+            self.transport.close()
+            return
         if self._refused_at is not None or self._waiting_since is None or self._mixed:
             return
         self._head_bytes += len(data)
@@ -342,8 +358,13 @@ class _GuardedProtocol(HttpToolsProtocol):
         self._body_since = self._waiting_since
         self._waiting_since = None
         super().on_headers_complete()
+        self.headers, self._beside_body = _DROPPED, 0  # the application has the list of those before the body
         if self.cycle is not None:
             self.cycle.transport = HeadWithBody(self.transport, self.loop)  # type: ignore[assignment]
+
+    def on_body(self, body: bytes) -> None:
+        self._beside_body = 0
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._body_since = None

@@ -137,6 +137,7 @@ async def test_a_token_is_checked_before_it_is_opened(
     whole: bool, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A few kilobytes that would open to many megabytes cost nothing."""
+
     def open_it() -> None:
         raise AssertionError("it was opened")
 
