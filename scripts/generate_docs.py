@@ -104,7 +104,8 @@ very small, is skipped: `skipped` has the number and the ids of such matches, at
 `next_cursor` comes past every match exactly once, whatever the bounds.
 
 **For models**, `query_event_nodes` and `query_references` take `format: text`: a line for each event and topic,
-between marks that say it is data, `2026-02-24 Inês: We open on 14 April. [e:481920375]`. What stands in brackets is a
+between marks that say it is data, `2026-02-24 Inês: We open on 14 April. [e:481920375]`. The day is told by
+the event's own offset; lines of one day say the time, too (`2026-02-24 09:30 Inês: ...`). What stands in brackets is a
 handle: it may be given wherever an event's id is asked for, by callers of this tenant who may see the event. The
 structured content beside it is the `lean` view: the same tree with who said what, when, its ids, and nothing else.
 `view: lean` gives that as JSON; `view: full` with text adds ids, channel, participants and scores to the lines. With

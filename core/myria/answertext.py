@@ -75,6 +75,7 @@ class AnswerText:
             if child["kind"] in ("event", "event_ref"):
                 yield MemoryLine(
                     date=child["timestamp"][:10],
+                    clock=child["timestamp"][11:16],
                     speaker=lean.get("speaker"),
                     text=lean["text"],
                     handle=EVENT_PREFIX + self.handles.of(child["event_seq"]),

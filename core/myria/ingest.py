@@ -465,6 +465,8 @@ class Ingest:
         Returns:
             None where more is folded, or one of them is not new: nothing was stored.
         """
+        if folded and any(row.event.utc_offset for row in rows):
+            return None  # the statements that write rows of projections, too, know UTC alone, as what is folded does
         order = _order(rows)
         way = self._way(tenant, folded, order)
         if way is None:
@@ -473,6 +475,8 @@ class Ingest:
             columns = way.columns
             if not way.whole:
                 columns = (*(_fields(rows[0]) if way.alone else _columns(rows, order)), *columns)
+            if not folded:
+                columns = (*columns, rows[0].event.utc_offset if way.alone else _utc_offsets(rows, order))
             stored = await self._database.append_new(way.statement, tenant, since, *columns)
         except asyncpg.UniqueViolationError:
             return None
@@ -572,6 +576,11 @@ def _columns(rows: list[_Row], order: Sequence[int]) -> tuple[Any, ...]:
     )
 
 
+def _utc_offsets(rows: list[_Row], order: Sequence[int]) -> str:
+    """Return the column that the statements take which insert events of callers, who say in which zone they were."""
+    return plain([rows[i].event.utc_offset for i in order])
+
+
 def _fields(row: _Row) -> tuple[Any, ...]:
     """Return what the statements that insert one event take of it."""
     event = row.event
@@ -591,7 +600,8 @@ def _fields(row: _Row) -> tuple[Any, ...]:
 
 
 async def _insert(connection: Connection, tenant: str, rows: list[_Row]) -> dict[str, int]:
-    inserted = await connection.fetch(sql("events.insert"), tenant, *_columns(rows, _order(rows)))
+    order = _order(rows)
+    inserted = await connection.fetch(sql("events.insert"), tenant, *_columns(rows, order), _utc_offsets(rows, order))
     return {record["event_id"]: record["event_seq"] for record in inserted}
 
 

@@ -12,9 +12,10 @@ import orjson
 
 from myria.analysis.asking import asks
 from myria.analysis.changes import changed
+from myria.analysis.dates import holds_from, local_day, meant
 from myria.analysis.naming import names_something
 from myria.index import BlockNode, Doc
-from myria.index.block import stems_of
+from myria.index.block import days_of, stems_of
 from myria.planning.model import LEAF, PlanEvent
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection
@@ -66,6 +67,7 @@ def document(row: asyncpg.Record, *, leaf: int = -1, xid: int = 0, scope_id: int
         type=row["type"],
         context_id=row["context_id"],
         hints=hints_of(row["topic_hints"]),
+        utc_offset=row["utc_offset"] or 0,
         leaf=leaf,
         xid=xid,
         scope_id=scope_id,
@@ -80,6 +82,7 @@ def document_of(event: PlanEvent, *, is_changed: bool = True) -> Doc:
         is_changed: whether its text may say that something has changed (`myria.analysis.changes`).
     """
     words = event.all_words
+    when = meant(event.text, local_day(event.timestamp, event.utc_offset))
     return Doc(
         event_seq=event.event_seq,
         timestamp=event.timestamp,
@@ -93,6 +96,9 @@ def document_of(event: PlanEvent, *, is_changed: bool = True) -> Doc:
         asks=asks(event.text),
         names=names_something(event.text),
         changed=changed(event.text) if is_changed else [],
+        utc_offset=event.utc_offset,
+        days=days_of(when),
+        begins=holds_from(when),
     )
 
 

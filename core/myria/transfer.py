@@ -361,7 +361,7 @@ async def _page(connection: Connection, tenant: str, after: int, bound: int, *, 
 def _export_line(row: Any) -> bytes:
     head: dict[str, Any] = {
         "event_id": row["event_id"],
-        "timestamp": rfc3339_of(row["occurred_at"]),
+        "timestamp": rfc3339_of(row["occurred_at"], row["utc_offset"]),
         "channel": row["channel"],
         "participants": list(row["participants"]),
     }

@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.analysis.dates import windows
+from myria.analysis.dates import DAY_US, holds_from, local_day, meant, windows
+
+
+def _day(text: str) -> int:
+    return _us(f"{text}T00:00:00") // DAY_US
 
 
 def _us(text: str) -> int:
@@ -61,3 +65,101 @@ def test_never_raises(text: str) -> None:
 def test_many_years() -> None:
     """A month without a year in a memory of centuries gives a bounded number of windows."""
     assert len(windows("in June", now=NOW, first=_us("1100-01-01T00:00:00"), last=NOW)) <= 41
+
+
+TODAY = "2026-03-18"  # a Wednesday
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("I have an appointment with the dentist tomorrow at 3pm.", ["2026-03-19"]),
+        ("See you the day after tomorrow", ["2026-03-20"]),
+        ("Yesterday we sang, and the day before yesterday, too.", ["2026-03-17", "2026-03-16"]),
+        ("We met on Friday.", ["2026-03-13"]),
+        ("We meet on Friday.", ["2026-03-20"]),
+        ("Last Wednesday it rained", ["2026-03-11"]),
+        ("The exam is next Friday", ["2026-03-20", "2026-03-27"]),
+        ("The exam is next Tuesday", ["2026-03-24"]),
+        ("in two weeks we fly", ["2026-04-01"]),
+        ("It broke three days ago", ["2026-03-15"]),
+        ("The party is on Friday, 27 March", ["2026-03-27"]),
+        ("her birthday, the 12th of January", ["2026-01-12"]),
+        ("The lease ends on December 31st.", ["2025-12-31"]),
+        ("The lease ends on December 31, 2026", ["2026-12-31"]),
+        ("due 2026-04-02", ["2026-04-02"]),
+        ("this weekend I paint", ["2026-03-21", "2026-03-22"]),
+    ],
+)
+def test_the_days_a_text_means(text: str, days: list[str]) -> None:
+    """They are reckoned from the day on which it was told; of a date without a year, the nearest is meant."""
+    assert [day for one in meant(text, _day(TODAY)) for day in one.days] == [_day(day) for day in days]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "May I ask 5 things?",
+        "they march on",
+        "on Mondays I swim",
+        "open from Monday to Friday",
+        "from 10 to 12",
+        "",
+        "a",
+    ],
+)
+def test_texts_that_mean_no_day(text: str) -> None:
+    """Habits, other numbers and words that could be months are no days."""
+    assert meant(text, _day(TODAY)) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "since"),
+    [
+        ("From 1 June the rent is 950 euros.", "2026-06-01"),
+        ("Starting next Monday the gym opens at 7.", "2026-03-23"),
+        ("starting tomorrow, no sugar", "2026-03-19"),
+        ("As of March 25th Ana leads the team", "2026-03-25"),
+        ("Prices rise, effective 2026-04-01", "2026-04-01"),
+        ("From next month on we meet in Porto", "2026-04-01"),
+        ("Beginning in September, I teach", "2026-09-01"),
+        ("From March the rent is 950", "2026-03-01"),
+        ("I will move to Porto on 3 April", "2026-04-03"),
+        ("I'm moving to Berlin in three weeks", "2026-04-08"),
+        ("The meeting moved to 12 June", None),
+        ("We are away from 1 June to 5 June", None),
+        ("I live in Porto from now on", None),
+        ("The exam is on 3 April", None),
+    ],
+)
+def test_the_day_from_which_a_text_holds(text: str, since: str | None) -> None:
+    """An announcement says from when on it holds; a date that is only told of says nothing of the kind."""
+    assert holds_from(meant(text, _day(TODAY))) == (None if since is None else _day(since))
+
+
+@pytest.mark.parametrize(
+    ("question", "day"),
+    [
+        ("What did I do yesterday?", "2026-03-09"),
+        ("What did I do today?", "2026-03-10"),
+        ("What is on tomorrow?", "2026-03-11"),
+        ("What did I do last Sunday?", "2026-03-08"),
+        ("What did I do two days ago?", "2026-03-08"),
+    ],
+)
+def test_relative_days_are_those_of_the_place_where_is_asked(question: str, day: str) -> None:
+    """At ten in the evening of a Tuesday in Los Angeles it is Wednesday in UTC."""
+    found = windows(question, now=_us("2026-03-11T05:00:00"), first=0, last=_us("2026-03-11T05:00:00"), utc_offset=-420)
+    days = [(window.first, window.last) for window in found if window.first <= window.last]
+    assert days == [(_day(day), _day(day))]
+    assert local_day(_us("2026-03-11T05:00:00"), -420) == _day("2026-03-10")
+
+
+@given(
+    st.text(st.sampled_from("0123456789 -/,.'frommaytinextdayweksogl") | st.characters(codec=None), max_size=80),
+    st.integers(_day("0001-01-01"), _day("9999-12-31")),
+)
+def test_no_text_raises(text: str, today: int) -> None:
+    """Whatever it says and whenever it was told, its days are days of the calendar."""
+    for one in meant(text, today):
+        assert _day("0001-01-01") <= one.first <= one.last <= _day("9999-12-31")

@@ -70,6 +70,7 @@ def test_a_full_event_is_normalised() -> None:
         type="message",
         topic_hints=(TopicHint(hint="memory_system", confidence=0.92), TopicHint(hint="design", confidence=1.0)),
         internal=True,
+        utc_offset=120,
     )
 
 

@@ -292,7 +292,7 @@ async def _terminate_backends(dsn: str, stop: asyncio.Event) -> int:
 async def test_an_append_looks_no_scope_up(database: Database) -> None:
     """The plan of its insert touches the log alone, so PostgreSQL plans it once and not for each commit."""
     async with Pool(database.server_dsn) as pool, pool.append("default") as connection:
-        row = [[None] if place in (5, 10, 12, 13) else "{NULL}" for place in range(2, 14)]
+        row = [[None] if place in (5, 10, 12, 13) else "{NULL}" for place in range(2, 15)]
         plan = await connection.fetch("EXPLAIN (COSTS OFF) " + sql("events.insert"), "default", *row)
     lines = [line["QUERY PLAN"] for line in plan]
     assert any("Insert on events" in line for line in lines)

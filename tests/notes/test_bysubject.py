@@ -48,12 +48,15 @@ SUBJECT = FoundSubject(
 
 
 def test_a_subject_is_said_once_with_its_memories_in_time_beneath() -> None:
-    """It stands where its best memory did; a day that is said is not said again, nor a topic of its own leaves."""
+    """It stands where its best memory did; a day that is said is not said again, nor a topic of its own leaves.
+
+    Two memories of one day say the time.
+    """
     text = text_by_subject(RANKED, [SUBJECT], token_counter(), AMPLE).text
     assert text.splitlines()[2:-1] == [
         "# Kickstarter campaign",
-        "2026-02-13 Inês: We think of the Kickstarter campaign [e:0000003]",
-        "Inês: A film for the Kickstarter campaign [e:0000004]",
+        "2026-02-13 16:26 Inês: We think of the Kickstarter campaign [e:0000003]",
+        "16:27 Inês: A film for the Kickstarter campaign [e:0000004]",
         "2026-02-27 Inês: The page of our own opens in March [e:0000001]",
         "",
         "2026-02-14 Inês: The oven is repaired [e:0000002]",

@@ -231,7 +231,7 @@ def test_what_the_speaker_says_tells_how_much_a_statement_is_about() -> None:
 NEAR = (
     "The rent for the room is three hundred and ten with everything, so there is nothing that one could complain of.",
     "The bread was dear today.",
-    "Well, he wrote about the room again: the rent is three hundred and sixty from July on, and not a word why.",
+    "Well, he wrote about the room again: the rent is three hundred and sixty in all, and not a word why.",
     "The rent is dear in most towns, as they say on the radio, on the train, and wherever people queue for an hour.",
 )
 

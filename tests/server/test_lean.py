@@ -102,14 +102,16 @@ async def test_json_without_a_view_stays_full(served: Served, database: Database
 @pytest.mark.parametrize("version", [MODERN, LEGACY[-1]])
 @pytest.mark.parametrize("name", TOOLS_ASKED)
 async def test_text_is_a_line_for_each_memory(served: Served, database: Database, name: str, version: str) -> None:
-    """Date, speaker, words, handle; the structured content is lean; full text says ids and participants as well."""
+    """Date, time where a day has several, speaker, words, handle; full text says ids and participants as well."""
     await converse(served, database, texts=GARDEN)
     text, content = await ask(served, name, query="tomatoes in bed 3", format="text", version=version)
     LeanTree.model_validate(content)
     found = list(events(content["root"]))
     assert len(HANDLE.findall(text)) == len(found) > 3
     for node in found:
-        assert re.search(rf"^2026-03-\d\d {node['speaker']}: {re.escape(node['text'])}.* \[e:", text, re.MULTILINE)
+        assert re.search(
+            rf"^2026-03-\d\d( \d\d:\d\d)? {node['speaker']}: {re.escape(node['text'])}.* \[e:", text, re.MULTILINE
+        )
     assert "user_42" not in text
     assert "evt_" not in text
     full, _ = await ask(served, name, query="tomatoes in bed 3", format="text", view="full", version=version)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
@@ -125,7 +125,7 @@ async def load(dsn: str, events: Iterable[dict[str, Any]], *, tenant: str = TENA
                 (
                     new_id("evt"),
                     scopes[participants],
-                    datetime.fromisoformat(raw["timestamp"]),
+                    (moment := datetime.fromisoformat(raw["timestamp"])),
                     raw["channel"],
                     raw.get("type"),
                     raw.get("context_id"),
@@ -134,6 +134,7 @@ async def load(dsn: str, events: Iterable[dict[str, Any]], *, tenant: str = TENA
                     bool(raw.get("internal")),
                     orjson.dumps(raw["payload"]).decode(),
                     orjson.dumps(raw.get("topic_hints") or []).decode(),
+                    (moment.utcoffset() or timedelta()) // timedelta(minutes=1),
                 )
             )
             if len(rows) == 5000:
@@ -149,6 +150,6 @@ async def _insert(database: Database, tenant: str, rows: list[tuple[Any, ...]]) 
         return
     async with database.append(tenant) as connection:
         text: Callable[[Any], Any] = texts
-        written = (text, plain, list, text, text, text, text, list, plain, list, list)
+        written = (text, plain, list, text, text, text, text, list, plain, list, list, plain)
         columns = [write(column) for write, column in zip(written, zip(*rows, strict=True), strict=True)]
         await connection.execute(sql("events.insert"), tenant, plain(range(1, len(rows) + 1)), *columns)

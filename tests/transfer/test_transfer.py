@@ -70,6 +70,21 @@ async def test_an_export_imported_elsewhere_exports_the_same_bytes(databases: Da
         assert await take_out(other.server_dsn) == text
 
 
+async def test_an_export_says_times_by_the_clock_by_which_they_were_given(databases: Databases) -> None:
+    """The offset of a timestamp goes out and in with it; the same instant in UTC is the same event again."""
+    moments = ["2026-03-12T22:30:00-07:00", "2026-03-13T05:30:00Z", "2026-03-13T11:15:00+05:45"]
+    given = lines({**LINE, "timestamp": moment} for moment in moments)
+    with databases.fresh() as one, databases.fresh() as other:
+        await bring_in(one.server_dsn, given)
+        text = await take_out(one.server_dsn)
+        assert [json.loads(line)["timestamp"] for line in text.splitlines()] == moments
+        await bring_in(other.server_dsn, text)
+        assert await take_out(other.server_dsn) == text
+        in_utc = lines(json.loads(line) | {"timestamp": "2026-03-13T05:30:00Z"} for line in text.splitlines())
+        count, refused = await bring_in(other.server_dsn, in_utc)
+        assert (count.already_there, refused) == (3, [])
+
+
 async def test_importing_twice_adds_nothing(database: postgres.Database) -> None:
     """Lines with an event_id, with a key, and with neither are all recognised the second time."""
     text = lines(

@@ -72,6 +72,7 @@ class EventRows:
             text=searchable_text(payload),
             speaker=speaker_of(payload),
             hints=hints_of(row["topic_hints"]),
+            utc_offset=row["utc_offset"] or 0,
         )
 
 

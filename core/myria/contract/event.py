@@ -28,6 +28,7 @@ from myria.contract.fields import (
     parse_timestamp,
     refuse_unknown,
     required,
+    utc_offset_of,
 )
 from myria.contract.limits import (
     MAX_CHANNEL,
@@ -72,7 +73,8 @@ class NewEvent(NamedTuple):
     canonical JSON in UTF-8 (keys sorted, no white space): what is stored, measured and compared. `internal` is the
     effective flag. Only an import sets `event_id`. `said` is what `payload_json` says, where this process made it and
     folds it at once, and `row` what its projection writes of it: whoever replaces one replaces all. Of other payloads
-    an event that waits for its commit holds the JSON alone.
+    an event that waits for its commit holds the JSON alone. `utc_offset` is that of the timestamp as it was given, in
+    minutes east of UTC.
     """
 
     timestamp: int
@@ -87,6 +89,7 @@ class NewEvent(NamedTuple):
     event_id: str | None = None
     said: Mapping[str, Any] | None = None
     row: tuple[Any, ...] | None = None
+    utc_offset: int = 0
 
 
 def parse_event(
@@ -142,6 +145,7 @@ def parse_event(
         topic_hints=() if hints is None else _hints(hints),
         internal=(flag is not None and check_flag(flag, "internal")) or kind in limits.internal_types,
         event_id=event_id,
+        utc_offset=utc_offset_of(at),
     )
 
 
@@ -290,6 +294,7 @@ def _read_together(
             repeat(None),
             repeat(None),
             repeat(None),
+            [utc_offset_of(item["timestamp"]) for item in items],
         ),
     )
 

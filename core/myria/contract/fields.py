@@ -110,6 +110,14 @@ def parse_timestamp(value: Any, field: str = "timestamp") -> int:
     return micros
 
 
+def utc_offset_of(timestamp: str) -> int:
+    """Return the offset of an RFC 3339 timestamp that `parse_timestamp` took, in minutes east of UTC."""
+    if timestamp[-1] in "Zz":
+        return 0
+    minutes = int(timestamp[-5:-3]) * 60 + int(timestamp[-2:])
+    return -minutes if timestamp[-6] == "-" else minutes
+
+
 def check_text(value: Any, field: str, limit: int) -> str:
     """Return a text of 1..limit characters that can be stored.
 

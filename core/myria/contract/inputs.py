@@ -23,6 +23,7 @@ from myria.contract.fields import (
     parse_timestamp,
     refuse_unknown,
     unknown_field,
+    utc_offset_of,
 )
 from myria.contract.limits import (
     DEFAULT_LIMIT,
@@ -100,6 +101,11 @@ def _named_or_left_out(limit: int) -> _Checked:
 
 def _moment(value: Any, info: ValidationInfo) -> int | None:
     return None if value in (None, "") else parse_timestamp(value, _name(info))
+
+
+def _local_moment(value: Any, info: ValidationInfo) -> tuple[int, int] | None:
+    """Return a moment, and the offset by which it is given, in minutes east of UTC."""
+    return None if value in (None, "") else (parse_timestamp(value, _name(info)), utc_offset_of(value))
 
 
 def _or_default(default: Any) -> BeforeValidator:
@@ -373,9 +379,10 @@ class _SelectionInput(Input):
     order: Annotated[Order, _or_default("relevance")] = Field(
         default="relevance", description="relevance, or newest or oldest first"
     )
-    now: Moment = Field(
+    now: Annotated[tuple[int, int] | None, BeforeValidator(_local_moment), _MOMENT_SCHEMA] = Field(
         default=None,
-        description="What 'yesterday' counts from; left out: the newest visible event not ahead of the server's clock",
+        description="What 'yesterday' counts from, in days of its own offset; left out: the newest visible event not "
+        "ahead of the server's clock",
     )
     cursor: Cursor = Field(default=None, description="next_cursor of the answer before, to continue it")
     format: Annotated[Format, _or_default("json")] = Field(
@@ -394,6 +401,7 @@ class _SelectionInput(Input):
         if self.masks and self.participants is not None:
             raise InvalidArgument("name participants or masks, not both", field="masks")
         given = {name: getattr(self, name) for name in type(self).model_fields}
+        given["now"], given["utc_offset"] = self.now or (None, 0)
         given["view"] = self.view or ("full" if self.format == "json" else "lean")
         masks = principal.asking_under(self.masks) if self.masks else principal.asking(self.participants)
         return {**given, "participants": None, "masks": masks}

@@ -45,6 +45,7 @@ class _Selection:
     max_tokens: int | None = None
     order: Order = "relevance"
     now: int | None = None
+    utc_offset: int = 0
     cursor: str | None = None
     view: View = "full"
     format: Format = "json"

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from myria.analysis import TextWords, term_id, term_ids, terms, words_in
 from myria.analysis.asking import asks, says_nothing
 from myria.analysis.changes import changed
-from myria.analysis.dates import TIME_WORDS
+from myria.analysis.dates import MAX_DAYS, TIME_WORDS, Meant, holds_from, local_day, meant
 from myria.analysis.languages import languages_of, stems
 from myria.analysis.naming import names_something
 from myria.analysis.numbers import number_ids
@@ -58,6 +58,16 @@ Ints = npt.NDArray[np.int64]
 MAGIC: Final = b"MYSB"
 _LENGTH_LIMIT: Final = 65_535
 _CHANGED: Final = 0x5C8A_36D1_92E7_4B0F
+_DAYS: Final = -0x6B21_4D93_5E07_11C9
+"""The id of 1 January 1970 among the hints' postings. Those of later days are greater by `_DAY` each, so that a span is
+looked up at once; the ids of words that lie between are told by their lower half."""
+_BEGINS: Final = -0x5A21_4D93_5E07_11C9
+"""The same of days from which something holds."""
+_DAY: Final = 1 << 32
+FAR_AWAY: Final = 4_000_000
+"""Days from 1970, after it or before, beyond all dates."""
+_LONGEST_DAYS: Final = 7
+"""Days that are listed one by one of a span that a text means, at most."""
 _NAME_SEPARATOR: Final = b"\x00"
 _VIEW_OVERHEAD: Final = 4_000
 
@@ -67,6 +77,7 @@ _IN_TIME = attrgetter("timestamp", "event_seq")
 _SECTIONS: Final = (
     ("seq", "<i8"),
     ("timestamp", "<i8"),
+    ("utc_offset", "<i2"),
     ("xid", "<i8"),
     ("node_rendering", "V32"),
     ("terms", "<i8"),
@@ -107,7 +118,9 @@ class Doc:
     than English (`stems_of`), which do not count for its length; `hints` are (hint, confidence in permille);
     `asks` tells that the text ends in a question, `names` that it names something, and `changed` are the terms of what
     it says has changed
-    (`myria.analysis.changes`); `leaf` is the position of its leaf in the block's nodes, -1 for
+    (`myria.analysis.changes`); `utc_offset` is that of the clock where it was told, in minutes east of UTC, `days` what
+    it means by the days that it names, and `begins` the first from which what it tells holds, in days since 1970
+    (`myria.analysis.dates`); `leaf` is the position of its leaf in the block's nodes, -1 for
     none; `xid` the transaction that wrote it and `scope_id` its scope (loose lane only, 0 otherwise); `timestamp`
     microseconds since 1970 UTC.
     """
@@ -124,6 +137,9 @@ class Doc:
     asks: bool = False
     names: bool = False
     changed: Sequence[str] = ()
+    utc_offset: int = 0
+    days: Sequence[int] = ()
+    begins: int | None = None
     leaf: int = -1
     xid: int = 0
     scope_id: int = 0
@@ -139,6 +155,7 @@ class Doc:
         type: str | None = None,  # noqa: A002
         context_id: str | None = None,
         hints: Sequence[tuple[str, int]] = (),
+        utc_offset: int = 0,
         leaf: int = -1,
         xid: int = 0,
         scope_id: int = 0,
@@ -146,6 +163,7 @@ class Doc:
         """Return the document of an event, its words and speaker read out of its payload: the one way to make one."""
         text = searchable_text(dict(payload))
         text_terms = terms(text)
+        when = meant(text, local_day(timestamp, utc_offset))
         return cls(
             event_seq=event_seq,
             timestamp=timestamp,
@@ -159,6 +177,9 @@ class Doc:
             asks=asks(text),
             names=names_something(text),
             changed=changed(text),
+            utc_offset=utc_offset,
+            days=days_of(when),
+            begins=holds_from(when),
             leaf=leaf,
             xid=xid,
             scope_id=scope_id,
@@ -175,6 +196,12 @@ def stems_of(text: str, text_terms: Sequence[str], text_words: TextWords | None 
     """
     languages = languages_of(text, text_terms)
     return stems(words_in(text) if text_words is None else text_words, languages) if languages else ()
+
+
+def days_of(when: Iterable[Meant]) -> Sequence[int]:
+    """Return the days that a text is about, in days since 1970; none of longer spans, whose days it does not mean."""
+    days = dict.fromkeys(day for one in when if len(one.days) <= _LONGEST_DAYS for day in one.days)
+    return tuple(days)[:MAX_DAYS]
 
 
 @value
@@ -197,6 +224,7 @@ class View:
 
     seq: Ints
     timestamp: Ints
+    utc_offset: npt.NDArray[np.int16]
     xid: Ints
     node_rendering: npt.NDArray[np.void]
     terms: Ints
@@ -422,10 +450,24 @@ def changed_ids(terms: Ints) -> Ints:
     return ids
 
 
+def days_between(view: View, first: int, after: int, *, begins: bool = False) -> tuple[Ints, npt.NDArray[Any]]:
+    """Return (day, document) for each day from `first` to before `after` that a document is about, in order of days.
+
+    Args:
+        begins: days from which documents say that something holds, instead.
+    """
+    base = _BEGINS if begins else _DAYS
+    start, end = view.hint_terms.searchsorted((base + first * _DAY, base + after * _DAY)).tolist()
+    away = np.repeat(view.hint_terms[start:end] - base, np.diff(view.hint_offsets[start : end + 1]))
+    docs = view.hint_doc[view.hint_offsets[start] : view.hint_offsets[end]]
+    are_days = away % _DAY == 0
+    return away[are_days] // _DAY, docs[are_days]
+
+
 def _sound(view: BlockView) -> bool:
     docs, nodes = len(view.seq), len(view.node_parent)
-    by_doc: tuple[npt.NDArray[Any], ...] = (view.timestamp, view.xid, view.leaf, view.length, view.flags)
-    by_doc += (view.speaker, view.channel, view.type, view.context)
+    by_doc: tuple[npt.NDArray[Any], ...] = (view.timestamp, view.utc_offset, view.xid, view.leaf, view.length)
+    by_doc += (view.flags, view.speaker, view.channel, view.type, view.context)
     return (
         docs <= MAX_DOCS
         and all(len(column) == docs for column in by_doc)
@@ -488,10 +530,13 @@ class _Table:
             for identity in hint_ids(hint)
         ]
         hints += [(changed_id(term_id(term)), at, 1000) for at, doc in enumerate(docs) for term in doc.changed]
+        hints += [(_DAYS + day * _DAY, at, 1000) for at, doc in enumerate(docs) for day in doc.days]
+        hints += [(_BEGINS + doc.begins * _DAY, at, 1000) for at, doc in enumerate(docs) if doc.begins is not None]
         return cls(
             columns={
                 "seq": _ints([doc.event_seq for doc in docs]),
                 "timestamp": _ints([doc.timestamp for doc in docs]),
+                "utc_offset": _ints([doc.utc_offset for doc in docs]),
                 "xid": _ints([doc.xid for doc in docs]),
                 "leaf": _ints([doc.leaf for doc in docs]),
                 "length": np.minimum(sizes, _LENGTH_LIMIT),
@@ -518,6 +563,7 @@ class _Table:
             columns={
                 "seq": view.seq[docs].astype(np.int64),
                 "timestamp": view.timestamp[docs].astype(np.int64),
+                "utc_offset": view.utc_offset[docs].astype(np.int64),
                 "xid": view.xid[docs].astype(np.int64),
                 "leaf": np.full(len(docs), -1, dtype=np.int64),
                 "length": view.length[docs].astype(np.int64),

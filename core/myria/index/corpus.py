@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from myria.analysis.dates import MINUTE_US
 from myria.errors import InternalError
 from myria.index.block import ASKS, Ints, View, name_terms
 from myria.index.loose import LooseBlock
@@ -153,6 +154,21 @@ class Corpus:
             kept[name] = marked
         return kept[name]
 
+    def told_at(self) -> Ints:
+        """Return when the documents of its timeline were told, in microseconds since 1970 by the clock on the wall
+        there: what dates that people name are compared with."""
+        timeline = self.laid_out
+        kept = timeline.derived(_told_at)
+        if not kept:
+            told = timeline.timestamp
+            for (view, _), places in zip(self.parts(), timeline.places, strict=True):
+                away = np.flatnonzero((view.utc_offset != 0) & (places >= 0))
+                if len(away):
+                    told = told.copy() if told is timeline.timestamp else told
+                    told[places[away]] += view.utc_offset[away].astype(np.int64) * MINUTE_US
+            kept.append(told)
+        return kept[0]
+
     @cached_property
     def scopes(self) -> ScopeTable:
         """Return the table of its scopes, of one where it has but one."""
@@ -169,6 +185,11 @@ class Corpus:
 def _marks(_: Timeline) -> dict[str, Mask]:
     """Return where a timeline keeps which of its documents are marked: the corpus's views tell, and it has none."""
     return {}
+
+
+def _told_at(_: Timeline) -> list[Ints]:
+    """Return where a timeline keeps when its documents were told by the clock on the wall: as of `_marks`."""
+    return []
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -228,7 +249,7 @@ class Timeline:
     def nbytes(self) -> int:
         """Return about how many bytes of memory it holds, with what is derived of it."""
         return (
-            (96 if self.scope is None else 100) * len(self)
+            (104 if self.scope is None else 108) * len(self)
             + 2 * VOICES * len(self)
             + 32 * int(np.count_nonzero(self.far))
             + 500

@@ -21,7 +21,7 @@ from myria.versions import BLOCK_VERSION
 
 Mask = npt.NDArray[np.bool_]
 
-_BY_DOC: Final = ("timestamp", "leaf", "length", "flags", "speaker", "channel", "type", "context")
+_BY_DOC: Final = ("timestamp", "utc_offset", "leaf", "length", "flags", "speaker", "channel", "type", "context")
 _POSTINGS: Final = (
     ("terms", "offsets", "posting_doc", "posting_tf"),
     ("hint_terms", "hint_offsets", "hint_doc", "hint_permille"),
@@ -59,7 +59,7 @@ def repack(packs: Sequence[tuple[Pack, Mask | None]]) -> Pack:
     nodes = [len(packed.node_parent) for packed, _ in packs]
     first_node = (np.cumsum(nodes) - nodes).tolist()
     columns: dict[str, Any] = {"scope_id": scopes[order]}
-    for name in ("seq", *_BY_DOC[:4]):
+    for name in ("seq", *_BY_DOC[:5]):
         parts = [getattr(packed, name)[docs] for (packed, _), docs in zip(packs, kept_docs, strict=True)]
         if name == "leaf":
             parts = [np.where(part >= 0, part + shift, part) for part, shift in zip(parts, first_node, strict=True)]
@@ -150,7 +150,7 @@ class _Blocks:
             _require(bool((self.count(name) == docs).all()))
         _require(bool((self.count("node_rendering") == nodes).all() and (self.count("node_level") == nodes).all()))
         columns: dict[str, Any] = {"scope_id": np.repeat(self.scopes, docs), "seq": self.column("seq")}
-        for name in _BY_DOC[:4]:
+        for name in _BY_DOC[:5]:
             columns[name] = self.column(name)
         leaf, shift = columns["leaf"], np.repeat(first_node, docs)
         _require(bool((leaf >= -1).all() and (leaf < np.repeat(nodes, docs)).all()))

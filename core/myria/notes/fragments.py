@@ -40,11 +40,13 @@ class Fragment:
     It is not frozen, though nothing changes it: a frozen one takes four times as long to make.
 
     Of an event and a topic, kind, topic, importance and tier are None, and a topic has no note and no event. `at` is in
-    microseconds since 1970 UTC; `score` is that of the ranking, moved. `lane` says what found it: `keywords`, `words`,
-    `topics` or `recent`; or `links`, and then `relation` is that of the link. `stale_days` is its age in days where its
-    kind is called old by then; `superseded_by` the handle of what replaced it, `contradicted_by` those of notes that
-    links say contradict it; `resolved` that one of the same people says that another note resolves this error; `change`
-    which side of a change it tells of, where that was asked for, or that a newer note may say it anew (`older`).
+    microseconds since 1970 UTC, `utc_offset` that of the place where it was told, in minutes east of UTC; `score` is
+    that of the ranking, moved. `lane` says what found it: `keywords`, `words`, `topics` or `recent`; or `links`, and
+    then `relation` is that of the link. `stale_days` is its age in days where its kind is called old by then;
+    `superseded_by` the handle of what replaced it, `contradicted_by` those of notes that links say contradict it;
+    `resolved` that one of the same people says that another note resolves this error; `holds_from` the day from which
+    it says that it holds, while that is to come; `change` which side of a change it tells of, where that was asked for,
+    or that a newer note may say it anew (`older`).
 
     `age_days` is since its last version; `uses` how often it was recalled; `confidence` its utility within 0.1 and 1,
     None of what is no note. `fits` says that it has words of the asker's context, `matched` which of its keywords were
@@ -61,6 +63,7 @@ class Fragment:
     score: int
     key: Key
     lane: str
+    utc_offset: int = 0
     topic_id: str | None = None
     kind: str | None = None
     topic: str | None = None
@@ -73,6 +76,7 @@ class Fragment:
     relation: str | None = None
     contradicted_by: tuple[str, ...] = ()
     resolved: bool = False
+    holds_from: str | None = None
     change: Literal["newer", "older"] | None = None
     details: Details = NO_DETAILS
     age_days: int | None = None
@@ -96,7 +100,7 @@ class Fragment:
             shown["handle"] = self.handle
         if self.speaker is not None:
             shown["speaker"] = self.speaker
-        shown["created_at"] = to_rfc3339(self.at)
+        shown["created_at"] = to_rfc3339(self.at, self.utc_offset)
         if self.topic_id is not None:
             shown["type"] = "topic"
         if self.kind is not None:
@@ -118,6 +122,8 @@ class Fragment:
                 shown["superseded_by"] = self.superseded_by
         if self.resolved:
             shown["resolved"] = True
+        if self.holds_from is not None:
+            shown["holds_from"] = self.holds_from
         if self.change is not None:
             shown["change"] = self.change
         if self.contradicted_by:
@@ -147,13 +153,20 @@ class Fragment:
         given = [(code, detail) for is_given, code, detail in reasons if is_given][:_EXPLAINED]
         return [{"code": code, "detail": detail, "ruleVersion": "1"} for code, detail in given]
 
-    def written(self, text: str | None = None) -> str:
-        """Return it as a line, with another text where one is given."""
+    @property
+    def date(self) -> str:
+        """The day of which it is, there where it was told."""
+        return to_rfc3339(self.at, self.utc_offset)[:10]
+
+    def written(self, text: str | None = None, *, with_clock: bool = False) -> str:
+        """Return it as a line, with another text where one is given, and with the time of day where asked for."""
         marks = []
         if self.superseded:
             marks.append("superseded" if self.superseded_by is None else f"superseded by {self.superseded_by}")
         if self.resolved:
             marks.append("resolved")
+        if self.holds_from is not None:
+            marks.append(f"holds from {self.holds_from}")
         if self.change is not None:
             marks.append(self.change)
         if self.relation is not None:
@@ -165,7 +178,9 @@ class Fragment:
         if self.details.context_summary is not None:
             marks.append(f"context: {on_one_line(self.details.context_summary)}")
         return written_line(
-            date=to_rfc3339(self.at)[:10],
+            date=to_rfc3339(self.at, self.utc_offset)[:16].replace("T", " ")
+            if with_clock and self.topic_id is None
+            else self.date,
             speaker=self.speaker,
             text=on_one_line(self.text) if text is None else text,
             handle=self.handle,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -32,24 +33,30 @@ class Writable(Protocol):
     def text(self) -> str:
         """What it says."""
 
-    def written(self, text: str | None = None) -> str:
-        """Return the line, with another text where one is given."""
+    @property
+    def date(self) -> str:
+        """The day of which it is, there where it was told."""
+
+    def written(self, text: str | None = None, *, with_clock: bool = False) -> str:
+        """Return the line, with another text where one is given, and with the time of day where that is asked for."""
 
 
 @value
 class MemoryLine:
-    """One memory. `marks` are short remarks, such as that it is old or contradicted."""
+    """One memory. `marks` are short remarks, such as that it is old or contradicted; `clock` is its time of day."""
 
     date: str
     speaker: str | None
     text: str
     handle: str
     marks: tuple[str, ...] = ()
+    clock: str = ""
 
-    def written(self, text: str | None = None) -> str:
-        """Return the line, with another text where one is given."""
+    def written(self, text: str | None = None, *, with_clock: bool = False) -> str:
+        """Return the line, with another text where one is given, and with the time of day where that is asked for."""
         shown = on_one_line(self.text) if text is None else text
-        return written_line(date=self.date, speaker=self.speaker, text=shown, handle=self.handle, marks=self.marks)
+        date = f"{self.date} {self.clock}" if with_clock and self.clock else self.date
+        return written_line(date=date, speaker=self.speaker, text=shown, handle=self.handle, marks=self.marks)
 
 
 @value
@@ -78,18 +85,25 @@ def memory_text(lines: Sequence[Writable], counter: TokenCounter, budget: int) -
 
 
 def fitting_lines(lines: Sequence[Writable], counter: TokenCounter, budget: int) -> tuple[list[str], int]:
-    """Return the lines of `memory_text` before they are fenced, and what they cost with the fence."""
+    """Return the lines of `memory_text` before they are fenced, and what they cost with the fence.
+
+    Lines of one day say the time as well: which of them came later is told by nothing else.
+    """
     written: list[str] = []
+    of_day = Counter(line.date for line in lines)
+
+    def whole(line: Writable, text: str | None = None) -> str:
+        return line.written(text, with_clock=of_day[line.date] > 1)
 
     def piece(place: int) -> str:
-        written.extend(line.written() for line in lines[len(written) : place + 1])
+        written.extend(whole(line) for line in lines[len(written) : place + 1])
         return f"{written[place]}\n"
 
     def part(place: int, room: int) -> str | None:
         line = lines[place]
-        room -= counter.count(f"{line.written('')}\n")
+        room -= counter.count(f"{whole(line, '')}\n")
         text = counter.shortened(on_one_line(line.text), room) if room >= LEAST_WORTH else ""
-        return f"{line.written(text)}\n" if text else None
+        return f"{whole(line, text)}\n" if text else None
 
     fitting = fitted(
         len(lines),

@@ -22,7 +22,7 @@ from myria.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.index.block import name_terms
 from myria.masks import Masks
 from myria.notes.bysubject import text_by_subject
-from myria.notes.current import KeptStatement, SoughtWords, replaced
+from myria.notes.current import KeptStatement, SoughtWords, holds_later, replaced
 from myria.notes.drafting import NoteText
 from myria.notes.expiry import DAY_US, Lasting
 from myria.notes.fragments import WHOLE, Fragment, Json, Key, Shape, json_within
@@ -289,6 +289,13 @@ class Recall:
             # what replaced it may be a note: its event's handle stands for it, too
             superseded_by=None if successor is None else EVENT_PREFIX + reader.handles.of(successor),
             change=event.change,
+            utc_offset=event.utc_offset,
+            holds_from=holds_later(
+                text,
+                at=event.at,
+                utc_offset=event.utc_offset,
+                now=query.now if query.as_of is None else query.as_of,
+            ),
         )
         if event.type == NOTE_TYPE:
             return None if row is None else self._noted(query, event, row, fragment, reader)
@@ -393,14 +400,18 @@ class Recall:
 
 
 def _newest_above(query: RecallQuery, fragments: list[Fragment]) -> list[Fragment]:
-    """Return the memories of a page, each note below the newer ones that may say it anew, and marked as older."""
+    """Return the memories of a page, each note below the newer ones that may say it anew, and marked as older.
+
+    What is announced for a day to come says nothing anew before that day.
+    """
     notes = [fragment for fragment in fragments if fragment.note_id is not None and not fragment.superseded]
     if not query.is_ranked or len(notes) < _PAIR:
         return fragments
     notes.sort(key=lambda note: (-note.at, -note.event_seq))
     asked = " ".join(filter(None, (query.words, *query.hints)))
     anew = replaced(notes, lambda note: KeptStatement.of(note.text), SoughtWords.of(asked))
-    above = {note.event_seq: places for note, places in zip(notes, anew, strict=True) if places}
+    holding = [[at for at in places if notes[at].holds_from is None] for places in anew]
+    above = {note.event_seq: places for note, places in zip(notes, holding, strict=True) if places}
     ordered: dict[Key, Fragment] = {}
 
     def place(fragment: Fragment) -> None:

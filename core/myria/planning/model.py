@@ -86,7 +86,8 @@ class PlanEvent:
 
     `timestamp` is microseconds since 1970 UTC; `key` says what the event is, whatever its id
     (`myria.events.content_key`); `task`, `text` and `speaker` are what `myria.events` reads out of the payload;
-    `hints` are (hint, confidence in permille).
+    `hints` are (hint, confidence in permille). `utc_offset` (minutes east of UTC, that of the place where it was told)
+    is no part of the plan, and goes on to the search index.
     """
 
     event_seq: int
@@ -100,6 +101,7 @@ class PlanEvent:
     text: str = ""
     speaker: str | None = None
     hints: tuple[tuple[str, int], ...] = ()
+    utc_offset: int = 0
     _analysed: tuple[TextWords, TextWords] | None = field(
         default=None, init=False, repr=False, compare=False, hash=False
     )

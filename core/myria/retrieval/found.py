@@ -38,7 +38,8 @@ _BEFORE_ALL = 1 << 62
 
 @dataclass(slots=True, kw_only=True)
 class FoundEvent:
-    """One hit; `at` in microseconds since 1970 UTC. It is not frozen for the time that this takes.
+    """One hit; `at` in microseconds since 1970 UTC, `utc_offset` in minutes east of UTC. It is not frozen for the time
+    that this takes.
 
     `superseded_by` is the number of what replaced a superseded one, None where that may not be seen. `change` tells
     which side of a change it tells of, where the question asks for that.
@@ -55,6 +56,7 @@ class FoundEvent:
     superseded: bool = False
     superseded_by: int | None = None
     change: Literal["newer", "older"] | None = None
+    utc_offset: int = 0
 
 
 @value
@@ -185,7 +187,7 @@ class EventFinder:
             for hit in hits:
                 if not room.take(rows[hit.event_seq]["payload"]):
                     return tuple(events)
-                events.append(_found(hit, rows[hit.event_seq], successors, result.change_of(hit)))
+                events.append(_found(hit, rows[hit.event_seq], successors, result))
         return tuple(events)
 
     async def _successors(self, wanted: Sequence[int], masks: Masks) -> dict[int, int | None]:
@@ -266,9 +268,8 @@ class EventFinder:
         return tuple(shared)
 
 
-def _found(
-    hit: Hit, row: asyncpg.Record, successors: Mapping[int, int | None], change: Literal["newer", "older"] | None
-) -> FoundEvent:
+def _found(hit: Hit, row: asyncpg.Record, successors: Mapping[int, int | None], result: SearchResult) -> FoundEvent:
+    view, _ = result.corpora[hit.corpus].parts()[hit.view]
     return FoundEvent(
         event_seq=hit.event_seq,
         event_id=row["event_id"],
@@ -280,7 +281,8 @@ def _found(
         score=hit.score,
         superseded=hit.event_seq in successors,
         superseded_by=successors.get(hit.event_seq),
-        change=change,
+        change=result.change_of(hit),
+        utc_offset=int(view.utc_offset[hit.doc]),
     )
 
 

@@ -28,7 +28,7 @@ def event_body(row: asyncpg.Record, participants: Sequence[str], *, indexed: boo
         "event_id": row["event_id"],
         "event_seq": row["event_seq"],
         "source_event_key": row["source_event_key"],
-        "timestamp": rfc3339_of(row["occurred_at"]),
+        "timestamp": rfc3339_of(row["occurred_at"], row["utc_offset"]),
         "channel": row["channel"],
         "type": row["type"],
         "context_id": row["context_id"],

@@ -15,13 +15,13 @@ from typing import Final, Literal, Protocol
 
 from myria.analysis import Token, is_stopword, terms, tokens
 from myria.analysis.akin import akin
-from myria.analysis.dates import Window, is_date_word, windows
+from myria.analysis.dates import DAY_US, Window, is_date_word, local_day, windows
 from myria.analysis.languages import is_function_term, languages_of, stem_of
 from myria.analysis.related import members, related, states
 from myria.analysis.requests import is_common_part, is_request_term, without_requests
 from myria.analysis.wordnet import wider
 from myria.events import TopicHint
-from myria.index.block import name_terms
+from myria.index.block import FAR_AWAY, name_terms
 from myria.values import value
 
 QUERY_BYTES: Final = 8 * 1024
@@ -95,6 +95,10 @@ _AT_PRESENT: Final = re.compile(
     re.IGNORECASE,
 )
 """Words that say that a question asks for the present: they are not to be found, nor do they name a day."""
+_TO_COME: Final = re.compile(
+    r"\b(?:will|going to|soon|plan(?:s|ned)?|upcoming|from when|future|announced)\b", re.IGNORECASE
+)
+"""Words of questions for what is to come: what was announced answers them, whenever it holds."""
 _NO_STATE: Final = re.compile(r"\b(?:would|might|could|may|likely|why)\b", re.IGNORECASE)
 _OWNS: Final = re.compile("(?:さん|君|くん|ちゃん|様|先生)?[の的]|さん|씨|님")
 """What follows a name in scripts without capitals: a title, or the word between an owner and what belongs to it."""
@@ -110,11 +114,13 @@ _PAST: Final = re.compile(
 @value
 class Question:
     """A question as asked. `now` (microseconds since 1970 UTC) is what relative dates count from; None stands for the
-    newest visible event. An empty text asks for the most recent events."""
+    newest visible event. `utc_offset` (minutes east of UTC) is that of `now`, whose days relative dates are. An empty
+    text asks for the most recent events."""
 
     text: str | None = None
     topic_hints: tuple[TopicHint, ...] = ()
     now: int | None = None
+    utc_offset: int = 0
 
 
 @value
@@ -148,7 +154,8 @@ class Reading:
     """A question understood.
 
     `words` are to be matched; `speakers` and `participants` are the visible names it names; `by_speaker` tells that it
-    names speakers and nothing else, so it asks for what they said; `windows` are the times it means, and `only_when`
+    names speakers and nothing else, so it asks for what they said; `windows` are the times it means, `day` is the
+    last day of them, or that on which it is asked (`utc_offset` minutes east of UTC), and `only_when`
     tells that it says nothing else; `asks_when` tells that the answer is a time, `asks_name` that it is likely a name,
     `asks_many` that it is likely several things, each told in a place of its own, `asks_number` that it is a number,
     `asks_count` that it is one unless all that is counted is told;
@@ -165,6 +172,8 @@ class Reading:
     participants: frozenset[str] = frozenset()
     by_speaker: bool = False
     windows: tuple[Window, ...] = ()
+    day: int = 0
+    utc_offset: int = 0
     only_when: bool = False
     asks_when: bool = False
     asks_name: bool = False
@@ -196,11 +205,12 @@ class Names(Protocol):
         ...
 
 
-def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
+def read(question: Question, *, names: Names, first: int, last: int, utc_offset: int = 0) -> Reading:
     """Return what a question asks for.
 
     Args:
         first, last: span of the visible events, microseconds since 1970 UTC.
+        utc_offset: minutes east of UTC of the place where it is asked.
     """
     hints = tuple((hint.hint, round(hint.confidence * 1000)) for hint in question.topic_hints)
     hint_words = tuple(
@@ -228,7 +238,8 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
     if asking and asking.issuperset(content) and not heard:
         return Reading(asked=False, hints=hints, hint_words=hint_words)
     stems_by_term = _stems(question_tokens, languages)
-    meant = windows(text, now=last if question.now is None else question.now, first=first, last=last)
+    now = last if question.now is None else question.now
+    meant = windows(text, now=now, first=first, last=last, utc_offset=utc_offset)
     joined = _joined(question_tokens)
     subject = [term for term in content if not (term in _NO_SUBJECT or term in asking or is_date_word(term))]
     by_speaker = bool(heard) and not subject
@@ -269,6 +280,8 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
         participants=names.participants(named),
         by_speaker=by_speaker,
         windows=meant,
+        day=FAR_AWAY if _TO_COME.search(text) else max(map(_last_day, meant), default=local_day(now, utc_offset)),
+        utc_offset=utc_offset,
         only_when=only_when,
         asks_when=_ASKS_WHEN.search(text) is not None,
         asks_name=_ASKS_NAME.search(text) is not None,
@@ -281,6 +294,10 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
         and len(heard) < 2
         and not _asks_for_no_state(text),
     )
+
+
+def _last_day(window: Window) -> int:
+    return window.last if window.last >= window.first else window.end // DAY_US - 1
 
 
 def _subjects(words: Sequence[str], asking: Collection[str], *, has_windows: bool) -> frozenset[str]:

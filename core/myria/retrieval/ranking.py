@@ -13,18 +13,31 @@ hits, so memory is bounded by the largest corpus. Small scopes share a corpus, s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
 
 from myria.analysis import term_id
+from myria.analysis.dates import DAY_US, MINUTE_US, Window
 from myria.analysis.misspelling import clipped, misspelling_ids
-from myria.index.block import ASKS, DATED, EMPTY, NAMING, Ints, View, hint_ids, name_terms, whole_hint_id
+from myria.index.block import (
+    ASKS,
+    DATED,
+    EMPTY,
+    FAR_AWAY,
+    NAMING,
+    Ints,
+    View,
+    days_between,
+    hint_ids,
+    name_terms,
+    whole_hint_id,
+)
 from myria.index.corpus import FAR, REACH, Corpus, Mask, Timeline
 from myria.index.loose import LooseBlock
-from myria.retrieval.filters import Filters, between
+from myria.retrieval.filters import Filters
 from myria.retrieval.frequency import frequencies, rarity, spans_of
 from myria.retrieval.nearness import Near
 from myria.retrieval.question import Question, Reading, Word, read, without_names
@@ -33,6 +46,7 @@ from myria.retrieval.successors import (
     AskedAbout,
     Leader,
     Succession,
+    announced,
     latest_by_meaning,
     succession,
     succession_by_meaning,
@@ -110,8 +124,16 @@ _FEW_WORDS: Final = (30, 30, 50, 70, 85, 95)
 """The same of a text of no term, of one, of two, and so on: it tells little, whatever stands around it."""
 _PERIOD: Final = 250
 """Percent of the score within a month, year or other period that the question names."""
+_ON_DAY: Final = 600
+"""Percent of the score on a day that the question names, and of what tells of that day."""
+_TOLD_ON: Final = 500
+"""The same of what was told on that day and names others."""
 _AROUND_DAY: Final = 400
 """Percent of the score around a day that the question names."""
+_FARTHER: Final = 10
+"""Percent that each day between takes of that."""
+_NOT_YET: Final = 50
+"""Percent of the score of what holds from a later day on, where the question asks for the present."""
 _SUCCESSOR: Final = 115
 """Percent of the best hit's score that what replaced it is worth, where the question asks for the present."""
 _ALSO: Final = 95
@@ -231,6 +253,7 @@ def rank(
         names=census,
         first=min(census.first, last),
         last=last,
+        utc_offset=_utc_offset_at(last, corpora) if question.now is None else question.utc_offset,
     )
     former = None if replaced is None or not len(replaced.seqs) else replaced.corpus()
     plan = _Plan.of(reading, corpora, census, former)
@@ -259,7 +282,7 @@ def rank(
                 _raise(score, timeline.seq, *raised)
             allowed = (filters or Filters()).allowed(timeline, parts)
             if follows:
-                leader = Leader.of(leader, at, corpus, score=score, held=held, allowed=allowed)
+                leader = Leader.of(leader, at, corpus, score=score, held=held, allowed=allowed, day=reading.day)
             best.take(at, timeline, score, _without(late, timeline, allowed), everything=not reading.asked)
     newer: tuple[Succession, ...] = ()
     if leader is not None:
@@ -332,6 +355,18 @@ def _newest_until(moment: int, corpora: Sequence[Corpus]) -> int | None:
             if shown.any():
                 newest.append(int(view.timestamp[shown].max()))
     return max(newest, default=None)
+
+
+def _utc_offset_at(moment: int, corpora: Sequence[Corpus]) -> int:
+    """Return the offset of the last visible document of a moment, which stands for now: 0 where there is none."""
+    newest = (0, 0)
+    for corpus in corpora:
+        for view, mask in corpus.parts():
+            at = np.flatnonzero(view.timestamp == moment if mask is None else (view.timestamp == moment) & mask)
+            if len(at):
+                last = at[view.seq[at].argmax()]
+                newest = max(newest, (int(view.seq[last]), int(view.utc_offset[last])))
+    return newest[1]
 
 
 @short_value
@@ -661,7 +696,7 @@ def _scores(
     if reading.by_speaker and voiced is not None:
         total[voiced] += _ALONE * 100
     if reading.only_when:
-        total[_within(plan, timeline) > 100] += _ALONE * 100
+        total[_within(plan, corpus) > 100] += _ALONE * 100
     unmatched = total == 0 if matched_only else None
     if reading.asked:
         _lend(reading, own, total, timeline)
@@ -858,8 +893,10 @@ def _weigh(plan: _Plan, corpus: Corpus, total: Ints, timeline: Timeline, voiced:
         _times(total, corpus.numbered(), _HAS_COUNT)
     _weigh_wording(total, timeline)
     if reading.windows:
-        total *= _within(plan, timeline)
+        total *= _within(plan, corpus)
         total //= 100
+    if reading.asks_for == "present" and not reading.asks_when:
+        _times(total, announced(corpus, reading.day), _NOT_YET)
     _weigh_participants(plan.distinctive, corpus, total, timeline)
 
 
@@ -897,13 +934,43 @@ def _times(total: Ints, where: Mask, percent: int) -> None:
     total[at] = total[at] * percent // 100
 
 
-def _within(plan: _Plan, timeline: Timeline) -> Ints:
-    """Return the percent each document's time is worth to the question."""
+def _within(plan: _Plan, corpus: Corpus) -> Ints:
+    """Return the percent that a document's time is worth to the question, or that of which it tells."""
+    timeline = corpus.laid_out
     percent = np.full(len(timeline), 100, dtype=np.int64)
+    names_days = np.zeros(len(timeline), dtype=np.bool_)
+    for places, _ in _told_of(corpus, -FAR_AWAY, FAR_AWAY):
+        names_days[places] = True
+    asker = plan.reading.utc_offset * MINUTE_US
     for window in plan.reading.windows:
-        inside = between(timeline, window.start, window.end)
-        percent[inside] = np.maximum(percent[inside], _AROUND_DAY if window.exact else _PERIOD)
+        told = timeline.timestamp + asker if window.is_relative else corpus.told_at()
+        inside = np.flatnonzero((told >= window.start) & (told < window.end))
+        worth = _worth_of(window, told[inside] // DAY_US)
+        worth[(worth == _ON_DAY) & names_days[inside]] = _TOLD_ON
+        percent[inside] = np.maximum(percent[inside], worth)
+        for places, days in _told_of(corpus, window.start // DAY_US, window.end // DAY_US):
+            np.maximum.at(percent, places, _worth_of(window, days))
     return percent
+
+
+def _worth_of(window: Window, days: Ints) -> Ints:
+    """Return the percent that days within a window are worth."""
+    if not window.exact:
+        return np.full(len(days), _PERIOD, dtype=np.int64)
+    if window.last < window.first:
+        return np.full(len(days), _AROUND_DAY, dtype=np.int64)
+    away = np.maximum(window.first - days, days - window.last)
+    worth: Ints = np.where(away <= 0, _ON_DAY, _AROUND_DAY - _FARTHER * away)
+    return worth
+
+
+def _told_of(corpus: Corpus, first: int, after: int) -> Iterator[tuple[Ints, Ints]]:
+    """Yield places in the timeline and the days there that documents are about, of those from `first` to `after`."""
+    for (view, _), places in zip(corpus.parts(), corpus.laid_out.places, strict=True):
+        days, docs = days_between(view, first, after)
+        if len(days):
+            where = places[docs]
+            yield where[where >= 0], days[where >= 0]
 
 
 def _spoken_by(names: frozenset[str], timeline: Timeline, parts: Sequence[tuple[View, Mask | None]]) -> Mask:

@@ -762,9 +762,10 @@ def _constraints(query: Query, arguments: Json) -> Json:
     constraints = {name: value for name, value in arguments.items() if value not in (None, [], False)}
     if isinstance(query, ReferencesQuery) and query.mode != "auto":
         constraints["mode"] = query.mode
+    utc_offset = constraints.pop("utc_offset", 0)
     for name in ("since", "until", "now"):
         if name in constraints:
-            constraints[name] = to_rfc3339(constraints[name])
+            constraints[name] = to_rfc3339(constraints[name], utc_offset if name == "now" else 0)
     return constraints
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from myria.analysis import stop_ids, term_id
 from myria.analysis.common_words import everyday_ids, weak_ids
-from myria.index.block import ASKS, Ints, View, changed_ids, name_terms
+from myria.index.block import ASKS, FAR_AWAY, Ints, View, changed_ids, days_between, name_terms
 from myria.index.corpus import VOICES, Corpus, Mask, Timeline
 from myria.retrieval.frequency import frequencies, rarity, rows_of, spans_of
 from myria.values import value
@@ -68,7 +68,8 @@ class Succession:
 class Leader:
     """The best hit so far: a place in the timeline of the corpus that stands at `corpus`, with all scores there.
 
-    `held` says how much of the question's words each document holds, in 1/25600 bits.
+    `held` says how much of the question's words each document holds, in 1/25600 bits; `day` is the one (since 1970) on
+    which what is asked for holds: what holds from a later day on has replaced nothing yet.
     """
 
     corpus: int
@@ -77,6 +78,7 @@ class Leader:
     score: Ints
     held: Ints
     allowed: Mask | None
+    day: int
     _words: dict[int, frozenset[int]] = field(default_factory=dict, init=False, repr=False)
     _later: dict[int, Later] = field(default_factory=dict, init=False, repr=False)
 
@@ -102,7 +104,7 @@ class Leader:
 
     @classmethod
     def of(
-        cls, before: Leader | None, corpus: int, of: Corpus, *, score: Ints, held: Ints, allowed: Mask | None
+        cls, before: Leader | None, corpus: int, of: Corpus, *, score: Ints, held: Ints, allowed: Mask | None, day: int
     ) -> Leader | None:
         """Return the best hit of a corpus, or the best one before it where that stays ahead; None without evidence."""
         timeline = of.laid_out
@@ -114,7 +116,7 @@ class Leader:
         at = int(ties[timeline.seq[ties].argmin()])
         if before is not None and top == before.worth and before.timeline.seq[before.at] < timeline.seq[at]:
             return before
-        return cls(corpus=corpus, at=at, timeline=timeline, score=score, held=held, allowed=allowed)
+        return cls(corpus=corpus, at=at, timeline=timeline, score=score, held=held, allowed=allowed, day=day)
 
 
 @value
@@ -289,6 +291,17 @@ def _stating(timeline: Timeline) -> Mask:
     return mask
 
 
+def announced(corpus: Corpus, day: int) -> Mask:
+    """Return which documents of a corpus's timeline say that what they tell holds from later than a day on."""
+    timeline = corpus.laid_out
+    mask = np.zeros(len(timeline), dtype=np.bool_)
+    for (view, _), places in zip(corpus.parts(), timeline.places, strict=True):
+        _, docs = days_between(view, day + 1, FAR_AWAY, begins=True)
+        where = places[docs]
+        mask[where[where >= 0]] = True
+    return mask
+
+
 @dataclass(frozen=True, eq=False)
 class Later:
     """What was said in the best hit's scope after it or after another statement, may be shown, asks nothing: `mask`.
@@ -324,6 +337,7 @@ class Later:
             mask &= here
         if leader.allowed is not None:
             mask &= leader.allowed
+        mask &= ~announced(corpus, leader.day)
         return cls(timeline, corpus.parts(), speaker, voice.told, voice.spoken, here, mask)
 
     @property

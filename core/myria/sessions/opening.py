@@ -17,7 +17,7 @@ import asyncpg
 import orjson
 
 from myria.masks import Masks
-from myria.notes.current import KeptStatement, replaced
+from myria.notes.current import KeptStatement, holds_later, replaced
 from myria.notes.details import Details
 from myria.notes.expiry import Lasting
 from myria.notes.kinds import importance_now, kinds_of, policies
@@ -63,7 +63,8 @@ _WORK, _OPEN, _LAST = "[WORKING MEMORY]", "[OPEN QUESTIONS]", "[LAST TOPICS]"
 class OpeningNote:
     """A note that a session begins with. `importance` is what it comes to now; `at` in microseconds since 1970.
 
-    `is_older` says that a newer one may say it anew.
+    `is_older` says that a newer one may say it anew; `holds_from` is the day from which it says that it holds, while
+    that is to come.
     """
 
     note_id: str
@@ -77,6 +78,7 @@ class OpeningNote:
     at: int
     details: Details
     is_older: bool = False
+    holds_from: str | None = None
 
     @classmethod
     def of(cls, row: asyncpg.Record, now: int) -> OpeningNote | None:
@@ -98,6 +100,7 @@ class OpeningNote:
             tier=lasting.tier(now),
             at=lasting.changed_at,
             details=Details.of(payload["note"].get("details")),
+            holds_from=holds_later(payload["text"], at=lasting.changed_at, now=now),
         )
 
     @property
@@ -105,7 +108,8 @@ class OpeningNote:
         """It as a line with its date, shortened to what its kind shows."""
         text = on_one_line(self.text)
         shown = policies()[self.kind].shown
-        return f"- {to_rfc3339(self.at)[:10]} {text if len(text) <= shown else text[: shown - 1] + '…'}"
+        later = "" if self.holds_from is None else f" (holds from {self.holds_from})"
+        return f"- {to_rfc3339(self.at)[:10]} {text if len(text) <= shown else text[: shown - 1] + '…'}{later}"
 
     def to_json(self) -> Json:
         """Return it as an answer's structured content."""
@@ -270,9 +274,13 @@ class Openings:
 
 def by_worth(notes: Iterable[OpeningNote]) -> list[OpeningNote]:
     """Return notes in the order in which they are worth their room: of each kind in turn its newest note and its most
-    important one, then the next of each. Those that a newer one may say anew come behind all others."""
+    important one, then the next of each. Those that a newer one may say anew come behind all others; what holds from a
+    later day on says nothing anew yet."""
     candidates = sorted(_in_turn(notes)[:_COMPARED], key=_age)
-    anew = replaced(candidates, lambda note: KeptStatement.of(note.text))
+    anew = [
+        [at for at in newer if candidates[at].holds_from is None]
+        for newer in replaced(candidates, lambda note: KeptStatement.of(note.text))
+    ]
     older = [replace(note, is_older=True) for note, newer in zip(candidates, anew, strict=True) if newer]
     return [*_in_turn(note for note, newer in zip(candidates, anew, strict=True) if not newer), *older]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -19,13 +19,29 @@ def to_microseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // _MICROSECOND
 
 
-def rfc3339_of(moment: datetime) -> str:
-    """Return the RFC 3339 text of an aware datetime, in UTC, without superfluous digits."""
-    text = (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat()[: -len("+00:00")]
-    return (text.rstrip("0") if "." in text else text) + "Z"
+def rfc3339_of(moment: datetime, utc_offset: int | None = 0) -> str:
+    """Return the RFC 3339 text of an aware datetime, without superfluous digits.
+
+    Args:
+        utc_offset: minutes east of UTC of the clock that it shows; without one (None, as the log has it), UTC.
+    """
+    if utc_offset and (there := _there(moment, utc_offset)) is not None:
+        text, zone = there.isoformat()[:-6], there.isoformat()[-6:]
+    else:
+        text = (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat()[: -len("+00:00")]
+        zone = "Z"
+    return (text.rstrip("0") if "." in text else text) + zone
 
 
 @lru_cache(maxsize=8192)
-def to_rfc3339(microseconds: int) -> str:
-    """Return the RFC 3339 text of microseconds since 1970, in UTC, without superfluous digits."""
-    return rfc3339_of(to_datetime(microseconds))
+def to_rfc3339(microseconds: int, utc_offset: int = 0) -> str:
+    """Return the RFC 3339 text of microseconds since 1970, without superfluous digits; see `rfc3339_of`."""
+    return rfc3339_of(to_datetime(microseconds), utc_offset)
+
+
+def _there(moment: datetime, utc_offset: int) -> datetime | None:
+    """Return a moment by another clock; None at the ends of time, where that would leave the years 1 to 9999."""
+    try:
+        return moment.astimezone(timezone(timedelta(minutes=utc_offset)))
+    except OverflowError:
+        return None

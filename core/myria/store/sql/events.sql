@@ -8,13 +8,14 @@ WITH allocated AS MATERIALIZED (
     FROM generate_series(1, cardinality($12::jsonb[])) AS place
 ), inserted AS (
     INSERT INTO myria.events (tenant_id, event_seq, event_id, scope_id, occurred_at, channel, type, context_id,
-                              source_event_key, dedupe_key, internal, payload, topic_hints)
+                              source_event_key, dedupe_key, internal, payload, topic_hints, utc_offset)
     SELECT $1, a.event_seq, i.event_id, i.scope_id, i.occurred_at, i.channel, i.type, i.context_id,
-           i.source_event_key, i.dedupe_key, i.internal, i.payload, i.topic_hints
+           i.source_event_key, i.dedupe_key, i.internal, i.payload, i.topic_hints, nullif(i.utc_offset, 0)
     FROM unnest($2::text::bigint[], $3::text::text[], $4::text::bigint[], $5::timestamptz[], $6::text::text[],
-                $7::text::text[], $8::text::text[], $9::text::text[], $10::bytea[], $11::text::boolean[], $12::jsonb[], $13::jsonb[])
+                $7::text::text[], $8::text::text[], $9::text::text[], $10::bytea[], $11::text::boolean[], $12::jsonb[], $13::jsonb[],
+                $14::text::smallint[])
          WITH ORDINALITY AS i (place, event_id, scope_id, occurred_at, channel, type, context_id,
-                               source_event_key, dedupe_key, internal, payload, topic_hints, position)
+                               source_event_key, dedupe_key, internal, payload, topic_hints, utc_offset, position)
     JOIN allocated a ON a.place = i.place
     WHERE i.dedupe_key IS NULL OR i.dedupe_key <> ALL ((SELECT myria.refused_among($1, $10))::bytea[])
     ORDER BY i.position
@@ -27,11 +28,11 @@ SELECT n.event_id, n.event_seq FROM inserted n CROSS JOIN counted;
 
 -- name: append_new
 -- New events that no projection folds, as a transaction of its own; refused as a whole (MYR03) where one is not new.
-SELECT myria.append_new($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) AS numbers;
+SELECT myria.append_new($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) AS numbers;
 
 -- name: append_one
 -- As append_new, of one event, which is given as it is and not in arrays.
-SELECT myria.append_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AS number;
+SELECT myria.append_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) AS number;
 
 -- name: find_duplicates
 -- What stands already where an insert was skipped: by dedupe key, or by event_id (a retry, an import). Contents are not
@@ -59,8 +60,8 @@ ORDER BY i.position;
 
 -- name: by_seqs
 -- Whole events of the scopes given, for answers; the caller's mask is applied again here.
-SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.channel, e.type, e.context_id, e.source_event_key,
-       e.internal, e.payload, e.topic_hints
+SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.utc_offset, e.channel, e.type, e.context_id,
+       e.source_event_key, e.internal, e.payload, e.topic_hints
 FROM unnest($2::bigint[]) AS wanted
 CROSS JOIN LATERAL (SELECT * FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = wanted OFFSET 0) e
 WHERE e.scope_id = ANY ($3::bigint[]);
@@ -90,7 +91,7 @@ WHERE coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
 -- name: by_id
 -- An event, whose it is, and what withdrawals say of it, now and at the floor of the active snapshot. Withdrawals and links
 -- are shown to nobody.
-SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.ingested_at, e.channel, e.type, e.context_id,
+SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.utc_offset, e.ingested_at, e.channel, e.type, e.context_id,
        e.source_event_key, e.internal, e.payload, e.topic_hints, s.participants,
        CASE WHEN e.type = 'myria.note' AND e.event_seq IN (
                 SELECT d.event_seq FROM myria.ended_events($1, now()) d)
@@ -124,8 +125,8 @@ SELECT count(*) FROM (
 -- The same rows as tail, where the tenant's tail is shorter than the list of scopes would be: it is read once for all,
 -- and each event's scope is looked up among those that everyone who asks belongs to. Scopes in $5 are read from the
 -- cutoff on, the others from transaction $4.
-SELECT e.event_seq, e.event_id, e.scope_id, e.xid::text::bigint AS xid, e.occurred_at, e.channel, e.type, e.context_id,
-       e.payload, e.topic_hints
+SELECT e.event_seq, e.event_id, e.scope_id, e.xid::text::bigint AS xid, e.occurred_at, e.utc_offset, e.channel, e.type,
+       e.context_id, e.payload, e.topic_hints
 FROM myria.events e
 CROSS JOIN LATERAL (
     SELECT count(*) AS belonging FROM myria.scope_members m
@@ -138,8 +139,8 @@ WHERE e.tenant_id = $1 AND e.event_seq > $2 AND NOT e.internal
 -- name: tail
 -- The fresh tail of scopes: non-internal events past the cutoff. Each scope has a lower bound of xid, a bound for
 -- the index scan only: the snapshot's tail_xid at first, later the oldest transaction in flight at the last look.
-SELECT e.event_seq, e.event_id, e.scope_id, e.xid::text::bigint AS xid, e.occurred_at, e.channel, e.type, e.context_id,
-       e.payload, e.topic_hints
+SELECT e.event_seq, e.event_id, e.scope_id, e.xid::text::bigint AS xid, e.occurred_at, e.utc_offset, e.channel, e.type,
+       e.context_id, e.payload, e.topic_hints
 FROM unnest($2::bigint[], $3::bigint[]) AS wanted (scope_id, xid)
 CROSS JOIN LATERAL (
     SELECT * FROM myria.events x
@@ -151,8 +152,8 @@ CROSS JOIN LATERAL (
 -- name: internal
 -- The internal events of scopes, below or above the cutoff; withdrawals and links are shown to nobody: a link names a note
 -- that those who see its scope may not see.
-SELECT e.event_seq, e.event_id, e.scope_id, e.xid::text::bigint AS xid, e.occurred_at, e.channel, e.type, e.context_id,
-       e.payload, e.topic_hints
+SELECT e.event_seq, e.event_id, e.scope_id, e.xid::text::bigint AS xid, e.occurred_at, e.utc_offset, e.channel, e.type,
+       e.context_id, e.payload, e.topic_hints
 FROM unnest($2::bigint[], $3::bigint[]) AS wanted (scope_id, xid)
 CROSS JOIN LATERAL (
     SELECT * FROM myria.events x

@@ -14,7 +14,7 @@ WHERE e.tenant_id = $1 AND e.event_seq <= $2
 -- name: page
 -- One page of an export, in event_seq order; payload and hints leave as the text PostgreSQL holds. $5: what is withdrawn,
 -- and the withdrawals, too.
-SELECT e.event_seq, e.event_id, e.occurred_at, e.channel, s.participants, e.source_event_key, e.type, e.context_id,
+SELECT e.event_seq, e.event_id, e.occurred_at, e.utc_offset, e.channel, s.participants, e.source_event_key, e.type, e.context_id,
        e.internal, e.payload::text AS payload, e.topic_hints::text AS topic_hints
 FROM myria.events e
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id

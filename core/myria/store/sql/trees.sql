@@ -177,9 +177,9 @@ SELECT (SELECT count(*) FROM myria.events e
 -- The next page of a scope's events that count, in the order of (timestamp, event_seq). What belongs neither into the new
 -- tree nor into the old one ($7 is the parent's cutoff, 0 where there is none) keeps its place, and nothing else of it.
 -- Times are microseconds since 1970: a build reads very many, and needs no objects of them.
-SELECT page.event_seq, page.event_id, (extract(epoch FROM page.occurred_at) * 1000000)::bigint AS at, page.channel,
-       page.dedupe_key, page.type, page.context_id, CASE WHEN page.is_there THEN page.payload END AS payload, page.topic_hints,
-       page.is_there
+SELECT page.event_seq, page.event_id, (extract(epoch FROM page.occurred_at) * 1000000)::bigint AS at, page.utc_offset,
+       page.channel, page.dedupe_key, page.type, page.context_id,
+       CASE WHEN page.is_there THEN page.payload END AS payload, page.topic_hints, page.is_there
 FROM (
     SELECT e.*, NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
                      WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $5
@@ -197,9 +197,9 @@ ORDER BY page.occurred_at, page.event_seq;
 
 -- name: events_before
 -- The page before a position, nearest first.
-SELECT page.event_seq, page.event_id, (extract(epoch FROM page.occurred_at) * 1000000)::bigint AS at, page.channel,
-       page.dedupe_key, page.type, page.context_id, CASE WHEN page.is_there THEN page.payload END AS payload, page.topic_hints,
-       page.is_there
+SELECT page.event_seq, page.event_id, (extract(epoch FROM page.occurred_at) * 1000000)::bigint AS at, page.utc_offset,
+       page.channel, page.dedupe_key, page.type, page.context_id,
+       CASE WHEN page.is_there THEN page.payload END AS payload, page.topic_hints, page.is_there
 FROM (
     SELECT e.*, NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
                      WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $5
@@ -221,7 +221,7 @@ SELECT count(*) FROM myria.events e
 WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.occurred_at = $3 AND e.event_seq < $4 AND NOT e.internal;
 
 -- name: events_by_seq
-SELECT e.event_seq, e.event_id, e.occurred_at, e.channel, e.type, e.context_id, e.payload, e.topic_hints
+SELECT e.event_seq, e.event_id, e.occurred_at, e.utc_offset, e.channel, e.type, e.context_id, e.payload, e.topic_hints
 FROM unnest($2::bigint[]) AS wanted
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = wanted;
 

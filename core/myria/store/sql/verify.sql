@@ -180,14 +180,14 @@ LIMIT 1;
 SELECT NOT ($4 AND coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
                              WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $3
                              ORDER BY w.by_event_seq DESC LIMIT 1), false)) AS is_there,
-       e.event_seq, e.event_id, (extract(epoch FROM e.occurred_at) * 1000000)::bigint AS at, e.channel, e.dedupe_key,
-       e.type, e.context_id, e.payload::text AS payload, e.topic_hints::text AS topic_hints
+       e.event_seq, e.event_id, (extract(epoch FROM e.occurred_at) * 1000000)::bigint AS at, e.utc_offset, e.channel,
+       e.dedupe_key, e.type, e.context_id, e.payload::text AS payload, e.topic_hints::text AS topic_hints
 FROM myria.events e
 WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.event_seq <= $3 AND NOT e.internal
 ORDER BY e.occurred_at, e.event_seq;
 
 -- name: block_events
-SELECT e.event_seq, e.event_id, e.occurred_at, e.channel, e.type, e.context_id, e.payload::text AS payload,
+SELECT e.event_seq, e.event_id, e.occurred_at, e.utc_offset, e.channel, e.type, e.context_id, e.payload::text AS payload,
        e.topic_hints::text AS topic_hints
 FROM myria.events e
 WHERE e.tenant_id = $1 AND e.event_seq = ANY ($2::bigint[])

@@ -56,6 +56,7 @@ class InsightTools(AgentTools):
         lines = [
             MemoryLine(
                 date=to_rfc3339(version.at)[:10],
+                clock=to_rfc3339(version.at)[11:16],
                 speaker=version.speaker,
                 text=version.note.content,
                 handle=f"version {version.version}",
