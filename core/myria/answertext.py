@@ -35,13 +35,15 @@ class ShownAnswer:
 class AnswerText:
     """Writes full answers of query_event_nodes and query_references as text.
 
-    `budget` is in tokens, None for no bound; `full` says more of each event.
+    `budget` is in tokens, None for no bound; `full` says more of each event. Of an event with too little room
+    that passage is shown which has most of what is `sought`.
     """
 
     handles: Handles
     counter: TokenCounter
     budget: int | None
     full: bool = False
+    sought: frozenset[str] = frozenset()
 
     def fits(self, answer: Json) -> bool:
         """Tell whether the text shows every node of an answer, the last one perhaps shortened."""
@@ -59,7 +61,7 @@ class AnswerText:
             return below if self.counter.count(below) <= budget else None
         room = budget - self.counter.count(f"\n{below}") if below else budget
         while room > 0:
-            memories = memory_text(lines, self.counter, room)
+            memories = memory_text(lines, self.counter, room, self.sought)
             if memories.shown < len(lines):
                 return None
             text = f"{memories.text}\n{below}" if below else memories.text

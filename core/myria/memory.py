@@ -28,6 +28,7 @@ from myria.notes.recalling import Recall
 from myria.notes.shown import ShownNotes
 from myria.notes.similar import Similar
 from myria.notes.usage import NoteUsage
+from myria.passages import sought_in
 from myria.quotas import TenantQuotas
 from myria.redacting import redacted_events
 from myria.redaction.kinds import Kind
@@ -297,7 +298,9 @@ class Memory(Administration):
             counter = await asyncio.to_thread(token_counter)
             handles = await self.retrieval.handles(tenant)
             full = query.view == "full"
-            writer = AnswerText(handles=handles, counter=counter, budget=query.max_tokens, full=full)
+            writer = AnswerText(
+                handles=handles, counter=counter, budget=query.max_tokens, full=full, sought=sought_in(query.query)
+            )
         within = None if writer is None or writer.budget is None else writer.fits
         if isinstance(query, EventNodesQuery):
             answer = await self.retrieval.query_event_nodes(tenant, query, within=within)

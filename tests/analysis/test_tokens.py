@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from myria.analysis import MAX_TERM_CHARACTERS, TextWords, is_stopword, term_id, terms, tokens, words_in
-from myria.analysis.tokens import first_of
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=200)
 
@@ -58,14 +57,6 @@ def test_words_are_tokens_in_columns(text: str) -> None:
     assert len(words) == len(tokens(text))
     assert words.at(range(1, len(words), 2)).tokens() == tokens(text)[1::2]
     assert TextWords.of(tokens(text)).tokens() == tokens(text)
-
-
-@given(ANY_TEXT | st.text(st.sampled_from("ab' .A1"), max_size=60), st.data())
-def test_the_first_word_of_some_is_where_it_stands(text: str, data: st.DataObject) -> None:
-    """The place of the first token whose term is wanted, or none."""
-    found = tokens(text)
-    wanted = data.draw(st.frozensets(st.sampled_from([token.term for token in found]))) if found else frozenset("a")
-    assert first_of(text, wanted) == next((token.start for token in found if token.term in wanted), None)
 
 
 @given(st.text(st.characters(codec="ascii"), max_size=200))

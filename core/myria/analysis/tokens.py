@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import field
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -194,18 +193,6 @@ def words_in(text: str) -> TextWords:
     surfaces, starts, ends = _ascii_words_in(text)
     forms = list(map(_FORMS.__getitem__, surfaces))
     return TextWords([form.surface for form in forms], [form.term for form in forms], starts, ends, forms)
-
-
-def first_of(text: str, wanted: AbstractSet[str]) -> int | None:
-    """Return where the first word of a text starts whose term is among some; None where it has none of them."""
-    spaced = text.encode().translate(_SPACED).decode() if text.isascii() else None
-    if spaced is None or ("'" in spaced and _has_loose_apostrophe(spaced)):
-        words = words_in(text)
-        return next((start for term, start in zip(words.terms, words.starts, strict=True) if term in wanted), None)
-    for place, word in enumerate(spaced.split()):
-        if _FORMS[word].term in wanted:
-            return len(spaced) - len(spaced.split(None, place)[-1])
-    return None
 
 
 def counted_surfaces(text: str) -> list[tuple[str, str, int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from myria.memories.model import StoredMemory
+from myria.passages import best_span
 from myria.store.clock import to_rfc3339
 from myria.values import value
 
@@ -39,6 +40,7 @@ def session_context(
     topics: Sequence[str] = (),
     max_tokens: int | None = None,
     count: Callable[[str], int] | None = None,
+    sought: frozenset[str] = frozenset(),
 ) -> SessionContext:
     """Return memories as markdown, newest first, in sections by what they are, and then topics of what is not shown.
 
@@ -47,12 +49,13 @@ def session_context(
         topics: what further memories are about, what matters most first.
         max_tokens: bound of the text; not even its heading is shown where that costs more.
         count: counts the tokens of a text; needed for the bound.
+        sought: what is looked for: a long memory is cut to the passage that has most of it.
     """
     chosen = list(memories)
     by_time = sorted(range(len(chosen)), key=lambda place: (chosen[place].at, chosen[place].number), reverse=True)
 
     def rendered(shown: int, about: int) -> str:
-        return _markdown(session_id, [chosen[place] for place in by_time if place < shown], topics[:about])
+        return _markdown(session_id, [chosen[place] for place in by_time if place < shown], topics[:about], sought)
 
     if max_tokens is None or count is None:
         return SessionContext(text=rendered(len(chosen), len(topics)), memories=len(chosen))
@@ -73,14 +76,14 @@ def _most(most: int, fits: Callable[[int], bool]) -> int:
     return good
 
 
-def _markdown(session_id: str, memories: Sequence[StoredMemory], topics: Sequence[str]) -> str:
+def _markdown(session_id: str, memories: Sequence[StoredMemory], topics: Sequence[str], sought: frozenset[str]) -> str:
     sections: dict[str, list[str]] = {"Recent Actions": [], "Decisions Made": [], "Errors": [], "Other": []}
     for memory in memories:
         draft = memory.draft
-        line = f"- [{to_rfc3339(memory.at)}] {draft.event_type}: {_shortened(draft.content)}"
+        line = f"- [{to_rfc3339(memory.at)}] {draft.event_type}: {_shortened(draft.content, sought)}"
         section = {"episodic": "Recent Actions", "decision": "Decisions Made"}.get(draft.memory_type, "Other")
         sections["Errors" if draft.event_type == ERROR else section].append(line)
-    sections["Topics"] = [f"- {_shortened(topic, _TOPIC_BYTES)}" for topic in topics]
+    sections["Topics"] = [f"- {_shortened(topic, sought, _TOPIC_BYTES)}" for topic in topics]
     parts = [
         f"### {name} ({len(lines)})\n" + "".join(line + "\n" for line in lines)
         for name, lines in sections.items()
@@ -89,8 +92,14 @@ def _markdown(session_id: str, memories: Sequence[StoredMemory], topics: Sequenc
     return f"## Session Context ({session_id})\n\n" + "\n".join(parts)
 
 
-def _shortened(content: str, most: int = _SHOWN_BYTES) -> str:
-    """Return a text on one line, cut where it is longer than so many bytes, never within a character."""
+def _shortened(content: str, sought: frozenset[str], most: int = _SHOWN_BYTES) -> str:
+    """Return a text on one line, cut where it is longer than so many bytes, never within a character, to the passage
+    that has most of what is sought."""
     line = " ".join(content.split())
-    raw = line.encode()
-    return line if len(raw) <= most else raw[:most].decode(errors="ignore") + "..."
+    if len(line.encode()) <= most:
+        return line
+    # As many characters as its beginning has in so many bytes; then bytes decide.
+    start, _ = best_span(line, sought, len(line.encode()[:most].decode(errors="ignore"))) if sought else (0, 0)
+    raw = line[start:].encode()
+    shown = raw[:most].decode(errors="ignore")
+    return f"{'...' if start else ''}{shown}{'...' if len(raw) > most else ''}"

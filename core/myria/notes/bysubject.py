@@ -26,10 +26,14 @@ _COMPARED = 40
 
 
 def text_by_subject(
-    fragments: Sequence[Fragment], subjects: Sequence[FoundSubject], counter: TokenCounter, budget: int
+    fragments: Sequence[Fragment],
+    subjects: Sequence[FoundSubject],
+    counter: TokenCounter,
+    budget: int,
+    sought: frozenset[str] = frozenset(),
 ) -> MemoryText:
     """Return the memories that fit into a budget by rank, those of one subject together, for no more tokens."""
-    written, tokens = fitting_lines(fragments, counter, budget)
+    written, tokens = fitting_lines(fragments, counter, budget, sought)
     shown = fragments[: len(written)]
     for has_state in (True, False):
         lines = _grouped(shown, written, subjects, has_state=has_state)

@@ -18,6 +18,7 @@ from myria.notes.fragments import Fragment, Json
 from myria.notes.lines import MemoryLine
 from myria.notes.questions import RecallQuery
 from myria.notes.recalling import Recall
+from myria.passages import passage
 from myria.store.clock import to_rfc3339
 from myria.tokens import TokenCounter
 from myria.values import value
@@ -45,6 +46,7 @@ class Case:
     """A case: its goal, what happened in the order of time, and what came of it.
 
     `notes` is how many notes it has, as far as they were looked at; `relevance` how many of them the question found.
+    Of long notes the passage is shown that has most of what is `sought`.
     """
 
     case_id: str
@@ -54,6 +56,7 @@ class Case:
     course: tuple[Fragment, ...]
     notes: int
     relevance: int
+    sought: frozenset[str] = frozenset()
 
     def to_json(self, events: int) -> Json:
         """Return it as the contract has it, with so many events at most."""
@@ -65,7 +68,7 @@ class Case:
             "events": [
                 {
                     "event_type": _EVENT_OF.get(fragment.kind or "", _OTHER_EVENT),
-                    "summary": fragment.text[:_SHOWN],
+                    "summary": passage(fragment.text, self.sought, _SHOWN),
                     "created_at": to_rfc3339(fragment.at),
                 }
                 for fragment in self.course[:events]
@@ -77,7 +80,11 @@ class Case:
     @property
     def line(self) -> MemoryLine:
         """It as a line: what was wanted, what was kept of it first, and what came of it."""
-        said = [part for part in (self.goal, *[event.text[:_SHOWN] for event in self.course], self.outcome) if part]
+        said = [
+            part
+            for part in (self.goal, *[passage(event.text, self.sought, _SHOWN) for event in self.course], self.outcome)
+            if part
+        ]
         return MemoryLine(
             date=to_rfc3339(self.course[-1].at)[:10],
             speaker=None,
@@ -115,7 +122,7 @@ async def cases_of(
     for key, count in found.most_common(most):
         notes = await recall.find(tenant, replace(asked, details=Details(case_id=names[key])))
         if notes:
-            cases.append(_case(names[key], notes, count))
+            cases.append(replace(_case(names[key], notes, count), sought=query.sought))
     return sorted(cases, key=lambda case: (case.status.casefold() != "resolved", -case.relevance))
 
 

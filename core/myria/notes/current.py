@@ -15,6 +15,7 @@ from myria.analysis.asking import asks
 from myria.analysis.changes import tells_of_change
 from myria.analysis.dates import DAY_US, holds_from, local_day, meant
 from myria.analysis.languages import function_terms, languages_of
+from myria.analysis.roots import root
 from myria.analysis.tokens import is_stopword, terms, tokens
 from myria.notes.subjects import is_verb_of_notes
 from myria.store.clock import to_rfc3339
@@ -24,9 +25,6 @@ T = TypeVar("T")
 
 _COMPARED = 400
 """Characters of a text that are compared: a statement says what it is about at once."""
-
-_ROOT = 5
-"""Letters by which words are known, whatever their endings: as good as a stemmer for most languages (McNamee 2004)."""
 
 _MOSTLY = 0.5
 _BEGUN_ALIKE = 0.4
@@ -129,11 +127,6 @@ def content_roots(words: Sequence[str], text: str) -> frozenset[str]:
         and not any(word in function_terms(language) for language in languages)
         and (languages or not is_stopword(word))
     )
-
-
-def root(term: str) -> str:
-    """Return what words with the same beginning have in common; what holds a digit is itself."""
-    return term if any(map(str.isdigit, term)) else term[:_ROOT]
 
 
 def replaced(

@@ -14,6 +14,7 @@ from myria.notes.expiry import DAY_US
 from myria.notes.kinds import Tier, tier
 from myria.notes.lines import LEAST_WORTH, on_one_line, written_line
 from myria.notes.links import LinkedNote
+from myria.passages import passage_within
 from myria.store.clock import to_rfc3339
 from myria.tokens import TokenCounter, fitted
 from myria.values import value
@@ -190,10 +191,14 @@ class Fragment:
 
 @value
 class Shape:
-    """How much of each memory an answer shows: keywords or not; or its id and `fields` alone, where any are named."""
+    """How much of each memory an answer shows: keywords or not; or its id and `fields` alone, where any are named.
+
+    `sought` are the roots of words by which a passage of a long one is chosen.
+    """
 
     keywords: bool = False
     fields: tuple[str, ...] = ()
+    sought: frozenset[str] = frozenset()
 
     def of(self, fragment: Fragment) -> Json:
         """Return a memory as JSON in this shape."""
@@ -248,8 +253,9 @@ def json_within(
 ) -> tuple[list[Json], int]:
     """Return the first memories as JSON, and what they cost with what is made `around` them: at most `budget`.
 
-    Of the first that does not fit the bare words are given where they do (`Shape.lean`), else their beginning,
-    which says so (`truncated`). Where nothing fits, there is none, for 0.
+    Of the first that does not fit the bare words are given where they do (`Shape.lean`), else the
+    passage of it with most of what is sought, which says so (`truncated`). Where nothing fits, there is none,
+    for 0.
     """
     shown: list[Json] = []
     parts: dict[str, Json] = {}
@@ -269,7 +275,7 @@ def json_within(
             room -= counter.count(f'{_json(item)[2:]},{{"')
             if room < LEAST_WORTH:
                 return None
-            item["content"] = counter.shortened(fragments[place].text, room)
+            item["content"] = passage_within(fragments[place].text, shape.sought, counter, room)
             text = f'{_json(item)[2:]},{{"'
         parts[text] = item
         return text

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
+from myria.passages import passage_within
 from myria.tokens import TokenCounter, fitted
 from myria.values import value
 
@@ -75,16 +76,21 @@ def written_line(*, date: str, speaker: str | None, text: str, handle: str, mark
     return f"{date}{said_by}: {text}{remarks} [{handle}]"
 
 
-def memory_text(lines: Sequence[Writable], counter: TokenCounter, budget: int) -> MemoryText:
+def memory_text(
+    lines: Sequence[Writable], counter: TokenCounter, budget: int, sought: frozenset[str] = frozenset()
+) -> MemoryText:
     """Return the first lines that fit into a budget, which the whole text never exceeds, fence included.
 
-    The first that does not fit is shortened where enough of it stays; empty where nothing fits.
+    The first that does not fit is shortened, to what has most of what is `sought`, where enough of it stays; empty
+    where nothing fits.
     """
-    shown, tokens = fitting_lines(lines, counter, budget)
+    shown, tokens = fitting_lines(lines, counter, budget, sought)
     return MemoryText(text=fenced(shown), shown=len(shown), tokens=tokens)
 
 
-def fitting_lines(lines: Sequence[Writable], counter: TokenCounter, budget: int) -> tuple[list[str], int]:
+def fitting_lines(
+    lines: Sequence[Writable], counter: TokenCounter, budget: int, sought: frozenset[str] = frozenset()
+) -> tuple[list[str], int]:
     """Return the lines of `memory_text` before they are fenced, and what they cost with the fence.
 
     Lines of one day say the time as well: which of them came later is told by nothing else.
@@ -102,7 +108,7 @@ def fitting_lines(lines: Sequence[Writable], counter: TokenCounter, budget: int)
     def part(place: int, room: int) -> str | None:
         line = lines[place]
         room -= counter.count(f"{whole(line, '')}\n")
-        text = counter.shortened(on_one_line(line.text), room) if room >= LEAST_WORTH else ""
+        text = passage_within(on_one_line(line.text), sought, counter, room) if room >= LEAST_WORTH else ""
         return f"{whole(line, text)}\n" if text else None
 
     fitting = fitted(

@@ -9,6 +9,7 @@ from myria.events import TopicHint
 from myria.masks import Masks
 from myria.notes.details import NO_DETAILS, Details
 from myria.notes.model import NOTE_TYPE
+from myria.passages import sought_in
 from myria.retrieval.cursors import query_digest
 from myria.values import value
 
@@ -71,6 +72,11 @@ class RecallQuery:
     def hints(self) -> tuple[str, ...]:
         """What is looked for in topics and keywords of notes, and in texts."""
         return (*self.keywords, *(name for name in (self.topic, self.details.case_id) if name is not None))
+
+    @property
+    def sought(self) -> frozenset[str]:
+        """What a passage is chosen by: the roots of the words that are looked for, wherever."""
+        return sought_in(" ".join(filter(None, (self.words, *self.hints))))
 
     @property
     def is_ranked(self) -> bool:

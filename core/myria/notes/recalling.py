@@ -384,9 +384,15 @@ class Recall:
                 )
         return made
 
-    def as_text(self, fragments: Sequence[Fragment], budget: int, subjects: Sequence[FoundSubject] = ()) -> MemoryText:
+    def as_text(
+        self,
+        fragments: Sequence[Fragment],
+        budget: int,
+        subjects: Sequence[FoundSubject] = (),
+        sought: frozenset[str] = frozenset(),
+    ) -> MemoryText:
         """Return memories as lines, those of one subject together, whose text costs at most `budget` tokens."""
-        return text_by_subject(fragments, subjects, self._counter, budget)
+        return text_by_subject(fragments, subjects, self._counter, budget, sought)
 
     def as_json(
         self,

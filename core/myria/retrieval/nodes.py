@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
 import orjson
 
-from myria.analysis.tokens import first_of
 from myria.events import searchable_text, speaker_of
+from myria.passages import passage
 from myria.store.clock import rfc3339_of
 
 Json = dict[str, Any]
 
 SNIPPET_CHARACTERS = 240
-_LEAD = 60
-_SEARCHED = 20_000
 
 
 def event_body(row: asyncpg.Record, participants: Sequence[str], *, indexed: bool) -> Json:
@@ -46,12 +44,12 @@ def event_node(
     score: int,
     as_reference: bool,
     with_payload: bool,
-    looked_for: Collection[str] = (),
+    sought: frozenset[str] = frozenset(),
 ) -> Json:
     """Return an `event_ref` (from a leaf topic to its event) or an `event` node.
 
     Args:
-        with_payload: the whole payload and the hints, or a snippet around the first of the terms `looked_for`. A
+        with_payload: the whole payload and the hints, or a snippet with most of what is `sought`. A
             reference and a snippet name the speaker.
     """
     payload = orjson.loads(row["payload"])
@@ -60,7 +58,7 @@ def event_node(
         node["topic_hints"] = orjson.loads(row["topic_hints"])
         node["payload"] = payload
     else:
-        node["snippet"] = snippet(searchable_text(payload), looked_for)
+        node["snippet"] = passage(searchable_text(payload), sought, SNIPPET_CHARACTERS)
     if as_reference or not with_payload:
         node["speaker"] = speaker_of(payload)
     node["score"] = score
@@ -74,7 +72,7 @@ def shortened_event_node(
     indexed: bool,
     score: int,
     as_reference: bool,
-    looked_for: Collection[str] = (),
+    sought: frozenset[str] = frozenset(),
 ) -> Json:
     """Return a node for an event whose payload has no room: a snippet, marked, with the size of the whole payload."""
     node = event_node(
@@ -84,7 +82,7 @@ def shortened_event_node(
         score=score,
         as_reference=as_reference,
         with_payload=False,
-        looked_for=looked_for,
+        sought=sought,
     )
     node["truncated"] = True
     node["payload_bytes"] = len(orjson.dumps(orjson.loads(row["payload"])))
@@ -108,17 +106,3 @@ def topic_node(row: asyncpg.Record, participants: Sequence[str]) -> Json:
         "keywords": [keyword for keyword, _ in metadata.get("keywords", ())],
         "speakers": [speaker for speaker, _ in metadata.get("speakers", ())],
     }
-
-
-def snippet(text: str, looked_for: Collection[str] = ()) -> str:
-    """Return at most 240 characters on one line, starting a little before the first term that is looked for."""
-    if len(text) > SNIPPET_CHARACTERS and looked_for:
-        first = first_of(text[:_SEARCHED], frozenset(looked_for)) or 0
-        if first > _LEAD:
-            start = text.rfind(" ", first - 2 * _LEAD, first - _LEAD // 2) + 1 or first - _LEAD
-            text = "… " + text[start:]
-    text = " ".join(text[: 4 * SNIPPET_CHARACTERS].split())
-    if len(text) <= SNIPPET_CHARACTERS:
-        return text
-    cut = text.rfind(" ", SNIPPET_CHARACTERS - 40, SNIPPET_CHARACTERS - 1)
-    return text[: cut if cut > 0 else SNIPPET_CHARACTERS - 1] + "…"

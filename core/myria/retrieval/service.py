@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import asyncpg
 
 from myria import errors
-from myria.analysis import is_stopword, terms
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.embeddings.asking import QuestionVectors
 from myria.embeddings.choosing import configured
 from myria.events import TopicHint
 from myria.handles import Handles
 from myria.masks import Masks
+from myria.passages import sought_in
 from myria.retrieval import cursors
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor
@@ -223,7 +223,7 @@ class Retrieval:
             return answer, page, None, None
         limit = query.max_nodes + _FURTHER
         wider = await self._page(connection, tenant, query, limit=limit, cursor=None, turn=turn, whole=True)
-        return answer, page, wider, start_of(tenant, query, page, wider, _looked_for(query))
+        return answer, page, wider, start_of(tenant, query, page, wider, sought_in(query.query))
 
     def _walks(self, query: ReferencesQuery) -> bool:
         """Tell whether a model looks further: that needs a text and room; a cursor only continues the ranking."""
@@ -355,7 +355,7 @@ class Retrieval:
             [(scopes[event.scope_id], event.path) for event in inside],
             hidden=pinned.hidden,
         )
-        looked_for = _looked_for(query)
+        sought = sought_in(query.query)
         hits = {
             event.event_seq: Leafward(
                 event=event_node(
@@ -365,7 +365,7 @@ class Retrieval:
                     score=0,
                     as_reference=True,
                     with_payload=query.include_payload,
-                    looked_for=looked_for,
+                    sought=sought,
                 ),
                 path=event.path,
             )
@@ -663,7 +663,7 @@ class _Events:
         self._query = query
         self._keeps = keeps
         self._result = result
-        self._looked_for = _looked_for(query)
+        self._sought = sought_in(query.query)
         self._with_payload = with_payload
 
     async def read(self, connection: Connection) -> AsyncIterator[Sequence[Hit]]:
@@ -705,7 +705,7 @@ class _Events:
             score=hit.score,
             as_reference=bool(path),
             with_payload=self._with_payload,
-            looked_for=self._looked_for,
+            sought=self._sought,
         )
         if mark:
             event |= mark
@@ -718,7 +718,7 @@ class _Events:
             indexed=indexed,
             score=hit.score,
             as_reference=bool(path),
-            looked_for=self._looked_for,
+            sought=self._sought,
         )
         return Leafward(event=event, path=path, shortened=(lambda: shortened() | mark) if mark else shortened)
 
@@ -747,10 +747,6 @@ def _under_subject(hit: Leafward, places: Mapping[bytes, bytes]) -> Leafward:
     if subject is None:
         return hit
     return Leafward(event=hit.event, path=(subject, hit.path[-1]), shortened=hit.shortened)
-
-
-def _looked_for(query: Query) -> frozenset[str]:
-    return frozenset(term for term in terms((query.query or "")[:8192]) if not is_stopword(term))
 
 
 def _digest(tenant: str, query: Query, arguments: Json) -> str:

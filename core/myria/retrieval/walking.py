@@ -15,8 +15,9 @@ import orjson
 
 from myria.contract.queries import ReferencesQuery
 from myria.events import searchable_text, speaker_of
+from myria.passages import passage
 from myria.retrieval.filters import Filters
-from myria.retrieval.nodes import snippet
+from myria.retrieval.nodes import SNIPPET_CHARACTERS
 from myria.retrieval.paths import Path
 from myria.retrieval.result import SearchResult
 from myria.retrieval.tree import Assembled, Leafward, Room, assemble
@@ -47,14 +48,14 @@ def room_of(query: ReferencesQuery) -> int:
     return query.max_nodes // 4
 
 
-def start_of(tenant: str, query: ReferencesQuery, page: Page, wider: Page, looked_for: frozenset[str]) -> Start:
+def start_of(tenant: str, query: ReferencesQuery, page: Page, wider: Page, sought: frozenset[str]) -> Start:
     """Return where a walk begins; `wider` continues the ranking of `page`."""
     from myria.llm.inspection import ScopesInForce  # noqa: PLC0415 - only where a model walks
     from myria.llm.walker import MOST_FURTHER, MOST_IN_ANSWER, MOST_TOPICS, Start  # noqa: PLC0415
 
     placed = page.answer.taken
-    inside = [_candidate(wider, at, looked_for) for at in range(min(placed, len(wider.hits)))]
-    further = [_candidate(wider, at, looked_for) for at in range(placed, len(wider.hits))][:MOST_FURTHER]
+    inside = [_candidate(wider, at, sought) for at in range(min(placed, len(wider.hits)))]
+    further = [_candidate(wider, at, sought) for at in range(placed, len(wider.hits))][:MOST_FURTHER]
     topics: dict[Path, None] = {}
     for candidate in (*inside[:MOST_IN_ANSWER], *further):
         path = candidate.event.path
@@ -113,7 +114,7 @@ def _assembled(query: ReferencesQuery, page: Page, hits: Sequence[Leafward], top
     return assemble(hits, room, topics={**page.topics, **topics}, asked_by=query.masks.participants)
 
 
-def _candidate(page: Page, at: int, looked_for: frozenset[str]) -> WalkCandidate:
+def _candidate(page: Page, at: int, sought: frozenset[str]) -> WalkCandidate:
     from myria.llm.inspection import ShownEvent  # noqa: PLC0415
     from myria.llm.walker import WalkCandidate  # noqa: PLC0415
 
@@ -130,7 +131,7 @@ def _candidate(page: Page, at: int, looked_for: frozenset[str]) -> WalkCandidate
         participants=page.result.scope(hit).participants,
         at=rfc3339_of(row["occurred_at"]),
         speaker=speaker_of(payload),
-        text=snippet(searchable_text(payload), looked_for),
+        text=passage(searchable_text(payload), sought, SNIPPET_CHARACTERS),
     )
 
 

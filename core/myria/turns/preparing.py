@@ -14,6 +14,7 @@ from myria.notes.expiry import Lasting
 from myria.notes.kinds import FACT_KINDS
 from myria.notes.model import NOTE_TYPE
 from myria.notes.recalling import Reads
+from myria.passages import best_span, sought_in
 from myria.retrieval.found import EventFinder, FoundEvent
 from myria.settings import TurnsSettings
 from myria.store.clock import to_rfc3339
@@ -200,7 +201,8 @@ class Preparing:
         )
         found = await reader.find(query)
         hits = (hit for hit in found.events if _is_piece(hit, scopes) and _is_new(hit, shown))
-        return tuple(_chunk_json(hit, session) for hit in islice(hits, limit))
+        sought = sought_in(question)
+        return tuple(_chunk_json(hit, session, sought) for hit in islice(hits, limit))
 
     async def _topics(self, reader: EventFinder, session: Session, masks: Masks) -> tuple[str, ...]:
         """Return what the newest turns of a session were about, as the active snapshot says it."""
@@ -295,13 +297,14 @@ def _insight_json(insight: Insight) -> Json:
     }
 
 
-def _chunk_json(hit: FoundEvent, session: Session) -> dict[str, Any]:
+def _chunk_json(hit: FoundEvent, session: Session, sought: frozenset[str]) -> dict[str, Any]:
     text = searchable_text(hit.payload)
-    shown = text[:_CHUNK_CHARACTERS]
+    start, end = best_span(text, sought, _CHUNK_CHARACTERS)
+    before, shown = (len(part.encode("utf-8", "surrogatepass")) for part in (text[:start], text[start:end]))
     day = to_rfc3339(hit.at)[:10].replace("-", "/")
     return {
         "path": f"/memory/{session.session_id}/events/raw/{day}/{hit.payload.get('item_id', hit.event_id)}",
-        "start_bytes": 0,
-        "end_bytes": len(shown.encode("utf-8", "surrogatepass")),
-        "text": shown,
+        "start_bytes": before,
+        "end_bytes": before + shown,
+        "text": text[start:end],
     }

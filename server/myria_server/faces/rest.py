@@ -25,6 +25,7 @@ from myria.memories.reading import MemoryFilters, MemoryPage, Viewer
 from myria.memories.sharing import keeping, own_of, shared_participant, viewing
 from myria.memory import Memory
 from myria.notes.model import NOTE_CHANNEL
+from myria.passages import sought_in
 from myria.registrations.model import REGISTRY_CHANNEL
 from myria.settings import Settings
 from myria.steps import in_steps
@@ -446,6 +447,7 @@ class RestFace:
             topics=topics,
             max_tokens=request.max_tokens,
             count=None if counter is None else counter.count,
+            sought=sought_in(request.query),
         )
         return {"session_id": asked.entry_id, "context": context.text, "memory_count": context.memories}
 

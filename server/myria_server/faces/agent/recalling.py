@@ -18,10 +18,11 @@ from myria.notes.cases import CASES, cases_of, cases_within
 from myria.notes.details import Details
 from myria.notes.fragments import Fragment, Shape, linked_fragment
 from myria.notes.kinds import policies
-from myria.notes.lines import memory_text, on_one_line
+from myria.notes.lines import memory_text
 from myria.notes.nearby import nearby
 from myria.notes.questions import PAGE, RecallQuery
 from myria.notes.recalling import Recalled
+from myria.passages import passage
 from myria.tokens import token_counter
 from myria_server.faces.agent.answering import AgentTools, Handler, Json
 
@@ -63,7 +64,7 @@ class RecallTools(AgentTools):
             return await self._cases(principal, request, query, page)
         about = _about(page, query.digest(principal.tenant))
         fragments = await self._with_links(principal, who, request, query, page)
-        content = self._within(fragments, request, page, about)
+        content = self._within(fragments, request, page, about, query.sought)
         # What the budget left out is on the next page: a page ends with what it shows, and its order is its own.
         while is_paged and (shown := _shown(content)) < len(page.fragments):
             if not shown:
@@ -74,12 +75,12 @@ class RecallTools(AgentTools):
             page = await recall.page(principal.tenant, replace(query, page_size=shown))
             linked = await self._with_links(principal, who, request, query, page)
             fragments = [fragment for fragment in linked if fragment.relation is None]
-            content = self._within(fragments, request, page, about)
+            content = self._within(fragments, request, page, about, query.sought)
         found = {fragment.note_id for fragment in fragments}
         self.memory.usage.count(
             principal.tenant, [item["id"] for item in content["fragments"] if item["id"] in found], query.now
         )
-        text = recall.as_text(fragments, request.tokenBudget, page.subjects).text
+        text = recall.as_text(fragments, request.tokenBudget, page.subjects, query.sought).text
         text = text or _nothing(request, query, found=bool(fragments))
         return self.answered(principal, request, content, text)
 
@@ -110,7 +111,11 @@ class RecallTools(AgentTools):
             note_id = fragment.note_id or ""
             if note_id in linked.leading or note_id in near:
                 leading = tuple(
-                    {"id": note.note_id, "relation_type": relation, "preview": on_one_line(note.text)[:_PREVIEW]}
+                    {
+                        "id": note.note_id,
+                        "relation_type": relation,
+                        "preview": passage(note.text, query.sought, _PREVIEW),
+                    }
                     for note, relation in linked.leading.get(note_id, ())
                 )
                 fragments[place] = replace(fragment, linked=leading, nearby=near.get(note_id, ()))
@@ -129,6 +134,7 @@ class RecallTools(AgentTools):
         request: RecallInput,
         page: Recalled,
         about: Json,
+        sought: frozenset[str],
     ) -> Json:
         """Return the answer of recall with as many fragments as a budget holds, all of it counted as it is sent."""
 
@@ -142,7 +148,7 @@ class RecallTools(AgentTools):
             fragments,
             request.tokenBudget,
             lambda shown: answer(shown, request.tokenBudget),
-            Shape(keywords=request.includeKeywords, fields=request.fields or ()),
+            Shape(keywords=request.includeKeywords, fields=request.fields or (), sought=sought),
         )
         return answer(shown, tokens)
 
