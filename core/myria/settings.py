@@ -209,6 +209,19 @@ class AuthSettings(Section):
     that knows nothing but the address gets tokens for what the key may do. Needs mode `keys` and public_url (on one
     machine `http://127.0.0.1:PORT`); docs/oauth.md."""
 
+    registrations_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 20.0
+    """Programs that may register themselves from one network per minute (`auth.server`). Each process counts for
+    itself. Whatever it is, at most 50 of one network wait for somebody to sign in, each for an hour. Unset: any
+    number."""
+    sign_ins_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 20.0
+    """Times that one key may allow a program something per minute, and five times that for a tenant's keys together.
+    Each process counts for itself. Unset: any number."""
+    grants_per_key: Annotated[int | None, Field(ge=1, le=1_000_000)] = 100
+    """Most grants of one key at once; `myria grant revoke` ends one. Beyond it a program is refused. Unset: any
+    number."""
+    grants_per_tenant: Annotated[int | None, Field(ge=1, le=10_000_000)] = 1000
+    """Most grants of all keys of a tenant at once. Unset: any number."""
+
     def rules(self) -> None:
         """The public URL is an origin, over HTTPS or on this machine."""
         if self.public_url is not None and not _PUBLIC_URL.fullmatch(self.public_url):

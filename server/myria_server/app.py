@@ -34,7 +34,7 @@ from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.answers import Answers, in_pieces
 from myria_server.authentication import Anybody, Authentication, KeysAndTokens
-from myria_server.authorization import AuthorizationServer
+from myria_server.authorization import AuthorizationServer, RegistrationRates
 from myria_server.background import running
 from myria_server.bodies import Bodies
 from myria_server.compression import accepts_gzip, compressing
@@ -171,8 +171,11 @@ def build_app(
                 tokens = Tokens(issuers, ring, resource.urls, appends_for_anyone=anyone, now=now, ticks=ticks)
                 work += [keys.run for keys in tokens.key_sets]
             if auth.server:
-                grants = Grants(memory.appending)
-                open_routes += AuthorizationServer(auth.public_url, resource.urls, grants, ring, door).routes()
+                grants = Grants(memory.appending, per_key=auth.grants_per_key, per_tenant=auth.grants_per_tenant)
+                rates = RegistrationRates(auth, ticks=ticks)
+                open_routes += AuthorizationServer(
+                    auth.public_url, resource.urls, grants=grants, ring=ring, door=door, rates=rates
+                ).routes()
         authentication = KeysAndTokens(ring, tokens, resource)
     answers = Answers.within(settings)
     faces: dict[str, FaceParts] = {}

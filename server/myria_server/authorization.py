@@ -6,7 +6,8 @@ clients without a secret revoke, take repeated parameters, and leave a token's r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -16,10 +17,19 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from myria.access.grants import ACCESS_S, SCOPES, Client, Grants, Issued, is_challenge
+from myria.access.limits import Rates, network_of
 from myria.access.principal import Face, Principal
 from myria.access.ring import KeyRing
 from myria.access.secrets import parse_key
-from myria.errors import AccessError, CredentialInvalid, InvalidArgument, MyriaError, UnavailableError
+from myria.errors import (
+    AccessError,
+    CredentialInvalid,
+    InvalidArgument,
+    MyriaError,
+    RateLimited,
+    UnavailableError,
+)
+from myria.settings import AuthSettings
 from myria.values import value
 from myria_server.consent import consent_page, refusal_page
 from myria_server.door import Door
@@ -27,6 +37,9 @@ from myria_server.door import Door
 METADATA_PATH = "/.well-known/oauth-authorization-server"
 BODY_BYTES = 16 * 1024
 """Bytes of a form, or of a registration."""
+
+_TENANT_TIMES = 5
+"""How many times as often as one key all keys of a tenant may allow programs something."""
 
 _MAX_FIELDS = 30
 _MEANINGLESS_SCOPES = frozenset({"openid", "profile", "email", "address", "phone", "offline_access"})
@@ -67,6 +80,45 @@ class _Refused(Exception):
         self.status = status
 
 
+class RegistrationRates:
+    """How often programs register from one network, and how often a key and a tenant allow one something."""
+
+    def __init__(self, auth: AuthSettings, *, ticks: Callable[[], float] = time.monotonic) -> None:
+        per_key = auth.sign_ins_per_minute
+        self._registrations = Rates(
+            auth.registrations_per_minute,
+            limit="registrations_per_minute",
+            message="too many programs registered from this network; wait",
+            ticks=ticks,
+        )
+        self._of_keys, self._of_tenants = (
+            Rates(
+                None if per_key is None else times * per_key,
+                limit="sign_ins_per_minute",
+                message=f"Too many programs were allowed something with this {what} within a minute. Wait a little.",
+                ticks=ticks,
+            )
+            for what, times in (("key", 1), ("key's tenant", _TENANT_TIMES))
+        )
+
+    def register(self, network: str) -> None:
+        """Count a registration.
+
+        Raises:
+            RateLimited: there were too many.
+        """
+        self._registrations.note([network])
+
+    def sign_in(self, key_id: str, tenant: str) -> None:
+        """Count a consent.
+
+        Raises:
+            RateLimited: there were too many.
+        """
+        self._of_keys.note([key_id])
+        self._of_tenants.note([tenant])
+
+
 class AuthorizationServer:
     """The endpoints of an authorization server whose accounts are keys.
 
@@ -75,16 +127,25 @@ class AuthorizationServer:
         resources: the address of each face.
         ring: knows keys.
         door: counts refused keys.
+        rates: count registrations and consents.
     """
 
     def __init__(
-        self, public_url: str, resources: Mapping[Face, str], grants: Grants, ring: KeyRing, door: Door
+        self,
+        public_url: str,
+        resources: Mapping[Face, str],
+        *,
+        grants: Grants,
+        ring: KeyRing,
+        door: Door,
+        rates: RegistrationRates,
     ) -> None:
         self._issuer = public_url
         self._resources = resources
         self._grants = grants
         self._ring = ring
         self._door = door
+        self._rates = rates
 
     def routes(self) -> list[Route]:
         """Return its endpoints."""
@@ -119,7 +180,9 @@ class AuthorizationServer:
 
     async def _register(self, request: Request) -> Response:
         """Keep a client (RFC 7591); whatever it asks for, it gets no secret."""
+        network = network_of(self._door.address(request.scope), site=True)
         try:
+            self._rates.register(network)
             try:
                 given = orjson.loads(await _body(request))
             except orjson.JSONDecodeError as error:
@@ -132,14 +195,13 @@ class AuthorizationServer:
             if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
                 raise _Refused("invalid_redirect_uri", "redirect_uris must be a list of addresses")
             try:
-                client = await self._grants.register(name, uris)
+                client = await self._grants.register(name, uris, network=network)
             except InvalidArgument as error:
                 about_uris = error.details.get("field") == "redirect_uris"
                 code = "invalid_redirect_uri" if about_uris else "invalid_client_metadata"
                 raise _Refused(code, error.message) from error
-            if client is None:
-                raise _Refused("temporarily_unavailable", "as many programs are registered as may be", 503)
-        except (_Refused, UnavailableError) as error:
+        except (_Refused, UnavailableError, RateLimited) as error:
+            await self._linger(error)
             return _refusal(error)
         return JSONResponse(
             {
@@ -152,6 +214,10 @@ class AuthorizationServer:
             },
             status_code=201,
         )
+
+    async def _linger(self, error: Exception) -> None:
+        if isinstance(error, RateLimited):
+            await self._door.linger(error)
 
     async def _authorize(self, request: Request) -> Response:
         """Show the page of consent; take its answer, with everything checked again."""
@@ -240,6 +306,7 @@ class AuthorizationServer:
             problem = "This key may do nothing of what the program asks for; use another one."
             return self._page(asked, face, scopes, problem=problem, status=403)
         try:
+            self._rates.sign_in(key.key_id, principal.tenant)
             code = await self._grants.grant(
                 key,
                 asked.client,
@@ -248,7 +315,7 @@ class AuthorizationServer:
                 redirect_uri=asked.redirect_uri,
                 challenge=asked.fields["code_challenge"],
             )
-        except UnavailableError as error:
+        except (UnavailableError, RateLimited) as error:
             return self._page(asked, face, scopes, problem=error.message, status=error.http_status)
         if code is None:
             return self._page(asked, face, scopes, problem="This key was changed meanwhile; try again.", status=403)

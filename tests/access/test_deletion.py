@@ -47,8 +47,7 @@ async def control(database: Database) -> AsyncIterator[Pool]:
 async def grant_tokens(grants: Grants, key: MadeKey) -> None:
     """Allow a program to use a key, through to its tokens."""
     uri, verifier = "https://app.example.com/", "v" * 43
-    client = await grants.register("Editor", [uri])
-    assert client is not None
+    client = await grants.register("Editor", [uri], network="192.0.2.1")
     challenge = challenge_of(verifier)
     assert challenge is not None
     code = await grants.grant(key, client, face="core", scopes=("read",), redirect_uri=uri, challenge=challenge)

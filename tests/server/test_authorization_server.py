@@ -408,24 +408,6 @@ async def test_registrations_that_are_none_are_refused(served: Served, body: byt
     assert "error" in response.json()
 
 
-async def test_registrations_are_bounded_and_granted_ones_stay(
-    served: Served, store: AccessStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The oldest that nobody granted anything make room; a flood ends nobody's grant."""
-    monkeypatch.setattr("myria.access.grants.MAX_CLIENTS", 3)
-    text = await make_key(store, "ada")
-    granted = [await client_id(served)]
-    kept = await tokens(served, granted[0], text)
-    flood = [await client_id(served) for _ in range(5)]
-    assert (await send(served, kept["access_token"])).status_code == 200
-    gone = await served.client.get("/oauth/authorize", params=request_of(flood[0]))
-    assert gone.status_code == 400
-    for program in flood[-2:]:
-        await tokens(served, program, text)
-    full = await register(served)
-    assert (full.status_code, full.json()["error"]) == (503, "temporarily_unavailable")
-
-
 @pytest.mark.parametrize("path", ["/oauth/token", "/oauth/revoke", "/oauth/authorize"])
 async def test_forms_that_are_none_are_refused(served: Served, path: str) -> None:
     """Repeated parameters, other encodings, too much: never a 5xx."""

@@ -79,9 +79,8 @@ def test_the_commands_list_show_and_revoke(database: Database, monkeypatch: pyte
     async def granted() -> str | None:
         async with access_store(database) as store, Pool(database.server_dsn) as pool:
             key, grants = parse_key(await make_key(store, "ada")), Grants(pool)
-            program = await grants.register("Editor", ["https://app.example.com"])
+            program = await grants.register("Editor", ["https://app.example.com"], network="192.0.2.1")
             assert key is not None
-            assert program is not None
             return await grants.grant(
                 key, program, face="core", scopes=["read"], redirect_uri=program.redirect_uris[0], challenge="c" * 43
             )

@@ -22,7 +22,7 @@ from myria.access.secrets import (
     make_secret,
     token_digest,
 )
-from myria.errors import InvalidArgument
+from myria.errors import InvalidArgument, QuotaExceeded, RateLimited
 from myria.store.database import Database
 from myria.store.queries import sql
 from myria.values import value
@@ -36,8 +36,14 @@ ACCESS_S = 3600.0
 REFRESH_S = 30 * 86_400.0
 """Seconds for which a refresh token is good."""
 
-MAX_CLIENTS = 1000
-"""Clients kept at once; those that nobody granted anything make room."""
+UNUSED_S = 3600.0
+"""Seconds after which a registration ends with which nobody signed in."""
+
+MAX_UNUSED = 10_000
+"""Registrations with which nobody has signed in yet; further ones are refused, none of these is pushed out."""
+
+MAX_UNUSED_EACH = 50
+"""Those of them that came from one network."""
 
 MAX_REDIRECT_URIS = 10
 MAX_URI = 500
@@ -61,6 +67,7 @@ _URI = re.compile(r"[A-Za-z0-9._~:/?@!$&()*+=%\[\]-]+")
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 _STATEMENT_S = 5.0
+_FULL_RETRY_S = 60
 
 
 @value
@@ -133,16 +140,27 @@ def challenge_of(verifier: str) -> str | None:
 
 
 class Grants:
-    """Clients, grants and tokens in the database, as serving may reach them: by showing a secret."""
+    """Clients, grants and tokens in the database, as serving may reach them: by showing a secret.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        per_key: most grants that one key has at once; None for any.
+        per_tenant: most grants of a tenant's keys together; None for any.
+    """
+
+    def __init__(self, database: Database, *, per_key: int | None = None, per_tenant: int | None = None) -> None:
         self._database = database
+        self._per_key = per_key
+        self._per_tenant = per_tenant
 
-    async def register(self, name: str, redirect_uris: Sequence[str]) -> Client | None:
-        """Keep a client; None where there are as many as may be, each with a grant.
+    async def register(self, name: str, redirect_uris: Sequence[str], *, network: str) -> Client:
+        """Keep a client.
+
+        Args:
+            network: from where it registers.
 
         Raises:
             InvalidArgument: no name or address that a client may have.
+            RateLimited: as many wait for their first use as may, from there or in all.
         """
         name = name.strip()
         if not 1 <= len(name) <= MAX_CLIENT_NAME or not name.isprintable():
@@ -157,17 +175,34 @@ class Grants:
             )
         client = Client(client_id=secrets.token_hex(16), name=name, redirect_uris=tuple(redirect_uris))
         async with self._database.connection() as connection:
-            kept = await connection.fetchval(
-                sql("oauth.register"), client.client_id, name, list(redirect_uris), MAX_CLIENTS, timeout=_STATEMENT_S
+            outcome = await connection.fetchval(
+                sql("oauth.register"),
+                client.client_id,
+                name,
+                list(redirect_uris),
+                network,
+                MAX_UNUSED_EACH,
+                MAX_UNUSED,
+                UNUSED_S,
+                timeout=_STATEMENT_S,
             )
-        return client if kept else None
+        if outcome == "kept":
+            return client
+        raise RateLimited(
+            "as many programs have registered as may and wait for somebody to sign in"
+            + (" that came from this network" if outcome == "origin" else "")
+            + f"; sign in with one of them, or come again: one that nobody uses ends after {UNUSED_S / 60:g} minutes",
+            limit="registrations",
+            value=MAX_UNUSED_EACH if outcome == "origin" else MAX_UNUSED,
+            retry_after_s=_FULL_RETRY_S,
+        )
 
     async def client(self, client_id: str) -> Client | None:
-        """Return a client, or None where there is none of this id."""
+        """Return a client, or None where there is none of this id, or nobody used it in time."""
         if "\x00" in client_id:
             return None
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(sql("oauth.client"), client_id, timeout=_STATEMENT_S)
+            row = await connection.fetchrow(sql("oauth.client"), client_id, UNUSED_S, timeout=_STATEMENT_S)
         if row is None:
             return None
         return Client(client_id=row["client_id"], name=row["name"], redirect_uris=tuple(row["redirect_uris"]))
@@ -175,10 +210,14 @@ class Grants:
     async def grant(
         self, key: MadeKey, client: Client, *, face: Face, scopes: Sequence[str], redirect_uri: str, challenge: str
     ) -> str | None:
-        """Return a code for what a key's bearer allows a client; None where the key cannot allow it."""
+        """Return a code for what a key's bearer allows a client; None where the key cannot allow it.
+
+        Raises:
+            QuotaExceeded: the key, or its tenant, has as many grants as it may.
+        """
         code = make_secret(CODE_PREFIX)
         async with self._database.connection() as connection:
-            made = await connection.fetchval(
+            outcome = await connection.fetchval(
                 sql("oauth.grant"),
                 key.key_id,
                 key.digest,
@@ -189,9 +228,19 @@ class Grants:
                 challenge,
                 token_digest(code),
                 CODE_S,
+                self._per_key,
+                self._per_tenant,
                 timeout=_STATEMENT_S,
             )
-        return code if made else None
+        if outcome in ("key", "tenant"):
+            most = self._per_key if outcome == "key" else self._per_tenant
+            raise QuotaExceeded(
+                f"This {outcome} has allowed {most} programs something, as many as it may. An administrator ends "
+                "what is no longer used: `myria grant list` and `myria grant revoke`.",
+                limit=f"grants_per_{outcome}",
+                value=most,
+            )
+        return code if outcome == "made" else None
 
     async def exchange_code(
         self, code: str, client: Client, *, redirect_uri: str, verifier: str, face: Face | None

@@ -213,18 +213,22 @@ class CredentialLimits:
                 self._usages.move_to_end(name)
 
 
-class Failures:
-    """Failed authentications, by whatever they have in common (an address, the id of a key).
-
-    Ask only after a credential was found to be bad: a good one is never refused for the failures of others.
+class Rates:
+    """How often something may happen, by whatever it has in common: an address, a key, a tenant.
 
     Args:
-        per_minute: failures under one name before further ones are refused as too many; None for any number.
+        per_minute: how often under one name, a minute's worth at once; None for any number.
+        limit: the setting that says so.
+        message: what a refusal says.
         ticks: a steady clock, in seconds.
     """
 
-    def __init__(self, per_minute: float | None, *, ticks: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, per_minute: float | None, *, limit: str, message: str, ticks: Callable[[], float] = time.monotonic
+    ) -> None:
         self._per_minute = per_minute
+        self._limit = limit
+        self._message = message
         self._ticks = ticks
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
@@ -232,7 +236,7 @@ class Failures:
         return len(self._buckets)
 
     def note(self, names: Sequence[str]) -> None:
-        """Count one failure under each name.
+        """Count one under each name.
 
         Raises:
             RateLimited: under one of them there were too many.
@@ -242,13 +246,7 @@ class Failures:
         now = self._ticks()
         wait_s = max((self._bucket(name, now).take(1, now) for name in names), default=0.0)
         if wait_s:
-            _refuse_rate(
-                "too many credentials were refused that came from this address, or named this key; use a good one, or "
-                "wait",
-                wait_s,
-                limit="failures_per_minute",
-                value=self._per_minute,
-            )
+            _refuse_rate(self._message, wait_s, limit=self._limit, value=self._per_minute)
 
     def _bucket(self, name: str, now: float) -> TokenBucket:
         bucket = self._buckets.get(name)
@@ -262,13 +260,33 @@ class Failures:
         return bucket
 
 
-def network_of(address: str) -> str:
-    """Return what failures from an address are counted under: itself, or the /64 of IPv6, which one host may own."""
+class Failures(Rates):
+    """Failed authentications, by address and by the id of the key.
+
+    Ask only after a credential was found to be bad: a good one is never refused for the failures of others.
+    """
+
+    def __init__(self, per_minute: float | None, *, ticks: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(
+            per_minute,
+            limit="failures_per_minute",
+            message="too many credentials were refused that came from this address, or named this key; use a good one, "
+            "or wait",
+            ticks=ticks,
+        )
+
+
+def network_of(address: str, *, site: bool = False) -> str:
+    """Return what is counted together that comes from an address: itself, or the /64 of IPv6, which one host may own.
+
+    Args:
+        site: of IPv6 the /48, which one customer may own.
+    """
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
-    return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else str(parsed)
+    return str(ipaddress.ip_network((parsed, 48 if site else 64), strict=False)) if parsed.version == 6 else str(parsed)
 
 
 def retry_headers(error: RateLimited) -> tuple[Header, ...]:
