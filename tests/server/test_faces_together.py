@@ -197,7 +197,7 @@ async def test_notes_of_other_faces_are_memories_over_rest(served: Served, store
     texts = [memory["content"] for memory in await listed("order=asc")]
     assert texts[:3] == ["Preorders open in April", "Crawled it", "It failed at noon"]
     assert len(texts) == 4
-    assert texts[3] == "name: quince"
+    assert texts[3] == "name: Quince"
     by_pages = [(await listed(f"order=asc&limit=1&offset={offset}"))[0]["content"] for offset in range(4)]
     assert by_pages == texts
     decided, failed = (await listed("order=asc&agent_id=default"))[:2]

@@ -110,11 +110,11 @@ async def test_hostile_turns_are_fenced_bounded_and_coded(served: Served, caplog
                 assert len(answer["message"]) < 600, answer["message"][:900]
             elif path == BEFORE:
                 check_prompt(answer)
-        for number, text in enumerate(SAID[:3]):
+        for number, text in enumerate((*SAID[:3], f"I like {MARK} & co")):
             said = {"session_id": "last", "turn_id": f"last{number}", "input_items": [text]}
             assert await post(served, AFTER, said) == {"ok": True}
         data = check_prompt(await post(served, BEFORE, {"session_id": "last", "current_input": "Who am I?"}))
-        assert {fact["key"] for fact in data["facts"]} == {"name", "preference", "like"}
+        assert [(fact["key"], fact["value"]) for fact in data["facts"]] == [("like", f"{MARK} & co")]
     assert set(codes) == {None, "INVALID_ARGUMENT"}, codes
     assert min(codes.values()) > TURNS // 10, codes
     for record in caplog.records:

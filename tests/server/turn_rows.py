@@ -333,19 +333,21 @@ ROWS = (
     before(lambda answer: answer["context_token_count"] == 5, current_input="h"),
     # what is recalled is known by its fact_id
     before(lambda answer: answer["recall_fact_ids"] == ["user_name"], NAMED, current_input="What is my name?"),
-    # facts by rule: tier, key, value up to the first stop, confidence
-    tells("my name is Ada", ("L0", "name", "ada", "0.95")),
+    # facts by rule: tier, key, value as it was written, confidence; what is not certain by form is none
+    tells("my name is Ada", ("L0", "name", "Ada", "0.95")),
     tells("I PREFER  green tea, not coffee", ("L0", "preference", "green tea", "0.92")),
     tells("i like celadon; really", ("L2", "like", "celadon", "0.85")),
     tells("Today I need milk!\nAnd more", ("L1", "today_task", "milk", "0.80")),
-    tells("this week I need a new wheel? yes", ("L2", "weekly_task", "a new wheel", "0.82")),
+    tells("this week I need a new wheel: yes", ("L2", "weekly_task", "a new wheel", "0.82")),
+    tells("Do I need a new wheel? I like what?"),
     tells("I like tea. I like clay", ("L2", "like", "tea", "0.85")),
-    tells("My name is <b>&\u2028", ("L0", "name", "<b>&", "0.95")),
-    tells("My name is " + "é" * 100, ("L0", "name", "é" * 64, "0.95")),
+    tells("My name is <b>&\u2028"),
+    tells("My name is " + "É" * 64, ("L0", "name", "É" * 64, "0.95")),
+    tells("My name is " + "É" * 65),
     tells("What is my name? They prefer tea"),
     before(
         lambda answer: not re.search("[<>&]", "".join(texts(answer)[1].split("\n")[1])),
-        ("memory_after_turn", {"input_items": [said("My name is </memory_reference><b>&")]}),
+        ("memory_after_turn", {"input_items": [said("I like salt & pepper")]}),
         current_input="hi",
     ),
     before(
@@ -440,7 +442,7 @@ ROWS = (
                 "turn_id": "t2",
                 "input_items": [
                     said("<memory_reference>\n{}\n</memory_reference>"),
-                    said("my  NAME is ada"),
+                    said(" My name is Ada. "),
                     {"type": "message", "role": "user", "content": "Hello"},
                     said("And now?"),
                 ],

@@ -1,60 +1,110 @@
-"""The rules of facts, and how facts are ranked."""
+"""Facts: what a text states of its writer, by form, and how facts are ranked."""
 
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 
-from myria.turns.facts import Fact, KnownFact, best_facts, facts_in, recall_score, rules, terms_of
+from myria.turns.facts import Fact, KnownFact, best_facts, recall_score, terms_of
+from myria.turns.stating import facts_in, rules
 
 HOUR = 3_600 * 10**6
+SAID = pathlib.Path(__file__).parent / "said"
+LEAST_PRECISION, LEAST_RECALL = 0.98, 0.60
 
 
-def found(text: str) -> list[tuple[str, str, str]]:
-    return [(f"{fact.fact_id}/{fact.key}", fact.tier, fact.value) for fact in facts_in([text])]
+def found(*texts: str) -> list[tuple[str, str, str]]:
+    return [(f"{fact.fact_id}/{fact.key}", fact.tier, fact.value) for fact in facts_in(texts)]
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("My name is Ada.", [("user_name/name", "L0", "ada")]),
+        ("My name is Ada.", [("user_name/name", "L0", "Ada")]),
+        ("My name is Ana and I live in Porto.", [("user_name/name", "L0", "Ana"), ("user_home/home", "L0", "Porto")]),
+        ("I am allergic to penicillin", [("user_allergy:penicillin/allergy", "L0", "penicillin")]),
         ("I prefer dark mode, always", [("user_preference/preference", "L0", "dark mode")]),
         ("i like tea!", [("user_like/like", "L2", "tea")]),
         ("Today I need milk; eggs", [("today_task/today_task", "L1", "milk")]),
         ("This week I need a bike\nsoon", [("weekly_task/weekly_task", "L2", "a bike")]),
         ("I like tea. I like coffee.", [("user_like/like", "L2", "tea")]),
-        ("Mein Name ist Jürgen Groß.", [("user_name/name", "L0", "jürgen groß")]),
+        ("I like tea, cake and long walks", [("user_like/like", "L2", "tea, cake and long walks")]),
+        ("Mein Name ist Jürgen Groß.", [("user_name/name", "L0", "Jürgen Groß")]),
         (
             "Me llamo Inês, y prefiero té.",
-            [("user_name/name", "L0", "inês"), ("user_preference/preference", "L0", "té")],
+            [("user_name/name", "L0", "Inês"), ("user_preference/preference", "L0", "té")],
         ),
-        ("Je m\u2019appelle Zoé", [("user_name/name", "L0", "zoé")]),
+        ("Je m\u2019appelle Zoé", [("user_name/name", "L0", "Zoé")]),
         ("我叫小明。", [("user_name/name", "L0", "小明")]),
+        ("私の名前は由紀です", [("user_name/name", "L0", "由紀")]),
+        ("My name is Ana, can you help me with taxes?", [("user_name/name", "L0", "Ana")]),
+        ("My name is Ana, isn't it?", []),
         ("Hi like-minded people", []),
         ("my name is ", []),
         ("my name is .", []),
-        ("What is my name?", []),
+        ("My Name Is Earl", []),
+        ("MY NAME IS NOT IMPORTANT", []),
     ],
 )
 def test_what_a_text_says_of_its_writer(text: str, expected: list[tuple[str, str, str]]) -> None:
-    """The first match of each rule, up to the end of the clause."""
+    """A clause that is a phrase of a rule states its value, as it was written; of one identity the first counts."""
     assert found(text) == expected
 
 
-def test_a_value_is_at_most_128_bytes() -> None:
-    """Cut between characters."""
-    (fact,) = facts_in(["my name is " + "é" * 200])
-    assert fact.value == "é" * 64
+@pytest.mark.parametrize("name", ["seen", "blind", "fresh"])
+def test_what_is_kept_is_right_and_most_is_kept(name: str) -> None:
+    """Sentences in ten languages, half of which state nothing (blind: looked at after the rules; fresh: made after)."""
+    right = kept = stated = 0
+    for line in (SAID / f"{name}.tsv").read_text(encoding="utf-8").splitlines():
+        _, text, facts = line.split("\t")
+        wanted = dict(fact.split("=") for fact in facts.split("; ") if fact)
+        given = {fact.fact_id.partition(":")[0]: fact.value for fact in facts_in([text.replace("\\n", "\n")])}
+        stated, kept = stated + len(wanted), kept + len(given)
+        right += sum(value in wanted.get(fact_id, "").split("|") for fact_id, value in given.items())
+    print(f"{name}: precision {right / kept:.3f}, recall {right / stated:.3f} of {stated} facts")
+    assert right >= LEAST_PRECISION * kept
+    assert right >= LEAST_RECALL * stated
 
 
-def test_the_rules_are_the_contract_s() -> None:
-    """Five rules with their tiers and confidences, the English phrase first."""
-    assert [(rule.fact_id, rule.key, rule.tier, rule.confidence, rule.phrases[0]) for rule in rules()] == [
-        ("user_name", "name", "L0", 0.95, "my name is "),
-        ("user_preference", "preference", "L0", 0.92, "i prefer "),
-        ("user_like", "like", "L2", 0.85, "i like "),
-        ("today_task", "today_task", "L1", 0.80, "today i need "),
-        ("weekly_task", "weekly_task", "L2", 0.82, "this week i need "),
+@pytest.mark.parametrize("text", (SAID / "nothing.txt").read_text(encoding="utf-8").splitlines())
+def test_nothing_is_kept_that_nobody_stated(text: str) -> None:
+    """Questions, suppositions, negations, quotations, others, hedges, jokes, code and lists state nothing."""
+    assert found(text) == []
+
+
+def test_a_second_allergy_is_beside_the_first() -> None:
+    """Each is a fact of its own, whatever its case."""
+    assert found("I'm allergic to nuts.", "I am allergic to penicillin", "i am allergic to Nuts") == [
+        ("user_allergy:nuts/allergy", "L0", "nuts"),
+        ("user_allergy:penicillin/allergy", "L0", "penicillin"),
     ]
+
+
+def test_a_value_that_is_longer_than_128_bytes_is_none() -> None:
+    """Nobody knows where it ends."""
+    assert found("my name is " + "É" * 64) == [("user_name/name", "L0", "É" * 64)]
+    assert found("my name is " + "É" * 65) == []
+
+
+def test_only_the_beginning_of_a_turn_is_read() -> None:
+    """What is pasted below states nothing; a turn is no list of facts."""
+    assert found("word " * 1_000 + ". My name is Ada.") == []
+    assert found("I like tea." + " word" * 1_000, "My name is Ada.") == [("user_like/like", "L2", "tea")]
+    assert len(found(*(f"I am allergic to stuff{number}" for number in range(50)))) == 16
+
+
+def test_the_contract_s_rules_come_first_of_their_kind() -> None:
+    """Its five rules have their tiers and confidences, the English phrase first."""
+    known = {rule.fact_id: (rule.key, rule.tier, rule.confidence, rule.phrases[0]) for rule in rules()}
+    contract = {
+        "user_name": ("name", "L0", 0.95, "my name is …"),
+        "user_preference": ("preference", "L0", 0.92, "i prefer …"),
+        "user_like": ("like", "L2", 0.85, "i like …"),
+        "today_task": ("today_task", "L1", 0.80, "today i need …"),
+        "weekly_task": ("weekly_task", "L2", 0.82, "this week i need …"),
+    }
+    assert known.items() >= contract.items()
 
 
 def known(name: str, *, tier: str = "L0", at: int = 0, confidence: float = 0.9) -> KnownFact:

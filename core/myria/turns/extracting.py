@@ -79,7 +79,9 @@ class UpdatedFact(Arguments):
     tier: Annotated[str, Field(max_length=_NAME_CHARACTERS)] = Field(
         description="L0 for what stays, L1 for today, L2 for this week"
     )
-    confidence: Annotated[float, Field(ge=0, le=1)] | None = None
+    confidence: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None, description="How sure you are; a known fact is only replaced by one that is as sure"
+    )
 
 
 class Extracted(Arguments):
@@ -264,7 +266,13 @@ class Extractor:
             origin, instructions=INSTRUCTIONS, tools=(EXTRACT,), meter=meter, recorder=recorder
         )
         facts = [
-            {"fact_id": known.fact.fact_id, "key": known.fact.key, "value": known.fact.value, "tier": known.fact.tier}
+            {
+                "fact_id": known.fact.fact_id,
+                "key": known.fact.key,
+                "value": known.fact.value,
+                "tier": known.fact.tier,
+                "confidence": known.fact.confidence,
+            }
             for known in shown
         ]
         talk.say("Which facts does the user state?", {"user_said": _said(turn.row), "known_facts": facts})
@@ -293,7 +301,11 @@ class Extractor:
             async with self._database.read(tenant) as connection:
                 standing = await standing_facts(connection, tenant, [*facts, *deleted], now)
             mark: int = row["event_seq"]
-            wanted = {name: fact for name, fact in facts.items() if _is_older(standing.get(name), mark)}
+            wanted = {
+                name: fact
+                for name, fact in facts.items()
+                if _is_older(standing.get(name), mark) and _may_replace(fact, standing.get(name))
+            }
             at = to_microseconds(row["occurred_at"])
             events, kept = next_versions(turn, wanted, standing, self._settings, at=at, user_id=_speaker(row))
             try:
@@ -364,6 +376,11 @@ def _speaker(row: asyncpg.Record) -> str | None:
 def _is_older(standing: Standing | None, mark: int) -> bool:
     """Tell whether a fact has stood as it does since before a turn was stored, or was never there."""
     return standing is None or standing.changed_by < mark
+
+
+def _may_replace(fact: Fact, standing: Standing | None) -> bool:
+    """Tell whether a fact that a model found is as sure as the one that it would replace."""
+    return standing is None or not standing.stands or fact.confidence >= standing.known.fact.confidence
 
 
 def _facts(extracted: Extracted, redactor: PayloadRedactor) -> list[Fact]:

@@ -1,29 +1,21 @@
-"""Facts of a session: found by rule in what was said, lasting by tier, ranked for recall (contract 002). Pure."""
+"""Facts of a session: what they are, how long they last, and how they are ranked for recall (contract 002). Pure."""
 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
-from typing import Annotated, Any, Literal
-
-from pydantic import ConfigDict, Field, TypeAdapter
-from pydantic.dataclasses import dataclass as checked_dataclass
+from typing import Any, Literal
 
 from myria.canonical import digest
 from myria.notes.likeness import essence
-from myria.redaction.expressions import first_look, literal
 
 Tier = Literal["L0", "L1", "L2"]
 
 VALUE_BYTES = 128
-"""The longest value that a rule finds, in UTF-8."""
+"""The longest value that is found by form, in UTF-8: of a longer one nobody knows where it ends."""
 
 _HOUR_US = 3_600 * 10**6
-_VALUE_END = re.compile(r"[\n\r.!?,;。！？，；、]")
 _TIER_BONUS: Mapping[Tier, float] = {"L0": 0.35, "L2": 0.20, "L1": 0.10}
 _FRESHNESS = 0.25
 _FADING_HOURS = 240
@@ -72,71 +64,6 @@ class KnownFact:
     version: int
     fact: Fact
     at: int
-
-
-@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
-class Rule:
-    """How one fact is found; facts.toml says what each field means."""
-
-    fact_id: str
-    key: str
-    tier: Tier
-    confidence: Annotated[float, Field(ge=0, le=1)]
-    phrases: tuple[str, ...]
-
-
-@cache
-def rules() -> tuple[Rule, ...]:
-    """Return the rules of facts.toml in the file's order."""
-    text = resources.files("myria.turns").joinpath("facts.toml").read_text(encoding="utf-8")
-    return TypeAdapter(tuple[Rule, ...]).validate_python(tomllib.loads(text)["rules"])
-
-
-@cache
-def _expressions() -> tuple[tuple[Rule, re.Pattern[str]], ...]:
-    return tuple((rule, re.compile("|".join(_beginning(phrase) for phrase in rule.phrases))) for rule in rules())
-
-
-@cache
-def _first_look() -> Any:
-    """Return what tells in time linear in a text, and small, that no rule's phrase is in it."""
-    return first_look("|".join(r"\s+".join(map(literal, p.split())) for rule in rules() for p in rule.phrases))
-
-
-def _beginning(phrase: str) -> str:
-    words = r"\s+".join(re.escape(word) for word in phrase.split())
-    if phrase.endswith(" "):
-        return rf"(?<!\w){words}[^\S\n\r]+"
-    return words  # scripts without spaces
-
-
-def facts_in(texts: Iterable[str]) -> list[Fact]:
-    """Return what texts say of whoever wrote them, one fact of each rule at most, in the order of the rules.
-
-    Of the texts the first counts that says something by a rule. One is looked at after the other: they may be long.
-    """
-    found: dict[str, Fact] = {}
-    for written in texts:
-        text = written.lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
-        if _first_look().search(text.encode("utf-8", "surrogatepass")) is None:
-            continue
-        for rule, expression in _expressions():
-            if rule.fact_id in found:
-                continue
-            values = (_value(text, match.end()) for match in expression.finditer(text))
-            if value := next((value for value in values if value), ""):
-                found[rule.fact_id] = Fact(
-                    fact_id=rule.fact_id, key=rule.key, value=value, tier=rule.tier, confidence=rule.confidence
-                )
-    return [found[rule.fact_id] for rule in rules() if rule.fact_id in found]
-
-
-def _value(text: str, begin: int) -> str:
-    rest = text[begin : begin + VALUE_BYTES * 2]
-    end = _VALUE_END.search(rest)
-    value = " ".join((rest if end is None else rest[: end.start()]).split())
-    value = value.encode()[:VALUE_BYTES].decode("utf-8", "ignore").strip()
-    return "" if "[redacted_" in value else value
 
 
 def identity_of(fact_id: str, key: str) -> str:

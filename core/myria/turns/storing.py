@@ -20,10 +20,11 @@ from myria.redaction.redactor import PayloadRedactor
 from myria.settings import TurnsSettings
 from myria.store.database import Connection, Database
 from myria.store.queries import sql
-from myria.turns.facts import Fact, facts_in
+from myria.turns.facts import Fact
 from myria.turns.items import Json, is_spoken_by_user, says_something, text_of, unpacked, without_echo
 from myria.turns.keeping import named, next_versions, standing_facts
 from myria.turns.model import Session, item_events, mark_event
+from myria.turns.stating import facts_in
 from myria.values import value
 
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]

@@ -1,0 +1,282 @@
+"""Facts that a text states of its writer, found by form (contract 002; facts.toml). Pure.
+
+Precision comes first. A text is read clause by clause: a clause states a fact only where all of it is a phrase of
+facts.toml, at the beginning of a sentence or right after a clause that states one. So what stands behind "if", "she
+says" or "I think" states nothing, and neither does what is quoted, listed, code, or material after a colon.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from importlib import resources
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from myria.redaction.expressions import first_look, literal
+from myria.turns.facts import VALUE_BYTES, Fact, Tier
+
+_READ = 4_000
+"""Characters of a turn that are read: who writes more hands over material. It bounds what a turn costs, too."""
+
+_MOST_FACTS = 16
+"""Facts that one turn states at most."""
+
+_MOST_CLAUSE = 2 * VALUE_BYTES
+_MOST_WORDS = 8
+_MOST_NAME_WORDS = 5
+_MOST_LISTED_WORDS = 4
+_MOST_PLAIN_WORDS = 2
+_MOST_UNSPACED = 10
+_LEAST_QUESTION = 4
+"""Words of a question from which on what comes before its comma is no part of it ("..., isn't it?" is)."""
+
+_SLOT = "…"
+_FENCED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+_QUOTED = re.compile(
+    r"""["“”„«»「『][^"“”„«»「『」』]*["“”»«」』]|(?<!\w)['‘][^'‘’\n]{0,400}['’](?!\w)|["“„«「『].*\Z""", re.DOTALL
+)
+_ASIDE = re.compile(r"^[ \t]*(?:[-*•+>#|]|\d+[.)]|[a-zA-Z]\)|\t| {4}).*$", re.MULTILINE)
+_SPACES = re.compile(r"[^\S\n]+")
+_MATERIAL = re.compile(r"[:：](?=\s|[^\x00-\x7f]|\Z)")
+_SENTENCE_END = re.compile(
+    r"(?:(?<!\b\w)(?<!\bSt)(?<!\bDr)(?<!\bMr)(?<!\bMs)(?<!\bMrs)(?<!\bSte)\.(?=\s|\Z)|[!?。！？¿¡;；\n\r]|(?:\.{2,}|…)(?!\s*[^\W\d_A-Z]))+"
+)
+_POLITE = re.compile(
+    r" (?:please|thanks|thank you|bitte|danke|por favor|gracias|merci|too|as well|auch)\Z", re.IGNORECASE
+)
+_NO_VALUE = re.compile(r"[{}<>=\\|@#$^~_*%+\[\]/:\"\N{REPLACEMENT CHARACTER}]|\[redacted_", re.IGNORECASE)
+_WORD = re.compile(r"[^\W_]+")
+_NAME_WORD = re.compile(r"[^\W\d_]+(?:[-'][^\W\d_]+)*\.?")
+_UNSPACED = re.compile(r"[\u3005\u3040-\u30ff\u3400-\u9fff]")
+_HAN = re.compile(r"[\u4e00-\u9fff]{2,4}")
+_GRAMMAR = re.compile(r"[のがをはにでもと个]|[\u4e00-\u9fff]し?い\Z|[은는을를] ")
+_SOMEBODYS = re.compile(r"[A-Z]\w*'s\b")
+
+
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class Rule:
+    """How one fact is stated; facts.toml says what each field means."""
+
+    fact_id: str
+    key: str
+    tier: Tier
+    confidence: Annotated[float, Field(ge=0, le=1)]
+    form: Literal["name", "place", "diet", "thing", "allergen", "task"]
+    phrases: tuple[str, ...]
+    each: bool = False
+
+
+@cache
+def _file() -> dict[str, Any]:
+    return tomllib.loads(resources.files("myria.turns").joinpath("facts.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """Return the rules of facts.toml in the file's order."""
+    return TypeAdapter(tuple[Rule, ...]).validate_python(_file()["rules"])
+
+
+@cache
+def _words(name: str) -> frozenset[str]:
+    return frozenset(_file()["words"][name])
+
+
+@cache
+def _phrases() -> tuple[tuple[Rule, str, str], ...]:
+    """Return what comes before and after the value of each phrase, those phrases first that say most about it."""
+    phrases = sorted(((phrase, rule) for rule in rules() for phrase in rule.phrases), key=lambda pair: -len(pair[0]))
+    parts = ((rule, phrase.partition(_SLOT)) for phrase, rule in phrases)
+    return tuple((rule, before, after) for rule, (before, _, after) in parts)
+
+
+@cache
+def _first_look() -> Any:
+    """Return what tells in time linear in a text, and small, that no rule's phrase is in it."""
+    parts = {max(before, after, key=len) for _, before, after in _phrases()}
+    return first_look("|".join(r"\s+".join(map(literal, part.split())) for part in parts))
+
+
+def _any_of(texts: Iterable[str]) -> str:
+    """Return the expression of any of some texts, the longest first."""
+    return "|".join(map(re.escape, sorted(texts, key=lambda text: (-len(text), text))))
+
+
+@cache
+def _separator() -> re.Pattern[str]:
+    """Return what stands between two clauses: a mark, what contrasts them, or an "and" before another statement."""
+    begun = {before for rule, before, _ in _phrases() if rule.form != "diet" and before}
+    bare = {before.removeprefix(subject) for before in begun for subject in _words("subject")}
+    joins = rf" (?:{_any_of(_words('but'))})(?= )| (?:{_any_of(_words('and'))}) (?={_any_of(begun | bare)})"
+    return re.compile(rf" ?(?:[,，、(（)）—–…]|\.{{2,}}) ?| -+ |{joins}", re.IGNORECASE)
+
+
+@cache
+def _lead() -> re.Pattern[str]:
+    return re.compile(rf"(?:(?:{_any_of(_words('lead'))})(?!\w)(?: [^ ,，]+[,，])?[ ,，、]*)+", re.IGNORECASE)
+
+
+@cache
+def _doubt() -> re.Pattern[str]:
+    return re.compile(rf"(?:{_any_of(_words('doubt'))})(?!\w)|not\Z|no\Z", re.IGNORECASE)
+
+
+@cache
+def _not_meant() -> re.Pattern[str]:
+    return re.compile(rf"(?<![a-zA-Z])(?:{_any_of(_words('not_meant'))})", re.IGNORECASE)
+
+
+def facts_in(texts: Iterable[str]) -> list[Fact]:
+    """Return what texts state of whoever wrote them, in the order of the rules; of one identity the first counts."""
+    found: dict[str, tuple[int, Fact]] = {}
+    left = _READ
+    for written in texts:
+        begun = written[:left].replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+        if _first_look().search(begun.encode("utf-8", "surrogatepass")) is None:
+            continue
+        left -= len(begun)
+        for rule, value in _stated(begun):
+            fact = Fact(
+                fact_id=f"{rule.fact_id}:{value.lower()}" if rule.each else rule.fact_id,
+                key=rule.key,
+                value=value,
+                tier=rule.tier,
+                confidence=rule.confidence,
+            )
+            found.setdefault(fact.identity, (rules().index(rule), fact))
+    return [fact for _, fact in sorted(found.values(), key=lambda pair: pair[0])][:_MOST_FACTS]
+
+
+def _stated(text: str) -> Iterator[tuple[Rule, str]]:
+    """Yield the rules by which a text states something, each with its value."""
+    for aside, stands_for in ((_ASIDE, ""), (_FENCED, ' " '), (_QUOTED, ' " '), (_SPACES, " ")):
+        text = aside.sub(stands_for, text)
+    if _not_meant().search(text) is not None:
+        return
+    if (material := _MATERIAL.search(text)) is not None:
+        text = text[: material.start()]
+    begin = 0
+    for end in _SENTENCE_END.finditer(f"{text}\n"):
+        yield from _of_sentence(text[begin : end.start()].strip(), is_question=any(mark in end[0] for mark in "?？"))
+        begin = end.end()
+
+
+def _of_sentence(sentence: str, *, is_question: bool) -> list[tuple[Rule, str]]:
+    if (lead := _lead().match(sentence)) is not None:
+        sentence = sentence[lead.end() :]
+    clauses = [clause for clause in _separator().split(sentence) if clause]
+    found: list[tuple[Rule, str]] = []
+    for place, clause in enumerate(clauses):
+        stated = next(filter(None, map(_of_clause, _said_whole(clause, follows=place > 0))), None)
+        if stated is None:
+            break
+        found.append(stated)
+    rest = clauses[len(found) :]
+    if not found or _doubt().match(tail := " ".join(rest)) is not None:
+        return []
+    if is_question and len(tail.split()) < _LEAST_QUESTION:
+        return []
+    return _with_list(found, rest)
+
+
+def _with_list(found: Sequence[tuple[Rule, str]], rest: Sequence[str]) -> list[tuple[Rule, str]]:
+    """Return what is stated, with what the clauses after it add to the last value: more things, or where a place is."""
+    *others, (rule, first) = found
+    if rule.form == "place":
+        belongs = len(rest) == 1 and all(map(_is_capitalised, rest[0].split()))
+    else:
+        are_short = all(len(clause.split()) <= _MOST_LISTED_WORDS for clause in rest)
+        belongs = bool(rest) and are_short and not _words("and").isdisjoint(rest[-1].lower().split()[:-1])
+    if not belongs or rule.form in ("name", "diet"):
+        return list(found)
+    listed = ", ".join([first, *rest])
+    is_value = rule.form == "place" or _value(rule, "", listed)
+    return [*others, (rule, listed)] if is_value else others
+
+
+def _said_whole(clause: str, *, follows: bool) -> Iterator[str]:
+    """Yield a clause, and what it says where it leaves out its subject after another clause."""
+    yield clause
+    if follows:
+        joined, _, said = clause.partition(" ")
+        whole = said if joined.lower() in _words("and") else clause
+        yield whole
+        yield from (f"{subject}{whole}" for subject in _words("subject"))
+
+
+def _of_clause(clause: str) -> tuple[Rule, str] | None:
+    """Return the rule of which a clause is a phrase, and its value."""
+    lowered = clause.lower()
+    if len(clause) > _MOST_CLAUSE or clause.isupper() or len(lowered) != len(clause):
+        return None  # where all letters are capitals, they tell no name
+    for rule, before, after in _phrases():
+        if lowered.startswith(before) and lowered.endswith(after):
+            said, given = clause[: len(before)], clause[len(before) : len(clause) - len(after)]
+            if said.istitle() and " " in said.strip():
+                return None  # a title, such as that of a film
+            if value := _value(rule, before, given):
+                return rule, value
+    return None
+
+
+def _value(rule: Rule, before: str, given: str) -> str:
+    """Return the value that a phrase has, empty where it is none by its form."""
+    value = _POLITE.sub("", given.strip())
+    if not value or len(value.encode()) > VALUE_BYTES or _NO_VALUE.search(value) is not None:
+        return ""
+    if rule.form in ("thing", "allergen", "task"):
+        barred = {"allergen": "no_allergen", "thing": "own"}.get(rule.form)
+        is_barred = barred is not None and not _words(barred).isdisjoint(value.lower().split())
+        return value if _is_thing(value) and not is_barred else ""
+    if rule.form == "diet":
+        return _leading(value, lambda word: word.lower() in _words("diet"), most=1)
+    if not _words("no_name").isdisjoint({value, *value.split()}):
+        return ""
+    if value[0].isupper() or value[0].islower():
+        return _leading(value, _is_capitalised, most=_MOST_NAME_WORDS)
+    return value if _is_name_without_capitals(value, before) else ""
+
+
+def _leading(value: str, is_one: Callable[[str], bool], *, most: int) -> str:
+    """Return the words with which a value begins that are of a kind, where nothing else but a new thought follows."""
+    words = value.split()
+    belongs = [is_one(word) or word in _words("particle") for word in words]
+    count = belongs.index(False) if False in belongs else len(words)
+    while count and not is_one(words[count - 1]):
+        count -= 1  # a particle joins two words
+    rest = words[count:]
+    goes_on = not rest or (rest[0].lower() in _words("goes_on") and not (len(rest) > 1 and is_one(rest[1])))
+    begins = count > 0 and (is_one(words[0]) or words[0] == "the")
+    return " ".join(words[:count]) if begins and count <= most and goes_on else ""
+
+
+def _is_capitalised(word: str) -> bool:
+    return word[0].isupper() and word != "I" and _NAME_WORD.fullmatch(word) is not None and not word.startswith("I'")
+
+
+def _is_name_without_capitals(value: str, before: str) -> bool:
+    """Tell whether a value of a script without capitals may be a name or a place."""
+    if len(value) > _MOST_UNSPACED or len(value.split()) > _MOST_PLAIN_WORDS or _has_vague_part(value):
+        return False
+    if before in _words("before_chinese_name"):
+        return value[0] in _file()["words"]["family"] and _HAN.fullmatch(value) is not None
+    return _GRAMMAR.search(value) is None
+
+
+def _has_vague_part(value: str) -> bool:
+    return any(part in value for part in _words("vague_part"))
+
+
+def _is_thing(value: str) -> bool:
+    """Tell whether a value stands by itself, wherever it is read again."""
+    words = [word.lower() for word in _WORD.findall(value)]
+    if not words or len(words) > _MOST_WORDS or "n't" in value or words[0] in _words("vague_first"):
+        return False
+    if _UNSPACED.search(value) is not None and len(value) > 2 * _MOST_UNSPACED:
+        return False
+    return _SOMEBODYS.search(value) is None and _words("vague").isdisjoint(words) and not _has_vague_part(value)
