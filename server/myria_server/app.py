@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 from mcp.server.lowlevel.server import Server
@@ -34,7 +37,7 @@ from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.answers import Answers, in_pieces
 from myria_server.authentication import Anybody, Authentication, KeysAndTokens
-from myria_server.authorization import AuthorizationServer, RegistrationRates
+from myria_server.authorization import OAUTH_PREFIX, AuthorizationServer, RegistrationRates
 from myria_server.background import running
 from myria_server.bodies import Bodies
 from myria_server.compression import accepts_gzip, compressing
@@ -43,7 +46,7 @@ from myria_server.door import Door
 from myria_server.faces.rest import RestFace
 from myria_server.faces.rest_documents import rest_documents
 from myria_server.fastpath import FastPath
-from myria_server.gate import FaceParts, Gate, HostList
+from myria_server.gate import FaceParts, Gate, HostList, foreign_refusal
 from myria_server.health import Health
 from myria_server.legacy import MESSAGE_PATH, STREAM_PATH, Endpoint, LegacyTransport, idle_stream, refuse_legacy
 from myria_server.metrics import ServerMetrics
@@ -61,6 +64,9 @@ SECURITY_HEADERS = (
     (b"cache-control", b"no-store"),
 )
 """Headers of every answer that does not name them itself: no browser guesses its type, no cache keeps it."""
+
+_SECURITY_NAMES = frozenset(name for name, _ in SECURITY_HEADERS)
+_METRICS_PATH = "/metrics"
 
 
 class ServerApp:
@@ -81,8 +87,10 @@ class ServerApp:
         open_below: frozenset[str] = frozenset(),
         compress_bytes: int = 0,
         origins: CrossOrigins | None = None,
+        hosts: HostList | None = None,
     ) -> None:
         self._origins = origins or CrossOrigins(())
+        self._hosts = hosts or HostList(())
         self.metrics = metrics
         self.readiness = readiness
         self._gate = gate
@@ -109,8 +117,27 @@ class ServerApp:
             if self._compress_bytes and accepts_gzip(scope):
                 send = compressing(send, self._compress_bytes)
             await self._gate(scope, receive, send)
+        elif scope["type"] == "http" and (refused := self._foreign(scope)) is not None:
+            await _json({"error": refused.to_json()}, refused.http_status)(scope, receive, send)
         else:
             await self._beside(scope, receive, send)
+
+    def _foreign(self, scope: Scope) -> MyriaError | None:
+        """Return the refusal of a request for figures, or for tokens, that names another host.
+
+        Probes answer under every name: what they say is no secret, and who probes knows only an address. Prometheus
+        knows only an address too, and no page can rebind that.
+        """
+        path: str = scope["path"]
+        if path != _METRICS_PATH and not path.startswith(OAUTH_PREFIX):
+            return None
+        named = [value for name, value in scope["headers"] if name == b"host"]
+        host = named[0] if len(named) == 1 else b""
+        if self._hosts.refusal(host, None) is None:
+            return None
+        if path == _METRICS_PATH and _is_address(host):
+            return None
+        return foreign_refusal("host", host.decode("latin-1"))
 
     def _is_guarded(self, path: str) -> bool:
         """Tell whether the gate stands before a path."""
@@ -204,7 +231,8 @@ def build_app(
         if face == "rest":
             faces[REST_PREFIX] = below[REST_PREFIX + "/"] = replace(faces[path], rest=RestFace(memory, settings))
     origins = CrossOrigins(settings.mcp.cors_origins)
-    hosts = HostList(settings.mcp.allowed_hosts, origins)
+    public = () if auth.public_url is None else (urlsplit(auth.public_url).netloc,)
+    hosts = HostList((*settings.mcp.allowed_hosts, *public), origins)
     bodies = Bodies(values=settings.mcp.body_values, payload_bytes=settings.ingest.payload_bytes, wait_s=body_timeout)
     limits = CredentialLimits(requests_per_s=auth.requests_per_s, concurrency=auth.concurrency, ticks=ticks)
     gate = Gate(
@@ -277,7 +305,7 @@ def build_app(
             Route("/readyz", readyz),
             Route("/health", health),
             Route("/ready", ready),
-            Route("/metrics", show_metrics),
+            Route(_METRICS_PATH, show_metrics),
             *((Route(REST_PREFIX + "/health", health), Route(REST_PREFIX + "/ready", ready)) if below else ()),
             *(rest_documents() if below else ()),
             Route(STREAM_PATH, Endpoint(refuse_legacy if legacy is None else legacy.stream)),
@@ -299,19 +327,27 @@ def build_app(
         open_below=open_below,
         compress_bytes=settings.mcp.compress_bytes,
         origins=origins,
+        hosts=hosts,
     )
 
 
+def _is_address(host: bytes) -> bool:
+    """Tell whether a Host header is an address, with any port, and no name that somebody could point here."""
+    try:
+        ip_address(re.sub(r":[0-9]+$", "", host.decode("latin-1")).strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
 def _adding(send: Send, extra: tuple[tuple[bytes, bytes], ...]) -> Send:
-    """Return a `send` that adds headers to the answer, `cache-control` only where it has none."""
+    """Return a `send` that adds headers to the answer: of those for security the ones that it does not name itself."""
 
     async def send_with(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = list(message.get("headers", ()))
-            if any(name == b"cache-control" for name, _ in headers):
-                headers += [header for header in extra if header[0] != b"cache-control"]
-            else:
-                headers += extra
+            own = {name for name, _ in headers} & _SECURITY_NAMES
+            headers += [header for header in extra if header[0] not in own] if own else extra
             message = {**message, "headers": headers}
         await send(message)
 

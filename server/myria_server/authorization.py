@@ -34,6 +34,7 @@ from myria.values import value
 from myria_server.consent import consent_page, refusal_page
 from myria_server.door import Door
 
+OAUTH_PREFIX = "/oauth/"
 METADATA_PATH = "/.well-known/oauth-authorization-server"
 BODY_BYTES = 16 * 1024
 """Bytes of a form, or of a registration."""
@@ -225,6 +226,7 @@ class AuthorizationServer:
             if request.method == "GET":
                 fields = _fields(request.url.query)
             else:
+                self._check_origin(request)
                 fields = await _form(request)
             asked = await self._asked(fields)
         except _Refused as refused:
@@ -240,6 +242,14 @@ class AuthorizationServer:
             return await self._allowed(request, asked, face, scopes)
         except _Refused as refused:
             return self._back(asked, error=refused.error, error_description=refused.description)
+
+    def _check_origin(self, request: Request) -> None:
+        """Return when a form comes from the page of consent, or from no page at all."""
+        origin = request.headers.get("origin")
+        if origin is None or origin.lower() == self._issuer.lower():
+            return
+        if urlsplit(origin).netloc != request.headers.get("host"):
+            raise _Refused("invalid_request", "This answer comes from another page than that of this server.", 403)
 
     async def _asked(self, fields: Mapping[str, str]) -> _Asked:
         """Return a request whose client and address are good: only then may anything be sent there."""

@@ -100,5 +100,10 @@ def _page(title: str, body: str, *, status: int) -> HTMLResponse:
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
         f"<body><main>{body}</main></body></html>"
     )
-    headers = {"content-security-policy": policy, "x-frame-options": "DENY", "cache-control": "no-store"}
+    headers = {
+        "content-security-policy": policy,
+        "x-frame-options": "DENY",
+        "cache-control": "no-store",
+        "referrer-policy": "same-origin",  # with no-referrer a browser would not say from which origin the form comes
+    }
     return HTMLResponse(page, status_code=status, headers=headers)

@@ -220,9 +220,11 @@ class Gate:
         face = self._face(scope["path"])
         foreign = "host" if repeated and _count(scope, b"host") > 1 else None
         foreign = foreign or self._hosts.refusal(headers.get(b"host", b""), headers.get(b"origin"))
+        if foreign is None and not face.is_mcp and _is_form_of_a_page(scope["method"], headers):
+            foreign = "form"
         if foreign is not None:
             self._metrics.refused(f"foreign_{foreign}")
-            error = _foreign(foreign, headers.get(foreign.encode(), b"").decode("latin-1"))
+            error = foreign_refusal(foreign, headers.get(foreign.encode(), b"").decode("latin-1"))
             code = mcp_types.INVALID_REQUEST
             await self._refuse(send, None, error, status=error.http_status, code=code, face=face)
             return
@@ -751,9 +753,18 @@ def _announcing(send: Send, usage: CredentialUsage) -> Send:
     return send_with
 
 
-def _foreign(header: str, value: str) -> AccessError:
-    """Return the refusal of a request whose Host or Origin names somebody else."""
+def _is_form_of_a_page(method: str, headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether a page sends something that is not called JSON: browsers send that without asking the server first,
+    so a page of any port of this machine could write into a memory that asks for no key."""
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip(_WHITE).lower()
+    return method == "POST" and b"origin" in headers and kind != b"application/json"
+
+
+def foreign_refusal(header: str, value: str) -> AccessError:
+    """Return the refusal of a request whose Host or Origin names somebody else, or of a form that a page sends."""
     shown = value[:_SHOWN]
+    if header == "form":
+        return OriginNotAllowed("a page may send JSON alone: set the header Content-Type to application/json")
     if header == "host":
         return HostNotAllowed(
             f"this server does not answer under the name {shown!r}; add it to mcp.allowed_hosts "

@@ -117,8 +117,8 @@ async def test_foreign_origins_are_turned_away(served: Served, origin: str, stat
     assert response.status_code == status
 
 
-async def test_probes_and_metrics_are_not_host_checked(served: Served) -> None:
-    """A kubelet asks by pod address."""
+async def test_probes_and_metrics_answer_under_any_address(served: Served) -> None:
+    """A kubelet and Prometheus ask by pod address."""
     for path in ("/healthz", "/readyz", "/metrics"):
         assert (await served.client.get(path, headers={"host": "10.0.0.7:8321"})).status_code == 200
 
