@@ -46,7 +46,7 @@ from myria_server.faces.rest import Asked, RestFace
 from myria_server.fastpath import VERSION_KEY, FastPath
 from myria_server.metrics import ServerMetrics
 from myria_server.protocol import ADDRESS_KEY, ARGUMENTS_KEY, OUTCOMES_KEY, PRINCIPAL_KEY, LargeOutcome
-from myria_server.refusals import blamed_call, id_of, rpc_error
+from myria_server.refusals import blamed_call, code_of, id_of, rpc_error
 from myria_server.toolbox import Toolbox
 
 OK = 200
@@ -241,7 +241,10 @@ class Gate:
         except (AccessError, UnavailableError) as error:
             refused = self._door.judged(scope, headers, error)
             self._door.note(scope, headers, face.toolbox.face, principal, refused)
-            await self._turn_away(send, face, None, refused, usage)
+            body = None
+            if isinstance(refused, UnavailableError) and face.is_mcp and scope["method"] == "POST":
+                body = await self._unavailable(scope, headers, receive, face, refused)
+            await self._turn_away(send, face, None, refused, usage, body=body)
             return
         request = _Request(scope, headers, principal, face, receive, usage, self._door)
         if usage is None:
@@ -252,6 +255,33 @@ class Gate:
             await self._admitted(request, telling, plain=not repeated)
         finally:
             usage.end()
+
+    async def _unavailable(
+        self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, face: FaceParts, error: MyriaError
+    ) -> bytes | None:
+        """Return what every message of a request is answered of whose caller cannot be told now; None where none is.
+
+        JSON-RPC wants the id of each. Bodies are bounded as those of everybody.
+        """
+        taken: list[int] = []
+        try:
+            body = await self._read_body(headers, receive, taken, face.body_bytes or self._body_bytes)
+            if body is None:
+                return None
+            async with self._bodies.in_hand(body, ("", self._door.address(scope))):
+                message = await self._bodies.decode(body)
+        except Refused as refused:
+            message = refused.outline
+        except (BodyTooLarge, DeadlineExceeded, Overloaded):
+            return None
+        finally:
+            self._held_bytes -= sum(taken)
+        is_batch = type(message) is list and headers.get(b"mcp-protocol-version") != _MODERN
+        ids = [id_of(one) for one in message[:MAX_BATCH_MESSAGES]] if is_batch else [id_of(message)]
+        answers = [_error_body(face, one, code_of(error), error) for one in ids if one is not None]
+        if not answers:
+            return None
+        return b"[" + b",".join(answers) + b"]" if is_batch else answers[0]
 
     def _face(self, path: str) -> FaceParts:
         face = self._faces.get(path.rstrip("/"))
@@ -293,8 +323,7 @@ class Gate:
             # the answer.
             late = isinstance(error, DeadlineExceeded)
             status = 408 if late else error.http_status
-            code = mcp_types.INVALID_REQUEST
-            await self._refuse(send, None, error, status=status, code=code, close=late, face=request.face)
+            await self._refuse(send, None, error, status=status, code=code_of(error), close=late, face=request.face)
         finally:
             self._held_bytes -= sum(taken)
 
@@ -456,15 +485,18 @@ class Gate:
         request_id: int | str | None,
         error: MyriaError,
         usage: CredentialUsage | None = None,
+        *,
+        body: bytes | None = None,
     ) -> None:
         """Answer a request whose caller may not make it, or of whom that cannot be told now.
 
         Args:
             usage: of the credential, where `send` does not tell it.
+            body: the answer; None: the error alone.
         """
         self._metrics.refused(error.code)
         await self._door.linger(error, usage)
-        body = _error_body(face, request_id, mcp_types.INVALID_REQUEST, error)
+        body = body or _error_body(face, request_id, code_of(error), error)
         status = error.http_status if face.rest is None else face.toolbox.refusal(error).status
         extra: tuple[tuple[bytes, bytes], ...] = ()
         if isinstance(error, AccessError) and status == error.http_status:

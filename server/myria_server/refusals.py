@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import mcp_types
 import orjson
 
-from myria.errors import MyriaError
+from myria.errors import InternalError, MyriaError, UnavailableError
 
 _ARGUMENTS = "params.arguments"
 
@@ -35,6 +36,15 @@ def id_of(message: Any) -> int | str | None:
     if type(request_id) is str:
         return request_id if request_id.isascii() or not any("\ud800" <= c <= "\udfff" for c in request_id) else None
     return request_id if type(request_id) is int and -(2**63) <= request_id < 2**64 else None
+
+
+def code_of(error: MyriaError) -> int:
+    """Return the JSON-RPC code of an error: the caller's, or this server's, which nothing in the request would mend.
+
+    The specification keeps the codes from -32099 to -32000 for itself, so none of those is made up here.
+    """
+    is_ours = isinstance(error, UnavailableError | InternalError)
+    return mcp_types.INTERNAL_ERROR if is_ours else mcp_types.INVALID_REQUEST
 
 
 def rpc_error(request_id: int | str | None, code: int, message: str, data: Any = None) -> bytes:
