@@ -77,6 +77,7 @@
     ├── OperationalError              a person must act before the process can work
     │   ├── ConfigurationError        configuration_error
     │   ├── SchemaOutdated            schema_outdated
+    │   ├── DataCorrupted             data_corrupted
     │   ├── SchemaTooNew              schema_too_new
     │   ├── DataDirInUse              data_dir_in_use
     │   ├── DataDirUnusable           data_dir_unusable
@@ -602,6 +603,12 @@ class ConfigurationError(OperationalError):
     """A setting is unknown, malformed or contradicts another."""
 
     code = "configuration_error"
+
+
+class DataCorrupted(OperationalError):
+    """PostgreSQL cannot read something it stored; the rest is served. `myria verify` says what; restore a backup."""
+
+    code = "data_corrupted"
 
 
 class SchemaOutdated(OperationalError):

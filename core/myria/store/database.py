@@ -490,6 +490,7 @@ def translated() -> Iterator[None]:
     Raises:
         DatabaseUnavailable: connection refused, lost, shut down, or too many clients.
         DiskFull: the database ran out of room.
+        DataCorrupted: a page, an index or a file of the database is damaged.
         DeadlineExceeded: a statement or lock timeout.
         TenantDeleting: rows of a tenant that is being deleted were to be added.
         ConfigurationError: the connection is refused, or a table or privilege is missing.
@@ -504,6 +505,11 @@ def translated() -> Iterator[None]:
         raise errors.TenantDeleting("the tenant is being deleted; nothing is written for it any more") from error
     except asyncpg.DiskFullError as error:
         raise errors.DiskFull("the database has no room left; free some and retry") from error
+    except _DAMAGED as error:
+        raise errors.DataCorrupted(
+            f"PostgreSQL cannot read what it stored ({error}): look after the disk, copy the data as it is, and "
+            "restore a backup (docs/backup.md); `myria verify` says what else is damaged; the rest is still served"
+        ) from error
     except (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError) as error:
         raise errors.DeadlineExceeded(f"the database did not answer in time: {error}") from error
     except (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as error:
@@ -531,6 +537,13 @@ TENANT_REMADE = "MYR02"
 
 NOT_NEW = "MYR03"
 """The SQLSTATE with which `myria.append_new` refuses events of which one stands already, or was erased."""
+
+_DAMAGED = (
+    asyncpg.DataCorruptedError,
+    asyncpg.IndexCorruptedError,
+    asyncpg.PostgresIOError,
+    asyncpg.UndefinedFileError,
+)
 
 _NOT_AS_EXPECTED = (
     asyncpg.UndefinedTableError,

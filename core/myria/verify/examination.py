@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from myria.errors import DataCorrupted
 from myria.planning.model import Participants
 from myria.planning.settings import PlannerSettings
-from myria.store.database import Connection
+from myria.store.database import Connection, translated
 from myria.store.queries import sql
 from myria.values import value
 from myria.verify.report import CHECKS, DEEP, Check, Progress
@@ -47,6 +48,16 @@ class Examination:
             yield check
         finally:
             check.seconds += time.perf_counter() - started
+
+    @asynccontextmanager
+    async def enduring(self, check: Check) -> AsyncIterator[None]:
+        """Go on after the block where PostgreSQL cannot read what it stored: the check fails with its words."""
+        try:
+            with translated():
+                async with self.connection.transaction():  # a savepoint
+                    yield
+        except DataCorrupted as error:
+            check.fail(f"not examined further: {error.message}")
 
     async def stream(self, check: Check, statement: str, total: int = 0) -> AsyncIterator[Any]:
         """Yield the rows of a statement of the tenant, each counted as examined by a check."""

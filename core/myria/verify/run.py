@@ -50,7 +50,7 @@ async def verify(
     all_snapshots: bool = False,
     progress: Progress = lambda _name, _done, _total: None,
 ) -> Report:
-    """Examine one tenant and return what was found; nothing is written.
+    """Examine one tenant and return what was found; nothing is written. What PostgreSQL cannot read fails its check.
 
     Args:
         settings: what the planner is told, for the bounds of leaves and for `deep`.
@@ -65,22 +65,30 @@ async def verify(
 async def _examine(exam: Examination, *, all_snapshots: bool) -> Report:
     for name, examine in _LOG:
         with exam.timed(name) as check:
-            await examine(exam, check)
+            async with exam.enduring(check):
+                await examine(exam, check)
     if exam.deep:
         with exam.timed("vector_digests") as check:
-            await vectors.digests(exam, check)
+            async with exam.enduring(check):
+                await vectors.digests(exam, check)
+    states: Sequence[StoredSnapshot] = ()
     with exam.timed("snapshots") as check:
-        states = await snapshots.states(exam, check)
+        async with exam.enduring(check):
+            states = await snapshots.states(exam, check)
     for name, compare in _SNAPSHOTS:
         with exam.timed(name) as check:
-            await compare(exam, states, check)
+            async with exam.enduring(check):
+                await compare(exam, states, check)
     chosen = [
         snapshot for snapshot in states if snapshot.status in ("active", "held") or (all_snapshots and snapshot.is_kept)
     ]
     examined: set[tuple[bytes, int, int]] = set()
     for snapshot in chosen:
-        await examine_trees(exam, snapshot, examined)
-    unreachable: int = await exam.connection.fetchval(sql("verify.unreachable_renderings"), exam.tenant)
+        async with exam.enduring(exam.checks["trees"]):
+            await examine_trees(exam, snapshot, examined)
+    unreachable = 0
+    async with exam.enduring(exam.checks["renderings"]):
+        unreachable = await exam.connection.fetchval(sql("verify.unreachable_renderings"), exam.tenant)
     return Report(
         tenant=exam.tenant,
         snapshots=tuple(snapshot.snapshot_id for snapshot in chosen),

@@ -48,7 +48,8 @@ async def examine_trees(exam: Examination, snapshot: StoredSnapshot, examined: s
         for row in rows:
             done += 1
             exam.progress("trees", done, total)
-            await _scope_tree(exam, snapshot, row, examined)
+            async with exam.enduring(exam.checks["trees"]):
+                await _scope_tree(exam, snapshot, row, examined)
         if len(rows) < _SCOPES_AT_ONCE:
             return
         after = rows[-1]["scope_id"]
