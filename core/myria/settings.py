@@ -69,7 +69,7 @@ class ServiceSettings(Section):
     """Name in log lines, metrics and the MCP server's identity; change it when several installations share a
     log."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least severe level that is logged. `debug` adds one line per request and per build task."""
+    """Least severe level that is logged. `debug` adds one line per request, without what was said, and per build task."""
     log_format: Literal["auto", "json", "text"] = "auto"
     """`json` gives one object per line for machines, `text` is for people; `auto` is text on a terminal, else
     json."""
@@ -1117,13 +1117,14 @@ class Settings(Section):
         made: dict[str, Any] = {name: SECTIONS[name](**fields) for name, fields in sections.items()}
         return cls(**made)
 
+    def get(self, key: str) -> Any:
+        """Return what a setting holds, by `section.field`."""
+        section_name, name = key.split(".")
+        return getattr(getattr(self, section_name), name)
+
     def variables(self) -> dict[str, str]:
         """Return the environment in which `load` gives exactly these settings, whatever a file says: for a child."""
-        return {
-            variable_of(f"{section_name}.{name}"): setting.to_text(getattr(getattr(self, section_name), name))
-            for section_name, section in SECTIONS.items()
-            for name, setting in section.settings.items()
-        }
+        return {variable_of(key): setting.to_text(self.get(key)) for key, setting in _BY_KEY.items()}
 
     @staticmethod
     def describe() -> list[SettingDescription]:

@@ -34,7 +34,7 @@ from myria.contract.rest import PREFIX as REST_PREFIX
 from myria.contract.tools import PATH_OF, TURNS_OVER_HTTP
 from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
 from myria.memory import Memory
-from myria.settings import Settings
+from myria.settings import Settings, variable_of
 from myria_server.answers import Answers, in_pieces
 from myria_server.authentication import Anybody, Authentication, KeysAndTokens
 from myria_server.authorization import OAUTH_PREFIX, AuthorizationServer, RegistrationRates
@@ -315,6 +315,7 @@ def build_app(
         lifespan=lifespan,
         exception_handlers={HTTPException: _refused_beside},
     )
+    beside.state.settings = settings
     paths = frozenset(name for path in faces for name in (path, path + "/"))
     open_below = frozenset(route.path for route in beside.routes if isinstance(route, Route))
     return ServerApp(
@@ -354,15 +355,40 @@ def _adding(send: Send, extra: tuple[tuple[bytes, bytes], ...]) -> Send:
     return send_with
 
 
+_SWITCHES: Mapping[str, tuple[str, ...]] = {
+    "agent.enabled": (PATH_OF["agent"],),
+    "turns.enabled": (PATH_OF["turns"], *TURNS_OVER_HTTP),
+    "rest.enabled": (PATH_OF["rest"], REST_PREFIX),
+    "auth.server": ("/oauth", "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"),
+}
+"""Settings that are true or false, each with the paths that it serves, and all below them."""
+
+
+def _switch_of(path: str) -> str | None:
+    """Return the setting that serves a path, None where none would; what it serves now answers by itself."""
+    for setting, prefixes in _SWITCHES.items():
+        if any(path == prefix or path.startswith(prefix + "/") for prefix in prefixes):
+            return setting
+    return None
+
+
 async def _refused_beside(request: Request, refused: Exception) -> Response:
     """Answer what no path beside MCP takes, in the form of every refusal."""
+    settings: Settings = request.app.state.settings
     status = refused.status_code if isinstance(refused, HTTPException) else 500
     headers = dict(refused.headers or {}) if isinstance(refused, HTTPException) else {}
     error: MyriaError
     if status == MethodNotAllowed.http_status:
         error = MethodNotAllowed(f"{request.url.path[:200]} takes {headers.get('Allow', 'GET')} alone")
+    elif (switch := _switch_of(request.url.path)) is not None and not settings.get(switch):
+        error = PathNotFound(
+            f"{switch} is false here, so nothing is served at this path; set it in the settings file, or "
+            f"{variable_of(switch)}=true, and start the server again",
+            setting=switch,
+        )
     else:
-        error = PathNotFound(f"nothing is served here; MCP is at {' and '.join(PATH_OF.values())}")
+        served = [path for path in PATH_OF.values() if (switch := _switch_of(path)) is None or settings.get(switch)]
+        error = PathNotFound(f"nothing is served here; MCP is at {' and '.join(served)}")
     return _json({"error": error.to_json()}, error.http_status, headers)
 
 

@@ -36,6 +36,7 @@ from myria.errors import (
 )
 from myria.jsonslices import Refused
 from myria.values import short_value, value
+from myria_server import requestlog
 from myria_server.answers import SMALL_BYTES, Answers, Held
 from myria_server.authentication import CREDENTIALS, Authentication
 from myria_server.bodies import Bodies
@@ -78,6 +79,9 @@ _WHITE = b" \t"
 _REFUSED_RANGE = re.compile(rb";\s*q=0(\.0*)?\s*$")
 _REMEMBERED_HOSTS = 256
 _SHOWN = 200
+
+_METHODS = frozenset({"initialize", "ping", "tools/list", "tools/call", "notifications/initialized", "server/discover"})
+"""Methods that are named in the log; another one is whatever a caller wrote."""
 
 
 @value
@@ -218,6 +222,23 @@ class Gate:
                 given = headers[name] + b", " + given
             headers[name] = given.strip(_WHITE)
         face = self._face(scope["path"])
+        if not requestlog.is_on():
+            await self._judged(scope, headers, face, receive, send, repeated=repeated)
+            return
+        with requestlog.noting(headers, face.toolbox.face) as noted:
+            await self._judged(scope, headers, face, receive, noted.watching(send), repeated=repeated)
+
+    async def _judged(
+        self,
+        scope: Scope,
+        headers: Mapping[bytes, bytes],
+        face: FaceParts,
+        receive: Receive,
+        send: Send,
+        *,
+        repeated: bool,
+    ) -> None:
+        """Answer a request whose headers were read; `repeated`: one that says where it goes stands there twice."""
         foreign = "host" if repeated and _count(scope, b"host") > 1 else None
         foreign = foreign or self._hosts.refusal(headers.get(b"host", b""), headers.get(b"origin"))
         if foreign is None and not face.is_mcp and _is_form_of_a_page(scope["method"], headers):
@@ -246,6 +267,8 @@ class Gate:
                 body = await self._unavailable(scope, headers, receive, face, refused)
             await self._turn_away(send, face, None, refused, usage, body=body)
             return
+        if (noted := requestlog.current()) is not None:
+            noted.tenant = principal.tenant
         request = _Request(scope, headers, principal, face, receive, usage, self._door)
         if usage is None:
             await self._admitted(request, send, plain=not repeated)
@@ -335,6 +358,9 @@ class Gate:
         except Refused as refused:
             await self._refuse_text(send, request, refused)
             return
+        if (noted := requestlog.current()) is not None and isinstance(message, dict):
+            method = message.get("method")
+            noted.method = method if method in _METHODS else None
         if request.face.tool is not None:
             outcome = await request.face.toolbox.call(request.face.tool, message, request.principal, request.address)
             await self._send(request, send, outcome.body, status=outcome.status)
@@ -387,6 +413,7 @@ class Gate:
             self._metrics.refused(error.code)
             allow = error.details.get("allow") if isinstance(error, MethodNotAllowed) else None
             extra = () if allow is None else ((b"allow", allow.encode()),)
+            requestlog.refused(error.code)
             refusal = toolbox.refusal(error)
             await _respond(send, refusal.status, refusal.body, extra=extra)
             return
@@ -397,6 +424,8 @@ class Gate:
             return await face.runs[route.name](request.principal, asked)
 
         noted = asked.query if asked.body is None else asked.body
+        if "session" in route.name and asked.entry_id and isinstance(noted, dict):
+            noted = {"session_id": asked.entry_id, **noted}
         outcome = await toolbox.call_route(route, work, request.principal, noted, request.address)
         if outcome.is_error:
             await _respond(send, outcome.status, outcome.body)
@@ -683,6 +712,7 @@ def _too_large(limit: int) -> MyriaError:
 
 
 def _error_body(face: FaceParts | None, request_id: int | str | None, code: int, error: MyriaError) -> bytes:
+    requestlog.refused(error.code)
     if face is not None and not face.is_mcp:
         return face.toolbox.refusal(error).body
     return rpc_error(request_id, code, error.message, error.to_json())

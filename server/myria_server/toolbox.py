@@ -41,6 +41,7 @@ from myria.masks import Masks
 from myria.memory import Memory
 from myria.settings import Settings
 from myria.steps import in_steps
+from myria_server import requestlog
 from myria_server.answers import Answers
 from myria_server.faces import agent, erasing, rest, turns
 from myria_server.metrics import ServerMetrics
@@ -178,7 +179,9 @@ class Toolbox:
 
     def count(self, name: str, code: str) -> None:
         """Count a call of a known tool that was refused before it ran."""
-        self.metrics.request_done(self.face, self._runs[name][0].name, code, 0.0)
+        tool = self._runs[name][0].name
+        self.metrics.request_done(self.face, tool, code, 0.0)
+        requestlog.called(None, self.face, tool, None, seconds=0.0, code=code)
 
     def need(self, name: str, principal: Principal, arguments: Any) -> None:
         """Return when a principal may call a known tool so, or when this face does not offer it.
@@ -196,7 +199,10 @@ class Toolbox:
 
     def _not_offered(self, name: str, tool: Tool) -> ToolNotEnabled:
         if self.face in tool.faces:
-            return ToolNotEnabled(f"{name} belongs to the profile {tool.profile}, which this server does not offer")
+            return ToolNotEnabled(
+                f"{name} belongs to the profile {tool.profile}, which this server does not offer; mcp.profiles adds it",
+                setting="mcp.profiles",
+            )
         endpoints = " or ".join(PATH_OF[face] for face in tool.faces)
         return ToolNotEnabled(f"{name} is offered at {endpoints}", endpoint=endpoints)
 
@@ -344,6 +350,7 @@ class Toolbox:
             metrics.in_flight -= 1
             seconds = time.perf_counter() - began
             metrics.request_done(self.face, name, code, seconds)
+            requestlog.called(principal.tenant, self.face, name, arguments, seconds=seconds, code=code)
             if self._journal is not None:
                 self._journal.call(
                     principal, face=self.face, tool=name, arguments=arguments, seconds=seconds, outcome=code
