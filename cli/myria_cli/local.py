@@ -12,7 +12,7 @@ import logging
 import re
 import socket
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 import httpx
 from prometheus_client.core import Metric
 
+from myria.access.principal import Face
 from myria.building.model import Outcome
 from myria.contract.rest import PREFIX as REST_PREFIX
 from myria.contract.tools import PATH_OF
@@ -32,7 +33,7 @@ from myria.store.options import pool_options
 from myria.triggers import ControlLoop
 from myria.values import value
 from myria_cli.children import WITH_PARENT, Child, command_line, keep_running
-from myria_cli.options import Options
+from myria_cli.options import DATA_DIR_VARIABLES, Options
 from myria_cli.place import Place
 from myria_embedded.locks import FileLock
 from myria_monitoring.exposition import about_memory
@@ -54,13 +55,16 @@ _log = logging.getLogger("myria.local")
 
 @value
 class Household:
-    """The running planes: where MCP is served, also to agents, and REST (None: not), and the server's process."""
+    """The running planes: where each face that is on is served, and the server's process."""
 
-    url: str
-    agent_url: str | None
-    rest_url: str | None
+    urls: Mapping[Face, str]
     server: Child
     failed: asyncio.Future[None]
+
+    @property
+    def url(self) -> str:
+        """Where programs speak MCP."""
+        return self.urls["core"]
 
     async def run(self) -> None:
         """Never return; raise when a plane has ended that cannot be started again."""
@@ -125,14 +129,11 @@ async def household(
             ready.set()
             begin(control.run(), "control")
             begin(_attend(place), "attendance")
-            agent_url = address + PATH_OF["agent"] if settings.agent.enabled else None
-            yield Household(
-                url=address + PATH_OF["core"],
-                agent_url=agent_url,
-                rest_url=address + REST_PREFIX if settings.rest.enabled else None,
-                server=server,
-                failed=failed,
-            )
+            is_off = {"agent": not settings.agent.enabled, "turns": not settings.turns.enabled}
+            is_off["rest"] = not settings.rest.enabled
+            paths = {**PATH_OF, "rest": REST_PREFIX}
+            urls = {face: address + path for face, path in paths.items() if not is_off.get(face)}
+            yield Household(urls=urls, server=server, failed=failed)
         finally:
             # The control loop is stopped first: it must not start a builder that would have to be stopped at once.
             for task in reversed(tasks):
@@ -253,7 +254,7 @@ def _server(
     )
 
 
-_OURS = ("MYRIA_CONFIG", "MYRIA_DATA_DIR", "MYRIA_TENANT")
+_OURS = ("MYRIA_CONFIG", "MYRIA_TENANT", *DATA_DIR_VARIABLES)
 """Variables that say where this process finds its settings and memory; its children are given them."""
 
 _OUTCOMES = frozenset(outcome.exit_status for outcome in Outcome)

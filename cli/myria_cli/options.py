@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 WHERE = "Where the memory is"
 
+DATA_DIR_VARIABLES = ("MYRIA_DATA_DIR", "DATA_DIR")
+"""Both name the data folder. The second is what `make up` takes; any program may have set it: a DSN goes before it."""
+
 
 @value
 class Options:
@@ -54,6 +57,20 @@ class Options:
         values: dict[str, Any] = {key.replace("__", "."): value for key, value in overrides.items()}
         values["postgres.dsn"] = self.dsn
         return Settings.load(self.config, overrides=values)
+
+    @property
+    def folder(self) -> Path | None:
+        """The data folder that was named, None for the user's own.
+
+        Raises:
+            ConfigurationError: the environment names two.
+        """
+        given = {name: os.path.realpath(text) for name in DATA_DIR_VARIABLES if (text := os.environ.get(name))}
+        wanted = self.data_dir or (Path(given["DATA_DIR"]) if "DATA_DIR" in given else None)
+        if wanted is not None and len(set(given.values())) > 1 and os.path.realpath(wanted) in given.values():
+            both = " and ".join(f"{name}={folder}" for name, folder in given.items())
+            raise ConfigurationError(f"{both} name two different data folders; unset one of them")
+        return wanted
 
     def dsn_of(self, settings: Settings) -> str | None:
         """Return the database that was asked for, or None for the data folder's embedded server.
@@ -87,7 +104,7 @@ _COMMON: dict[str, _Common] = {
             typer.Option(
                 metavar="DIR",
                 envvar="MYRIA_DATA_DIR",
-                help="Folder of the embedded server. Default: the user's data folder.",
+                help="Folder of the embedded server. Default: DATA_DIR, else the user's data folder.",
                 rich_help_panel=WHERE,
             ),
         ],

@@ -58,7 +58,7 @@ async def opened(
     if dsn is not None:
         yield Place(name=_without_password(dsn), serving=dsn, building=dsn, control=dsn, owner=dsn)
         return
-    server = EmbeddedPostgres(options.data_dir, exclusive=exclusive, progress=_announce)
+    server = EmbeddedPostgres(options.folder, exclusive=exclusive, progress=_announce)
     if not create:
         _require_memory(server.data_dir)
     async with server:
@@ -97,7 +97,7 @@ def administration_of(place: Place, settings: Settings) -> Administration:
 
 def data_dir_of(options: Options) -> Path:
     """Return the data folder that a command without --dsn uses."""
-    return (options.data_dir or default_data_dir()).expanduser().absolute()
+    return (options.folder or default_data_dir()).expanduser().absolute()
 
 
 def is_attended(place: Place) -> bool:

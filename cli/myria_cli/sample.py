@@ -88,7 +88,7 @@ async def _tell(url: str, *, as_json: bool) -> None:
 
 def what_next(options: Options, url: str) -> str:
     """Return what a person may try now."""
-    where = " --dsn …" if options.dsn else f" --data-dir {options.data_dir}" if options.data_dir else ""
+    where = " --dsn …" if options.dsn else f" --data-dir {options.folder}" if options.folder else ""
     return (
         "Try in another terminal:\n"
         f'  myria query "soak test heater" --as jonas{where}\n'

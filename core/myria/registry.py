@@ -421,7 +421,7 @@ async def _kept(connection: Connection, tenant: str, snapshot_id: str) -> asyncp
     row = await connection.fetchrow(sql("snapshots.get"), tenant, snapshot_id)
     if row is None or (row["status"] == "superseded" and row["activated_at"] is not None):
         raise errors.SnapshotNotFound(
-            f"there is no snapshot {snapshot_id}; list_snapshots names those that are kept", snapshot_id=snapshot_id
+            f"there is no snapshot {snapshot_id} among those that are kept", snapshot_id=snapshot_id
         )
     return row
 

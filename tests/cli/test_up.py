@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -237,6 +238,30 @@ def test_agents_keep_for_whom_it_was_started(lasting_up: Up) -> None:
         line for line in call("events", "--json", "--data-dir", lasting_up.told["data_dir"]).lines if line["type"]
     ]
     assert (told["type"], told["participants"]) == ("myria.note", ["ana, b", "helper"])
+
+
+def test_it_says_which_address_is_for_whom(database: Database, spawn: Spawner) -> None:
+    """Each face that is on has a line with its address and who it is for; hosts are given the one for agents."""
+    told = spawn.python(
+        "-m",
+        "myria_cli.main",
+        "up",
+        "--port",
+        "0",
+        "--dsn",
+        database.dsn,
+        env={"COLUMNS": "120", "MYRIA_REST_ENABLED": "no"},
+    )
+    text = told.wait_for(r"(?s)Myria is up.*Ctrl-C stops everything")[0]
+    for name, path, whom in (
+        ("agents", "/mcp/agent", "a model's own memory"),
+        ("programs", "/mcp", "events and topics"),
+        ("admin", "/mcp/admin", "builds and snapshots"),
+    ):
+        assert re.search(rf"{name} +http://127.0.0.1:\d+{path}  {whom}", text), text
+    assert "REST" not in text
+    assert "turns" not in text
+    assert re.search(r'"url": "http://127.0.0.1:\d+/mcp/agent"', text)
 
 
 def test_other_commands_use_the_running_server(lasting_up: Up) -> None:

@@ -181,8 +181,8 @@ def _program() -> str:
 
 def _serve_command(options: Options, face: str) -> tuple[str, ...]:
     command = [_program(), "serve", "--stdio", "--face", face]
-    if options.data_dir is not None:
-        command += ["--data-dir", str(options.data_dir.expanduser().absolute())]
+    if options.folder is not None and options.dsn is None:
+        command += ["--data-dir", str(options.folder.expanduser().absolute())]
     if options.config is not None:
         command += ["--config", str(options.config.expanduser().absolute())]
     if options.tenant != "default":

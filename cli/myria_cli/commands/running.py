@@ -20,7 +20,7 @@ import typer
 from rich.panel import Panel
 from rich.text import Text
 
-from myria.access.principal import FACES
+from myria.access.principal import FACES, Face
 from myria.access.secrets import MadeKey
 from myria.errors import InvalidArgument, MyriaError
 from myria.memory import Memory
@@ -308,6 +308,16 @@ def _fetch(url: str) -> Callable[[], Awaitable[bytes]]:
     return fetch
 
 
+_WHOM: tuple[tuple[Face, str, str], ...] = (
+    ("agent", "agents", "a model's own memory"),
+    ("core", "programs", "events and topics, over MCP"),
+    ("rest", "REST", "described at /api/v1/docs"),
+    ("turns", "turns", "hosts, around each turn"),
+    ("admin", "admin", "builds and snapshots"),
+)
+"""Which address is for whom, in a few words."""
+
+
 def _introduce(
     options: Options, settings: Settings, place: Place, running: Household, key: MadeKey | None = None
 ) -> None:
@@ -316,8 +326,7 @@ def _introduce(
         console.write_json(
             {
                 "url": running.url,
-                "agent_url": running.agent_url,
-                "rest_url": running.rest_url,
+                **{f"{face}_url": running.urls.get(face) for face in FACES if face != "core"},
                 "tenant": options.tenant,
                 "auth": settings.auth.mode,
                 "key": None if key is None else key.text,
@@ -329,16 +338,12 @@ def _introduce(
         )
         return
     text = Text()
-    text.append("MCP     ", style="dim")
-    text.append(running.url + "\n", style="bold cyan")
-    if running.agent_url is not None:
-        text.append("agents  ", style="dim")
-        text.append(running.agent_url + "\n", style="bold cyan")
-    if running.rest_url is not None:
-        text.append("REST    ", style="dim")
-        text.append(running.rest_url, style="bold cyan")
-        text.append("  (described at /api/v1/docs)\n", style="dim")
-    text.append("memory  ", style="dim")
+    for face, name, whom in _WHOM:
+        if face in running.urls:
+            text.append(f"{name:<10}", style="dim")
+            text.append(running.urls[face], style="bold cyan")
+            text.append(f"  {whom}\n", style="dim")
+    text.append(f"{'memory':<10}", style="dim")
     text.append(f"{place.name}" + (f", tenant {options.tenant}" if options.tenant != "default" else "") + "\n\n")
-    text.append_text(how_to_connect(running.url, settings, key))
+    text.append_text(how_to_connect(running.urls.get("agent", running.url), settings, key))
     console.write(Panel(text, title="Myria is up", subtitle="Ctrl-C stops everything", expand=False, padding=(1, 2)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -20,6 +20,9 @@ from myria_cli.administering import PANEL, Reason, actor, administered
 from myria_cli.draw import Branches, Line, count, draw, span, topic_lines
 from myria_cli.options import Options, command
 from myria_cli.place import administration_of, opened
+
+if TYPE_CHECKING:
+    from myria.administration import Administration
 
 Json = dict[str, Any]
 
@@ -40,12 +43,13 @@ def _register_moves(app: typer.Typer) -> None:
     async def publish(
         options: Options,
         *,
-        snapshot: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="The held snapshot's id.")],
+        snapshot: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="Id or number of the held snapshot.")],
         reason: Reason = None,
     ) -> None:
         """Make a held snapshot the active one (compare-and-set: fails when its parent is no longer active)."""
         settings = options.settings()
         async with opened(options, settings) as place, administration_of(place, settings) as memory:
+            snapshot = await _named(memory, options.tenant, snapshot)
             work = memory.publish_snapshot(options.tenant, snapshot, actor=actor(), reason=reason)
             moved = await administered(memory, options, "publish_snapshot", snapshot, work)
         _say_move(options, moved, "published")
@@ -59,12 +63,13 @@ def _register_moves(app: typer.Typer) -> None:
     async def discard(
         options: Options,
         *,
-        snapshot: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="The held snapshot's id.")],
+        snapshot: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="Id or number of the held snapshot.")],
         reason: Reason = None,
     ) -> None:
         """Give up a held snapshot for good. Automatic builds no longer wait for it; new events start the next one."""
         settings = options.settings()
         async with opened(options, settings) as place, administration_of(place, settings) as memory:
+            snapshot = await _named(memory, options.tenant, snapshot)
             work = memory.discard_snapshot(options.tenant, snapshot, actor=actor(), reason=reason)
             answer = await administered(memory, options, "discard_snapshot", snapshot, work)
         if options.json:
@@ -79,7 +84,7 @@ def _register_moves(app: typer.Typer) -> None:
         examples="""
 myria rollback --reason 'bad import'
 
-myria rollback snap_0193c1…
+myria rollback 3
 """,
     )
     async def rollback(
@@ -87,7 +92,7 @@ myria rollback snap_0193c1…
         *,
         snapshot: Annotated[
             str | None,
-            typer.Argument(metavar="SNAPSHOT", help="Where to; left out: the last one that differs."),
+            typer.Argument(metavar="SNAPSHOT", help="Id or number of where to; left out: the last one that differs."),
         ] = None,
         reason: Reason = None,
     ) -> None:
@@ -97,6 +102,7 @@ myria rollback snap_0193c1…
         """
         settings = options.settings()
         async with opened(options, settings) as place, administration_of(place, settings) as memory:
+            snapshot = None if snapshot is None else await _named(memory, options.tenant, snapshot)
             work = memory.rollback(options.tenant, snapshot, actor=actor(), reason=reason)
             moved = await administered(memory, options, "rollback", snapshot, work)
         _say_move(options, moved, "rolled back to")
@@ -114,6 +120,17 @@ myria rollback snap_0193c1…
             console.write_json(answer)
         else:
             console.say("automatic builds run again" if answer["resumed"] else "automatic builds were not paused")
+
+
+async def _named(memory: Administration, tenant: str, name: str) -> str:
+    """Return the id of a snapshot that is named as for `myria diff`: by its id, its number or `active`.
+
+    Raises:
+        SnapshotNotFound: there is none.
+    """
+    await memory.ready()
+    async with memory.database.read(tenant) as connection:
+        return (await browse.find_snapshot(connection, tenant, name)).snapshot_id
 
 
 def _register_views(app: typer.Typer) -> None:
