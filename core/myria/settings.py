@@ -69,7 +69,8 @@ class ServiceSettings(Section):
     """Name in log lines, metrics and the MCP server's identity; change it when several installations share a
     log."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least severe level that is logged. `debug` adds one line per request, without what was said, and per build task."""
+    """Least severe level that is logged. `debug` adds one line per request, without what was said, and one per build
+    task."""
     log_format: Literal["auto", "json", "text"] = "auto"
     """`json` gives one object per line for machines, `text` is for people; `auto` is text on a terminal, else
     json."""
