@@ -1,13 +1,16 @@
 """The memories of a session as markdown for a model, in the form of Memtrace's contract. Pure.
 
-What was kept is data: white space in it is one space, so no memory can look like a heading or a line of another.
+What was kept is data: white space in it is one space, so no memory can look like a heading or a line of another, and
+markup is escaped, so it loads no image, links nowhere and is no element where the markdown is shown.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from myria.memories.model import StoredMemory
+from myria.notes.lines import on_one_line
 from myria.passages import best_span
 from myria.store.clock import to_rfc3339
 from myria.values import value
@@ -21,6 +24,10 @@ MOST_TOPICS = 20
 ERROR = "error"
 _SHOWN_BYTES = 80
 _TOPIC_BYTES = 240
+_ESCAPED = str.maketrans({"\\": "\\\\", "[": "\\[", "<": "&lt;"})
+_ESCAPED = str.maketrans({"\\": "\\\\", "[": "\\[", "<": "&lt;"})
+_BLOCK = re.compile(r"^(?:\d{1,9}(?=[.)])|(?=[#>+*~-]))")
+"""Where a line would begin a heading, a list or the like, behind its number."""
 _TOPICS_SHARE = 3
 """Where there is a bound, topics take a third of it at most."""
 
@@ -93,13 +100,18 @@ def _markdown(session_id: str, memories: Sequence[StoredMemory], topics: Sequenc
 
 
 def _shortened(content: str, sought: frozenset[str], most: int = _SHOWN_BYTES) -> str:
-    """Return a text on one line, cut where it is longer than so many bytes, never within a character, to the passage
-    that has most of what is sought."""
-    line = " ".join(content.split())
+    """Return a text as `_plain` has it, cut where it is longer than so many bytes, never within a character, to the
+    passage that has most of what is sought."""
+    line = on_one_line(content)
     if len(line.encode()) <= most:
-        return line
+        return _plain(line)
     # As many characters as its beginning has in so many bytes; then bytes decide.
     start, _ = best_span(line, sought, len(line.encode()[:most].decode(errors="ignore"))) if sought else (0, 0)
     raw = line[start:].encode()
     shown = raw[:most].decode(errors="ignore")
-    return f"{'...' if start else ''}{shown}{'...' if len(raw) > most else ''}"
+    return _plain(f"{'...' if start else ''}{shown}{'...' if len(raw) > most else ''}")
+
+
+def _plain(line: str) -> str:
+    """Return a line as markdown that shows what it says and does nothing."""
+    return _BLOCK.sub(r"\g<0>\\", line.translate(_ESCAPED), count=1)
