@@ -27,7 +27,7 @@ CASES = [
     ("notes.newest", [KEYS, "24", "2000"]),
     ("notes.of_versions", [SEQS]),
     ("notes.current", ["note_1"]),
-    ("notes.first_of_key", ["evt_1", "note_1"]),
+    ("notes.first_of_key", ["evt_1"]),
     ("links.fold", [SEQS]),
     ("links.notes", ["{note_1,note_2}"]),
     ("evaluations.fold", [SEQS]),

@@ -24,12 +24,13 @@ from myria.errors import (
     Overloaded,
     PayloadTooLarge,
 )
+from myria.events import dedupe_key
 from myria.ids import new_id
 from myria.notes.details import NO_DETAILS, Details
 from myria.notes.drafting import Draft, NoteText, completed
 from myria.notes.expiry import SESSION_IDLE_S, Lasting
 from myria.notes.kinds import Contract, tier
-from myria.notes.model import Changes, note_event, note_of
+from myria.notes.model import NOTE_CHANNEL, Changes, note_event, note_of
 from myria.redaction.kinds import Kind
 from myria.redaction.redactor import PayloadRedactor
 from myria.scopes import scope_key
@@ -172,7 +173,8 @@ class Notes:
         note = completed(draft, contract)
         key = None if key is None else digest([*participants, key]).hex()
         for _ in range(_ATTEMPTS):
-            note_id = new_id("note") if key is None else f"note_{key[:32]}"
+            # By the tenant too: ids that are equal in two would tell the one what the other keeps.
+            note_id = new_id("note") if key is None else f"note_{digest([tenant, key]).hex()[:32]}"
             event = note_event(
                 note,
                 participants,
@@ -185,7 +187,7 @@ class Notes:
             )
             self._check_size(event)
             replaced = []
-            if key is None or not supersedes or not await self._is_there(tenant, note_id):
+            if key is None or not supersedes or not await self._was_kept(tenant, key):
                 replaced = await self._to_replace(tenant, participants, note, supersedes, may_see=may_see, now=now)
             if dry_run:
                 earlier = await self._same(tenant, participants, note)
@@ -207,7 +209,7 @@ class Notes:
                     await self._withdrawals.supersede(tenant, replaced, by=successor, may_see=may_see)
                 return Remembered(note_id=earlier, created=False, note=note, event_id=None, redacted=redacted)
             if results[0].deduplicated:
-                await self._check_repeat(tenant, note_id, results[0].event_id, note)
+                note_id = await self._check_repeat(tenant, results[0].event_id, note)
                 return Remembered(note_id=note_id, created=False, note=note, event_id=None, redacted=redacted)
             self._count(redacted)
             return Remembered(
@@ -292,9 +294,11 @@ class Notes:
         self._count(redacted)
         return kept
 
-    async def _is_there(self, tenant: str, note_id: str) -> bool:
+    async def _was_kept(self, tenant: str, key: str) -> bool:
+        """Tell whether a note was kept with a key."""
+        named = dedupe_key(NOTE_CHANNEL, f"note:{key}")
         async with self._database.read(tenant) as connection:
-            return await connection.fetchrow(sql("notes.current"), tenant, note_id) is not None
+            return await connection.fetchrow(sql("events.of_key"), tenant, named) is not None
 
     async def _to_replace(
         self,
@@ -329,15 +333,16 @@ class Notes:
         async with self._database.read(tenant) as connection:
             return [row["note_id"] for row in await connection.fetch(sql("notes.successors"), tenant, note_id)]
 
-    async def _check_repeat(self, tenant: str, note_id: str, event_id: str, note: NoteText) -> None:
-        """Refuse a key under which something else was kept, or whose note is gone.
+    async def _check_repeat(self, tenant: str, event_id: str, note: NoteText) -> str:
+        """Return the note that was kept with a key; refuse one under which something else was, or whose note is gone.
 
         Raises:
             IdempotencyKeyReused: the first note of this key says something else.
             NoteNotFound: it was forgotten, or it expired.
         """
         async with self._database.read(tenant) as connection:
-            first = await connection.fetchrow(sql("notes.first_of_key"), tenant, event_id, note_id)
+            first = await connection.fetchrow(sql("notes.first_of_key"), tenant, event_id)
+        note_id: str = "" if first is None else first["note_id"]
         if first is None or first["text"] != note.content:
             raise IdempotencyKeyReused(
                 f"this key was used before, for another text: note {note_id}; nothing was kept. Use a new key, or "
@@ -349,6 +354,7 @@ class Notes:
                 f"note {note_id}, which was kept with this key, is withdrawn; restore it, or use a new key",
                 note_id=note_id,
             )
+        return note_id
 
     def _redacted(self, draft: Draft) -> tuple[Draft, dict[Kind, int]]:
         """Return a draft without what must not be kept, and how much of each kind was taken out."""

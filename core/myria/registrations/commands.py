@@ -92,7 +92,7 @@ class Registrations:
             IdempotencyKeyReused: another agent was registered with this key.
         """
         kept = await self._clean(tenant, {"description": description, "config": config})
-        entry = Entry(kind="agent", entry_id=_entry_id("agent", key), name=name, **kept)
+        entry = Entry(kind="agent", entry_id=_entry_id(tenant, "agent", key), name=name, **kept)
         return await self._create(tenant, shared, entry, key=key, now=now)
 
     async def open_session(
@@ -114,7 +114,7 @@ class Registrations:
         if known is None:
             raise InvalidArgument("agent_id names no registered agent; register it by POST /agents", field="agent_id")
         kept = await self._clean(tenant, {"metadata": metadata})
-        entry = Entry(kind="session", entry_id=_entry_id("session", key), agent_id=known.entry_id, **kept)
+        entry = Entry(kind="session", entry_id=_entry_id(tenant, "session", key), agent_id=known.entry_id, **kept)
         return await self._create(tenant, shared, entry, key=key, now=now)
 
     async def change_session(
@@ -251,7 +251,7 @@ class Registrations:
     async def _create(self, tenant: str, shared: str, entry: Entry, *, key: str | None, now: int | None) -> Entry:
         at = time.time_ns() // 1000 if now is None else now
         entry = replace(entry, created_at=at, updated_at=at)
-        source_key = None if key is None else f"registration:{digest([entry.kind, shared, key]).hex()}"
+        source_key = None if key is None else f"registration:{digest([tenant, entry.kind, shared, key]).hex()}"
         try:
             await self._store(tenant, shared, entry, at, key=source_key)
         except SessionMoved:
@@ -314,10 +314,13 @@ class Registrations:
         return kept
 
 
-def _entry_id(kind: EntryKind, key: str | None) -> str:
-    """Return a new id; with a key of the caller's the one that follows from it, so that a repeat finds the first."""
+def _entry_id(tenant: str, kind: EntryKind, key: str | None) -> str:
+    """Return a new id; with a key of the caller's the one that follows from it, so that a repeat finds the first.
+
+    It follows from the tenant too: ids that are equal in two would tell the one what the other keeps.
+    """
     made = new_entry_id(kind)
     if key is None:
         return made
     prefix, digits = made.split("_")
-    return f"{prefix}_{digest([kind, key]).hex()[: len(digits)]}"
+    return f"{prefix}_{digest([tenant, kind, key]).hex()[: len(digits)]}"

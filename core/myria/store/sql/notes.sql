@@ -276,9 +276,9 @@ WHERE m.tenant_id = $1 AND m.participant = $2 AND s.participants @> $3::text[]
   AND EXISTS (SELECT FROM myria.notes n WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.live);
 
 -- name: first_of_key
--- What the first version of a note said, and what withdrawals say of it now.
-SELECT e.payload->>'text' AS text, n.reason
-FROM myria.events e LEFT JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.note_id = $3
+-- The note that an event began, what its first version said, and what withdrawals say of it now.
+SELECT e.payload->'note'->>'id' AS note_id, e.payload->>'text' AS text, n.reason
+FROM myria.events e LEFT JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.note_id = e.payload->'note'->>'id'
 WHERE e.tenant_id = $1 AND e.event_id = $2;
 
 -- name: nearby
