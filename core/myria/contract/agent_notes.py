@@ -274,6 +274,7 @@ class FragmentBody(Answer):
     superseded_by: str | None = None
     relation_type: str | None = Field(default=None, description="Of the link by which it came in")
     resolved: bool = Field(default=False, description="Of an error: a link says what resolves it")
+    alike: int = Field(default=0, description="How many others it stands for that only say it again")
     change: Literal["newer", "older"] | None = Field(
         default=None,
         description="older: a newer one may say it anew; newer: tells of a change of what the one marked older says",

@@ -31,7 +31,7 @@ _DENSE = 8
 _EXPLAINED = 3
 """Reasons that are given for a memory."""
 
-_LEAN = ("id", "content", "created_at", "type", "relation_type", "superseded", "change")
+_LEAN = ("id", "content", "created_at", "type", "relation_type", "superseded", "change", "alike")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Fragment:
     `superseded_by` the handle of what replaced it, `contradicted_by` those of notes that links say contradict it;
     `resolved` that one of the same people says that another note resolves this error; `holds_from` the day from which
     it says that it holds, while that is to come; `change` which side of a change it tells of, where that was asked for,
-    or that a newer note may say it anew (`older`).
+    or that a newer note may say it anew (`older`); `alike` how many others it stands for that only say it again.
 
     `age_days` is since its last version; `uses` how often it was recalled; `confidence` its utility within 0.1 and 1,
     None of what is no note. `fits` says that it has words of the asker's context, `matched` which of its keywords were
@@ -79,6 +79,7 @@ class Fragment:
     resolved: bool = False
     holds_from: str | None = None
     change: Literal["newer", "older"] | None = None
+    alike: int = 0
     details: Details = NO_DETAILS
     age_days: int | None = None
     uses: int = 0
@@ -127,6 +128,8 @@ class Fragment:
             shown["holds_from"] = self.holds_from
         if self.change is not None:
             shown["change"] = self.change
+        if self.alike:
+            shown["alike"] = self.alike
         if self.contradicted_by:
             shown["contradicted_by"] = list(self.contradicted_by)
         if self.linked:
@@ -170,6 +173,8 @@ class Fragment:
             marks.append(f"holds from {self.holds_from}")
         if self.change is not None:
             marks.append(self.change)
+        if self.alike:
+            marks.append(f"{self.alike} more alike")
         if self.relation is not None:
             marks.append(f"linked: {self.relation}")
         if self.stale_days is not None:

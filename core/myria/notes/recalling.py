@@ -30,6 +30,7 @@ from myria.notes.kinds import importance_now, often, policies, tier, utility
 from myria.notes.lines import MemoryText
 from myria.notes.model import NOTE_TYPE, note_of
 from myria.notes.questions import RecallQuery
+from myria.restating import told_once
 from myria.retrieval.cursors import Cursor
 from myria.retrieval.found import EventFinder, Found, FoundEvent, FoundSubject
 from myria.settings import RecallSettings
@@ -97,6 +98,16 @@ class Recalled:
     search_path: str
     hints: tuple[Mapping[str, str], ...]
     subjects: tuple[FoundSubject, ...] = ()
+
+    def told_once(self) -> Recalled:
+        """Return it without what only says again what another memory of it says: the newest stands for all."""
+        told = told_once(
+            self.fragments,
+            said=lambda memory: ((memory.speaker, memory.topic_id, memory.superseded), memory.text),
+            age=lambda memory: (memory.at, memory.event_seq),
+        )
+        fragments = tuple(replace(memory, alike=alike) if alike else memory for memory, alike in told)
+        return replace(self, fragments=fragments)
 
 
 @value

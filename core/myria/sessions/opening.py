@@ -23,6 +23,7 @@ from myria.notes.expiry import Lasting
 from myria.notes.kinds import importance_now, kinds_of, policies
 from myria.notes.lines import fenced, on_one_line
 from myria.notes.scopes import scopes_with_notes
+from myria.restating import told_once
 from myria.sessions.reflecting import OPEN, REFLECTED
 from myria.store.clock import to_rfc3339
 from myria.store.database import Database
@@ -63,7 +64,8 @@ _WORK, _OPEN, _LAST = "[WORKING MEMORY]", "[OPEN QUESTIONS]", "[LAST TOPICS]"
 class OpeningNote:
     """A note that a session begins with. `importance` is what it comes to now; `at` in microseconds since 1970.
 
-    `is_older` says that a newer one may say it anew; `holds_from` is the day from which it says that it holds, while
+    `is_older` says that a newer one may say it anew, `alike` for how many others it stands that only say it again;
+    `holds_from` is the day from which it says that it holds, while
     that is to come.
     """
 
@@ -78,6 +80,7 @@ class OpeningNote:
     at: int
     details: Details
     is_older: bool = False
+    alike: int = 0
     holds_from: str | None = None
 
     @classmethod
@@ -109,7 +112,8 @@ class OpeningNote:
         text = on_one_line(self.text)
         shown = policies()[self.kind].shown
         later = "" if self.holds_from is None else f" (holds from {self.holds_from})"
-        return f"- {to_rfc3339(self.at)[:10]} {text if len(text) <= shown else text[: shown - 1] + '…'}{later}"
+        alike = f" ({self.alike} more alike)" if self.alike else ""
+        return f"- {to_rfc3339(self.at)[:10]} {text if len(text) <= shown else text[: shown - 1] + '…'}{later}{alike}"
 
     def to_json(self) -> Json:
         """Return it as an answer's structured content."""
@@ -199,7 +203,7 @@ class Openings:
         return self._within(
             budget,
             by_worth(note for note in _standing(core, now, wanted) if not note.text.startswith(OPEN)),
-            _standing(working, now, wanted)[:_WORKING],
+            _told_once(_standing(working, now, wanted)[:_WORKING]),
             _standing(questions, now, wanted)[:_QUESTIONS],
             list(topics),
         )
@@ -276,7 +280,7 @@ def by_worth(notes: Iterable[OpeningNote]) -> list[OpeningNote]:
     """Return notes in the order in which they are worth their room: of each kind in turn its newest note and its most
     important one, then the next of each. Those that a newer one may say anew come behind all others; what holds from a
     later day on says nothing anew yet."""
-    candidates = sorted(_in_turn(notes)[:_COMPARED], key=_age)
+    candidates = _told_once(sorted(_in_turn(notes)[:_COMPARED], key=_age))
     anew = [
         [at for at in newer if candidates[at].holds_from is None]
         for newer in replaced(candidates, lambda note: KeptStatement.of(note.text))
@@ -293,6 +297,11 @@ def _in_turn(notes: Iterable[OpeningNote]) -> list[OpeningNote]:
         of_kind = ([note for note in ranked if note.kind == kind] for ranked in (newest, important))
         turns.append(dict.fromkeys(chain.from_iterable(zip(*of_kind, strict=True))))
     return [note for turn in zip_longest(*turns) for note in turn if note is not None]
+
+
+def _told_once(notes: Sequence[OpeningNote]) -> list[OpeningNote]:
+    told = told_once(notes, said=lambda note: (note.kind, note.text), age=lambda note: (note.at, note.event_seq))
+    return [replace(note, alike=alike) if alike else note for note, alike in told]
 
 
 def _age(note: OpeningNote) -> tuple[int, int]:

@@ -62,6 +62,7 @@ class RecallTools(AgentTools):
         page = await recall.page(principal.tenant, query)
         if request.caseMode:
             return await self._cases(principal, request, query, page)
+        page = page.told_once()
         about = _about(page, query.digest(principal.tenant))
         fragments = await self._with_links(principal, who, request, query, page)
         content = self._within(fragments, request, page, about, query.sought)
@@ -72,7 +73,7 @@ class RecallTools(AgentTools):
                     "tokenBudget holds not even the beginning of the next memory: ask with a larger one",
                     field="tokenBudget",
                 )
-            page = await recall.page(principal.tenant, replace(query, page_size=shown))
+            page = (await recall.page(principal.tenant, replace(query, page_size=shown))).told_once()
             linked = await self._with_links(principal, who, request, query, page)
             fragments = [fragment for fragment in linked if fragment.relation is None]
             content = self._within(fragments, request, page, about, query.sought)
