@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-ANALYSIS_VERSION: Final = 2
+ANALYSIS_VERSION: Final = 3
 """Changes whenever the same text may give other terms; search blocks and plans made before are then stale."""
 
 BLOCK_VERSION: Final = 6
@@ -16,5 +16,5 @@ SEARCH_VERSION: Final = ANALYSIS_VERSION + BLOCK_VERSION - 1
 PLANNER_VERSION: Final = "deterministic-5"
 """Changes whenever the same events could give another tree: every scope is then dirty."""
 
-RANKING_VERSION: Final = 18
+RANKING_VERSION: Final = 19
 """Of how scores are made: pages that one version began are not gone on with by another."""

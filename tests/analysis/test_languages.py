@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 
 from myria.analysis import terms, words_in
 from myria.analysis.languages import languages_of, stems
+from myria.index import Corpus, Doc, LooseBlock
+from myria.retrieval.question import Question
+from myria.retrieval.ranking import rank
 
 
 def stems_in(text: str) -> set[str]:
@@ -62,3 +65,42 @@ def test_any_text_has_stems_without_an_error(text: str) -> None:
     found = stems(words_in(text), languages_of(text, terms(text)))
     assert all(stem.partition(":")[1] == ":" for stem in found)
     assert found == stems(words_in(text), languages_of(text, terms(text)))
+
+
+RUSSIAN = (
+    "Встретился с Иваном в парке.",
+    "Никите подарили велосипед.",
+    "Татьяной довольны все.",
+    "С Павлом обсудили отпуск.",
+    "Андрея повысили.",
+    "Книга лежит у Льва.",
+    "Олег уехал в Казань.",
+    "Ольга любит чай.",
+    "Фильм про Достоевского понравился Семёну.",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "at"),
+    [
+        ("Где был Иван?", 0),
+        ("Что подарили Никита?", 1),
+        ("что с никитой?", 1),
+        ("Татьяна", 2),
+        ("Павел", 3),
+        ("Что с Андреем?", 4),
+        ("Кто такой Лев?", 5),
+        ("Что ты знаешь об Олеге?", 6),
+        ("Расскажи об Ольге", 7),
+        ("Семен", 8),
+        ("Достоевский", 8),
+    ],
+)
+def test_a_russian_name_is_found_in_its_other_cases(question: str, at: int) -> None:
+    """Also those whose vowel falls out, and those that look like other words; Oleg is not Olga."""
+    docs = [
+        Doc.of_payload({"text": text}, event_seq=seq, timestamp=seq * 60_000_000, channel="notes", type="myria.note")
+        for seq, text in enumerate(RUSSIAN, 1)
+    ]
+    corpus = Corpus(participants=("me",), tail=LooseBlock().extended(docs))
+    assert [hit.event_seq - 1 for hit in rank(Question(text=question), [corpus]).hits] == [at]

@@ -136,3 +136,51 @@ FUNCTION_WORDS: Final = {
         bagaimana karena oleh hari besok kemarin""",
 }
 """Lower-case words by the language's name in English, separated by white space."""
+
+AUXILIARIES: Final = {
+    "german": """
+        ohne gegen während wegen trotz statt jedoch sondern sowie also dabei dazu damit davon daran darauf dort
+        seit immer wieder viel viele vielen wenig wenige besser sehr ganz hatte hatten hättest hätte wäre wären
+        worden wollte wollten konnte konnten musste mussten durfte tut tun getan jeder jede jedes jedem beide
+        ihre ihren ihrem ihrer seiner seinem eure deren dessen""",
+    "french": """
+        sans contre pendant depuis ainsi donc alors car puis cela ceci celui celle ceux leurs eux lors selon
+        entre jusque étaient étais serait sera seront sommes êtes avaient aurait aura auront fais font faut doit
+        doivent peuvent pouvoir vouloir toujours jamais parfois souvent beaucoup peu trop moins lequel laquelle
+        afin parce""",
+    "spanish": """
+        será serán sería seré somos sois eran estaban estamos estuvo fueron han habían habrá tenemos tienen tenía
+        tener tuvo hace hacen hizo puede pueden podemos poder debe deben debemos van iba antes después entonces
+        aunque mientras según contra ante tras durante así tan tanto menos siempre nunca mediante cada ambos
+        ella ellas aquel aquella esos esas estos estas suyo mío nuestros nuestras les nos quien quienes cual""",
+    "portuguese": """
+        será serão seria somos eram estavam estamos esteve foram têm tinha ter teve faz fazem fez pode podem
+        podemos poder deve devem vão ia antes depois então embora enquanto segundo contra durante assim tão tanto
+        menos sempre nunca cada ambos aquela aqueles elas lhes dele dela deles não pois porém num numa""",
+    "italian": """
+        sarà saranno sarebbe siete erano eravamo stata stati state furono aveva avevano avrà fa fanno fece può
+        possono possiamo potere deve devono dobbiamo va vanno prima dopo allora sebbene mentre secondo contro
+        durante così tanto meno sempre mai ogni entrambi quei quegli essa esse loro suoi sue miei mie nostri
+        perciò però dunque senza""",
+    "dutch": """
+        zonder tegen tijdens sinds dus want omdat terwijl toch wel zou zouden zullen moest moesten mocht kon
+        konden wilde wilden werd werden geworden geweest gehad hadden doet doen deed altijd nooit vaak veel weinig
+        meer minder iedere elke beide deze hun jullie ons onze""",
+    "swedish": """
+        utan mot sedan alltså därför medan dock skulle kunde ville måste blir blev blivit gör göra gjorde alltid
+        aldrig ofta många lite mer mindre varje båda dessa deras era våra sina sitt mitt ditt""",
+    "polish": """
+        bez przeciw podczas więc ponieważ jednak albo będą byłby byłaby były byli miał miała mieli może mogą mógł
+        musi muszą powinien powinna zawsze nigdy często dużo mało więcej mniej każdy każda oba nasz nasza wasz
+        swój swoja swoje których którego której którym""",
+    "turkish": """
+        ama fakat ancak çünkü karşı göre üzere iken idi ise olması olduğu oldular eder etti etmek yapar yaptı
+        yapmak her hiç bazı birçok fazla az hep asla daima bizim sizin onun onların benim senin""",
+    "russian": """
+        без против хотя чтобы потому поэтому однако либо были будут бы мог могла могли должен должна должны стал
+        стала стали сделал всегда никогда часто много мало больше меньше каждый каждая оба наша наши ваш ваша
+        свой своя свои который которая которое которые которых которого которой то из-за также""",
+}
+"""Further words of these languages that are no subject: forms of be, have, can and must, and joining words.
+
+What language a text is in is told without them."""

@@ -8,6 +8,7 @@ speak for several languages alike counts as each of them. Pure, and the same on 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import cache
@@ -16,7 +17,7 @@ from typing import Final
 from unicodedata import ucd_3_2_0
 
 from myria.analysis._stemmers import stemmer
-from myria.analysis.function_words import FUNCTION_WORDS
+from myria.analysis.function_words import AUXILIARIES, FUNCTION_WORDS
 from myria.analysis.tokens import MAX_TERM_CHARACTERS, TextWords, folded, stop_terms, terms
 
 _STEMMED: Final = (
@@ -65,6 +66,13 @@ _AT_ONCE: Final = 3
 _CACHED_WORDS: Final = 16_384
 """Words of a language whose stems are kept."""
 
+_SHORTEST_NAME: Final = 2
+_NAME_ENDING: Final = re.compile(
+    r"(?:(?<=ск|ст|ов|ев|ин|ын)(?:ого|ому|ым|им|ыми|ими)|[оеи]?й|[ое]ю|[ое]м|[аеиоуыэюя])\Z"
+)
+_FLEETING: Final = {"павел": "павл", "лев": "лв", "любов": "любв"}
+"""Names of which a vowel falls out before an ending, without endings and soft signs."""
+
 _APOSTROPHES: Final = str.maketrans("\u2018\u02bc\uff07\u2019", "''''")
 _ELIDED_BEFORE: Final = frozenset({"french", "italian"})
 
@@ -95,15 +103,30 @@ def languages_of(text: str, text_terms: Collection[str]) -> tuple[str, ...]:
     return tuple(_STEMMED[position] for position in sorted(votes) if votes[position] == most)[:_AT_ONCE]
 
 
-def is_function_term(term: str, language: str) -> bool:
-    """Tell whether a term is a function word of a language."""
-    return term in function_terms(language)
+def is_function_word(word: str, language: str) -> bool:
+    """Tell whether a word, as it is written, is a function word of a language or another that is no subject.
+
+    An accent tells words apart (Spanish `té`, `te`); without any, it may have been left out.
+    """
+    small = word.lower()
+    return small in _bare_words(language) or (small.isascii() and small in _bare_ascii_words(language))
 
 
 @cache
 def function_terms(language: str) -> frozenset[str]:
     """Return the terms of the function words of a language; none for English, whose stop words stand elsewhere."""
     return frozenset(terms(FUNCTION_WORDS.get(language, "")))
+
+
+@cache
+def _bare_words(language: str) -> frozenset[str]:
+    return frozenset(f"{FUNCTION_WORDS.get(language, '')} {AUXILIARIES.get(language, '')}".split())
+
+
+@cache
+def _bare_ascii_words(language: str) -> frozenset[str]:
+    """Return the words without their accents."""
+    return frozenset(map(folded, _bare_words(language)))
 
 
 def stems(words: TextWords, languages: Sequence[str]) -> list[str]:
@@ -157,7 +180,22 @@ def _stemmed(surface: str, language: str) -> tuple[str, ...]:
         word = _bare(word, language)
     if len(word) > MAX_TERM_CHARACTERS or not (word.isalpha() or any(map(str.isalpha, word))):
         return ()
-    return (f"{language}:{folded(stemmer(language).stemWord(word))}",)
+    stem = f"{language}:{folded(stemmer(language).stemWord(word))}"
+    if language == "russian" and surface[:1].isupper():
+        return stem, f"{language}:^{_russian_name(folded(word))}"
+    return (stem,)
+
+
+def _russian_name(name: str) -> str:
+    """Return what the cases of a Russian name have in common.
+
+    Snowball's stemmer takes the ends of some names for those of adjectives and verbs (Иван, Никита, Татьяна), and keeps
+    vowels that fall out (Павел, Павла; Лев, Льва). Two names may come to the same: it is for finding alone.
+    """
+    stem = name.replace("ь", "")
+    while (shorter := _NAME_ENDING.sub("", stem)) != stem and len(shorter) >= _SHORTEST_NAME:
+        stem = shorter
+    return _FLEETING.get(stem, stem)
 
 
 def _bare(word: str, language: str) -> str:

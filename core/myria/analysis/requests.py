@@ -8,7 +8,7 @@ of the question, since what is left between them is what it asks for. Fixed list
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Final
 
@@ -130,6 +130,8 @@ _UNSPACED: Final = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]"
 )
 
+_VIETNAMESE: Final = re.compile("[\u0103\u0111\u01a1\u01b0\u1ea0-\u1ef9]", re.IGNORECASE)
+
 _COMMON_IDEOGRAPHS: Final = frozenset(
     "的一是不了在人有我他这中大来上国个到说们为子和你地出道也时年得就那要下以生会自着去之过家学对可她里后小么心多天而能好都然没日于起还"
     "发成事只作当想看文无开手十用主行方又如前所本见经头面公同三已老从动两长知民样现分将外但身些与高意进把法此实回二理美点月明其种声全工己"
@@ -187,6 +189,12 @@ _ENDINGS: Final = frozenset(
     ]
 )
 """Pairs of characters by which Korean and Japanese words end."""
+
+
+def asked_in(text: str, languages: Sequence[str]) -> tuple[str, ...]:
+    """Return the languages that a question may be in beside English: those told by its words, and Vietnamese, which has
+    no stemmer, by its letters."""
+    return (*languages, "vietnamese") if _VIETNAMESE.search(text) else tuple(languages)
 
 
 def is_request_term(term: str, languages: Collection[str]) -> bool:

@@ -29,6 +29,7 @@ from myria.analysis.dates import MAX_DAYS, TIME_WORDS, Meant, holds_from, local_
 from myria.analysis.languages import languages_of, stems
 from myria.analysis.naming import names_something
 from myria.analysis.numbers import number_ids
+from myria.analysis.written import written_terms
 from myria.contract.fields import RESERVED_TYPES
 from myria.errors import InternalError
 from myria.events import searchable_text, speaker_of
@@ -114,15 +115,14 @@ NAMES: Final = (("speaker", "speakers"), ("channel", "channels"), ("type", "type
 class Doc:
     """One event as the index sees it.
 
-    `terms` are those of its searchable text (`myria.analysis.terms`), `stems` the stems of its words in languages other
-    than English (`stems_of`), which do not count for its length; `hints` are (hint, confidence in permille);
-    `asks` tells that the text ends in a question, `names` that it names something, and `changed` are the terms of what
-    it says has changed
-    (`myria.analysis.changes`); `utc_offset` is that of the clock where it was told, in minutes east of UTC, `days` what
-    it means by the days that it names, and `begins` the first from which what it tells holds, in days since 1970
-    (`myria.analysis.dates`); `leaf` is the position of its leaf in the block's nodes, -1 for
-    none; `xid` the transaction that wrote it and `scope_id` its scope (loose lane only, 0 otherwise); `timestamp`
-    microseconds since 1970 UTC.
+    `terms` are those of its searchable text (`myria.analysis.terms`), `stems` the stems of its words in languages
+    other than English and the terms of what is written with signs (`stems_of`), which do not count for its length;
+    `hints` are (hint, confidence in permille); `asks` tells that the text ends in a question, `names` that it names
+    something, and `changed` are the terms of what it says has changed (`myria.analysis.changes`); `utc_offset` is
+    that of the clock where it was told, in minutes east of UTC, `days` what it means by the days that it names, and
+    `begins` the first from which what it tells holds, in days since 1970 (`myria.analysis.dates`); `leaf` is the
+    position of its leaf in the block's nodes, -1 for none; `xid` the transaction that wrote it and `scope_id` its
+    scope (loose lane only, 0 otherwise); `timestamp` microseconds since 1970 UTC.
     """
 
     event_seq: int
@@ -187,7 +187,8 @@ class Doc:
 
 
 def stems_of(text: str, text_terms: Sequence[str], text_words: TextWords | None = None) -> Sequence[str]:
-    """Return the stems of a text's words in the languages that it may be in, English excepted.
+    """Return the stems of a text's words in the languages that it may be in, English excepted, and what is written
+    with signs in it (`myria.analysis.written`).
 
     Args:
         text: the text.
@@ -195,7 +196,8 @@ def stems_of(text: str, text_terms: Sequence[str], text_words: TextWords | None 
         text_words: its words, where they are known already.
     """
     languages = languages_of(text, text_terms)
-    return stems(words_in(text) if text_words is None else text_words, languages) if languages else ()
+    stemmed = stems(words_in(text) if text_words is None else text_words, languages) if languages else []
+    return [*stemmed, *written_terms(text)]
 
 
 def days_of(when: Iterable[Meant]) -> Sequence[int]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
+from myria.analysis import terms
+from myria.analysis.languages import is_function_word, languages_of
 from myria.notes.details import NO_DETAILS, Details
 from myria.notes.kinds import Contract, Lifetime, policy_of
-from myria.notes.subjects import subject_of, topic_of
+from myria.notes.subjects import begins_notes, subject_of, topic_of
 from myria.notes.wordcounts import WordCounts
+from myria.planning.unspaced import is_in as is_unspaced
 from myria.redaction.expressions import first_look
 from myria.values import value
 
@@ -133,10 +137,22 @@ def inferred_kind(content: str) -> str:
 def keywords_of(content: str, counted: WordCounts | None = None) -> tuple[str, ...]:
     """Return the words that a text uses most, as they are written, stop words left out; of equals the earlier first.
 
-    The words are those of the search (`myria.analysis`), so a keyword finds what it was taken from.
+    The words are those of the search (`myria.analysis`), so a keyword finds what it was taken from. Scripts without
+    spaces give none: pairs of characters are no words, and where a word ends only a dictionary could tell.
 
     Args:
         counted: the words of the content's beginning, where they are counted already.
     """
-    words = WordCounts.of_text(content[:_LOOKED_AT]) if counted is None else counted
-    return tuple(dict.fromkeys(map(words.shown.__getitem__, words.ranked[: KEYWORDS * 2])))[:KEYWORDS]
+    beginning = content[:_LOOKED_AT]
+    words = WordCounts.of_text(beginning) if counted is None else counted
+    languages = languages_of(beginning, terms(beginning))
+    kept = (
+        words.shown[term]
+        for term in words.ranked
+        if not (
+            is_unspaced(words.shown[term])
+            or any(is_function_word(words.shown[term], language) for language in languages)
+            or (languages and begins_notes(words.shown[term]))
+        )
+    )
+    return tuple(islice(dict.fromkeys(kept), KEYWORDS))

@@ -88,6 +88,11 @@ def subject_of(content: str, counted: WordCounts | None = None) -> str:
     return everyday or other or GENERAL
 
 
+def begins_notes(word: str) -> bool:
+    """Tell whether a word begins notes and says nothing of their subject (`prefiero`, `beschlossen`)."""
+    return word.lower() in _no_subjects()
+
+
 def _counted(text: str, counted: WordCounts | None) -> tuple[Language, WordCounts] | None:
     """Return the language of a text and its words; None where that takes more than counting them."""
     if not text.isascii():

@@ -16,10 +16,11 @@ from typing import Final, Literal, Protocol
 from myria.analysis import Token, is_stopword, terms, tokens
 from myria.analysis.akin import akin
 from myria.analysis.dates import DAY_US, Window, is_date_word, local_day, windows
-from myria.analysis.languages import is_function_term, languages_of, stem_of
+from myria.analysis.languages import is_function_word, languages_of, stem_of
 from myria.analysis.related import members, related, states
-from myria.analysis.requests import is_common_part, is_request_term, without_requests
+from myria.analysis.requests import asked_in, is_common_part, is_request_term, without_requests
 from myria.analysis.wordnet import wider
+from myria.analysis.written import Written, written_in
 from myria.events import TopicHint
 from myria.index.block import FAR_AWAY, name_terms
 from myria.values import value
@@ -221,20 +222,24 @@ def read(question: Question, *, names: Names, first: int, last: int, utc_offset:
     if not text.strip():
         return Reading(asked=False, hints=hints, hint_words=hint_words)
     asks_for = _asks_for(text)
-    question_tokens = tokens(without_requests(text))
-    if not question_tokens and tokens(text):
-        return Reading(asked=False, hints=hints, hint_words=hint_words)
     if asks_for == "present":
-        text, question_tokens = _without_present(text, question_tokens)
+        text = _without_present(text)
+    written = written_in(text)
+    question_tokens = _without_literals(tokens(without_requests(text)), written)
+    if not (question_tokens or written) and tokens(text):
+        return Reading(asked=False, hints=hints, hint_words=hint_words)
     named, taken = _named(question_tokens, names)
     heard = names.speakers(named)
-    unique = list(dict.fromkeys(token.term for token in question_tokens))
+    signed = [term for whole in written for term in whole.asked]
+    unique = list(dict.fromkeys([*(token.term for token in question_tokens), *signed]))
     spoken = [term for term in unique if not is_stopword(term)]
     content = [term for term in spoken if not heard or term not in taken]
     languages = languages_of(text, unique)
-    telling = [term for term in content if not any(is_function_term(term, language) for language in languages)]
+    spoken_languages = asked_in(text, languages)
+    telling_words = _telling(question_tokens, spoken_languages)
+    telling = [term for term in content if term in telling_words or term in signed]
     content = telling or content
-    asking = {term for term in content if is_request_term(term, languages)}
+    asking = {term for term in content if is_request_term(term, spoken_languages)}
     if asking and asking.issuperset(content) and not heard:
         return Reading(asked=False, hints=hints, hint_words=hint_words)
     stems_by_term = _stems(question_tokens, languages)
@@ -300,6 +305,25 @@ def _last_day(window: Window) -> int:
     return window.last if window.last >= window.first else window.end // DAY_US - 1
 
 
+def _telling(question_tokens: Sequence[Token], languages: Sequence[str]) -> frozenset[str]:
+    """Return the terms of the words that are more than function words of these languages."""
+    return frozenset(
+        token.term
+        for token in question_tokens
+        if not any(is_function_word(token.surface, language) for language in languages)
+    )
+
+
+def _without_literals(question_tokens: list[Token], written: Sequence[Written]) -> list[Token]:
+    """Return the tokens without those within something whose words mean nothing by themselves (`c#`, a version)."""
+    literal = [whole for whole in written if whole.is_literal]
+    return [
+        token
+        for token in question_tokens
+        if not any(whole.start <= token.start and token.end <= whole.end for whole in literal)
+    ]
+
+
 def _subjects(words: Sequence[str], asking: Collection[str], *, has_windows: bool) -> frozenset[str]:
     """Return the words by any of which alone a text may be what is asked for: all of them if that would be none.
 
@@ -333,7 +357,9 @@ def _stems(question_tokens: Sequence[Token], languages: Sequence[str]) -> dict[s
     by_term: dict[str, dict[str, None]] = {}
     for token in question_tokens if languages else ():
         for language in languages:
-            by_term.setdefault(token.term, {}).update(dict.fromkeys(stem_of(token.surface, language)))
+            # With a capital, too: it may be a name that was typed without one.
+            for surface in (token.surface, token.surface.capitalize()):
+                by_term.setdefault(token.term, {}).update(dict.fromkeys(stem_of(surface, language)))
     return {term: tuple(found) for term, found in by_term.items()}
 
 
@@ -360,13 +386,10 @@ def without_names(question: Question, *, names: Names, also: Collection[str] = (
     return " ".join("".join([*pieces, text[at:]]).split())
 
 
-def _without_present(text: str, question_tokens: list[Token]) -> tuple[str, list[Token]]:
-    """Return a question and its tokens without words that only say that it asks for the present, if others are left."""
+def _without_present(text: str) -> str:
+    """Return a question without words that only say that it asks for the present, if others are left."""
     shorter = _AT_PRESENT.sub(" ", text)
-    if len(shorter) == len(text):
-        return text, question_tokens
-    left = tokens(shorter)
-    return (shorter, left) if any(not is_stopword(token.term) for token in left) else (text, question_tokens)
+    return shorter if any(not is_stopword(token.term) for token in tokens(shorter)) else text
 
 
 def _others(told: tuple[str, ...], asked: frozenset[str]) -> tuple[str, ...]:
