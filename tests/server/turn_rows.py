@@ -415,7 +415,7 @@ ROWS = (
         )
     ),
     of_items(
-        lambda answer: texts(answer) == ["Be brief.", "now", "next"],
+        lambda answer: texts(answer) == ["now", "next"],  # an instruction is kept, and comes back as data alone
         input_items=[said("Be brief.", "developer"), said("now")],
     ),
     of_items(
@@ -463,20 +463,26 @@ ROWS = (
         conversation_items=[{**said("elsewhere"), "metadata": {"item_id": "m1"}}],
         current_input="hi",
     ),
-    # a small window: earlier items give way, what is said now is last
+    # a small window: earlier items give way to lines in the block, what is said now is last
     before(
         lambda answer: (
             texts(answer)[-1] == "hi"
-            and "earlier items are left out" in texts(answer)[0]
-            and answer["context_token_count"] < 320
+            and "earlier items are left out" in texts(answer)[1]
+            and answer["context_token_count"] < 800
         ),
-        (
-            "memory_after_turn",
-            {"turn_id": "t1", "input_items": [said("clay " * 100)], "output_items": ["glaze " * 100]},
+        *(
+            (
+                "memory_after_turn",
+                {
+                    "turn_id": f"t{number}",
+                    "input_items": [said(f"{number} " + "clay " * 100)],
+                    "output_items": [f"{number} " + "fire " * 100],
+                },
+            )
+            for number in range(4)
         ),
-        ("memory_after_turn", {"turn_id": "t2", "input_items": [said("kiln " * 100)], "output_items": ["fire " * 100]}),
         current_input="hi",
-        max_input_tok=400,
+        max_input_tok=1_000,
     ),
     # directories
     TurnRow(

@@ -234,5 +234,5 @@ ANTHROPIC = Style(
 
 
 def instructions_of(prepared: Sequence[Json]) -> str:
-    """Return what memory adds to the system prompt: its policy, and a summary of what was left out."""
+    """Return what memory adds to the system prompt: its policy."""
     return "\n\n".join(text_of(item) for item in prepared if item.get("role") == "developer")

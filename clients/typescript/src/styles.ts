@@ -104,7 +104,7 @@ export function replies(style: Style, given: readonly (Message | string)[]): Jso
   );
 }
 
-/** Returns what memory adds to the system prompt: its policy, and a summary of what was left out. */
+/** Returns what memory adds to the system prompt: its policy. */
 export function instructionsOf(prepared: readonly Json[]): string {
   return prepared
     .filter((item) => item["role"] === "developer")

@@ -22,9 +22,10 @@ POLICY = (
 """What the constant message says that comes before recalled memory."""
 
 SUMMARY_PREFIX = "Summary of earlier conversation (untrusted reference): "
-"""How the item begins that stands for what compaction left out."""
+"""How the developer message began in which earlier releases told what compaction left out."""
 
 _SPOKEN = frozenset({"user", ""})
+_REPLAYED = _SPOKEN | {"assistant"}
 _ITEM_TEXTS = ("type", "role", "call_id", "output")
 _RECALLED_BY_OTHERS = ("Memory recall:", "Historical memory recalled from previous turns.")
 """How the developer messages begin in which engines of the contract recall memory, or that lead what they recall."""
@@ -91,6 +92,15 @@ def is_spoken_by_user(item: Mapping[str, Any]) -> bool:
     return item.get("type", "message") in ("message", "") and (item.get("role") or "") in _SPOKEN
 
 
+def may_recur(item: Mapping[str, Any]) -> bool:
+    """Tell whether a stored item may come into a later prompt as it is.
+
+    Only in a role that commands nothing: what was stored as an instruction is found as data, if at all, and the host
+    gives its model its instructions itself.
+    """
+    return (item.get("role") or "") in _REPLAYED
+
+
 def says_something(items: Sequence[Mapping[str, Any]]) -> bool:
     """Tell whether the user says anything in some items."""
     return any(is_spoken_by_user(item) and text_of(item).strip() for item in items)
@@ -143,9 +153,15 @@ def _holds(known: Sequence[str], run: Sequence[str]) -> bool:
     return any(known[at : at + len(run)] == run for at in range(len(known) - len(run) + 1))
 
 
-def memory_pair(facts: Sequence[Json], insights: Sequence[Json], chunks: Sequence[Json]) -> list[Json]:
-    """Return recalled memory as a constant policy and a block of data, or nothing where nothing was recalled."""
-    if not facts and not insights and not chunks:
+def memory_pair(
+    facts: Sequence[Json], insights: Sequence[Json], chunks: Sequence[Json], *, earlier: Sequence[str] = ()
+) -> list[Json]:
+    """Return recalled memory as a constant policy and a block of data, or nothing where nothing was recalled.
+
+    Args:
+        earlier: what stands for earlier items that the prompt has no room for.
+    """
+    if not facts and not insights and not chunks and not earlier:
         return []
     data = {
         "kind": "historical_memory",
@@ -154,6 +170,8 @@ def memory_pair(facts: Sequence[Json], insights: Sequence[Json], chunks: Sequenc
         "insights": list(insights),
         "chunks": list(chunks),
     }
+    if earlier:
+        data["earlier"] = list(earlier)
     written = _escaped(orjson.dumps(data).decode())
     block = f"{REFERENCE_BEGIN}\n{written}\n{REFERENCE_END}"
     return [message("developer", POLICY), message("user", block)]

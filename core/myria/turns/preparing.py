@@ -28,13 +28,12 @@ from myria.turns.facts import (
     terms_of,
 )
 from myria.turns.items import (
-    SUMMARY_PREFIX,
     Json,
     answers_a_call,
     estimated_tokens,
     identity_of,
+    may_recur,
     memory_pair,
-    message,
     text_of,
     unpacked,
 )
@@ -94,6 +93,11 @@ class _Recalled:
     recent: tuple[Json, ...]
     topics: tuple[str, ...]
 
+    def pair(self, earlier: Sequence[str] = ()) -> list[Json]:
+        """Return it as a prompt has it, with what stands for items that are left out."""
+        facts, insights = map(_fact_json, self.facts), map(_insight_json, self.insights)
+        return memory_pair(list(facts), list(insights), self.chunks, earlier=earlier)
+
 
 class Preparing:
     """Prepares the turns of one process.
@@ -118,12 +122,7 @@ class Preparing:
         """
         masks = Masks.containing(before.session.participants)
         recalled = await self._read(tenant, masks, partial(self._recall, before, masks, now))
-        pair = memory_pair(
-            [_fact_json(known) for known in recalled.facts],
-            [_insight_json(insight) for insight in recalled.insights],
-            recalled.chunks,
-        )
-        items, compacted = self._within(before, pair, recalled)
+        items, compacted = self._within(before, recalled)
         return Prepared(
             items=tuple(items),
             fact_ids=tuple(known.fact.fact_id for known in recalled.facts),
@@ -145,6 +144,7 @@ class Preparing:
         recent = await recent_items(connection, reader.tenant, session, scopes, settings.recent_context_items)
         insights = await self._insights(reader, session, facts, terms, len(recent))
         given = {identity_of(item) for item in (*before.history, *before.current)}
+        recent = tuple(filter(may_recur, recent))
         recent_names = [identity_of(item) for item in recent]
         shown = given.union(recent_names)
         chunks = await self._chunks(reader, session, masks, scopes=scopes, question=question, shown=shown)
@@ -214,8 +214,9 @@ class Preparing:
     def _threshold(self, before: Before) -> int:
         return int(self._settings.compact_threshold * before.max_input_tok)
 
-    def _within(self, before: Before, pair: list[Json], recalled: _Recalled) -> tuple[list[Json], bool]:
+    def _within(self, before: Before, recalled: _Recalled) -> tuple[list[Json], bool]:
         """Return the items in the contract's order, earlier ones replaced by a summary where they are too many."""
+        pair = recalled.pair()
         recent = list(recalled.recent)
         history = list(before.history)
         threshold = self._threshold(before)
@@ -229,8 +230,8 @@ class Preparing:
         if left or estimated_tokens([*history, *kept_recent]) >= room - _reserve(room):
             kept_history, more_left = _newest_within(history, room - _reserve(room) - estimated_tokens(kept_recent))
         left = [*more_left, *left]
-        summary = _summary(left, recalled.topics, _reserve(room))
-        return [*pair, *summary, *kept_history, *kept_recent, *before.current], bool(left)
+        pair = _summed_up(recalled, left, _reserve(room))
+        return [*pair, *kept_history, *kept_recent, *before.current], bool(left)
 
 
 def _reserve(room: int) -> int:
@@ -249,20 +250,25 @@ def _newest_within(items: Sequence[Json], room: int) -> tuple[list[Json], list[J
     return list(items[begin:]), list(items[:begin])
 
 
-def _summary(left: Sequence[Json], topics: Sequence[str], room: int) -> list[Json]:
-    """Return one item that says what items were about that are left out: by topics, else by how they begin."""
+def _summed_up(recalled: _Recalled, left: Sequence[Json], room: int) -> list[Json]:
+    """Return recalled memory that says what items were about that are left out: by topics, else by how they begin.
+
+    What others said goes nowhere but into the block of data. It is left out where it costs more tokens than `room`.
+    """
+    pair = recalled.pair()
     if not left:
-        return []
-    lines = list(topics) or [
+        return pair
+    lines = list(recalled.topics) or [
         f"{item.get('role') or 'tool'}: {' '.join(text_of(item).split())[:_QUOTED_CHARACTERS]}"
         for item in left[-_QUOTED_ITEMS:]
         if text_of(item).strip()
     ]
-    begin = f"{SUMMARY_PREFIX}{len(left)} earlier items are left out."
-    while lines and estimated_tokens([message("developer", "\n- ".join([begin, *lines]))]) > room:
-        lines.pop()
-    summary = message("developer", "\n- ".join([begin, *lines]))
-    return [summary] if estimated_tokens([summary]) <= room else []
+    begin = f"{len(left)} earlier items are left out"
+    for count in range(len(lines), -1, -1):
+        longer = recalled.pair([begin, *lines[:count]])
+        if estimated_tokens(longer) - estimated_tokens(pair) <= room:
+            return longer
+    return pair
 
 
 def _is_piece(hit: FoundEvent, scopes: Sequence[int]) -> bool:
