@@ -414,7 +414,7 @@ async def test_a_topic_tells_its_place(memory: Memory, database: Database) -> No
     answers.TopicAnswer.model_validate(record)
     assert record["topic"]["parent_topic_id"] is None
     assert record["topic"]["state"] == "active"
-    assert "context_id" not in record["topic"]  # events have one; a topic is of many
+    assert record["topic"]["context_id"] is None
     seen = 0
     for child_id in record["topic"]["children"]:
         child = (await memory.get_topic(TENANT, child_id, Masks.containing(("carol",))))["topic"]
@@ -425,6 +425,29 @@ async def test_a_topic_tells_its_place(memory: Memory, database: Database) -> No
     for asked in ("top_none", top["topic_id"]):
         with pytest.raises(errors.TopicNotFound):
             await memory.get_topic(TENANT, asked, Masks.containing(("ana", "stranger")))
+
+
+@pytest.mark.parametrize(
+    ("contexts", "shared"),
+    [(("a", "a", "a"), "a"), (("a", "b", "a"), None), (("a", None, "a"), None), ((None, None, None), None)],
+)
+async def test_a_topic_tells_the_context_that_all_its_events_share(
+    memory: Memory, database: Database, contexts: tuple[str | None, ...], shared: str | None
+) -> None:
+    """None where they differ or one has none; what was withdrawn since counts no more."""
+    kept = await append(memory, [event(at, "garden", context_id=context) for at, context in enumerate(contexts)])
+    await build_now(database.builder_dsn)
+    (topic,) = (await ask(memory, ReferencesQuery(participants=ANA_BEN)))["root"]["children"]
+
+    async def told() -> str | None:
+        record = await memory.get_topic(TENANT, topic["topic_id"], Masks.containing(ANA_BEN))
+        answers.TopicAnswer.model_validate(record)
+        context: str | None = record["topic"]["context_id"]
+        return context
+
+    assert await told() == shared
+    await memory.withdraw_events(TENANT, [kept[1].event_id], "forgotten", may_see=lambda _: True)
+    assert await told() == contexts[0]
 
 
 async def test_topics_grow_dormant_and_archived_with_the_newest_event(memory: Memory, database: Database) -> None:

@@ -161,6 +161,7 @@ CASES = [
     Case("retrieval.subjects_since", [TENANT, "snap_200", "{1,2,3}"]),
     Case("retrieval.subjects_of_keys", [TENANT, "snap_200", "{1,2}", rf'{{"\{RENDERING}","\{RENDERING}"}}', "{1,1}"]),
     Case("retrieval.leaves_of_subject", [TENANT, RENDERING, "100"]),
+    Case("retrieval.shared_context", [TENANT, f'{{"\\{RENDERING}"}}']),
 ]
 MUST_BOUND = {"events.tail": ("xid",), "events.internal": ("xid",)}
 """Columns that must bound an index scan: a filter on them would read a whole scope."""

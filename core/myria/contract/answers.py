@@ -278,6 +278,7 @@ class TopicRecord(TopicBody):
     """get_topic: a topic with its place in the tree."""
 
     node_type: Literal["internal_topic", "subject", "leaf_topic"]
+    context_id: str | None = Field(default=None, description="That of all its events, where they share one")
     parent_topic_id: str | None = None
     children: list[str] = Field(default=[], description="By topic_id; of a subject the last 100 of its leaf topics")
     merged_into: str | None = None

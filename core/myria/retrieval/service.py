@@ -451,6 +451,7 @@ class Retrieval:
         node_type = topic.pop("kind")
         topic["topic_id"] = topic_id
         topic["node_type"] = node_type
+        topic["context_id"] = await connection.fetchval(sql("retrieval.shared_context"), tenant, [path[place]])
         topic["state"] = "archived" if merged_into else self._state(topic_row["last_at"], newest)
         topic["parent_topic_id"] = on_path[path[place - 1]]["topic_id"] if place else None
         topic["children"] = [child["topic_id"] for child in children]
@@ -463,6 +464,8 @@ class Retrieval:
         leaves = await self._subjects.leaves(connection, pinned, subject.rendering_id, most=_SUBJECT_LEAVES)
         topic = {**subject.topic.shown(pinned.hidden)}
         topic["node_type"] = topic.pop("kind")
+        every = list(await self._subjects.all_leaves(connection, pinned, subject))
+        topic["context_id"] = await connection.fetchval(sql("retrieval.shared_context"), pinned.tenant, every)
         topic["state"] = self._state(to_datetime(subject.topic.last_at), newest)
         topic["parent_topic_id"] = None
         topic["children"] = [topic_id for _, topic_id in leaves]

@@ -329,6 +329,29 @@ CROSS JOIN LATERAL (
 LEFT JOIN myria.subject_nodes n
     ON n.tenant_id = $1 AND n.rendering_id = h.subject AND n.scope_id = wanted.scope_id;
 
+-- name: shared_context
+-- The context that all events beneath some renderings share that are not withdrawn; none where they differ or name none.
+WITH RECURSIVE reached AS (
+    SELECT r.node_id, r.node_type, r.children FROM myria.renderings r
+    WHERE r.tenant_id = $1 AND r.rendering_id = ANY ($2::bytea[])
+    UNION ALL
+    SELECT r.node_id, r.node_type, r.children
+    FROM reached u
+    CROSS JOIN LATERAL unnest(u.children) AS child
+    CROSS JOIN LATERAL (
+        SELECT x.node_id, x.node_type, x.children FROM myria.renderings x
+        WHERE x.tenant_id = $1 AND x.rendering_id = child OFFSET 0) r
+)
+SELECT CASE WHEN count(*) = count(e.context_id) AND min(e.context_id) = max(e.context_id) THEN min(e.context_id) END
+FROM reached u
+CROSS JOIN LATERAL (SELECT n.event_seqs FROM myria.nodes n WHERE n.tenant_id = $1 AND n.node_id = u.node_id LIMIT 1) leaf
+CROSS JOIN LATERAL unnest(leaf.event_seqs) AS member
+CROSS JOIN LATERAL (
+    SELECT x.context_id FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = member OFFSET 0) e
+WHERE u.node_type = 'leaf_topic'
+  AND NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
+                    WHERE w.tenant_id = $1 AND w.event_seq = member ORDER BY w.by_event_seq DESC LIMIT 1), false);
+
 -- name: leaves_of_subject
 -- The last $3 leaves beneath a node of subjects in the order of time; all for NULL. The latest leaf of each node has the
 -- node's own last moment, so of each level no more than the last $3 nodes can hold any of them.
