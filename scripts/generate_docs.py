@@ -329,7 +329,7 @@ def type_name(shape: dict[str, Any]) -> str:
         return f"list of {type_name(shape['items'])}"
     if shape.get("type") == "object" and "properties" in shape:
         names = ", ".join(shape["properties"])
-        return f"{{{names}}}" if len(names) < 40 else "event (as for append_event)"
+        return "event (as for append_event)" if "payload" in shape["properties"] else f"{{{names}}}"
     if shape.get("format") == "date-time":
         return "RFC 3339 time"
     low, high = shape.get("minimum"), shape.get("maximum")

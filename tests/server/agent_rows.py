@@ -661,8 +661,8 @@ ROWS: tuple[Row, ...] = (
         parameters=("supersedes",),
         before=(keeping(FRIDAY),),
         arguments={"id": "$0", "content": "Monday", "supersedes": True},
-        answers={"updated": True},
-        recalls=frozenset({"Monday"}),
+        answers={"success": False, "code": "invalid_argument"},
+        recalls=frozenset({FRIDAY}),
     ),
     Row(
         tool="amend",
@@ -704,7 +704,7 @@ ROWS: tuple[Row, ...] = (
             and answer["core"]["errors"] == answer["core"]["decisions"] == answer["core"]["preferences"] == []
             and [note["content"] for note in answer["anchors"]["permanent"]] == ["The studio is in Porto"]
             and [note["content"] for note in answer["working"]["current_session"]] == ["The draft"]
-            and [note["content"] for note in answer["open_questions"]] == ["[미해결] Who paid?"]
+            and [note["content"] for note in answer["open_questions"]] == ["Who paid?"]
             and "fragments" not in answer
         ),
     ),
@@ -737,9 +737,9 @@ ROWS: tuple[Row, ...] = (
         answers={"totalTokens": 0, "count": 0, "coreTokens": 0, "wmTokens": 0, "wmCount": 0, "injectionText": ""},
     ),
     reflect("decisions", ["Fire on Fridays"], "decision", "Fire on Fridays"),
-    reflect("errors_resolved", ["The fuse blew"], "error", "[해결됨] The fuse blew"),
+    reflect("errors_resolved", ["The fuse blew"], "error", "The fuse blew"),
     reflect("new_procedures", ["Check the fuse"], "procedure", "Check the fuse"),
-    reflect("open_questions", ["Who pays?"], "fact", "[미해결] Who pays?"),
+    reflect("open_questions", ["Who pays?"], "fact", "Who pays?"),
     Row(
         tool="reflect",
         parameters=("summary", "narrative_summary"),

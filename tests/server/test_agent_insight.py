@@ -79,21 +79,36 @@ async def test_uses_are_counted_beside_the_log(served: Served, memory: Memory) -
 
 
 async def test_feedback_is_kept_for_those_who_run_the_tenant(served: Served, memory: Memory) -> None:
-    """It is folded by tool, without secrets, cut as the contract says, and enters no answer; the fold is the log's."""
+    """It is folded by tool, whole and without secrets, and enters no answer; the fold is the log's."""
     said = {"tool_name": "recall", "relevant": True}
     await ask(served, "tool_feedback", **said, sufficient=True)
     await ask(served, "tool_feedback", **said, sufficient=False, suggestion="ask ines@example.com " + "x" * 200)
     report = await feedback_report(memory.database, TENANT, limit=5)
     assert report["tools"] == [{"tool": "recall", "said": 2, "relevant": 2, "sufficient": 1}]
     (words,) = report["newest"]
-    assert words["suggestion"].startswith("ask [REDACTED_EMAIL] xx")
-    assert len(words["suggestion"]) <= 100
+    assert words["suggestion"] == "ask [REDACTED_EMAIL] " + "x" * 200
+    too_long = await ask(served, "tool_feedback", **said, sufficient=False, context="x" * 2001)
+    assert (too_long["code"], too_long["details"]["field"]) == ("invalid_text", "context")
     assert (await ask(served, "recall"))["count"] == 0
     assert (await ask(served, "tool_feedback", **said, sufficient="yes"))["code"] == "invalid_argument"
     assert (await verify(memory.database, TENANT, PlannerSettings())).failed == 0
     async with memory.database.read(TENANT) as connection:
         payload = await connection.fetchval("SELECT payload FROM myria.events WHERE internal LIMIT 1")
     assert orjson.loads(payload)["feedback"]["tool"] == "recall"
+
+
+async def test_how_tasks_went_is_told_to_those_who_run_the_tenant(served: Served, memory: Memory) -> None:
+    """What reflections say of it, in all and in words, newest first; with a session and without, and nothing erased."""
+    said = {"overall_success": "true", "tool_highlights": ["recall found it"], "tool_pain_points": []}
+    await ask(served, "reflect", summary="We fired the kiln", sessionId="s1", task_effectiveness=said)
+    await ask(served, "reflect", summary="We did not", task_effectiveness={"overall_success": False})
+    await ask(served, "reflect", summary="Nobody says how it went", sessionId="s2")
+    report = await feedback_report(memory.database, TENANT, limit=5)
+    assert report["tasks"] == {"said": 2, "succeeded": 1}
+    assert [(task["session"], task["success"], task["highlights"]) for task in report["newest_tasks"]] == [
+        (None, False, []),
+        ("s1", True, ["recall found it"]),
+    ]
 
 
 async def test_resources_tell_what_is_kept(served: Served) -> None:
@@ -117,8 +132,8 @@ async def test_resources_tell_what_is_kept(served: Served) -> None:
         assert (await client.list_resources()).resources == []
 
 
-async def test_a_secret_that_is_cut_is_none(served: Served, memory: Memory) -> None:
-    """Feedback is cleaned before it is cut, so the beginning of a secret stays away, too."""
+async def test_feedback_holds_no_secret(served: Served, memory: Memory) -> None:
+    """What must not be kept is taken out of its words."""
     said = "x" * 84 + " AKIA" + "IOSFODNN7EXAMPLE"
     await ask(served, "tool_feedback", tool_name="recall", relevant=True, sufficient=True, suggestion=said)
     async with memory.database.read(TENANT) as connection:

@@ -55,7 +55,7 @@ async def test_context_is_core_memory_work_questions_and_topics(served: Served) 
         "[WORKING MEMORY]",
         "- The draft is in the tray",
         "[OPEN QUESTIONS]",
-        "- [미해결] Who paid for the clay?",
+        "- Who paid for the clay?",
         "[LAST TOPICS]",
         "- studio",
         "- storage",
@@ -111,7 +111,7 @@ async def test_context_keeps_its_budget(served: Served, budget: int) -> None:
 
 
 async def test_reflect_keeps_each_part_and_ends_the_session(served: Served) -> None:
-    """Kinds, prefixes and importances are the contract's; session notes end, and what was kept stays."""
+    """Kinds and importances are the contract's, texts those given; session notes end, and what was kept stays."""
     await keep(served, "The draft is in the tray", scope="session", sessionId="s1")
     given = {
         "summary": "We repaired the kiln",
@@ -125,9 +125,9 @@ async def test_reflect_keeps_each_part_and_ends_the_session(served: Served) -> N
     assert [(note["type"], note["content"]) for note in answer["fragments"]] == [
         ("fact", "We repaired the kiln"),
         ("decision", "Fire on Fridays"),
-        ("error", "[해결됨] The fuse blew: replaced it"),
+        ("error", "The fuse blew: replaced it"),
         ("procedure", "Check the fuse first"),
-        ("fact", "[미해결] Who pays for the fuse?"),
+        ("fact", "Who pays for the fuse?"),
     ]
     assert answer["count"] == 5
     assert answer["breakdown"] == {
@@ -140,14 +140,49 @@ async def test_reflect_keeps_each_part_and_ends_the_session(served: Served) -> N
     }
     shown = (await ask(served, "recall", sessionId="s1"))["fragments"]
     assert {fragment["topic"] for fragment in shown} == {"session_reflect"}
-    assert {fragment["content"][:5]: fragment["importance"] for fragment in shown}["[해결됨]"] == 0.5
-    assert {fragment["content"][:5]: fragment["importance"] for fragment in shown}["[미해결]"] == 0.4
+    assert {(fragment.get("resolution_status"), fragment["importance"]) for fragment in shown} >= {
+        ("resolved", 0.5),
+        ("open", 0.4),
+    }
     again = await ask(served, "reflect", sessionId="s1", **given)
     assert again["fragments"] == answer["fragments"]
     assert len((await ask(served, "recall", sessionId="s1"))["fragments"]) == 5
     await keep(served, "A new draft", scope="session", sessionId="s1")
     assert "A new draft" in await found(served, "draft", sessionId="s1")
     assert "The draft is in the tray" not in await found(served, "draft", sessionId="s1")
+
+
+@pytest.mark.parametrize("language", ["Who pays?", "Wer zahlt die Sicherung?", "누가 내나요?", "[미해결] 누가 내나요?"])
+async def test_an_open_question_is_what_was_asked(served: Served, language: str) -> None:
+    """Its text is as it was given, in any language; context shows it until somebody amends that it is open."""
+    answer = await ask(served, "reflect", summary="A day", open_questions=[language], errors_resolved=["Die Sicherung"])
+    assert [note["content"] for note in answer["fragments"]] == ["A day", "Die Sicherung", language]
+    opened = await ask(served, "context", structured=True)
+    assert [note["content"] for note in opened["open_questions"]] == [language]
+    lines = (await raw(served, "recall", {}))["content"][0]["text"]
+    assert f"{language} (open)" in lines
+    assert "Die Sicherung (resolved)" in lines
+    await ask(served, "amend", id=answer["fragments"][2]["id"], resolutionStatus="resolved")
+    assert (await ask(served, "context", structured=True))["open_questions"] == []
+
+
+async def test_a_question_of_an_earlier_release_stays_open(served: Served) -> None:
+    """Its text says so, as that of one that Memento exports does."""
+    question = "[미해결] Who pays?"
+    await keep(served, question, type="fact", topic="session_reflect")
+    assert [note["content"] for note in (await ask(served, "context", structured=True))["open_questions"]] == [question]
+
+
+@pytest.mark.parametrize("types", [["decision"], ["fact"], ["error", "procedure"]])
+async def test_context_holds_the_types_that_are_named(served: Served, types: list[str]) -> None:
+    """And no others: neither anchors of another kind, nor questions, nor the session's notes, nor their topics."""
+    await filled(served)
+    await keep(served, "Always greet", type="preference", isAnchor=True, topic="manners")
+    answer = await ask(served, "context", sessionId="s1", types=types)
+    assert {note["type"] for note in answer["fragments"]} == set(types)
+    assert "Always greet" not in answer["injectionText"]
+    assert "manners" not in answer["injectionText"]
+    assert ("[OPEN QUESTIONS]" in answer["injectionText"]) == (types == ["fact"])
 
 
 @pytest.mark.parametrize(
@@ -248,7 +283,7 @@ async def test_reflect_links_errors_with_causes_and_remedies(served: Served) -> 
     assert kept == decision
     expected = {(error, decision, "caused_by"), (procedure, error, "resolved_by")}
     assert await edges(served, error) == expected
-    door = await keep(served, "[해결됨] The door stuck", type="error")
+    door = await keep(served, "The door stuck", type="error")
     await ask(served, "link", fromId=decision, toId=door, relationType="related")
     again = await ask(served, "reflect", **given, errors_resolved=["The fuse blew", "The door stuck"], sessionId="s1")
     assert door in {note["id"] for note in again["fragments"]}

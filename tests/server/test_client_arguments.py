@@ -18,7 +18,7 @@ from myria.settings import Settings, TurnsSettings
 from myria_server.stdio import serve_stdio
 from tests.server.wire import BASE_HEADERS, MODERN, Served, call, headers, listed
 
-AS_TEXT = {"content": '["looks like a list"]', "keywords": '["archive","key"]', "importance": "0.7", "isAnchor": "true"}
+AS_TEXT = {"content": '["a brass lock"]', "keywords": '["archive","key"]', "importance": "0.7", "isAnchor": "true"}
 """Arguments of remember."""
 
 
@@ -43,9 +43,9 @@ async def test_args_as_strings(served: Served, version: str | None) -> None:
     assert (kept["keywords"], kept["importance"], kept["ttl_tier"]) == (["archive", "key"], 0.7, "permanent")
     items = json.dumps([{"content": "The lamp is broken.", "keywords": '["lamp"]', "importance": "0.5"}])
     assert (await ask(served, agent, "batch_remember", {"items": items}, version=version))["inserted"] == 1
-    asked = {"text": "looks like a list", "tokenBudget": "500", "timeRange": '{"from":"2026-01-01"}'}
+    asked = {"text": "brass lock", "tokenBudget": "500", "timeRange": '{"from":"2026-01-01"}'}
     found = await ask(served, agent, "recall", asked, version=version)
-    assert found["fragments"][0]["content"] == '["looks like a list"]'
+    assert found["fragments"][0]["content"] == '["a brass lock"]'
 
 
 @pytest.mark.parametrize("number", [5.0, "5", "5.0", "5e0"])

@@ -115,7 +115,7 @@ myria feedback --json | jq '.tools[] | select(.sufficient < .said)'
             int, typer.Option("--limit", min=1, max=10_000, help="How many suggestions, newest first.")
         ] = 20,
     ) -> None:
-        """Show what agents say of the answers of tools: how often each was relevant and sufficient, and their words."""
+        """Show what agents say of answers of tools, and of how tasks went: how often it was good, and their words."""
         settings = options.settings()
         async with opened(options, settings) as place, Database(place.serving, pool_options(settings)) as database:
             await schema.check(database)
@@ -129,6 +129,15 @@ myria feedback --json | jq '.tools[] | select(.sufficient < .said)'
         for said in report["newest"]:
             words = "; ".join(filter(None, (said["suggestion"], said["context"])))
             console.say(f"{said['at'][:10]} {console.shown(said['tool'])}: {console.shown(words)}")
+        tasks = report["tasks"]
+        if tasks["said"]:
+            console.say(f"Tasks: {tasks['succeeded']:,} of {tasks['said']:,} went well.")
+        for task in report["newest_tasks"]:
+            words = "; ".join([*task["highlights"], *task["pain_points"]])
+            went = {True: "went well", False: "did not go well"}.get(task["success"], "is over")
+            console.say(
+                f"{task['at'][:10]} {console.shown(task['session'] or 'a session')} {went}: {console.shown(words)}"
+            )
 
     @command(
         app,

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from myria.contract.agent import AgentAnswer, AgentInput, Id, Ids, SessionId, choice, field_name
+from myria.contract.agent import AgentAnswer, AgentInput, Circumstance, Id, Ids, SessionId, choice, field_name
 from myria.contract.agent_notes import NoteBody
 from myria.contract.answers import Answer, all_open
 from myria.contract.fields import check_text
 from myria.contract.limits import MAX_ID
-
-MAX_SUGGESTION = 100
-MAX_CONTEXT = 50
-"""Characters of feedback that are kept, as the contract cuts them."""
-
-MAX_WORDS = 10_000
-"""Characters of feedback that are read; longer ones are refused."""
-
-
-def _words(value: object, info: ValidationInfo) -> str | None:
-    """Return a text whole: what must not be kept is taken out of it before it is cut."""
-    if value is None or value == "":
-        return None
-    return check_text(value, field_name(info), MAX_WORDS)
 
 
 class HistoryInput(AgentInput):
@@ -47,8 +33,8 @@ class FeedbackInput(AgentInput):
     ]
     relevant: bool
     sufficient: bool
-    suggestion: Annotated[str | None, BeforeValidator(_words), WithJsonSchema({"type": "string"})] = None
-    context: Annotated[str | None, BeforeValidator(_words), WithJsonSchema({"type": "string"})] = None
+    suggestion: Circumstance = None
+    context: Circumstance = None
     session_id: SessionId = None
     trigger_type: Annotated[Literal["sampled", "voluntary"], choice("voluntary")] = "voluntary"
     search_event_id: Annotated[int | None, choice(None), WithJsonSchema({"type": "integer"})] = None

@@ -192,7 +192,7 @@ class AmendInput(DetailsInput):
     source: Source = None
     scope: Annotated[Literal["permanent", "session"] | None, choice(None)] = None
     sessionId: SessionId = None
-    supersedes: OptionalFlag = None
+    supersedes: Annotated[bool, choice(False), HIDDEN] = False
     dryRun: No = False
 
 

@@ -94,9 +94,7 @@ class ReflectInput(AgentInput):
     new_procedures: Texts = ()
     open_questions: Texts = ()
     narrative_summary: OptionalContent = Field(default=None, description="the session as a story")
-    task_effectiveness: Annotated[Effectiveness | None, WithJsonSchema({"type": "object"})] = Field(
-        default=None, description="overall_success, tool_highlights[], tool_pain_points[]"
-    )
+    task_effectiveness: Effectiveness | None = None
 
 
 class OpeningNoteBody(Answer):

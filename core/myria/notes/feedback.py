@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import asyncpg
 import orjson
 
 from myria.contract.event import NewEvent
@@ -86,14 +87,15 @@ class FeedbackProjection:
 
 
 async def feedback_report(database: Database, tenant: str, *, limit: int) -> dict[str, Any]:
-    """Return what was said of each tool in all, and the newest words, for those who run the tenant.
+    """Return what was said of each tool and of tasks in all, and the newest words, for those who run the tenant.
 
     Args:
-        limit: words that are returned.
+        limit: how many words of each are returned.
     """
     async with database.read(tenant) as connection:
         tools = await connection.fetch(sql("feedback.by_tool"), tenant)
         newest = await connection.fetch(sql("feedback.newest"), tenant, limit)
+        tasks = await connection.fetch(sql("feedback.of_tasks"), tenant, limit)
     return {
         "tools": [dict(row) for row in tools],
         "newest": [
@@ -107,4 +109,17 @@ async def feedback_report(database: Database, tenant: str, *, limit: int) -> dic
             }
             for row in newest
         ],
+        "tasks": {name: tasks[0][name] if tasks else 0 for name in ("said", "succeeded")},
+        "newest_tasks": [_task(row) for row in tasks],
+    }
+
+
+def _task(row: asyncpg.Record) -> dict[str, Any]:
+    about = orjson.loads(row["about"])
+    return {
+        "at": rfc3339_of(row["said_at"]),
+        "session": row["context_id"],
+        "success": about.get("overall_success"),
+        "highlights": about.get("tool_highlights", []),
+        "pain_points": about.get("tool_pain_points", []),
     }

@@ -167,8 +167,8 @@ class Fragment:
         marks = []
         if self.superseded:
             marks.append("superseded" if self.superseded_by is None else f"superseded by {self.superseded_by}")
-        if self.resolved:
-            marks.append("resolved")
+        if status := "resolved" if self.resolved else self.details.resolution_status:
+            marks.append(on_one_line(status))
         if self.holds_from is not None:
             marks.append(f"holds from {self.holds_from}")
         if self.change is not None:

@@ -24,7 +24,7 @@ from myria.notes.kinds import importance_now, kinds_of, policies
 from myria.notes.lines import fenced, on_one_line
 from myria.notes.scopes import scopes_with_notes
 from myria.restating import told_once
-from myria.sessions.reflecting import OPEN, REFLECTED
+from myria.sessions.reflecting import FORMERLY_OPEN, REFLECTED
 from myria.store.clock import to_rfc3339
 from myria.store.database import Database
 from myria.store.queries import sql
@@ -107,6 +107,13 @@ class OpeningNote:
         )
 
     @property
+    def is_open_question(self) -> bool:
+        """Whether a reflection left it open; the SQL of sessions tells it likewise."""
+        status = self.details.resolution_status
+        is_open = self.text.startswith(FORMERLY_OPEN) if status is None else status.lower() == "open"
+        return is_open and self.topic == REFLECTED and self.kind == "fact"
+
+    @property
     def line(self) -> str:
         """It as a line with its date, shortened to what its kind shows."""
         text = on_one_line(self.text)
@@ -169,7 +176,7 @@ class Openings:
         *,
         now: int,
         budget: int,
-        kinds: Sequence[str] = CORE_KINDS,
+        kinds: Sequence[str] | None = None,
         session_id: str | None = None,
         workspace: str | None = None,
     ) -> Opening:
@@ -178,7 +185,8 @@ class Openings:
         Args:
             masks: what the caller sees.
             now: in microseconds since 1970 UTC: what has expired by then is left out.
-            kinds: the kinds of core memory; anchors of every kind are in it.
+            kinds: notes of these kinds and no others; left out, core memory of `CORE_KINDS` with the anchors of every
+                kind, and the rest of every kind.
             session_id: whose working memory is shown.
             workspace: whose notes it is of, beside those of none; all where none is named.
         """
@@ -187,24 +195,31 @@ class Openings:
         per_kind = _PER_KIND if workspace is None else _PER_KIND_OF_A_WORKSPACE
         async with self._database.read(tenant) as connection:
             scopes = await scopes_with_notes(connection, tenant, masks)
-            core = await connection.fetch(sql("sessions.core"), tenant, scopes, list(kinds), per_kind)
+            core = await connection.fetch(sql("sessions.core"), tenant, scopes, list(kinds or CORE_KINDS), per_kind)
             working = []
             if session_id is not None:
                 working = await connection.fetch(sql("sessions.working"), tenant, scopes, session_id, times * _WORKING)
-            questions = await connection.fetch(sql("sessions.open_questions"), tenant, scopes, OPEN, times * _QUESTIONS)
+            questions = await connection.fetch(
+                sql("sessions.open_questions"), tenant, scopes, FORMERLY_OPEN, times * _QUESTIONS
+            )
             newest = await connection.fetch(sql("sessions.newest"), tenant, scopes, times * _NEWEST)
         topics = dict.fromkeys(
             row["topic"]
             for row in newest
             if row["topic"] != REFLECTED
+            and (kinds is None or row["kind"] in kinds)
             and not Lasting.of(row).has_expired(now)
             and Details.of(orjson.loads(row["details"] or "null")).answers(wanted)
         )
+
+        def standing(rows: Iterable[asyncpg.Record]) -> list[OpeningNote]:
+            return [note for note in _standing(rows, now, wanted) if kinds is None or note.kind in kinds]
+
         return self._within(
             budget,
-            by_worth(note for note in _standing(core, now, wanted) if not note.text.startswith(OPEN)),
-            _told_once(_standing(working, now, wanted)[:_WORKING]),
-            _standing(questions, now, wanted)[:_QUESTIONS],
+            by_worth(note for note in standing(core) if not note.is_open_question),
+            _told_once(standing(working)[:_WORKING]),
+            standing(questions)[:_QUESTIONS],
             list(topics),
         )
 

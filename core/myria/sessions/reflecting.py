@@ -11,6 +11,7 @@ from myria.canonical import digest
 from myria.contract.event import NewEvent
 from myria.errors import EventErased
 from myria.notes.commands import Notes, Remembered
+from myria.notes.details import NO_DETAILS, Details
 from myria.notes.drafting import Draft
 from myria.notes.links import Relation, link_event
 from myria.scopes import scope_key
@@ -24,11 +25,11 @@ Part = Literal["summary", "decisions", "errors", "procedures", "questions", "epi
 REFLECTED = "session_reflect"
 """The topic of what a reflection keeps (Memento's contract)."""
 
-RESOLVED = "[해결됨] "
-"""Begins an error that was resolved, as contract 004 writes it."""
+RESOLVED, OPEN = Details(resolution_status="resolved"), Details(resolution_status="open")
+"""What says of an error that it was resolved, and of a question that it is open: texts stay as they were given."""
 
-OPEN = "[미해결] "
-"""Begins a question that is open, as contract 004 writes it."""
+FORMERLY_OPEN = "[미해결] "
+"""Begins the text of an open question of earlier releases, and of those that Memento exports."""
 
 _RESOLVED_IMPORTANCE = 0.5
 _OPEN_IMPORTANCE = 0.4
@@ -57,27 +58,28 @@ class Reflection:
 
     def drafts(self) -> list[tuple[Part, Draft]]:
         """Return the notes that it makes, each with the part that it is of; empty texts make none."""
-        parts: tuple[tuple[Part, str, Sequence[str], str, float | None], ...] = (
-            ("summary", "fact", (self.summary, *self.further), "", None),
-            ("decisions", "decision", self.decisions, "", None),
+        parts: tuple[tuple[Part, str, Sequence[str], Details, float | None], ...] = (
+            ("summary", "fact", (self.summary, *self.further), NO_DETAILS, None),
+            ("decisions", "decision", self.decisions, NO_DETAILS, None),
             ("errors", "error", self.errors, RESOLVED, _RESOLVED_IMPORTANCE),
-            ("procedures", "procedure", self.procedures, "", None),
+            ("procedures", "procedure", self.procedures, NO_DETAILS, None),
             ("questions", "fact", self.questions, OPEN, _OPEN_IMPORTANCE),
-            ("episode", "episode", (self.narrative or "",), "", None),
+            ("episode", "episode", (self.narrative or "",), NO_DETAILS, None),
         )
         return [
             (
                 part,
                 Draft(
-                    content=text if text.startswith(mark) else mark + text,
+                    content=text,
                     kind=kind,
                     topic=REFLECTED,
                     importance=importance,
                     source=None if self.session_id is None else f"session:{self.session_id}",
                     session_id=self.session_id,
+                    details=details,
                 ),
             )
-            for part, kind, texts, mark, importance in parts
+            for part, kind, texts, details, importance in parts
             for text in map(str.strip, texts)
             if text or part == "summary"
         ]

@@ -13,6 +13,14 @@ SELECT f.tool, count(*) AS said, count(*) FILTER (WHERE f.relevant) AS relevant,
        count(*) FILTER (WHERE f.sufficient) AS sufficient
 FROM myria.tool_feedback f WHERE f.tenant_id = $1 GROUP BY f.tool ORDER BY f.tool;
 
+-- name: of_tasks
+-- What reflections say of how their tasks went, newest first; their number and that of those that succeeded stands in each row.
+SELECT e.occurred_at AS said_at, e.context_id, e.payload->'about' AS about, count(*) OVER () AS said,
+       count(*) FILTER (WHERE e.payload->'about'->>'overall_success' = 'true') OVER () AS succeeded
+FROM myria.events e
+WHERE e.tenant_id = $1 AND e.internal AND e.type = 'myria.session' AND jsonb_typeof(e.payload->'about') = 'object'
+ORDER BY e.event_seq DESC LIMIT $2;
+
 -- name: newest
 -- The newest feedback that has words.
 SELECT f.said_at, f.tool, f.relevant, f.sufficient, e.payload->'feedback'->>'suggestion' AS suggestion,

@@ -111,15 +111,16 @@ JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
 ORDER BY n.event_seq DESC LIMIT $4;
 
 -- name: open_questions
--- The newest questions that reflections left open: their text begins with a mark ($3).
+-- The newest questions that reflections left open. Their details say so, or in former ones that nobody amended since the
+-- beginning of their text ($3).
 SELECT n.note_id, n.event_seq, n.first_seq, n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at,
        n.session_ends_at, n.reason, n.used_at, n.payload
 FROM unnest($2::bigint[]) AS visible
 CROSS JOIN LATERAL (
     SELECT x.*, e.payload FROM myria.standing_notes x
     JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = x.event_seq
-    WHERE x.tenant_id = $1 AND x.scope_id = visible AND x.live AND x.topic = 'session_reflect'
-      AND starts_with(e.payload->>'text', $3)
+    WHERE x.tenant_id = $1 AND x.scope_id = visible AND x.live AND x.topic = 'session_reflect' AND x.kind = 'fact'
+      AND coalesce(lower(e.payload->'note'->'details'->>'resolution_status') = 'open', starts_with(e.payload->>'text', $3))
     ORDER BY x.event_seq DESC LIMIT $4
 ) n
 ORDER BY n.event_seq DESC LIMIT $4;

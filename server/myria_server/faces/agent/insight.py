@@ -9,7 +9,7 @@ from myria.access.principal import Principal
 from myria.answertext import ShownAnswer
 from myria.contract import inputs
 from myria.contract.agent import KINDS
-from myria.contract.agent_insight import MAX_CONTEXT, MAX_SUGGESTION, FeedbackInput, HistoryInput, StatsInput
+from myria.contract.agent_insight import FeedbackInput, HistoryInput, StatsInput
 from myria.contract.limits import MAX_ID
 from myria.notes.feedback import Feedback
 from myria.notes.histories import NoteVersion, history
@@ -108,8 +108,8 @@ class InsightTools(AgentTools):
             tool=notes.without_secrets(request.tool_name)[:MAX_ID],
             relevant=request.relevant,
             sufficient=request.sufficient,
-            suggestion=request.suggestion and notes.without_secrets(request.suggestion)[:MAX_SUGGESTION],
-            context=request.context and notes.without_secrets(request.context)[:MAX_CONTEXT],
+            suggestion=request.suggestion and notes.without_secrets(request.suggestion),
+            context=request.context and notes.without_secrets(request.context),
             session_id=request.session_id,
             trigger=request.trigger_type,
             question=request.search_event_id,

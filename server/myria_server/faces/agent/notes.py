@@ -270,6 +270,12 @@ class NoteTools(AgentTools):
     async def amend(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Make a new version of a note."""
         request = inputs.read(AmendInput, arguments)
+        if request.supersedes:
+            raise InvalidArgument(
+                "amend makes a new version under the same id; to put a note of its own in its place, remember it with "
+                "supersedes: [id]",
+                field="supersedes",
+            )
         who = self.writing(principal, request)
         changes = Changes(
             content=request.content,

@@ -11,7 +11,7 @@ from myria.answertext import ShownAnswer
 from myria.contract import inputs
 from myria.contract.agent_sessions import ConsolidateInput, ContextInput, ReflectInput
 from myria.planning.lines import counted
-from myria.sessions.opening import CORE_KINDS, Opening
+from myria.sessions.opening import Opening
 from myria.sessions.reflecting import Reflection, reflect
 from myria_server.faces.agent.answering import AgentTools, Handler, Json
 
@@ -36,7 +36,7 @@ class SessionTools(AgentTools):
             who.masks,
             now=await self.memory.database.now(),
             budget=request.tokenBudget,
-            kinds=request.types or CORE_KINDS,
+            kinds=request.types,
             session_id=request.sessionId,
             workspace=request.workspace,
         )
