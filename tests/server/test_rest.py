@@ -384,6 +384,39 @@ async def test_agents_and_sessions(served: Served) -> None:
     await ask(served, "POST", "/agents", {"name": "bot"}, status=201)
 
 
+@pytest.mark.parametrize("status", ["foo", "Closed", "deleted", 1, ["closed"]])
+async def test_a_session_is_active_or_closed(served: Served, status: Any) -> None:
+    """Any other status is refused and changes nothing; null or an empty one leaves it as it is."""
+    await ask(served, "POST", "/agents", {"name": "bot"}, status=201)
+    session = await ask(served, "POST", "/sessions", {"agent_id": "bot"}, status=201)
+    path = f"/sessions/{session['id']}"
+    refused = await ask(served, "PUT", path, {"status": status}, status=400)
+    assert refused["error"] == "invalid status: it must be active or closed"
+    assert (await ask(served, "PUT", path, {"status": ""}))["status"] == "active"
+    assert (await ask(served, "PUT", path, {"status": "closed"}))["status"] == "closed"
+    assert (await ask(served, "PUT", path, {"status": "active"}))["status"] == "active"
+
+
+async def test_no_heading_stands_alone_in_a_context(served: Served) -> None:
+    """A bound that leaves room for no memory gives no text; a session without memories still has its heading."""
+    await ask(served, "POST", "/memories", {**SAID, "session_id": "s"}, status=201)
+    shown = set()
+    for most in range(1, 60):
+        context = await ask(served, "POST", "/sessions/s/context", {"max_tokens": most})
+        assert (context["context"] == "") == (context["memory_count"] == 0)
+        shown.add(context["memory_count"])
+    assert shown == {0, 1}
+    assert (await ask(served, "POST", "/sessions/t/context"))["context"] == "## Session Context (t)\n\n"
+
+
+async def test_a_kind_that_is_none_is_refused(served: Served) -> None:
+    """The tool says which kinds there are, and takes no other."""
+    for kind, is_refused in (("foo", True), ("decision", False), ("", False)):
+        message = call("memtrace_recall", {"agent_id": "bot", "memory_type": kind}, version=None)
+        answer = await served.post(message, headers(version=None), path=PATH_OF["rest"])
+        assert answer.json()["result"]["isError"] == is_refused
+
+
 async def test_the_context_of_a_long_session(
     served: Served, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

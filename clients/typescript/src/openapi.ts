@@ -439,8 +439,11 @@ export interface components {
         };
         /** @description Changes of a session; what is left out stays. */
         SessionChangeInput: {
-            /** @description closed ends it, active opens it again */
-            status?: string;
+            /**
+             * @description closed ends it, active opens it again
+             * @enum {string}
+             */
+            status?: "active" | "closed";
             /** @description Takes the place of all that was there */
             metadata?: Record<string, never>;
         };

@@ -39,6 +39,7 @@ MemoryType = Literal["episodic", "session", "decision", "entity"]
 
 MEMORY_TYPES: tuple[MemoryType, ...] = get_args(MemoryType)
 DEFAULT_EVENT_TYPE = "general"
+SESSION_STATUSES = ("active", "closed")
 
 DEFAULT_LISTED, DEFAULT_FOUND, MAX_LISTED = 100, 50, 1_000
 DEFAULT_SINCE = "24h"
@@ -107,8 +108,12 @@ def _text(limit: int, *, required: bool = False) -> BeforeValidator:
 
 
 def _memory_type(value: Any, info: ValidationInfo) -> str:
+    return _optional_memory_type(value, info) or "episodic"
+
+
+def _optional_memory_type(value: Any, info: ValidationInfo) -> str | None:
     if value in (None, ""):
-        return "episodic"
+        return None
     if value not in MEMORY_TYPES:
         raise InvalidArgument(f"invalid {_name(info)}: it must be one of {', '.join(MEMORY_TYPES)}", field=_name(info))
     return str(value)
@@ -178,6 +183,14 @@ def _order(value: Any) -> str:
     return str(value)
 
 
+def _status(value: Any) -> str | None:
+    if value in (None, ""):
+        return None
+    if value not in SESSION_STATUSES:
+        raise InvalidArgument(f"invalid status: it must be {' or '.join(SESSION_STATUSES)}", field="status")
+    return str(value)
+
+
 def _flag(value: Any, info: ValidationInfo) -> bool | None:
     if value is None or isinstance(value, bool):
         return value
@@ -229,6 +242,7 @@ def _schema(kind: str, **more: Any) -> WithJsonSchema:
 
 _ID_SCHEMA = _schema("string", pattern=f"^({_ID})?$")
 _TYPE_SCHEMA = _schema("string", pattern=f"^({_TYPE})?$")
+_STATUS_SCHEMA = _schema("string", enum=list(SESSION_STATUSES))
 _MEMORY_TYPE_SCHEMA = _schema("string", enum=list(MEMORY_TYPES))
 _TAGS_SCHEMA = _schema("array", items={"type": "string", "pattern": f"^({_TAG})?$"}, maxItems=MAX_TAGS)
 _TYPES_SCHEMA = _schema("array", items={"type": "string", "pattern": f"^({_TYPE})?$"}, maxItems=MAX_TAGS)
@@ -447,7 +461,7 @@ class NewSessionInput(Input):
 class SessionChangeInput(Input):
     """Changes of a session; what is left out stays."""
 
-    status: Annotated[str | None, _matching(_TYPE), _TYPE_SCHEMA] = Field(
+    status: Annotated[Literal["active", "closed"] | None, BeforeValidator(_status), _STATUS_SCHEMA] = Field(
         default=None, description="closed ends it, active opens it again"
     )
     metadata: OptionalObject = Field(default=None, description="Takes the place of all that was there")
@@ -474,7 +488,7 @@ class RecallToolInput(Input):
         default=DEFAULT_SINCE, description="24h, 7d or 30m ago, or an ISO 8601 time"
     )
     session_id: OptionalSession = None
-    memory_type: Annotated[str | None, _matching(_TYPE), _MEMORY_TYPE_SCHEMA] = None
+    memory_type: Annotated[str | None, BeforeValidator(_optional_memory_type), _MEMORY_TYPE_SCHEMA] = None
     limit: Annotated[int, _whole(DEFAULT_FOUND, MAX_LISTED), _LIMIT_SCHEMA] = DEFAULT_FOUND
 
 

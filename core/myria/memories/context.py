@@ -54,7 +54,7 @@ def session_context(
     Args:
         memories: those that matter most first: where not all fit, the last are left out.
         topics: what further memories are about, what matters most first.
-        max_tokens: bound of the text; not even its heading is shown where that costs more.
+        max_tokens: bound of the text; its heading is not shown alone where nothing else fits.
         count: counts the tokens of a text; needed for the bound.
         sought: what is looked for: a long memory is cut to the passage that has most of it.
     """
@@ -68,7 +68,8 @@ def session_context(
         return SessionContext(text=rendered(len(chosen), len(topics)), memories=len(chosen))
     about = max(0, _most(len(topics), lambda most: count(rendered(0, most)) <= max_tokens // _TOPICS_SHARE))
     shown = _most(len(chosen), lambda most: count(rendered(most, about)) <= max_tokens)
-    return SessionContext(text="" if shown < 0 else rendered(shown, about), memories=max(0, shown))
+    is_bare = shown <= 0 and about == 0 and bool(chosen or topics)
+    return SessionContext(text="" if shown < 0 or is_bare else rendered(shown, about), memories=max(0, shown))
 
 
 def _most(most: int, fits: Callable[[int], bool]) -> int:
