@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
+from myria.memory import Memory
+from myria.settings import Settings, TurnsSettings
+from myria.turns.items import text_of
 from tests.server.test_agent import ask, keep, raw
 from tests.server.wire import Served
+from tests.turns.hosts import Host
 
 FACTS = {
     "deploy": (
@@ -59,6 +64,12 @@ FACTS = {
 EACH = pytest.mark.parametrize(("again", "other", "question"), FACTS.values(), ids=list(FACTS))
 
 
+@pytest.fixture
+def settings() -> Settings:
+    """Turns that show next to nothing of what was said last, and few pieces of what was said before."""
+    return Settings(turns=TurnsSettings(enabled=True, recent_context_items=1, search_limit=2))
+
+
 async def keep_all(served: Served, again: list[str], other: str) -> None:
     for text in again:
         await keep(served, text, type="fact")
@@ -91,6 +102,33 @@ async def test_context_tells_a_fact_once(served: Served, again: list[str], other
     assert text.count("- 2") == 2
 
 
+@EACH
+async def test_session_contexts_over_rest_tell_a_fact_once(
+    served: Served, again: list[str], other: str, question: str
+) -> None:
+    """Where there is a bound; without one every memory has its line."""
+    for text in [*again, other]:
+        body = {"agent_id": "bot", "memory_type": "decision", "event_type": "rule", "session_id": "s", "content": text}
+        assert (await served.client.post("/api/v1/memories", json=body)).status_code == 201
+    path = "/api/v1/sessions/s/context"
+    bounded = (await served.client.post(path, json={"max_tokens": 2_000})).json()
+    assert bounded["memory_count"] == 2
+    assert f"({len(again) - 1} more alike)" in bounded["context"]
+    assert (await served.client.post(path, json={})).json()["memory_count"] == len(again) + 1
+
+
+@EACH
+async def test_turns_recall_a_fact_once(memory: Memory, again: list[str], other: str, question: str) -> None:
+    """The few pieces of earlier turns that come before a new one hold it once."""
+    host = Host(memory)
+    for number, text in enumerate([*again, other]):
+        await host.after(f"t{number}", text, answer="")
+    await host.after("t", "Thank you", answer="")
+    prepared = await host.before(question)
+    chunks = orjson.loads(text_of(prepared.items[1]).split("\n")[1])["chunks"]
+    assert {chunk["text"]: chunk.get("alike", 0) for chunk in chunks} == {again[-1]: len(again) - 1, other: 0}
+
+
 async def test_pages_miss_nothing_that_is_told_once(served: Served) -> None:
     """Page by page every fact is shown, and each page counts those that it stands for."""
     again, other, question = FACTS["deploy"]
@@ -98,7 +136,7 @@ async def test_pages_miss_nothing_that_is_told_once(served: Served) -> None:
     told: list[dict[str, Any]] = []
     cursor = None
     while cursor is not None or not told:
-        more = {} if cursor is None else {"cursor": cursor}
+        more: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
         page = await ask(served, "recall", text=question, pageSize=3, tokenBudget=400, **more)
         told += page["fragments"]
         cursor = page.get("nextCursor")

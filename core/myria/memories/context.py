@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from myria.memories.model import StoredMemory
 from myria.notes.lines import on_one_line
 from myria.passages import best_span
+from myria.restating import told_once
 from myria.store.clock import to_rfc3339
 from myria.values import value
 
@@ -54,15 +55,25 @@ def session_context(
     Args:
         memories: those that matter most first: where not all fit, the last are left out.
         topics: what further memories are about, what matters most first.
-        max_tokens: bound of the text; its heading is not shown alone where nothing else fits.
+        max_tokens: bound of the text; its heading is not shown alone where nothing else fits. Within it a memory stands
+            for those that only say the same again.
         count: counts the tokens of a text; needed for the bound.
         sought: what is looked for: a long memory is cut to the passage that has most of it.
     """
+    alike: list[int] = [0] * len(memories)
     chosen = list(memories)
+    if max_tokens is not None:
+        told = told_once(
+            chosen,
+            said=lambda memory: ((memory.draft.agent_id, memory.draft.event_type), memory.draft.content),
+            age=lambda memory: (memory.at, memory.number),
+        )
+        chosen, alike = [memory for memory, _ in told], [others for _, others in told]
     by_time = sorted(range(len(chosen)), key=lambda place: (chosen[place].at, chosen[place].number), reverse=True)
 
     def rendered(shown: int, about: int) -> str:
-        return _markdown(session_id, [chosen[place] for place in by_time if place < shown], topics[:about], sought)
+        lines = [(chosen[place], alike[place]) for place in by_time if place < shown]
+        return _markdown(session_id, lines, topics[:about], sought)
 
     if max_tokens is None or count is None:
         return SessionContext(text=rendered(len(chosen), len(topics)), memories=len(chosen))
@@ -84,11 +95,14 @@ def _most(most: int, fits: Callable[[int], bool]) -> int:
     return good
 
 
-def _markdown(session_id: str, memories: Sequence[StoredMemory], topics: Sequence[str], sought: frozenset[str]) -> str:
+def _markdown(
+    session_id: str, memories: Sequence[tuple[StoredMemory, int]], topics: Sequence[str], sought: frozenset[str]
+) -> str:
     sections: dict[str, list[str]] = {"Recent Actions": [], "Decisions Made": [], "Errors": [], "Other": []}
-    for memory in memories:
+    for memory, alike in memories:
         draft = memory.draft
         line = f"- [{to_rfc3339(memory.at)}] {draft.event_type}: {_shortened(draft.content, sought)}"
+        line += f" ({alike} more alike)" if alike else ""
         section = {"episodic": "Recent Actions", "decision": "Decisions Made"}.get(draft.memory_type, "Other")
         sections["Errors" if draft.event_type == ERROR else section].append(line)
     sections["Topics"] = [f"- {_shortened(topic, sought, _TOPIC_BYTES)}" for topic in topics]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from myria.contract.queries import EventNodesQuery
-from myria.events import searchable_text
+from myria.events import searchable_text, speaker_of
 from myria.masks import Masks
 from myria.notes.expiry import Lasting
 from myria.notes.kinds import FACT_KINDS
 from myria.notes.model import NOTE_TYPE
 from myria.notes.recalling import Reads
 from myria.passages import best_span, sought_in
+from myria.restating import told_once
 from myria.retrieval.found import EventFinder, FoundEvent
 from myria.settings import TurnsSettings
 from myria.store.clock import to_rfc3339
@@ -56,6 +56,9 @@ _TURNS_LOOKED_AT = 200
 
 _QUESTION_CHARACTERS = 2_000
 _CHUNK_CHARACTERS = 600
+_FOUND_FOR_A_CHUNK = 4
+"""Hits that are looked at for each piece: several may only say the same again."""
+
 _TOPICS_FROM = 200
 _TOPICS = 12
 _QUOTED_ITEMS = 12
@@ -197,12 +200,16 @@ class Preparing:
             masks=masks,
             query=question,
             context_id=session.context_id,
-            limit=limit + len(shown),
+            limit=_FOUND_FOR_A_CHUNK * limit + len(shown),
         )
         found = await reader.find(query)
-        hits = (hit for hit in found.events if _is_piece(hit, scopes) and _is_new(hit, shown))
+        hits = told_once(
+            [hit for hit in found.events if _is_piece(hit, scopes) and _is_new(hit, shown)],
+            said=lambda hit: (speaker_of(hit.payload), searchable_text(hit.payload)),
+            age=lambda hit: (hit.at, hit.event_seq),
+        )
         sought = sought_in(question)
-        return tuple(_chunk_json(hit, session, sought) for hit in islice(hits, limit))
+        return tuple(_chunk_json(hit, session, sought, alike) for hit, alike in hits[:limit])
 
     async def _topics(self, reader: EventFinder, session: Session, masks: Masks) -> tuple[str, ...]:
         """Return what the newest turns of a session were about, as the active snapshot says it."""
@@ -303,7 +310,7 @@ def _insight_json(insight: Insight) -> Json:
     }
 
 
-def _chunk_json(hit: FoundEvent, session: Session, sought: frozenset[str]) -> dict[str, Any]:
+def _chunk_json(hit: FoundEvent, session: Session, sought: frozenset[str], alike: int) -> dict[str, Any]:
     text = searchable_text(hit.payload)
     start, end = best_span(text, sought, _CHUNK_CHARACTERS)
     before, shown = (len(part.encode("utf-8", "surrogatepass")) for part in (text[:start], text[start:end]))
@@ -313,4 +320,5 @@ def _chunk_json(hit: FoundEvent, session: Session, sought: frozenset[str]) -> di
         "start_bytes": before,
         "end_bytes": before + shown,
         "text": text[start:end],
+        **({"alike": alike} if alike else {}),
     }
