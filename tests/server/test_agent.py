@@ -347,8 +347,13 @@ async def test_forgetting_by_id_handle_topic_and_text(served: Served) -> None:
     gone = await ask(served, "forget", topic="kiln")
     assert (gone["deleted"], gone["protected"]) == (1, 1)
     assert "force" in gone["reason"]
+    assert gone["ids"] == [one]
     assert set(await found(served, "")) == {"kiln two", "glaze three"}
     assert (await ask(served, "restore", id=one)) == {"success": True, "id": one, "restored": True}
+    assert set(await found(served, "")) == {"kiln one", "kiln two", "glaze three"}
+    both = await ask(served, "forget", topic="kiln", force=True)
+    for name in both["ids"]:
+        await ask(served, "restore", id=name)
     assert set(await found(served, "")) == {"kiln one", "kiln two", "glaze three"}
     assert (await ask(served, "forget", topic="kiln", force=True))["deleted"] == 2
     (fragment,) = (await ask(served, "recall"))["fragments"]
@@ -449,3 +454,17 @@ async def test_raw_events_are_recalled_and_forgotten_too(memory: Memory, served:
         assert refused["error"].replace(fragment["id"], "") == absent["error"].replace("e:000000000", "")
     assert (await ask(served, "forget", id=f"[{fragment['id']}]"))["deleted"] == 1
     assert (await ask(served, "recall", text="kiln"))["count"] == 0
+    async with serving(memory, Settings(agent=AgentSettings(pool=False))) as strict:
+        refused = await ask(strict, "restore", id=fragment["id"], agentId="planner")
+        absent = await ask(strict, "restore", id="e:000000000", agentId="planner")
+        assert refused["code"] == absent["code"] == "event_not_found"
+        assert refused["error"].replace(fragment["id"], "") == absent["error"].replace("e:000000000", "")
+    restored = await ask(served, "restore", id=f"[{fragment['id']}]")
+    assert restored["restored"]
+    assert await found(served, "kiln") == ["The kiln was repaired"]
+    for name in (restored["id"], fragment["id"]):
+        assert (await ask(served, "restore", id=name))["id"] == restored["id"]  # a repeat changes nothing
+        assert (await ask(served, "forget", id=name))["deleted"] == 1
+        assert await found(served, "kiln") == []
+        await ask(served, "restore", id=name)
+        assert await found(served, "kiln") == ["The kiln was repaired"]

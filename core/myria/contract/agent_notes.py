@@ -174,7 +174,7 @@ class ForgetInput(AgentInput):
 
 
 class RestoreNoteInput(AgentInput):
-    """Arguments of restore."""
+    """Arguments of restore: the id or handle of a note or a raw event."""
 
     id: Id
 
@@ -402,6 +402,7 @@ class ForgetAnswer(AgentAnswer):
 
     deleted: int
     protected: int
+    ids: list[str] = Field(default=[], description="What a topic or a text took: restore brings it back")
     reason: str | None = None
     error: str | None = None
     code: str | None = None

@@ -265,7 +265,7 @@ TOOLS: tuple[Tool, ...] = (
     _agent_tool(
         name="restore",
         title="Restore",
-        description="Bring a forgotten note back.",
+        description="Bring a forgotten note or raw event back, by its id or handle.",
         arguments=agent_notes.RestoreNoteInput,
         answer=agent_notes.RestoreAnswer,
         changes=True,

@@ -187,6 +187,7 @@ class NoteTools(AgentTools):
             named = await self._found(principal, who, request)
         deleted, protected, missing = 0, 0, 0
         listed: list[Json] = []
+        gone: list[str] = []
         for note_id in named:
             try:
                 outcome = await notes.forget(
@@ -196,10 +197,15 @@ class NoteTools(AgentTools):
                 missing += 1
                 continue
             deleted += outcome.forgotten
+            if outcome.forgotten:
+                gone.append(note_id)
             protected += outcome.protected
             listed.append({"id": note_id, "content": outcome.text[:_SHOWN], "protected": outcome.protected})
         content: Json = {"success": True, "deleted": deleted, "protected": protected}
         text = f"Forgot {deleted}."
+        if gone and request.id is None:
+            content["ids"] = gone  # by which restore brings them back
+            text = f"Forgot {deleted}: {', '.join(gone)}."
         if request.dryRun:
             content |= {"dryRun": True, "fragments": listed}
             lines = [
@@ -221,17 +227,16 @@ class NoteTools(AgentTools):
         """Forget a raw event, by its id or handle."""
         content: Json = {"success": True, "deleted": 0, "protected": 0}
         try:
-            (event_id,) = await self.memory.event_ids(principal.tenant, [named.strip().strip("[]")])
             outcome = await self.memory.withdraw_events(
                 principal.tenant,
-                [event_id],
+                [await self._event_id(principal, named)],
                 "forgotten",
                 may_see=who.masks.sees,
                 may_append=principal.need_channel,
                 dry_run=request.dryRun,
             )
         except EventNotFound:
-            absent = EventNotFound(f"no event {named} is visible to you")
+            absent = _event_absent(named)
             content |= {"error": absent.message, "code": absent.code}
             return self.answered(principal, request, content, absent.message)
         if request.dryRun:
@@ -258,14 +263,33 @@ class NoteTools(AgentTools):
         return [note.note_id for note in fragments if note.note_id is not None]
 
     async def restore(self, principal: Principal, arguments: Any) -> ShownAnswer:
-        """Bring a forgotten note back."""
+        """Bring back what was forgotten: a note, or a raw event."""
         request = inputs.read(RestoreNoteInput, arguments)
         who = self.writing(principal, request)
-        note_id = await self.note_id(principal, request.id)
-        with self.as_named({request.id: note_id}):
-            await (await self.notes(principal)).restore(principal.tenant, note_id, may_see=who.masks.sees)
-        content = {"success": True, "id": note_id, "restored": True}
-        return self.answered(principal, request, content, f"Restored {note_id}.")
+        if _is_event(request.id):
+            restored = await self._restore_event(principal, who, request.id)
+        else:
+            restored = await self.note_id(principal, request.id)
+            with self.as_named({request.id: restored}):
+                await (await self.notes(principal)).restore(principal.tenant, restored, may_see=who.masks.sees)
+        content = {"success": True, "id": restored, "restored": True}
+        return self.answered(principal, request, content, f"Restored {restored}.")
+
+    async def _restore_event(self, principal: Principal, who: Acting, named: str) -> str:
+        """Bring a raw event back; return its id."""
+        event_id = await self._event_id(principal, named)
+        try:
+            await self.memory.restore_events(
+                principal.tenant, [event_id], may_see=who.masks.sees, may_append=principal.need_channel
+            )
+        except EventNotFound:
+            raise _event_absent(named) from None
+        return event_id
+
+    async def _event_id(self, principal: Principal, named: str) -> str:
+        """Return the id of the event that a caller names by id or handle."""
+        (event_id,) = await self.memory.event_ids(principal.tenant, [named.strip().strip("[]")])
+        return event_id
 
     async def amend(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Make a new version of a note."""
@@ -339,6 +363,10 @@ def _details(request: DetailsInput) -> Details:
 def _is_event(name: str) -> bool:
     """Tell whether a name is that of an event: its id or its handle."""
     return name.strip().strip("[]").startswith((EVENT_PREFIX, "evt_"))
+
+
+def _event_absent(named: str) -> EventNotFound:
+    return EventNotFound(f"no event {named} is visible to you")
 
 
 def _tier(note: NoteText) -> Tier:
