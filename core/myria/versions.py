@@ -7,7 +7,7 @@ from typing import Final
 ANALYSIS_VERSION: Final = 3
 """Changes whenever the same text may give other terms; search blocks and plans made before are then stale."""
 
-BLOCK_VERSION: Final = 6
+BLOCK_VERSION: Final = 7
 """Changes with the layout of a search block, and with what is said in it; a reader refuses what it does not know."""
 
 SEARCH_VERSION: Final = ANALYSIS_VERSION + BLOCK_VERSION - 1

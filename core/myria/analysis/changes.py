@@ -49,6 +49,11 @@ from next month
 from DAY
 from MONTH
 as of (today|now|next|DAY|MONTH)
+(from|as of|starting|beginning|commencing) ((on|in)\\s)?(the\\s)?[0-9]+(st|nd|rd|th)? (of\\s)?MONTH
+(starting|beginning|commencing) ((on|in|from)\\s)?(next|tomorrow|DAY|MONTH)
+from next (DAY|year)
+effective (from|on|as|next|DAY|MONTH|[0-9]+)
+with effect from
 these days
 nowadays
 no ~ after all

@@ -24,8 +24,9 @@ class _Selection:
     `masks` say which scopes it sees; `participants` (canonical) in their place stand for the one mask that contains all
     of these. `topic_hints` boost and never filter; `context_id`, `channel`, `types`,
     `since` and `until` filter (`since <= timestamp < until`, microseconds since 1970 UTC). `now` is what relative
-    dates in `query` count from; None for the newest visible event that is not ahead
-    of the database's clock. An empty `query` asks for the most recent. `include_superseded` finds what was superseded
+    dates in `query` count from, `utc_offset` (minutes east of UTC) that of its place; None for the newest visible event
+    that is not ahead of the database's clock. `present` (None for the same) is when what was announced must hold to be
+    so at present. An empty `query` asks for the most recent. `include_superseded` finds what was superseded
     too, each marked with what replaced it.
     `max_tokens` bounds the answer as JSON, estimated as characters / 4, in the view that is asked for; as text
     (`format`) it also bounds the text's tokens.
@@ -46,6 +47,7 @@ class _Selection:
     order: Order = "relevance"
     now: int | None = None
     utc_offset: int = 0
+    present: int | None = None
     cursor: str | None = None
     view: View = "full"
     format: Format = "json"

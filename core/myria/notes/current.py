@@ -13,12 +13,11 @@ from typing import TypeVar
 
 from myria.analysis.asking import asks
 from myria.analysis.changes import tells_of_change
-from myria.analysis.dates import DAY_US, holds_from, local_day, meant
+from myria.analysis.dates import holds_from, local_day, meant
 from myria.analysis.languages import function_terms, languages_of
 from myria.analysis.roots import root
 from myria.analysis.tokens import is_stopword, terms, tokens
 from myria.notes.subjects import is_verb_of_notes
-from myria.store.clock import to_rfc3339
 from myria.values import value
 
 T = TypeVar("T")
@@ -103,8 +102,8 @@ class KeptStatement:
         return len(self.words & older.words) > _BEGUN_ALIKE * len(self.words | older.words)
 
 
-def holds_later(text: str, *, at: int, utc_offset: int = 0, now: int) -> str | None:
-    """Return the day from which a text says that what it tells holds, as `2026-06-01`; None where it holds now.
+def holds_later(text: str, *, at: int, utc_offset: int = 0, now: int) -> int | None:
+    """Return the day (since 1970) from which a text says that what it tells holds; None where it holds now.
 
     Args:
         at: when it was told, in microseconds since 1970 UTC.
@@ -112,9 +111,7 @@ def holds_later(text: str, *, at: int, utc_offset: int = 0, now: int) -> str | N
         now: in microseconds since 1970 UTC.
     """
     begins = holds_from(meant(text, local_day(at, utc_offset)))
-    if begins is None or begins <= local_day(now, utc_offset):
-        return None
-    return to_rfc3339(begins * DAY_US)[:10]
+    return None if begins is None or begins <= local_day(now, utc_offset) else begins
 
 
 def content_roots(words: Sequence[str], text: str) -> frozenset[str]:

@@ -15,7 +15,7 @@ from myria.notes.kinds import Tier, tier
 from myria.notes.lines import LEAST_WORTH, on_one_line, written_line
 from myria.notes.links import LinkedNote
 from myria.passages import passage_within
-from myria.store.clock import to_rfc3339
+from myria.store.clock import day_text, to_rfc3339
 from myria.tokens import TokenCounter, fitted
 from myria.values import value
 
@@ -45,9 +45,10 @@ class Fragment:
     that of the ranking, moved. `lane` says what found it: `keywords`, `words`, `topics` or `recent`; or `links`, and
     then `relation` is that of the link. `stale_days` is its age in days where its kind is called old by then;
     `superseded_by` the handle of what replaced it, `contradicted_by` those of notes that links say contradict it;
-    `resolved` that one of the same people says that another note resolves this error; `holds_from` the day from which
-    it says that it holds, while that is to come; `change` which side of a change it tells of, where that was asked for,
-    or that a newer note may say it anew (`older`); `alike` how many others it stands for that only say it again.
+    `resolved` that one of the same people says that another note resolves this error; `holds_from` the day (since 1970)
+    from which it says that it holds, while that is to come; `change` which side of a change it tells of, where that was
+    asked for, or that a newer note may say it anew (`older`); `alike` how many others it stands for that only say it
+    again.
 
     `age_days` is since its last version; `uses` how often it was recalled; `confidence` its utility within 0.1 and 1,
     None of what is no note. `fits` says that it has words of the asker's context, `matched` which of its keywords were
@@ -77,7 +78,7 @@ class Fragment:
     relation: str | None = None
     contradicted_by: tuple[str, ...] = ()
     resolved: bool = False
-    holds_from: str | None = None
+    holds_from: int | None = None
     change: Literal["newer", "older"] | None = None
     alike: int = 0
     details: Details = NO_DETAILS
@@ -125,7 +126,7 @@ class Fragment:
         if self.resolved:
             shown["resolved"] = True
         if self.holds_from is not None:
-            shown["holds_from"] = self.holds_from
+            shown["holds_from"] = day_text(self.holds_from)
         if self.change is not None:
             shown["change"] = self.change
         if self.alike:
@@ -170,7 +171,7 @@ class Fragment:
         if status := "resolved" if self.resolved else self.details.resolution_status:
             marks.append(on_one_line(status))
         if self.holds_from is not None:
-            marks.append(f"holds from {self.holds_from}")
+            marks.append(f"holds from {day_text(self.holds_from)}")
         if self.change is not None:
             marks.append(self.change)
         if self.alike:

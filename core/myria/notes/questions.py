@@ -130,4 +130,5 @@ class RecallQuery:
             order="relevance" if self.is_ranked else "newest",
             limit=batch,
             now=self.as_of,
+            present=self.now if self.as_of is None else self.as_of,
         )

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 import asyncpg
 
 from myria.analysis import is_stopword, terms
+from myria.analysis.dates import local_day, windows
 from myria.errors import CursorInvalid
 from myria.events import searchable_text, speaker_of
 from myria.handles import EVENT_PREFIX, NOTE_PREFIX
@@ -33,6 +34,7 @@ from myria.notes.questions import RecallQuery
 from myria.restating import told_once
 from myria.retrieval.cursors import Cursor
 from myria.retrieval.found import EventFinder, Found, FoundEvent, FoundSubject
+from myria.retrieval.question import day_asked_for
 from myria.settings import RecallSettings
 from myria.store.clock import to_datetime, to_microseconds
 from myria.store.queries import sql
@@ -419,28 +421,43 @@ class Recall:
 def _newest_above(query: RecallQuery, fragments: list[Fragment]) -> list[Fragment]:
     """Return the memories of a page, each note below the newer ones that may say it anew, and marked as older.
 
-    What is announced for a day to come says nothing anew before that day.
+    What holds from a later day on than the one that is asked for stands below what it will replace.
     """
     notes = [fragment for fragment in fragments if fragment.note_id is not None and not fragment.superseded]
     if not query.is_ranked or len(notes) < _PAIR:
         return fragments
     notes.sort(key=lambda note: (-note.at, -note.event_seq))
     asked = " ".join(filter(None, (query.words, *query.hints)))
+    day = _day_asked_for(query)
+    above: dict[int, list[Fragment]] = {}
+    older: set[int] = set()
     anew = replaced(notes, lambda note: KeptStatement.of(note.text), SoughtWords.of(asked))
-    holding = [[at for at in places if notes[at].holds_from is None] for places in anew]
-    above = {note.event_seq: places for note, places in zip(notes, holding, strict=True) if places}
+    for note, places in zip(notes, anew, strict=True):
+        for newer in [notes[at] for at in places]:
+            if newer.holds_from is not None and newer.holds_from > day:
+                above.setdefault(newer.event_seq, []).append(note)
+            else:
+                above.setdefault(note.event_seq, []).append(newer)
+                older.add(note.event_seq)
     ordered: dict[Key, Fragment] = {}
 
     def place(fragment: Fragment) -> None:
         if fragment.key not in ordered:
-            newer = [] if fragment.note_id is None else above.get(fragment.event_seq, [])
-            for at in newer:
-                place(notes[at])
-            ordered[fragment.key] = replace(fragment, change="older") if newer else fragment
+            is_note = fragment.note_id is not None
+            for other in above.get(fragment.event_seq, []) if is_note else ():
+                place(other)
+            is_older = is_note and fragment.event_seq in older
+            ordered[fragment.key] = replace(fragment, change="older") if is_older else fragment
 
     for fragment in fragments:
         place(fragment)
     return list(ordered.values())
+
+
+def _day_asked_for(query: RecallQuery) -> int:
+    """Return the day (since 1970) on which what is asked for holds."""
+    moment, text = query.now if query.as_of is None else query.as_of, query.words or ""
+    return day_asked_for(text, windows(text, now=moment, first=moment, last=moment), local_day(moment, 0))
 
 
 def _terms_of_question(query: RecallQuery) -> set[str]:

@@ -97,7 +97,9 @@ _AT_PRESENT: Final = re.compile(
 )
 """Words that say that a question asks for the present: they are not to be found, nor do they name a day."""
 _TO_COME: Final = re.compile(
-    r"\b(?:will|going to|soon|plan(?:s|ned)?|upcoming|from when|future|announced)\b", re.IGNORECASE
+    r"\b(?:will|going to|soon|plan(?:s|ned)?|upcoming|from when|future|announced)\b"
+    r"|\bwhen\b.{0,60}\b(?:start|begin|change|move|switch|become|join|leave|take effect)",
+    re.IGNORECASE,
 )
 """Words of questions for what is to come: what was announced answers them, whenever it holds."""
 _NO_STATE: Final = re.compile(r"\b(?:would|might|could|may|likely|why)\b", re.IGNORECASE)
@@ -115,13 +117,15 @@ _PAST: Final = re.compile(
 @value
 class Question:
     """A question as asked. `now` (microseconds since 1970 UTC) is what relative dates count from; None stands for the
-    newest visible event. `utc_offset` (minutes east of UTC) is that of `now`, whose days relative dates are. An empty
-    text asks for the most recent events."""
+    newest visible event. `utc_offset` (minutes east of UTC) is that of `now`, whose days relative dates are.
+    `present` (as `now`; None stands for that) is when what was announced must hold to be so at present. An empty text
+    asks for the most recent events."""
 
     text: str | None = None
     topic_hints: tuple[TopicHint, ...] = ()
     now: int | None = None
     utc_offset: int = 0
+    present: int | None = None
 
 
 @value
@@ -285,7 +289,7 @@ def read(question: Question, *, names: Names, first: int, last: int, utc_offset:
         participants=names.participants(named),
         by_speaker=by_speaker,
         windows=meant,
-        day=FAR_AWAY if _TO_COME.search(text) else max(map(_last_day, meant), default=local_day(now, utc_offset)),
+        day=day_asked_for(text, meant, local_day(now if question.present is None else question.present, utc_offset)),
         utc_offset=utc_offset,
         only_when=only_when,
         asks_when=_ASKS_WHEN.search(text) is not None,
@@ -299,6 +303,15 @@ def read(question: Question, *, names: Names, first: int, last: int, utc_offset:
         and len(heard) < 2
         and not _asks_for_no_state(text),
     )
+
+
+def day_asked_for(text: str, meant: Iterable[Window], today: int) -> int:
+    """Return the day (since 1970) on which what a question asks for holds: that which it names, else today.
+
+    Args:
+        meant: the windows that it means.
+    """
+    return FAR_AWAY if _TO_COME.search(text) else max(map(_last_day, meant), default=today)
 
 
 def _last_day(window: Window) -> int:

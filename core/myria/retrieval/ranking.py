@@ -895,7 +895,7 @@ def _weigh(plan: _Plan, corpus: Corpus, total: Ints, timeline: Timeline, voiced:
     if reading.windows:
         total *= _within(plan, corpus)
         total //= 100
-    if reading.asks_for == "present" and not reading.asks_when:
+    if reading.asks_for == "present":
         _times(total, announced(corpus, reading.day), _NOT_YET)
     _weigh_participants(plan.distinctive, corpus, total, timeline)
 

@@ -135,7 +135,13 @@ class Search:
         replaced = None
         if query.query is not None and not query.include_superseded:
             replaced = await replaced_events(connection, self._cache, pinned)
-        question = Question(text=query.query, topic_hints=query.topic_hints, now=query.now, utc_offset=query.utc_offset)
+        question = Question(
+            text=query.query,
+            topic_hints=query.topic_hints,
+            now=query.now,
+            utc_offset=query.utc_offset,
+            present=query.present,
+        )
         near = None
         if query.order == "relevance" and (cursor is None or cursor.by_meaning):
             near = await self._near(connection, pinned, question, corpora, owners, turn=turn, events=events)

@@ -173,13 +173,17 @@ class _Signs:
         said = {leader.words(self.corpus, one) for one in (at, leader.at)}
         new = (one for one in order.tolist() if leader.words(self.corpus, int(places[one])) not in said)
         others = list(islice(new, 2))
-        if not others:
-            return None
+        if not others or not later.holding[places[others[0]]]:
+            return None  # the next state is announced: what comes after it in likelihood is none
         surplus = [self._surplus(int(evidence[one]), count) for one in others]
         return _Likeliest(
             at=int(places[others[0]]),
             surplus=surplus[0],
-            second=tuple(int(places[one]) for one in others[1:] if surplus[-1] >= _SECOND and spoken[places[one]]),
+            second=tuple(
+                int(places[one])
+                for one in others[1:]
+                if surplus[-1] >= _SECOND and spoken[places[one]] and later.holding[places[one]]
+            ),
         )
 
     def _shared(self, at: int, later: Later) -> Ints:

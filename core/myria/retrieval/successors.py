@@ -207,7 +207,7 @@ def latest_by_meaning(
     """
     corpus, timeline = corpora[leader.corpus], leader.timeline
     later = leader.later(corpus)
-    counts = later.mask & (timeline.timestamp > timeline.timestamp[changed.at] + _LATER_US)
+    counts = later.holding & (timeline.timestamp > timeline.timestamp[changed.at] + _LATER_US)
     counts &= (nearness >= _OUT_BY) & (likeness >= _OUT_BY) & (nearness * 100 >= nearness[changed.at] * _AS_NEAR)
     last = np.flatnonzero(counts & (leader.score * 100 >= leader.worth * _STILL_ASKED))
     if not len(last):
@@ -226,7 +226,7 @@ def succession_by_score(leader: Leader, corpora: Sequence[Corpus], asked: AskedA
     if len(rivals) < 2:
         return None
     later = leader.later(corpus)
-    rivals = rivals[(later.mask & later.spoken)[rivals]]
+    rivals = rivals[(later.holding & later.spoken)[rivals]]
     if not len(rivals):
         return None
     best = rivals[np.lexsort((timeline.seq[rivals], -leader.score[rivals]))][:_REPEATED]
@@ -242,7 +242,7 @@ def succession_by_score(leader: Leader, corpora: Sequence[Corpus], asked: AskedA
 def _likeliest(leader: Leader, corpus: Corpus, evidence: Ints, *, least: int) -> Succession | None:
     """Return the later statement with most evidence, of those alike the last; none that says the same words again."""
     timeline, said = leader.timeline, leader.words(corpus, leader.at)
-    evidence = np.where(leader.later(corpus).mask, evidence, 0)
+    evidence = np.where(leader.later(corpus).holding, evidence, 0)
     for _ in range(_REPEATED):
         most = int(evidence.max(initial=0))
         if most < least:
@@ -306,6 +306,7 @@ def announced(corpus: Corpus, day: int) -> Mask:
 class Later:
     """What was said in the best hit's scope after it or after another statement, may be shown, asks nothing: `mask`.
 
+    `holding` are those of them that hold on the day that is asked for: others are announced, and replace nothing yet.
     `here` tells which documents are of that scope, None where all are; `told` by view which of its documents are by the
     speaker of the statement, and `spoken` by place.
     """
@@ -317,6 +318,7 @@ class Later:
     spoken: Mask
     here: Mask | None
     mask: Mask
+    holding: Mask
 
     @property
     def count(self) -> int:
@@ -337,8 +339,8 @@ class Later:
             mask &= here
         if leader.allowed is not None:
             mask &= leader.allowed
-        mask &= ~announced(corpus, leader.day)
-        return cls(timeline, corpus.parts(), speaker, voice.told, voice.spoken, here, mask)
+        holding = mask & ~announced(corpus, leader.day)
+        return cls(timeline, corpus.parts(), speaker, voice.told, voice.spoken, here, mask, holding)
 
     @property
     def tells_of_changes(self) -> bool:

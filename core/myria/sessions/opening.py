@@ -25,7 +25,7 @@ from myria.notes.lines import fenced, on_one_line
 from myria.notes.scopes import scopes_with_notes
 from myria.restating import told_once
 from myria.sessions.reflecting import FORMERLY_OPEN, REFLECTED
-from myria.store.clock import to_rfc3339
+from myria.store.clock import day_text, to_rfc3339
 from myria.store.database import Database
 from myria.store.queries import sql
 from myria.tokens import TokenCounter
@@ -65,8 +65,7 @@ class OpeningNote:
     """A note that a session begins with. `importance` is what it comes to now; `at` in microseconds since 1970.
 
     `is_older` says that a newer one may say it anew, `alike` for how many others it stands that only say it again;
-    `holds_from` is the day from which it says that it holds, while
-    that is to come.
+    `holds_from` is the day (since 1970) from which it says that it holds, while that is to come.
     """
 
     note_id: str
@@ -81,7 +80,7 @@ class OpeningNote:
     details: Details
     is_older: bool = False
     alike: int = 0
-    holds_from: str | None = None
+    holds_from: int | None = None
 
     @classmethod
     def of(cls, row: asyncpg.Record, now: int) -> OpeningNote | None:
@@ -118,7 +117,7 @@ class OpeningNote:
         """It as a line with its date, shortened to what its kind shows."""
         text = on_one_line(self.text)
         shown = policies()[self.kind].shown
-        later = "" if self.holds_from is None else f" (holds from {self.holds_from})"
+        later = "" if self.holds_from is None else f" (holds from {day_text(self.holds_from)})"
         alike = f" ({self.alike} more alike)" if self.alike else ""
         return f"- {to_rfc3339(self.at)[:10]} {text if len(text) <= shown else text[: shown - 1] + '…'}{later}{alike}"
 
@@ -329,8 +328,11 @@ def _standing(rows: Iterable[asyncpg.Record], now: int, wanted: Details) -> list
 
 
 def _core_text(notes: Sequence[OpeningNote]) -> list[str]:
-    """Return core memory as contract 004 writes it: a heading per kind, its notes below, the newest first."""
-    newest = sorted(notes, key=_age)
+    """Return core memory as contract 004 writes it: a heading per kind, its notes below, the newest first.
+
+    Those that hold from a later day on come last of their kind.
+    """
+    newest = sorted(notes, key=lambda note: (note.holds_from is not None, *_age(note)))
     lines = [_CORE] if notes else []
     for kind in dict.fromkeys(note.kind for note in notes if not note.is_older):
         lines += [f"[{kind.upper()}]", *[note.line for note in newest if note.kind == kind and not note.is_older]]

@@ -39,6 +39,11 @@ def to_rfc3339(microseconds: int, utc_offset: int = 0) -> str:
     return rfc3339_of(to_datetime(microseconds), utc_offset)
 
 
+def day_text(day: int) -> str:
+    """Return a day since 1970 as `2026-06-01`."""
+    return to_rfc3339(day * 86_400_000_000)[:10]
+
+
 def _there(moment: datetime, utc_offset: int) -> datetime | None:
     """Return a moment by another clock; None at the ends of time, where that would leave the years 1 to 9999."""
     try:

@@ -1,0 +1,98 @@
+"""What is kept of changes to come holds from the day that it says, in recall and in what a session begins with."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from myria.contract.fields import parse_timestamp
+from myria.masks import Masks
+from myria.memory import Memory
+from myria.notes.commands import Notes
+from myria.notes.drafting import Draft
+from myria.notes.questions import RecallQuery
+from myria.redaction.redactor import PayloadRedactor
+from myria.settings import Settings
+from tests.support.building import build_now
+from tests.support.postgres import Database
+
+TENANT = "default"
+US = ("ana", "bot")
+
+CHANGES = (
+    ("The rent of the flat is 900 euros.", "From 1 June the rent of the flat is 950 euros.", "How much is the rent?"),
+    ("The standup is at 9:30.", "Starting 1 June the standup is at 10:00.", "When is the standup?"),
+    ("Marta leads the kiln team.", "As of June 1st Petra leads the kiln team.", "Who leads the kiln team?"),
+    ("We ship parcels with Hermes.", "Beginning in June, we ship parcels with DHL.", "With whom do we ship parcels?"),
+)
+
+
+@pytest.fixture
+async def memory(database: Database) -> AsyncIterator[Memory]:
+    async with Memory(database.server_dsn, Settings()) as one:
+        yield one
+
+
+async def _keep(memory: Memory, content: str, moment: str) -> None:
+    notes = Notes(
+        memory.appending, memory.append_events, PayloadRedactor(()), content_characters=4_000, payload_bytes=99_999
+    )
+    draft = Draft(content=content, kind="fact")
+    await notes.remember(TENANT, US, draft, contract="004", speaker="bot", now=parse_timestamp(moment))
+
+
+async def _keep_all(memory: Memory) -> None:
+    for number, (older, newer, _) in enumerate(CHANGES):
+        await _keep(memory, older, f"2026-04-0{number + 1}T12:00:00Z")
+        await _keep(memory, newer, f"2026-05-1{number + 1}T12:00:00Z")
+
+
+@pytest.mark.parametrize("is_built", [False, True])
+async def test_recall_tells_first_what_holds_when_it_is_asked(
+    memory: Memory, database: Database, *, is_built: bool
+) -> None:
+    """Until the day that was announced the old state stands first, and the new one says from when on it holds."""
+    await _keep_all(memory)
+    if is_built:
+        await build_now(database.builder_dsn)
+
+    async def lines(text: str, moment: str) -> list[str]:
+        query = RecallQuery(masks=Masks.containing(US), now=parse_timestamp(moment), text=text)
+        return [fragment.written() for fragment in await memory.recall.find(TENANT, query)]
+
+    for older, newer, asked in CHANGES:
+        before, after = await lines(asked, "2026-05-31T23:00:00Z"), await lines(asked, "2026-06-01T01:00:00Z")
+        assert older in before[0]
+        assert any(newer in line and "(holds from 2026-06-01)" in line for line in before[1:])
+        assert newer in after[0]
+        assert "holds from" not in after[0]
+        assert any(older in line and "(older)" in line for line in after[1:])
+
+
+@pytest.mark.parametrize("asked", ["How much will the rent be?", "How much is the rent on 3 June 2026?"])
+async def test_a_question_for_a_later_day_is_told_what_holds_by_then(memory: Memory, asked: str) -> None:
+    """Asked before the change; the old state stands below, marked."""
+    older, newer, _ = CHANGES[0]
+    await _keep(memory, older, "2026-04-01T12:00:00Z")
+    await _keep(memory, newer, "2026-05-11T12:00:00Z")
+    query = RecallQuery(masks=Masks.containing(US), now=parse_timestamp("2026-05-31T23:00:00Z"), text=asked)
+    first, second = await memory.recall.find(TENANT, query)
+    assert (first.text, second.text, second.change) == (newer, older, "older")
+
+
+async def test_a_session_begins_with_what_holds_on_its_day(memory: Memory) -> None:
+    """What is to come stands below, with its day; from that day on what it replaced is told as older."""
+    await _keep_all(memory)
+
+    async def text(moment: str) -> str:
+        masks = Masks.containing(US)
+        return (await memory.openings.gather(TENANT, masks, now=parse_timestamp(moment), budget=2_000)).text
+
+    before, after = await text("2026-05-31T23:00:00Z"), await text("2026-06-01T01:00:00Z")
+    for older, newer, _ in CHANGES:
+        assert before.index(older) < before.index(f"{newer} (holds from 2026-06-01)")
+        assert after.index(newer) < after.index(older)
+        assert after.index("[OLDER]") < after.index(older)
+    assert "[OLDER]" not in before
+    assert "holds from" not in after
