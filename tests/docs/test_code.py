@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +19,6 @@ from myria_embedded.find import find_binaries
 from tests.docs.test_pages import NAMES, blocks, text_of
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Spawner, free_port
-from tests.support.skips import missing
 
 pytestmark = pytest.mark.processes
 
@@ -65,22 +63,6 @@ def test_json_is_json_and_python_is_python(name: str) -> None:
         json.loads(text)
     for text in blocks(text_of(name), "python", "py"):
         compile(text, name, "exec")
-
-
-def test_the_first_calls_of_the_readme_work(database: Database, spawn: Spawner, tmp_path: Path) -> None:
-    """Pasted into a shell they append an event and find it again."""
-    if shutil.which("curl") is None:
-        missing("curl, which README.md uses, is not installed")
-    port = free_port()
-    server = spawn.python("-m", "myria_cli.main", "serve", "--dsn", database.server_dsn, "--port", str(port))
-    server.wait_for(f":{port}")
-    script = block("README.md", "call() {").replace("127.0.0.1:8321", f"127.0.0.1:{port}")
-
-    appended, answer = (json.loads(line)["result"] for line in run(script, tmp_path).splitlines())
-
-    assert not appended["isError"], appended
-    (found,) = [node for node in _nodes(answer["structuredContent"]["root"]) if "event_id" in node]
-    assert found["event_id"] == appended["structuredContent"]["event_id"]
 
 
 def _without_names(text: str) -> str:
@@ -162,8 +144,3 @@ def test_the_page_on_access_is_true_command_by_command(
             made[words[2]] = json.loads(result.stdout)["key_id"]
     assert (tmp_path / "team-a.jsonl").exists()
     assert set(made) == {"ada", "web-host", "old-client", "ops"}
-
-
-def _nodes(node: dict[str, object]) -> list[dict[str, object]]:
-    children: list[dict[str, object]] = node.get("children", [])  # type: ignore[assignment]
-    return [node, *(deeper for child in children for deeper in _nodes(child))]

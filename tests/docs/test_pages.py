@@ -6,6 +6,7 @@ import dataclasses
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 import typer
 import yaml
 
-from myria.settings import Settings
+from myria.contract.tools import TOOLS
+from myria.settings import RESERVED_VARIABLES, Settings
 from myria_cli.app import application
 from tests.chart.rendering import render
 
@@ -32,6 +34,15 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 FOLDERS = sorted(folder.name for folder in ROOT.iterdir() if folder.is_dir() and folder.name[0] != ".")
 MADE_BY_HAND = {"benchmarks/out"}
 """Where programs write."""
+CODE = {".py", ".sql", ".toml", ".yaml", ".yml", ".ts", ".tpl", ".sh", ".svg"}
+FOREIGN_VARIABLES = {"MYRIA_URL", "MYRIA_SERVICE_HOST"}
+"""What the requests of docs/integrations/http.md read, and what Kubernetes sets."""
+FOREIGN_FLAGS = {"--set", "--reuse-values", "--reset-then-reuse-values", "--shm-size", "--volumes"} | {
+    "--dangerously-bypass-hook-trust"
+}
+"""Of Helm, Docker and Codex, where the sentence names the program."""
+MEMENTOS = {"utility_score"}
+"""Fields of Memento that Myria reads as nothing."""
 
 
 def text_of(name: str) -> str:
@@ -131,6 +142,78 @@ def test_values_and_settings_exist(name: str) -> None:
             assert isinstance(here, dict), word
             assert part in here or not here, word
             here = here.get(part)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_variables_exist(name: str) -> None:
+    """A variable that begins with MYRIA_ is a setting's, one that programs read, or one of the tests."""
+    known = {setting.variable for setting in Settings.describe()} | RESERVED_VARIABLES | FOREIGN_VARIABLES
+    text = text_of(name)
+    for variable in set(re.findall(r"\bMYRIA_[A-Z0-9_]+\b", text)):
+        assert variable in known or variable.startswith("MYRIA_TEST_"), variable
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_flags_exist(name: str) -> None:
+    """An option that sentences name without its command is one of the command's, or of a program of this repository."""
+    for phrase in spoken(text_of(name)):
+        for flag in re.findall(r"(?:^|\s)(--[a-z][\w-]*)", phrase):
+            if not phrase.startswith(("--", "myria ")):
+                continue  # of another program, which the phrase names
+            assert flag in {*options_of(), *FOREIGN_FLAGS} or f'"{flag}"' in source(), phrase
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tools_exist(name: str) -> None:
+    """A name in backticks that begins as tools' names do is a tool, or a name in the source."""
+    tools = {tool_name for tool in TOOLS for tool_name in (tool.name, tool.plain())}
+    for word in spoken(text_of(name)):
+        if re.fullmatch(r"(?:myria|memory)_[a-z_]+", word):
+            assert word in tools or re.search(rf"\b{word}\b", source()), word
+
+
+@pytest.mark.parametrize("name", ["docs/development.md", "docs/architecture.md", "docs/from-memento.md"])
+def test_names_of_the_source_exist(name: str) -> None:
+    """Modules, classes and functions that these pages name are there, under these names."""
+    files = {path.name for path in tracked()}
+    for word in spoken(text_of(name)):
+        if re.fullmatch(r"[a-z_][\w-]*\.(?:py|sql|toml|ts|svg)", word):
+            assert word in files or "what_it_does" in word, word
+        elif re.fullmatch(r"@?(?:[A-Z][a-z]+(?:[A-Z][a-z]+)+|[a-z]+(?:_[a-z0-9]+)+)", word):
+            assert re.search(rf"\b{word.lstrip('@')}\b", source()) or word in MEMENTOS, word
+
+
+@cache
+def tracked() -> list[Path]:
+    """Return the source: what git keeps, or would, of the folders that hold code."""
+    return [
+        path
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in CODE
+        and not {"node_modules", "__pycache__"} & set(path.parts)
+        and path.stat().st_size < 1 << 20
+    ]
+
+
+@cache
+def source() -> str:
+    """Return all of it as one text."""
+    return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in tracked())
+
+
+@cache
+def options_of() -> frozenset[str]:
+    """Return every option of every command."""
+
+    def below(group: Any) -> Iterator[str]:
+        for one in group.commands.values():
+            if isinstance(one, typer.core.TyperGroup):
+                yield from below(one)
+            else:
+                yield from (option for found in one.params for option in (*found.opts, *found.secondary_opts))
+
+    return frozenset({*below(typer.main.get_group(application())), "--help", "--version"})
 
 
 @pytest.mark.parametrize("name", NAMES)
