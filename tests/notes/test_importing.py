@@ -36,8 +36,8 @@ async def test_old_fragments_last_from_their_import_on(keeper: Keeper) -> None:
     now = time.time_ns() // 1000
     assert count.imported == 3
     assert (await consolidation.run(TENANT)).counts["expiry"] == 0
-    assert (await consolidation.run(TENANT, now=now + 100 * DAY_US)).counts["expiry"] == 0
-    assert (await consolidation.run(TENANT, now=now + 200 * DAY_US)).counts["expiry"] == 3
+    assert (await consolidation.run(TENANT, now=now + 59 * DAY_US)).counts["expiry"] == 0
+    assert (await consolidation.run(TENANT, now=now + 61 * DAY_US)).counts["expiry"] == 3
 
 
 def test_details_of_a_fragment_are_the_note_s() -> None:

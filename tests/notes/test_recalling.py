@@ -340,7 +340,7 @@ async def test_notes_of_a_session_stay_in_it(recaller: Recaller) -> None:
 
 async def test_importance_and_recency_move_equals(recaller: Recaller) -> None:
     """Of notes with the same words the important come first, then the recent; time alone never filters."""
-    await recaller.keep("kiln one", kind="fact", importance=0.2, days_ago=100)
+    await recaller.keep("kiln one", kind="fact", importance=0.2, days_ago=50)
     await recaller.keep("kiln two", kind="fact", importance=0.2, days_ago=1)
     await recaller.keep("kiln six", kind="fact", importance=1.0, days_ago=1)
     assert await recaller.texts(text="kiln") == ["kiln six", "kiln two", "kiln one"]

@@ -113,10 +113,10 @@ async def test_the_stages_are_those_of_the_contract(keeper: Keeper) -> None:
 
 async def test_a_note_passes_through_its_tiers(keeper: Keeper) -> None:
     """Each change is counted by the run that first sees it; in the end the note expires; anchors stay."""
-    await keeper.keep("To deploy, tag first", session=None, kind="procedure", importance=0.4)
+    await keeper.keep("To deploy, tag first", session=None, kind="procedure", importance=0.5)
     await keeper.keep("The studio is in Porto", session=None, importance=0.1, anchor=True)
     seen = []
-    for days in (0, 2, 31, 40, 299, 301):
+    for days in (0, 2, 31, 40, 323, 324):
         counts = (await keeper.run(at=NOW + days * DAY)).counts
         seen.append((counts["hot_to_warm"], counts["warm_to_cold"], counts["expiry"]))
     assert seen == [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 0), (0, 0, 1), (0, 0, 0)]

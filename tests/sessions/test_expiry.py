@@ -15,7 +15,7 @@ from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
 from myria.notes.expiry import EXPIRY_IMPORTANCE, Lasting
-from myria.notes.kinds import importance_now, kinds_of
+from myria.notes.kinds import WARM_IMPORTANCE, importance_now, kinds_of, policies
 from myria.notes.model import Changes
 from myria.notes.questions import RecallQuery
 from myria.planning.settings import PlannerSettings
@@ -132,10 +132,10 @@ async def test_what_has_expired_is_absent_for_every_command(desk: Desk) -> None:
     used=st.none() | st.integers(0, 400),
 )
 @settings(max_examples=examples(200), deadline=None)
-def test_a_note_expires_once_it_is_cold_stale_and_faded(
+def test_a_note_expires_once_it_is_cold_and_stale(
     kind: str, importance: float, *, anchor: bool, used: int | None
 ) -> None:
-    """Never before; never where it is permanent; and a use puts it off."""
+    """Of importance from .5 on also faded; never before; never where it is permanent; and a use puts it off."""
     lasting = Lasting(
         kind=kind,
         importance=importance,
@@ -154,4 +154,20 @@ def test_a_note_expires_once_it_is_cold_stale_and_faded(
     assert lasting.tier(expires_at) == "cold"
     assert lasting.is_stale(expires_at)
     idle_days = (expires_at - lasting.idle_since) / DAY
-    assert importance_now(kind, importance, anchor=anchor, idle_days=idle_days) <= EXPIRY_IMPORTANCE + 1e-6
+    if importance >= WARM_IMPORTANCE:
+        assert importance_now(kind, importance, anchor=anchor, idle_days=idle_days) <= EXPIRY_IMPORTANCE + 1e-6
+    else:
+        assert round(idle_days, 6) == policies()[kind].stale_days
+
+
+@pytest.mark.parametrize(
+    ("kind", "importance", "days"),
+    [("fact", 0.2, 60), ("procedure", 0.2, 30), ("decision", 0.45, 90), ("relation", 0.0, 60), ("error", 0.3, 60)],
+)
+async def test_an_unused_note_of_little_importance_expires_on_the_day_of_its_kind(
+    desk: Desk, kind: str, importance: float, days: int
+) -> None:
+    """Every answer leaves it out from that day on, and not before; a use counts anew."""
+    await desk.keep("The kiln is blue", session=None, kind=kind, importance=importance)
+    assert await desk.texts(at=NOW + days * DAY - MINUTE, session=None) == {"The kiln is blue"}
+    assert await desk.texts(at=NOW + days * DAY, session=None) == set()

@@ -9,12 +9,12 @@ from __future__ import annotations
 from math import log2
 from typing import Any
 
-from myria.notes.kinds import Tier, policies, tier
+from myria.notes.kinds import WARM_IMPORTANCE, Tier, policies, tier
 from myria.store.clock import to_microseconds
 from myria.values import value
 
 EXPIRY_IMPORTANCE = 0.1
-"""A cold note expires once its importance has faded to this."""
+"""A note that was kept as worth being warm expires once it is cold and its importance has faded to this."""
 
 SESSION_IDLE_S = 3600
 """Seconds after which a session is over, where neither the session nor a setting says otherwise."""
@@ -76,7 +76,7 @@ class Lasting:
         if policy.lifetime != "tier" or not policy.stale_days or self.tier(self.idle_since) == "permanent":
             return None
         days = float(policy.stale_days)
-        if policy.decay_days and self.importance > EXPIRY_IMPORTANCE:
+        if policy.decay_days and self.importance >= WARM_IMPORTANCE:
             days = max(days, policy.decay_days * log2(self.importance / EXPIRY_IMPORTANCE))
         return self.idle_since + round(days * DAY_US)
 

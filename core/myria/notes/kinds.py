@@ -24,7 +24,9 @@ PERMANENT_IMPORTANCE = 0.8
 FACT_KINDS = ("fact_l0", "fact_l1", "fact_l2")
 """The kinds of facts by tier (contract 002): what one context knows under one name, so that none stands for another."""
 
-_WARM_IMPORTANCE = 0.5
+WARM_IMPORTANCE = 0.5
+"""Below this importance a new note begins cold, where its kind says nothing else."""
+
 _COLD_IMPORTANCE = 0.3
 _HOT_DAYS = 1.0
 _WARM_DAYS = 30.0
@@ -110,7 +112,7 @@ def tier(kind: str, importance: float, *, anchor: bool, age_days: float, idle_da
     policy = policies()[kind]
     if anchor or policy.lifetime == "permanent" or importance >= PERMANENT_IMPORTANCE:
         return "permanent"
-    first: Tier = policy.first_tier or ("warm" if importance >= _WARM_IMPORTANCE else "cold")
+    first: Tier = policy.first_tier or ("warm" if importance >= WARM_IMPORTANCE else "cold")
     if first == "hot" and idle_days < _HOT_DAYS:
         return "hot"
     faded = importance_now(kind, importance, anchor=anchor, idle_days=idle_days) < _COLD_IMPORTANCE
