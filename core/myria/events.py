@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import orjson
 
 from myria.canonical import canonical_json, digest, quick_digest
-
-SEARCHABLE_BYTES = 64 * 1024
-"""How much of an event's text is searched, in UTF-8 bytes."""
 
 _SPEAKER_FIELDS = ("speaker", "sender", "author", "from", "agent", "tool", "role")
 _TASK_FIELDS = ("task_id", "task")
@@ -60,18 +57,12 @@ def content_key(
 
 
 def searchable_text(payload: dict[str, Any]) -> str:
-    """Return `payload.text`, else every string value in document order, cut at 64 KiB of UTF-8."""
+    """Return `payload.text`, else every string value in document order.
+
+    All of it: `ingest.payload_bytes` bounds what an event may hold, so nothing that was acknowledged is left out.
+    """
     text = payload.get("text")
-    if not isinstance(text, str):
-        parts: list[str] = []
-        _strings(payload, parts)
-        text = "\n".join(parts)
-    if len(text) * 4 <= SEARCHABLE_BYTES:
-        return text
-    raw = text.encode("utf-8", "surrogatepass")
-    if len(raw) <= SEARCHABLE_BYTES:
-        return text
-    return raw[:SEARCHABLE_BYTES].decode("utf-8", "ignore")
+    return text if isinstance(text, str) else "\n".join(_strings(payload))
 
 
 def speaker_of(payload: dict[str, Any]) -> str | None:
@@ -92,14 +83,12 @@ def task_of(payload: dict[str, Any]) -> str | None:
     return None
 
 
-def _strings(value: Any, parts: list[str]) -> None:
+def _strings(value: Any) -> Iterator[str]:
     stack = [value]
-    size = 0
-    while stack and size < SEARCHABLE_BYTES:
+    while stack:
         item = stack.pop()
         if isinstance(item, str):
-            parts.append(item)
-            size += len(item)
+            yield item
         elif isinstance(item, dict):
             stack.extend(reversed(list(item.values())))
         elif isinstance(item, list):

@@ -295,7 +295,8 @@ class IngestSettings(Section):
     section_name: ClassVar[str] = "ingest"
 
     payload_bytes: Annotated[int, Field(ge=2, le=64 * 1024 * 1024)] = 256 * 1024
-    """Largest payload as compact UTF-8 JSON, in bytes. Blobs belong elsewhere; keep a reference here."""
+    """Largest payload as compact UTF-8 JSON, in bytes; all text in it is searched. Blobs belong elsewhere; keep a
+    reference here."""
     payload_depth: Annotated[int, Field(ge=1, le=256)] = 32
     """Deepest nesting of a payload, in levels; guards every reader's recursion."""
     batch_events: Annotated[int, Field(ge=1, le=500)] = 500

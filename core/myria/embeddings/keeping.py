@@ -27,6 +27,7 @@ AT_ONCE: Final = 128
 """Events that are read, computed and kept in one step."""
 
 _DIGEST_BYTES: Final = 16
+_DIGESTED_BYTES: Final = 64 * 1024
 
 
 @asynccontextmanager
@@ -144,5 +145,8 @@ def _text(row: asyncpg.Record) -> str:
 
 
 def text_digest(text: str) -> bytes:
-    """Return what the vector of a text is kept under."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:_DIGEST_BYTES]
+    """Return what the vector of a text is kept under: a digest of much more of its beginning than models read."""
+    raw = text.encode("utf-8", "surrogatepass")
+    if len(raw) > _DIGESTED_BYTES:
+        raw = raw[:_DIGESTED_BYTES].decode("utf-8", "ignore").encode("utf-8", "surrogatepass")
+    return hashlib.sha256(raw).digest()[:_DIGEST_BYTES]

@@ -39,6 +39,10 @@ _EVENTS_PER_LOOKUP = 8
 """How many events of the tail PostgreSQL passes over in the time that it takes to look up one scope."""
 
 _ANALYSED_AT_ONCE = 128
+_BYTES_AT_ONCE = 64 * 1024
+"""Text that is analysed before other requests get their turn: some 20 ms."""
+_BYTES_PER_EVENT = 512
+"""What an event costs apart from its text, in such bytes."""
 _EMPTY = LooseBlock()
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 
@@ -292,10 +296,13 @@ def _among(scopes: Ints, table: Ints) -> npt.NDArray[np.bool_]:
 async def _analyse(rows: Sequence[asyncpg.Record], held: _Held | None, docs: list[Doc]) -> None:
     """Add the documents of rows that are not held yet to `docs`, as far as it comes."""
     present = set(held.block.seq.tolist()) if rows and held is not None else set()
+    analysed = 0
     for row in rows:
         if row["event_seq"] in present:
             continue
         present.add(row["event_seq"])
         docs.append(document(row, xid=row["xid"], scope_id=row["scope_id"]))
-        if len(docs) % _ANALYSED_AT_ONCE == 0:
+        analysed += _BYTES_PER_EVENT + len(row["payload"])
+        if analysed >= _BYTES_AT_ONCE:
+            analysed = 0
             await asyncio.sleep(0)

@@ -66,6 +66,8 @@ _K1: Final = 900
 """BM25's saturation of repeated words, in permille."""
 _B: Final = 500
 """BM25's allowance for length, in permille."""
+_LONGEST: Final = 2_000
+"""The most terms that count as a document's length: in a book among messages a word would else come to nothing."""
 _PREVIOUS: Final = (40, 20)
 """Percent of their own score that the 1st and 2nd document before lend."""
 _ANSWERS: Final = (45, 20)
@@ -830,7 +832,7 @@ def _evidence(
 
 def _norms(length: Ints, mean: int) -> Ints:
     """Return BM25's allowance for the length of each document."""
-    norms: Ints = _K1 * (1000 - _B) // 1000 + length * (_K1 * _B // 1000) // mean
+    norms: Ints = _K1 * (1000 - _B) // 1000 + np.minimum(length, _LONGEST) * (_K1 * _B // 1000) // mean
     return norms
 
 
