@@ -90,7 +90,7 @@ class Memory(Administration):
         )
         self.turns = TurnStore(
             self.appending,
-            self._append_redacted,
+            self.append_events,
             self._redactor_of,
             settings.turns,
             payload_bytes=settings.ingest.payload_bytes,
@@ -106,7 +106,7 @@ class Memory(Administration):
         self.directories = Directories(self._read)
         self.memories = Memories(
             self.appending,
-            self._append_redacted,
+            self.append_events,
             self._redactor_of,
             window_s=settings.rest.dedup_window_s,
             payload_bytes=settings.ingest.payload_bytes,
@@ -117,7 +117,7 @@ class Memory(Administration):
         self.memory_search = MemorySearch(self._read, page_bytes=page_bytes)
         self.registrations = Registrations(
             self.appending,
-            self._append_redacted,
+            self.append_events,
             self._redactor_of,
             payload_bytes=settings.ingest.payload_bytes,
             page_bytes=page_bytes,
@@ -157,16 +157,6 @@ class Memory(Administration):
                 self._on_redacted(kind, count)
         return results
 
-    async def _append_redacted(
-        self, tenant: str, events: Sequence[NewEvent], *, compare: tuple[bytes, ...] | None = None
-    ) -> list[AppendResult]:
-        """Append events of notes, out of which `Notes` took what must not be kept; see `append_events`."""
-        await self._check_schema_once()
-        size = sum(len(event.payload_json) for event in events)
-        async with self.quotas.append(tenant, len(events), size):
-            self.retrieval.turns.count_other()
-            return await self.ingest.append_events(tenant, events, compare=compare)
-
     async def notes(self, tenant: str, *, without: Collection[Kind] = ()) -> Notes:
         """Return the commands of notes for a tenant.
 
@@ -178,7 +168,7 @@ class Memory(Administration):
         """
         return Notes(
             self.appending,
-            self._append_redacted,
+            self.append_events,
             await self._redactor_of(tenant, without=without),
             content_characters=self.settings.notes.content_characters,
             payload_bytes=self.settings.ingest.payload_bytes,

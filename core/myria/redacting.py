@@ -1,4 +1,8 @@
-"""Redacting events on their way into the log."""
+"""Redacting events on their way into the log: the one gate for whatever a writer stores, at every face.
+
+Texts lose what must not be kept. Names, by which events are found and told apart, cannot: two that hold different keys
+would become one. An event with such a name is refused.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from myria.contract.event import NewEvent
 from myria.contract.fields import RESERVED_TYPES
 from myria.contract.limits import MAX_HINT
-from myria.errors import PayloadTooLarge
+from myria.errors import InvalidArgument, PayloadTooLarge
 from myria.events import TopicHint
 from myria.redaction.redactor import PayloadRedactor
 from myria.withdrawal.model import WITHDRAWAL_TYPE
@@ -26,13 +30,13 @@ Counts = Mapping[str, int]
 def redacted_event(event: NewEvent, redactor: PayloadRedactor, *, payload_bytes: int) -> tuple[NewEvent, Counts]:
     """Return an event without what must not be kept, and how much of each kind was taken out.
 
-    Payload and topic hints are looked at: the texts. Names, ids and keys are what events are found and told apart by.
-
     Raises:
+        InvalidArgument: one of its names holds a key or token.
         PayloadTooLarge: what stands in place of the removed makes the payload too large to be exported and imported.
     """
     if event.type == WITHDRAWAL_TYPE:
         return event, {}  # ids of events, none of which anybody wrote
+    _check_names(event, redactor)
     redacted = redactor.payload(event.payload_json)
     hints, counts = _redacted_hints(event.topic_hints, redactor)
     counts.update(redacted.counts)
@@ -46,6 +50,26 @@ def redacted_event(event: NewEvent, redactor: PayloadRedactor, *, payload_bytes:
             limit=payload_bytes,
         )
     return event._replace(payload_json=redacted.payload_json, said=None, row=None, topic_hints=hints), dict(counts)
+
+
+def _check_names(event: NewEvent, redactor: PayloadRedactor) -> None:
+    """Return when none of an event's names holds a key or token.
+
+    Raises:
+        InvalidArgument: one does.
+    """
+    for field, what, name in (
+        ("context_id", "the name of the context or session", event.context_id),
+        ("source_event_key", "the source key", event.source_event_key),
+        ("type", "the type", event.type),
+        ("channel", "the channel", event.channel),
+        *(("participants", "the name of a participant, agent or user", name) for name in event.participants),
+    ):
+        if name and redactor.names_secret(name):
+            raise InvalidArgument(
+                f"{what} ({field}) holds an API key or token; names are stored as they are given, so use another",
+                field=field,
+            )
 
 
 def _redacted_hints(
@@ -65,12 +89,12 @@ async def redacted_events(
 ) -> tuple[Sequence[NewEvent], dict[int, Counts]]:
     """Return events without what must not be kept, and by position what was taken out of those that held something.
 
-    Internal events of reserved types are Myria's own and name other events by their ids: they are left as they are.
+    Internal events of reserved types are Myria's own and name other events by ids: only their names are looked at.
 
     Raises:
-        PayloadTooLarge: see `redacted_event`; of several events, the detail `index` says which.
+        InvalidArgument, PayloadTooLarge: see `redacted_event`; of several events, the detail `index` says which.
     """
-    suspected = [position for position in _suspected(events, redactor) if not _is_our_own(events[position])]
+    suspected = list(_suspected(events, redactor))
     if not suspected:
         return events, {}
 
@@ -78,8 +102,11 @@ async def redacted_events(
         kept, counts = list(events), {}
         for position in suspected:
             try:
+                if _is_our_own(events[position]):
+                    _check_names(events[position], redactor)
+                    continue
                 kept[position], taken = redacted_event(events[position], redactor, payload_bytes=payload_bytes)
-            except PayloadTooLarge as error:
+            except (InvalidArgument, PayloadTooLarge) as error:
                 raise error if len(events) == 1 else error.at_index(position) from error
             if taken:
                 counts[position] = taken
@@ -107,8 +134,13 @@ def _suspected(events: Sequence[NewEvent], redactor: PayloadRedactor) -> Iterato
 
 def _looked_at(events: Sequence[NewEvent]) -> bytes:
     payloads = b"\n".join([event.payload_json for event in events])
-    hints = "\n".join([hint.hint for event in events for hint in event.topic_hints])
-    return payloads + b"\n" + hints.encode("utf-8", "surrogatepass") if hints else payloads
+    names = [name for event in events for name in _names_of(event) if name]
+    names += [hint.hint for event in events for hint in event.topic_hints]
+    return payloads + b"\n" + "\n".join(names).encode("utf-8", "surrogatepass")
+
+
+def _names_of(event: NewEvent) -> tuple[str | None, ...]:
+    return (event.context_id, event.source_event_key, event.type, event.channel, *event.participants)
 
 
 def _is_our_own(event: NewEvent) -> bool:

@@ -376,18 +376,22 @@ class Memories:
         return row
 
     async def _clean(self, tenant: str, drafts: Sequence[MemoryDraft]) -> tuple[list[MemoryDraft], Mapping[Kind, int]]:
-        """Return drafts without what must not be kept, and how much of each kind was taken out."""
+        """Return drafts without what must not be kept, and how much of each kind was taken out.
+
+        Every text of a draft is looked at. A key of repeats that held something is left out: the contract's stands for
+        it, since of two that are redacted alike one would be lost as a repeat. A session's name stays for the append,
+        which refuses it.
+        """
         redactor = await self._redactor_of(tenant)
         clean, counts = list(drafts), Counter[Kind]()
         for index in _suspected(redactor, [_looked_at(draft) for draft in drafts]):
             draft = drafts[index]
-            given = {"content": draft.content, "metadata": draft.metadata, "tags": draft.tags}
+            given = {name: value for name, value in draft._asdict().items() if name != "session_id"}
             redacted = redactor.payload(orjson.dumps(given))
             if redacted.counts:
                 kept = orjson.loads(redacted.payload_json)
-                clean[index] = draft._replace(
-                    content=kept["content"], metadata=kept["metadata"], tags=tuple(kept["tags"])
-                )
+                dedup_key = draft.dedup_key if kept["dedup_key"] == draft.dedup_key else None
+                clean[index] = draft._replace(**kept | {"tags": tuple(kept["tags"]), "dedup_key": dedup_key})
                 counts.update(redacted.counts)
         return clean, counts
 
@@ -467,9 +471,7 @@ def _duplicate(found: Mapping[int, str | None], *, several: bool) -> DuplicateMe
 
 def _looked_at(draft: MemoryDraft) -> bytes:
     """Return what is looked at of a memory, to tell whether it may hold something to take out."""
-    if not draft.tags and draft.metadata is None:
-        return draft.content.encode("utf-8", "surrogatepass")
-    return orjson.dumps((draft.content, draft.metadata, draft.tags))
+    return orjson.dumps((*draft,))
 
 
 def _suspected(redactor: PayloadRedactor, looks: Sequence[bytes], first: int = 0) -> Iterator[int]:

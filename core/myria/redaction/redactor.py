@@ -43,6 +43,11 @@ _URL_PASSWORD = compiled(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@\"'<>]*:([^\s/@\"'<>
 _EMAIL = compiled(
     r"[\pL\pN](?:[\pL\pN._%+'-]*[\pL\pN_%+-])?@[\pL\pN](?:[\pL\pN-]*[\pL\pN])?(?:\.[\pL\pN](?:[\pL\pN-]*[\pL\pN])?)+"
 )
+_UNSEEN = compiled(
+    r"[\x{00AD}\x{034F}\x{061C}\x{115F}\x{1160}\x{17B4}\x{17B5}\x{180B}-\x{180F}\x{200B}-\x{200F}\x{2028}-\x{202E}"
+    r"\x{2060}-\x{206F}\x{3164}\x{FE00}-\x{FE0F}\x{FEFF}\x{FFA0}\x{FFF0}-\x{FFFB}\x{E0000}-\x{E0FFF}]+"
+)
+"""What nobody sees (`myria.names`): within a key it hides the key from every rule, and from nobody who copies it."""
 _LEAST_TOKEN = 8
 
 _FIRST_LOOKS: Mapping[Kind, str] = {
@@ -79,7 +84,16 @@ class PayloadRedactor:
 
     def suspects(self, payload_json: bytes) -> bool:
         """Tell whether a payload may hold something to take out; a payload that does is always suspected."""
-        return self._look is not None and self._look.search(payload_json) is not None
+        if self._look is None:
+            return False
+        if self._look.search(payload_json) is not None:
+            return True
+        seen = _seen(payload_json)
+        return seen is not payload_json and self._look.search(seen) is not None
+
+    def names_secret(self, name: str) -> bool:
+        """Tell whether a name (of a session, a channel, a key) holds a key or token that its own shape proves."""
+        return "secret" in self.kinds and bool(find_secrets(_seen(name.encode("utf-8", "surrogatepass")), proven=True))
 
     def payload(self, payload_json: bytes) -> Redacted:
         """Return a payload (canonical JSON of an object) without what must not be kept.
@@ -124,7 +138,7 @@ class PayloadRedactor:
 
     def _field(self, name: str, value: Any, counts: Counter[Kind]) -> Any:
         if isinstance(value, str | int | list) and not isinstance(value, bool):
-            raw = name.encode()
+            raw = _seen(name.encode("utf-8", "surrogatepass"))
             if "password" in self.kinds and _PASSWORD_FIELD.search(raw):
                 return self._withheld(value, "password", counts, least=1)
             if "secret" in self.kinds and _TOKEN_FIELD.search(raw):
@@ -145,9 +159,22 @@ class PayloadRedactor:
         return PLACEHOLDERS[kind]
 
     def _text(self, text: str, counts: Counter[Kind]) -> str:
+        """Return a text without what must not be kept; where that is split by what nobody sees, without this, too."""
         raw = text.encode("utf-8", "surrogatepass")
         if not self.suspects(raw):
             return text
+        taken: Counter[Kind] = Counter()
+        kept = self._passed(raw, taken)
+        seen = _seen(raw)
+        if seen is not raw:
+            taken_of_seen: Counter[Kind] = Counter()
+            kept_of_seen = self._passed(seen, taken_of_seen)
+            if kept_of_seen != _seen(kept):
+                kept, taken = kept_of_seen, taken_of_seen
+        counts.update(taken)
+        return kept.decode("utf-8", "surrogatepass")
+
+    def _passed(self, raw: bytes, counts: Counter[Kind]) -> bytes:
         for _ in range(_PASSES):
             before = raw
             if "secret" in self.kinds:
@@ -162,12 +189,20 @@ class PayloadRedactor:
                 raw = self._without_phones(raw, counts)
             if raw == before:
                 break
-        return raw.decode("utf-8", "surrogatepass")
+        return raw
 
     def _without_phones(self, raw: bytes, counts: Counter[Kind]) -> bytes:
         text = raw.decode("utf-8", "surrogatepass")
         spans = find_phones(text, self._regions)
         return _without(text, spans, "phone", counts, PLACEHOLDERS["phone"]).encode("utf-8", "surrogatepass")
+
+
+def _seen(text: bytes) -> bytes:
+    """Return a text without what nobody sees; the very same where there is nothing of that."""
+    if text.isascii() or _UNSEEN.search(text) is None:
+        return text
+    seen: bytes = _UNSEEN.sub(b"", text)
+    return seen
 
 
 def _passwords(text: bytes) -> list[tuple[int, int]]:

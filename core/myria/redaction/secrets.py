@@ -23,6 +23,7 @@ Span = tuple[int, int]
 _ANYWHERE = frozenset({"access", "api", "auth", "credential", "creds", "key", "passwd", "password", "secret", "token"})
 """Keywords that ordinary sentences hold: what they name must follow for a first look to care."""
 
+_GENERIC = frozenset(word.encode() for word in _ANYWHERE)
 _ASSIGNED = r"(?:[ \t\w.-]|\\t){0,20}(?:[\s'\"]|\\[tnrf]?){0,7}[=:>,|?]"
 """In JSON a tab or the end of a line is a backslash and a letter."""
 _SHORT = 3
@@ -74,13 +75,19 @@ def first_look_for_secrets() -> str:
     return "|".join([*long, *short, f"(?:{words}){_ASSIGNED}", FIRST_LOOK_OWN])
 
 
-def find_secrets(text: bytes) -> list[Span]:
-    """Return where keys and tokens stand in UTF-8 text, as byte offsets."""
+def find_secrets(text: bytes, *, proven: bool = False) -> list[Span]:
+    """Return where keys and tokens stand in UTF-8 text, as byte offsets.
+
+    Args:
+        proven: only those of which a shape of their own says what they are, and no word beside them such as `key`.
+    """
     rules, everywhere = _rules()
     lowered = text.lower()
     spans = []
     tried = {place for keyword, places in _places_of_keywords() if keyword in lowered for place in places}
     for rule in (rules[place] for place in sorted(tried)):
+        if proven and not _GENERIC.isdisjoint(rule.keywords):
+            continue
         for match in _expression(rule.regex).finditer(text):
             span = _secret(match, rule)
             if span[0] == span[1]:

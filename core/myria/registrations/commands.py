@@ -294,6 +294,12 @@ class Registrations:
         raise Overloaded("it is being changed again and again; retry")
 
     async def _store(self, tenant: str, shared: str, entry: Entry, at: int, *, key: str | None = None) -> None:
+        redactor = await self._redactor_of(tenant)
+        for field, name in (("name", entry.name), ("status", entry.status)):
+            if name is not None and redactor.names_secret(name):
+                raise InvalidArgument(
+                    f"{field} holds an API key or token; it is stored as it is given, so use another", field=field
+                )
         event = registration_event(entry, (shared,), at=at, key=key)
         if len(event.payload_json) > self._payload_bytes:
             raise PayloadTooLarge(
