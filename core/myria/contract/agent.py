@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
 
 from myria.contract.answers import Answer
-from myria.contract.fields import check_text, parse_timestamp
+from myria.contract.fields import check_text, parse_timestamp, utc_offset_of
 from myria.contract.inputs import Input
 from myria.contract.limits import MAX_ID, MAX_QUERY
 from myria.contract.schemas import HIDDEN
@@ -78,13 +78,31 @@ def moment(name: str, *, whole_day: bool = False) -> BeforeValidator:
     """
 
     def check(value: Any) -> int | None:
-        if value in (None, ""):
-            return None
-        if not isinstance(value, str) or _DATE.fullmatch(value) is None:
-            return parse_timestamp(value, name)
-        return parse_timestamp(f"{value}T23:59:59.999999Z" if whole_day else f"{value}T00:00:00Z", name)
+        return None if value in (None, "") else parse_timestamp(_whole(value, whole_day=whole_day), name)
 
     return BeforeValidator(check)
+
+
+def local_moment(name: str) -> BeforeValidator:
+    """Return the validator of a time by which days are reckoned: as `moment` of a whole day, with its offset from UTC.
+
+    What it gives is (microseconds since 1970 UTC, minutes east of UTC).
+    """
+
+    def check(value: Any) -> tuple[int, int] | None:
+        if value in (None, ""):
+            return None
+        whole = _whole(value, whole_day=True)
+        return parse_timestamp(whole, name), utc_offset_of(whole)
+
+    return BeforeValidator(check)
+
+
+def _whole(value: Any, *, whole_day: bool) -> Any:
+    """Return a time as it was given, a date alone with the time of day that it means."""
+    if not isinstance(value, str) or _DATE.fullmatch(value) is None:
+        return value
+    return f"{value}T23:59:59.999999Z" if whole_day else f"{value}T00:00:00Z"
 
 
 def choice(default: Any) -> BeforeValidator:
@@ -111,6 +129,8 @@ AgentId = Annotated[str | None, BeforeValidator(_optional_text(MAX_PARTICIPANT_C
 SessionId = Annotated[str | None, BeforeValidator(_optional_text(MAX_ID)), _TEXT]
 Time = Annotated[int | None, _TEXT]
 """A moment: give it its validator, `moment`."""
+LocalTime = Annotated[tuple[int, int] | None, _TEXT]
+"""A moment with its offset: give it its validator, `local_moment`."""
 Share = Annotated[Annotated[float, Field(ge=0, le=1)] | None, WithJsonSchema({"type": "number"})]
 No = Annotated[bool, choice(False), WithJsonSchema({"type": "boolean"})]
 OptionalFlag = Annotated[bool | None, WithJsonSchema({"type": "boolean"})]

@@ -17,6 +17,7 @@ from myria.contract.agent import (
     Ids,
     Keywords,
     Kind,
+    LocalTime,
     Moods,
     No,
     OptionalContent,
@@ -29,6 +30,7 @@ from myria.contract.agent import (
     Time,
     Topic,
     choice,
+    local_moment,
     moment,
 )
 from myria.contract.agent_links import Relation
@@ -133,7 +135,7 @@ class RecallInput(AgentInput):
     tokenBudget: Annotated[Budget, choice(DEFAULT_BUDGET)] = DEFAULT_BUDGET
     minImportance: Share = None
     timeRange: TimeRange | None = None
-    asOf: Annotated[Time, moment("asOf", whole_day=True)] = None
+    asOf: Annotated[LocalTime, local_moment("asOf")] = None
     includeSuperseded: No = False
     includeLinks: Annotated[bool, choice(True)] = True
     linkRelationType: Annotated[Relation | None, choice(None)] = None
@@ -275,6 +277,7 @@ class FragmentBody(Answer):
     relation_type: str | None = Field(default=None, description="Of the link by which it came in")
     resolved: bool = Field(default=False, description="Of an error: a link says what resolves it")
     alike: int = Field(default=0, description="How many others it stands for that only say it again")
+    holds_from: str | None = Field(default=None, description="The day from which it says that it holds, while to come")
     change: Literal["newer", "older"] | None = Field(
         default=None,
         description="older: a newer one may say it anew; newer: tells of a change of what the one marked older says",

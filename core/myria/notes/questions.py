@@ -23,7 +23,8 @@ class RecallQuery:
 
     `text`, `keywords` and `topic` are looked for; without any of them the most recent comes first. `topic`, `kind` and
     `min_importance` also filter, so they leave notes alone. `since`, `until` and `as_of` are microseconds since 1970
-    UTC, as is `now`, by which notes are old. Notes of a session are recalled where `session_id` names it.
+    UTC, as is `now`, by which notes are old; `utc_offset` is that of `as_of`, in minutes east of UTC.
+    Notes of a session are recalled where `session_id` names it.
 
     `kinds` filters by several kinds at once, `affects` by several moods, and `without` leaves out notes by their ids.
     `context` is what the asker is busy with: it moves up what has its words, and is what is looked for where nothing
@@ -48,6 +49,7 @@ class RecallQuery:
     since: int | None = None
     until: int | None = None
     as_of: int | None = None
+    utc_offset: int = 0
     include_superseded: bool = False
     session_id: str | None = None
     anchor: bool | None = None
@@ -109,7 +111,7 @@ class RecallQuery:
             asked["anchor"] = self.anchor
         if self.details != NO_DETAILS:
             asked["details"] = self.details.to_json()
-        for name in ("kinds", "affects", "context"):
+        for name in ("kinds", "affects", "context", "utc_offset"):
             if given := getattr(self, name):
                 asked[name] = given
         return query_digest(tenant, "recall", asked)
@@ -130,5 +132,6 @@ class RecallQuery:
             order="relevance" if self.is_ranked else "newest",
             limit=batch,
             now=self.as_of,
+            utc_offset=self.utc_offset,
             present=self.now if self.as_of is None else self.as_of,
         )

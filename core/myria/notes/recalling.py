@@ -457,7 +457,8 @@ def _newest_above(query: RecallQuery, fragments: list[Fragment]) -> list[Fragmen
 def _day_asked_for(query: RecallQuery) -> int:
     """Return the day (since 1970) on which what is asked for holds."""
     moment, text = query.now if query.as_of is None else query.as_of, query.words or ""
-    return day_asked_for(text, windows(text, now=moment, first=moment, last=moment), local_day(moment, 0))
+    meant = windows(text, now=moment, first=moment, last=moment, utc_offset=query.utc_offset)
+    return day_asked_for(text, meant, local_day(moment, query.utc_offset))
 
 
 def _terms_of_question(query: RecallQuery) -> set[str]:

@@ -181,6 +181,7 @@ def _query(request: RecallInput, who: Acting, *, now: int, goes_on: bool) -> Rec
         InvalidArgument: its span of time is empty.
     """
     span = request.timeRange
+    as_of, utc_offset = request.asOf or (None, 0)
     affects = request.affect or ()
     query = RecallQuery(
         masks=who.masks,
@@ -193,7 +194,8 @@ def _query(request: RecallInput, who: Acting, *, now: int, goes_on: bool) -> Rec
         min_importance=request.minImportance,
         since=None if span is None else span.since,
         until=None if span is None else span.to,
-        as_of=request.asOf,
+        as_of=as_of,
+        utc_offset=utc_offset,
         include_superseded=request.includeSuperseded,
         session_id=request.sessionId,
         anchor=request.isAnchor,
