@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 
 from tests.chart.rendering import render
 from tests.cli.conftest import call
@@ -133,7 +133,7 @@ def test_the_configurations_of_hosts_work(place: Place, database: Database) -> N
         entry = plain if place.key is None else keyed
         assert entry["type"] == "http"
         headers = {name: text.replace("KEY", place.key or "") for name, text in entry.get("headers", {}).items()}
-        async with httpx.AsyncClient(headers=headers, trust_env=False, timeout=60) as http:
+        async with create_mcp_http_client(headers=headers) as http:
             await offers(Client(streamable_http_client(place.here(entry["url"]), http_client=http)))
         assert command["command"].endswith("/.venv/bin/myria")
         started = StdioServerParameters(
