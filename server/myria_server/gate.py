@@ -420,7 +420,10 @@ class Gate:
 
         async def work() -> dict[str, Any]:
             if not route.query and asked.query:
-                raise unknown_field(next(iter(asked.query)), ())
+                name = next(iter(asked.query))
+                if any(name in model.model_fields for model in route.body):
+                    raise InvalidArgument(f"{name} belongs into the JSON body, not into the address", field=name)
+                raise unknown_field(name, ())
             return await face.runs[route.name](request.principal, asked)
 
         noted = asked.query if asked.body is None else asked.body

@@ -146,7 +146,10 @@ def test_a_truth_value_is_true_or_false(flag: Any) -> None:
 
 
 def test_json_text_of_one_call_is_bounded() -> None:
-    """A body is decoded in steps; texts within it are read at one go, and beyond the bound they are not read."""
+    """A body is decoded in steps; texts within it are read at one go, and beyond the bound they are refused by name."""
     half = json.dumps(["x" * (MAX_JSON_TEXT // 2)])
-    answered = coerced(agent_notes.RememberInput, {"keywords": half, "linkedTo": half})
-    assert sorted(type(value).__name__ for value in answered.values()) == ["list", "str"]
+    with pytest.raises(MyriaError, match=r"(keywords|linkedTo) is JSON as text") as caught:
+        coerced(agent_notes.RememberInput, {"keywords": half, "linkedTo": half})
+    assert caught.value.details["limit"] == MAX_JSON_TEXT
+    said = "x" * MAX_JSON_TEXT * 2
+    assert coerced(turns.AfterTurnInput, {"output_items": said}) == {"output_items": said}

@@ -170,6 +170,15 @@ async def test_a_route_names_the_parameter_that_is_meant(served: Served) -> None
         assert (answer.status_code, f"did you mean {meant}?" in answer.json()["error"]) == (400, True), answer.text
 
 
+async def test_a_field_in_the_address_is_sent_to_the_body(served: Served) -> None:
+    """A route that takes its fields in a body says so, where the address names one of them."""
+    answer = await served.client.post(f"{PREFIX}/search?limit=5", json={"query": "x"})
+    assert (answer.status_code, answer.json()["error"]) == (
+        400,
+        "limit belongs into the JSON body, not into the address",
+    )
+
+
 async def test_nothing_near_is_answered_with_all_that_is_known(served: Served) -> None:
     """What resembles nothing is no guess; hidden names of another contract are not offered."""
     answer = await ask(served, PATH_OF["agent"], "batch_remember", {"zzz": 1})

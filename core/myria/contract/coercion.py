@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from myria.contract.schemas import whole_schema
-from myria.errors import MyriaError
+from myria.errors import InvalidArgument, MyriaError
 from myria.jsontext import decode
 from myria.values import value
 
@@ -23,6 +23,8 @@ MAX_JSON_TEXT = 256 * 1024
 """Characters of JSON text that are read within the arguments of one call: it is read at one go, unlike a body."""
 
 _MAX_WHOLE = 2.0**63
+_BEGINNINGS = tuple("[{-0123456789tf \t\r\n")
+"""How JSON begins that is a list, an object, a number, or true or false."""
 
 
 @value
@@ -53,31 +55,45 @@ def _shape_of(model: type[BaseModel]) -> _Shape:
 
 
 def coerced(model: type[BaseModel], arguments: Any) -> Any:
-    """Return arguments with their JSON texts and whole numbers as the schema of a model has them."""
-    return _Coercion().value(arguments, _shape_of(model))
+    """Return arguments with their JSON texts and whole numbers as the schema of a model has them.
+
+    Raises:
+        InvalidArgument: their JSON texts are longer than `MAX_JSON_TEXT` together; the detail `field` names one.
+    """
+    return _Coercion().value(arguments, _shape_of(model), "")
 
 
 class _Coercion:
     def __init__(self) -> None:
         self._left = MAX_JSON_TEXT
 
-    def value(self, given: Any, shape: _Shape) -> Any:
+    def value(self, given: Any, shape: _Shape, path: str) -> Any:
         if type(given) is str and shape.types and "string" not in shape.types:
-            given = self._read(given, shape.types)
+            given = self._read(given, shape.types, path)
         if type(given) is float and "number" not in shape.types and "integer" in _types_of(given) & shape.types:
             return int(given)
         if type(given) is dict and shape.properties:
             known = shape.properties.keys() & given.keys()
-            return {**given, **{name: self.value(given[name], shape.properties[name]) for name in known}}
+            changed = {
+                name: self.value(given[name], shape.properties[name], f"{path}.{name}" if path else name)
+                for name in known
+            }
+            return {**given, **changed}
         if type(given) is list and shape.items is not None:
-            return [self.value(item, shape.items) for item in given]
+            return [self.value(item, shape.items, f"{path}[{at}]") for at, item in enumerate(given)]
         return given
 
-    def _read(self, text: str, types: frozenset[str]) -> Any:
+    def _read(self, text: str, types: frozenset[str], path: str) -> Any:
         """Return what a JSON text stands for, or the text where that is not of these types."""
-        if len(text) > self._left:
+        if not text.startswith(_BEGINNINGS):
             return text
         self._left -= len(text)
+        if self._left < 0:
+            raise InvalidArgument(
+                f"{path} is JSON as text, of which one call may hold {MAX_JSON_TEXT} characters; send the value itself",
+                field=path,
+                limit=MAX_JSON_TEXT,
+            )
         try:
             read = decode(text.encode())
         except (MyriaError, UnicodeEncodeError):
