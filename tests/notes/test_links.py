@@ -1,4 +1,4 @@
-"""Links are folded from the log: in any order, with any repeats, whatever is withdrawn."""
+"""Links are folded from the log: in any order, with any repeats, whatever is withdrawn; their types add up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ SCOPES = (("ana", "ben"), ("ana",))
 NOTES = ("note_a", "note_b", "note_c")
 
 _LINKS = st.tuples(
-    st.sampled_from(NOTES), st.sampled_from(NOTES), st.sampled_from(RELATIONS), st.sampled_from(SCOPES)
+    st.sampled_from(NOTES),
+    st.sampled_from(NOTES),
+    st.sampled_from(RELATIONS),
+    st.sampled_from(SCOPES),
+    st.sampled_from((False, False, False, True)),
 ).filter(lambda link: link[0] != link[1])
 _STEPS = st.lists(
     st.one_of(
@@ -37,13 +41,18 @@ _STEPS = st.lists(
 _tenants = itertools.count()
 
 
-def event(from_id: str, to_id: str, relation: Relation, participants: tuple[str, ...]) -> NewEvent:
-    return link_event(participants, from_id, to_id, relation)._replace(event_id=new_id("evt"))
+def event(
+    from_id: str, to_id: str, relation: Relation, participants: tuple[str, ...], replaces: bool = False
+) -> NewEvent:
+    made = link_event(participants, from_id, to_id, relation, replaces=replaces)
+    return made._replace(event_id=new_id("evt"))
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=_STEPS)
-def test_the_newest_link_of_each_pair_stands(database: Database, steps: Sequence[tuple[str, object]]) -> None:
+def test_of_each_type_the_newest_link_stands_that_none_replaced(
+    database: Database, steps: Sequence[tuple[str, object]]
+) -> None:
     """The table is what the log gives, and what its events say one after the other; withdrawing one changes nothing."""
     tenant = f"t{next(_tenants)}"
 
@@ -71,18 +80,42 @@ def test_the_newest_link_of_each_pair_stands(database: Database, steps: Sequence
                     else:
                         await withdrawals.restore(tenant, [chosen.event_id], may_see=lambda _: True)
             async with pool.read(tenant) as connection:
-                columns = "from_id, to_id, relation, event_seq"
-                stands = set(await connection.fetch(f"SELECT {columns} FROM myria.note_links"))
-                folded = set(await connection.fetch(f"SELECT {columns} FROM myria.note_links_of_log"))
+                kept = set(await connection.fetch("SELECT * FROM myria.note_relations"))
+                folded = set(await connection.fetch("SELECT * FROM myria.note_relations_of_log"))
+                stands = await connection.fetch("SELECT * FROM myria.standing_links")
+                pairs = set(await connection.fetch("SELECT * FROM myria.note_links"))
+                pairs_of_log = set(await connection.fetch("SELECT * FROM myria.note_links_of_log"))
                 log = await connection.fetch(
                     "SELECT event_seq, payload->'link'->>'from' AS from_id, payload->'link'->>'to' AS to_id,"
-                    " payload->'link'->>'relation' AS relation FROM myria.events WHERE type = 'myria.link'"
-                    " ORDER BY event_seq"
+                    " payload->'link'->>'relation' AS relation, payload->'link'->'replaces' = 'true' AS replaces"
+                    " FROM myria.events WHERE type = 'myria.link' ORDER BY event_seq"
                 )
-            newest = {(row["from_id"], row["to_id"]): (row["relation"], row["event_seq"]) for row in log}
+            expected: dict[tuple[str, str], dict[str, int]] = {}
+            for row in log:
+                pair = (row["from_id"], row["to_id"])
+                before = {} if row["replaces"] else expected.get(pair, {})
+                expected[pair] = {**before, row["relation"]: row["event_seq"]}
             assert len(log) == len(known)
-            assert stands == folded
-            assert {(row["from_id"], row["to_id"]): (row["relation"], row["event_seq"]) for row in stands} == newest
+            assert kept == folded
+            assert pairs == pairs_of_log  # for servers of the release before
+            assert {(row["from_id"], row["to_id"], row["relation"], row["event_seq"]) for row in stands} == {
+                (*pair, relation, number) for pair, types in expected.items() for relation, number in types.items()
+            }
             await ingest.close()
 
     asyncio.run(run())
+
+
+async def test_links_of_servers_of_the_release_before_come_in(database: Database) -> None:
+    """They write the newest link of a pair alone: it adds a type, and takes none away."""
+    async with Pool(database.server_dsn) as pool, pool.write("t") as connection:
+        for relation, number in (("caused_by", 3), ("related", 5), ("caused_by", 4)):
+            await connection.execute(
+                "INSERT INTO myria.note_links AS l VALUES ('t', 'note_a', 'note_b', $1, $2)"
+                " ON CONFLICT (tenant_id, from_id, to_id) DO UPDATE SET relation = EXCLUDED.relation,"
+                " event_seq = EXCLUDED.event_seq WHERE l.event_seq < EXCLUDED.event_seq",
+                relation,
+                number,
+            )
+        rows = await connection.fetch("SELECT relation, event_seq FROM myria.standing_links ORDER BY event_seq")
+    assert [tuple(row) for row in rows] == [("caused_by", 3), ("related", 5)]

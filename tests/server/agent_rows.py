@@ -854,6 +854,17 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         tool="link",
+        parameters=("replaces",),
+        before=(
+            keeping("one"),
+            keeping("two"),
+            ("link", {"fromId": "$0", "toId": "$1", "relationType": "caused_by"}),
+        ),
+        arguments={"fromId": "$0", "toId": "$1", "relationType": "part_of", "replaces": True},
+        answers={"success": True, "linked": True, "relationType": "part_of"},
+    ),
+    Row(
+        tool="link",
         parameters=("dryRun",),
         before=(keeping("one", topic="it"), keeping("two", topic="other")),
         arguments={"fromId": "$0", "toId": "$1", "dryRun": True},

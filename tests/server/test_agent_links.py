@@ -27,6 +27,46 @@ async def test_a_repeat_of_a_note_links_it(served: Served, memory: Memory) -> No
     assert [(link.from_id, link.to_id, link.relation) for link in around.links] == [(first, cause, "related")]
 
 
+async def types(memory: Memory, note_id: str) -> set[tuple[str, str, float]]:
+    around = await memory.links.around(TENANT, note_id, may_see=lambda _: True)
+    return {(link.to_id, link.relation, link.weight) for link in around.links}
+
+
+async def test_types_of_links_add_up(served: Served, memory: Memory) -> None:
+    """A link without a type, or of another one, takes nothing away; the same type again takes the weight."""
+    start, cause = await keep(served, "The kiln went cold"), await keep(served, "The fuse blew")
+    await ask(served, "link", fromId=start, toId=cause, relationType="caused_by", weight=0.5)
+    await ask(served, "link", fromId=start, toId=cause)
+    await ask(served, "link", fromId=start, toId=cause, relationType="part_of")
+    await ask(served, "link", fromId=start, toId=cause, relationType="part_of", weight=0.25)
+    assert await types(memory, start) == {(cause, "caused_by", 0.5), (cause, "related", 1), (cause, "part_of", 0.25)}
+    assert set(await edges(served, start)) == {(start, cause, "caused_by"), (start, cause, "part_of")}
+    (fragment,) = [one for one in (await ask(served, "recall", text="kiln cold"))["fragments"] if one["id"] == start]
+    assert {told["relation_type"] for told in fragment["linked"]} == {"caused_by", "part_of"}
+
+
+async def test_replacing_a_link_is_said(served: Served, memory: Memory) -> None:
+    """Only `replaces` takes the other types of that pair away, in that direction; later links add up again."""
+    start, cause = await keep(served, "The kiln went cold"), await keep(served, "The fuse blew")
+    await ask(served, "link", fromId=start, toId=cause, relationType="caused_by")
+    await ask(served, "link", fromId=cause, toId=start, relationType="part_of")
+    await ask(served, "link", fromId=start, toId=cause, relationType="contradicts", replaces=True, dryRun=True)
+    assert (cause, "caused_by", 1) in await types(memory, start)
+    await ask(served, "link", fromId=start, toId=cause, relationType="contradicts", replaces=True)
+    assert await types(memory, start) == {(cause, "contradicts", 1), (start, "part_of", 1)}
+    await ask(served, "link", fromId=start, toId=cause, relationType="caused_by")
+    assert await types(memory, start) == {(cause, "contradicts", 1), (cause, "caused_by", 1), (start, "part_of", 1)}
+
+
+async def test_a_repeated_note_takes_no_type_away(served: Served, memory: Memory) -> None:
+    """remember with linkedTo says nothing of a pair that is linked."""
+    cause = await keep(served, "The fuse blew")
+    first = await keep(served, "The kiln went cold", linkedTo=[cause])
+    await ask(served, "link", fromId=first, toId=cause, relationType="caused_by")
+    await ask(served, "remember", content="The kiln went cold", linkedTo=[cause])
+    assert await types(memory, first) == {(cause, "related", 1), (cause, "caused_by", 1)}
+
+
 async def test_links_that_are_not_asked_for_hide_none(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look at few links finds a cause behind newer links of other relations."""
     monkeypatch.setattr(links, "MAX_LINKS", 2)

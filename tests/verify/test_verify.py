@@ -236,10 +236,10 @@ DAMAGE: dict[str, tuple[str, str]] = {
     "a forged session": ("UPDATE myria.sessions SET idle_s = 1", "sessions"),
     "a session that was not folded": ("DELETE FROM myria.sessions", "sessions"),
     "a link that the log does not know": (
-        "INSERT INTO myria.note_links VALUES ('default', 'note_a', 'note_b', 'related', 1)",
+        "INSERT INTO myria.note_relations VALUES ('default', 'note_a', 'note_b', 'related', 1)",
         "links",
     ),
-    "a link that was not folded": ("DELETE FROM myria.note_links", "links"),
+    "a link that was not folded": ("DELETE FROM myria.note_relations", "links"),
     "forged feedback": ("UPDATE myria.tool_feedback SET sufficient = NOT sufficient", "feedback"),
     "feedback that was not folded": ("DELETE FROM myria.tool_feedback", "feedback"),
     "a forged rating": ("UPDATE myria.note_evaluations SET worth = 1", "evaluations"),

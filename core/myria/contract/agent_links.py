@@ -19,6 +19,7 @@ class LinkInput(AgentInput):
     toId: Id
     relationType: Annotated[Relation, choice("related")] = "related"
     weight: Share = None
+    replaces: No = Field(default=False, description="in place of the pair's other types, which else stay")
     dryRun: No = False
 
 

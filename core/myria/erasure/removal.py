@@ -209,6 +209,7 @@ class Removal:
             gone["registrations"] = len(entries)
             for place, statement in (
                 ("note_links", "erasure.erase_links"),
+                ("note_relations", "erasure.erase_relations"),
                 ("tool_feedback", "erasure.erase_feedback"),
                 ("turns", "erasure.erase_turns"),
                 ("events", "erasure.erase_events"),

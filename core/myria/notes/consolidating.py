@@ -234,27 +234,22 @@ class Consolidation:
         return merged
 
     async def _link_instead(self, tenant: str, stays: asyncpg.Record, note_ids: Sequence[str]) -> None:
-        """Give a note the links of those that it stands for, but where it has one of that pair itself."""
+        """Give a note the links of those that it stands for, but for those that it has itself."""
         gone = set(note_ids)
         before: int | None = None
         while True:
             async with self._database.read(tenant) as connection:
                 rows = await connection.fetch(sql("links.of_notes"), tenant, list(note_ids), MAX_LINKS, before)
-                moved: dict[tuple[str, str], Relation] = {}
-                for row in rows:  # newest first: of two that become one pair, the newer counts
+                moved: set[tuple[str, str, Relation]] = set()
+                for row in rows:
                     source, target = (_instead(row[end], gone, stays["note_id"]) for end in ("from_id", "to_id"))
                     if source != target:
-                        moved.setdefault((source, target), row["relation"])
-                known = {
-                    (row["from_id"], row["to_id"])
-                    for row in await connection.fetch(
-                        sql("links.there"), tenant, [source for source, _ in moved], [target for _, target in moved]
-                    )
-                }
+                        moved.add((source, target, row["relation"]))
+                sources, targets = [source for source, *_ in moved], [target for _, target, _ in moved]
+                rows_there = await connection.fetch(sql("links.there"), tenant, sources, targets)
+                known = {(row["from_id"], row["to_id"], row["relation"]) for row in rows_there}
             participants = tuple(stays["participants"])
-            events = [
-                link_event(participants, *pair, relation) for pair, relation in moved.items() if pair not in known
-            ]
+            events = [link_event(participants, *link) for link in sorted(moved - known)]
             if events:
                 await self._append(tenant, events)
             if len(rows) < MAX_LINKS:

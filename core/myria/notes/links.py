@@ -1,5 +1,6 @@
 """Links between notes: typed and directed, each an event of a reserved type, folded in the append transaction.
 
+The types of one pair add up; only a link that says so replaces what linked the pair before.
 A link belongs to whoever may see both of its notes. It is internal, so it is never part of a topic.
 """
 
@@ -74,7 +75,7 @@ class Linked:
     """What links connect with some notes, each with its relation.
 
     `beside` are further notes, what resolves first, then by weight and the newest; `leading` those to which links lead
-    from each, by its id.
+    from each, by its id: "related" says nothing more of one to which a link of another type leads.
     """
 
     beside: tuple[tuple[LinkedNote, str], ...] = ()
@@ -97,6 +98,7 @@ def link_event(
     relation: Relation,
     *,
     weight: float = 1.0,
+    replaces: bool = False,
     key: str | None = None,
 ) -> NewEvent:
     """Return the event that links two notes.
@@ -104,11 +106,14 @@ def link_event(
     Args:
         participants: canonical; those of the note that it leads from.
         weight: within 0 and 1.
+        replaces: in place of all earlier links of the pair.
         key: its source key.
     """
     link: dict[str, Any] = {"from": from_id, "to": to_id, "relation": relation}
     if weight != 1.0:
         link["weight"] = weight
+    if replaces:
+        link["replaces"] = True
     return NewEvent(
         timestamp=time.time_ns() // 1000,
         channel=NOTE_CHANNEL,
@@ -121,7 +126,7 @@ def link_event(
 
 
 class LinkProjection:
-    """Folds links into `note_links`; implements `myria.projections.Projection`."""
+    """Folds links into `note_relations`; implements `myria.projections.Projection`."""
 
     types = frozenset({LINK_TYPE})
 
@@ -156,12 +161,14 @@ class NoteLinks:
         *,
         may_see: MaySee,
         weight: float = 1.0,
+        replaces: bool = False,
         dry_run: bool = False,
     ) -> None:
-        """Link a note to others, all or none; a link that is there takes the relation and the weight.
+        """Link a note to others, all or none; a link of this relation that is there takes the weight.
 
         Args:
             weight: how strong the links are, within 0 and 1.
+            replaces: what linked these pairs by other relations holds no longer.
             dry_run: only refuse what would be refused.
 
         Raises:
@@ -174,9 +181,10 @@ class NoteLinks:
         participants = tuple(rows[from_id]["participants"])
         if dry_run:
             return
-        await self._append(
-            tenant, [link_event(participants, from_id, to_id, relation, weight=weight) for to_id in to_ids]
-        )
+        events = [
+            link_event(participants, from_id, to_id, relation, weight=weight, replaces=replaces) for to_id in to_ids
+        ]
+        await self._append(tenant, events)
 
     async def complete(self, tenant: str, from_id: str, to_ids: Sequence[str], *, may_see: MaySee) -> None:
         """Link a note as related to those of others to which no link leads yet; itself is passed over.
@@ -261,12 +269,14 @@ class NoteLinks:
         beside: dict[str, asyncpg.Record] = {}
         leading: dict[str, list[asyncpg.Record]] = {}
         ends = await self._ends(tenant, note_ids, RELATIONS, may_see, first=relations)
-        for row in sorted(ends, key=lambda row: (row["relation"] != "resolved_by", -row["weight"])):
+        typed = {(row["from_id"], row["to_id"]) for row in ends if row["relation"] != "related"}
+        ends.sort(key=lambda row: (row["relation"] != "resolved_by", -row["weight"], row["relation"] == "related"))
+        for row in ends:
             if row["session"] and row["context_id"] != session_id:
                 continue
             if row["note_id"] not in given and row["relation"] in relations:
                 beside.setdefault(row["note_id"], row)
-            if row["leads"]:
+            if row["leads"] and (row["relation"] != "related" or (row["from_id"], row["to_id"]) not in typed):
                 leading.setdefault(row["from_id"], []).append(row)
         return Linked(
             beside=tuple((_linked(row), row["relation"]) for row in list(beside.values())[:limit]),

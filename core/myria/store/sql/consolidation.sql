@@ -75,7 +75,7 @@ SELECT l.from_id, l.to_id, one.payload AS from_payload, other.payload AS to_payl
        n.created_at, n.changed_at, n.session_ends_at, n.reason, n.used_at, m.kind AS to_kind, m.importance AS to_importance,
        m.anchor AS to_anchor, m.created_at AS to_created_at, m.changed_at AS to_changed_at,
        m.session_ends_at AS to_session_ends_at, m.reason AS to_reason, m.used_at AS to_used_at
-FROM myria.note_links l
+FROM myria.standing_links l
 JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.note_id = l.from_id AND n.live
 JOIN myria.standing_notes m ON m.tenant_id = $1 AND m.note_id = l.to_id AND m.live
 JOIN myria.events one ON one.tenant_id = $1 AND one.event_seq = n.event_seq

@@ -290,6 +290,13 @@ SELECT count(*) FROM gone;
 -- name: erase_links
 DELETE FROM myria.note_links WHERE tenant_id = $1 AND event_seq = ANY ($2::bigint[]);
 
+-- name: erase_relations
+WITH older AS (
+    UPDATE myria.note_relations SET replaces_seq = NULL
+    WHERE tenant_id = $1 AND replaces_seq = ANY ($2::bigint[]) AND event_seq <> ALL ($2::bigint[])
+)
+DELETE FROM myria.note_relations WHERE tenant_id = $1 AND event_seq = ANY ($2::bigint[]);
+
 -- name: erase_feedback
 DELETE FROM myria.tool_feedback WHERE tenant_id = $1 AND event_seq = ANY ($2::bigint[]);
 
@@ -501,7 +508,7 @@ SELECT n.note_id AS key, concat_ws(' ', n.topic, n.context_id, n.kind) AS text F
 UNION ALL
 SELECT x.context_id, x.context_id FROM myria.sessions x WHERE x.tenant_id = $1
 UNION ALL
-SELECT l.from_id, l.relation FROM myria.note_links l WHERE l.tenant_id = $1
+SELECT l.from_id, l.relation FROM myria.note_relations l WHERE l.tenant_id = $1
 UNION ALL
 SELECT f.event_seq::text, f.tool FROM myria.tool_feedback f WHERE f.tenant_id = $1
 UNION ALL

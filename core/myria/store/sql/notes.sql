@@ -160,10 +160,10 @@ SELECT wanted.event_seq, n.note_id, n.first_seq, n.event_seq = wanted.event_seq 
             THEN to_timestamp((floor(extract(epoch FROM n.changed_at) / 86400) + n.lasts_days)::double precision * 86400)
        END AS session_ends_at, u.used_at, u.uses, v.worth,
        n.kind = 'error' AND (
-           EXISTS (SELECT FROM myria.note_links l
+           EXISTS (SELECT FROM myria.standing_links l
                    JOIN myria.notes f ON f.tenant_id = $1 AND f.note_id = l.to_id AND f.live AND f.scope_id = n.scope_id
                    WHERE l.tenant_id = $1 AND l.from_id = n.note_id AND l.relation = 'resolved_by')
-           OR EXISTS (SELECT FROM myria.note_links l
+           OR EXISTS (SELECT FROM myria.standing_links l
                    JOIN myria.notes f ON f.tenant_id = $1 AND f.note_id = l.from_id AND f.live AND f.scope_id = n.scope_id
                    WHERE l.tenant_id = $1 AND l.to_id = n.note_id AND l.relation = 'resolved_by')) AS resolved
 FROM unnest($2::bigint[], $3::text[], $4::bigint[]) AS wanted (event_seq, note_id, scope_id)

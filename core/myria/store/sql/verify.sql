@@ -264,12 +264,12 @@ UNION ALL
 ORDER BY scope_id, context_id, is_kept;
 
 -- name: count_links
-SELECT count(*) FROM myria.note_links l WHERE l.tenant_id = $1;
+SELECT count(*) FROM myria.note_relations l WHERE l.tenant_id = $1;
 
 -- name: links_differ
 -- As notes_differ.
-WITH given AS (SELECT * FROM myria.note_links_of_log g WHERE g.tenant_id = $1),
-     kept AS (SELECT * FROM myria.note_links k WHERE k.tenant_id = $1)
+WITH given AS (SELECT * FROM myria.note_relations_of_log g WHERE g.tenant_id = $1),
+     kept AS (SELECT * FROM myria.note_relations k WHERE k.tenant_id = $1)
 (SELECT x.from_id, x.to_id, x.event_seq, true AS is_kept FROM (TABLE kept EXCEPT TABLE given) x LIMIT 1000)
 UNION ALL
 (SELECT x.from_id, x.to_id, x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)

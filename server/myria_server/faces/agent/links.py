@@ -38,6 +38,7 @@ class LinkTools(AgentTools):
                 request.relationType,
                 may_see=who.masks.sees,
                 weight=1.0 if request.weight is None else request.weight,
+                replaces=request.replaces,
                 dry_run=request.dryRun,
             )
         content: Json = {"success": True, "linked": not request.dryRun, "relationType": request.relationType}
