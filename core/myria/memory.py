@@ -87,6 +87,7 @@ class Memory(Administration):
             self.append_events,
             most=settings.notes.consolidate_notes,
             evaluates=settings.notes.evaluate,
+            vectors=self.vectors,
         )
         self.turns = TurnStore(
             self.appending,
@@ -183,10 +184,17 @@ class Memory(Administration):
         return self._redactor((*(self.settings.redaction.kinds if kinds is None else kinds), *without))
 
     @property
+    def vectors(self) -> str | None:
+        """The model by which vectors are kept and compared; None where none is."""
+        return None if self.retrieval.questions is None else self.retrieval.questions.model
+
+    @property
     def recall(self) -> Recall:
         """What recalls. The first use loads the token counter: see `myria.tokens.token_counter`."""
         if self._recall is None:
-            self._recall = Recall(self._read, token_counter(), self.settings.recall)
+            self._recall = Recall(
+                self._read, token_counter(), self.settings.recall, has_vectors=self.vectors is not None
+            )
         return self._recall
 
     @property

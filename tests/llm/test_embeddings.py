@@ -30,6 +30,9 @@ from myria.triggers import ControlLoop
 from tests.llm.conftest import KEY, Starting
 from tests.llm.provider import Answer, Asked, Provider
 from tests.reads.asking import append, ask, pages, texts_of
+from tests.server.test_agent import ask as ask_agent
+from tests.server.test_agent import keep
+from tests.server.wire import serving
 from tests.support import builds
 from tests.support.events import TENANT, event
 from tests.support.patience import until
@@ -333,3 +336,29 @@ async def test_the_local_model_knows_what_is_alike() -> None:
         assert like[0] > 2 * like[1]
     finally:
         await model.close()
+
+
+async def test_an_agent_is_told_what_vectors_did(database: Database, provide: Starting, embedding: Embedding) -> None:
+    """How many they found, how many notes have one, and that a threshold bounds what is found by them alone."""
+    settings = embedding(provide(embedded))
+    async with (
+        Memory(database.server_dsn, settings) as memory,
+        serving(memory, settings) as served,
+        catching_up(database, settings) as catch_up,
+    ):
+        for text in TALK:
+            await keep(served, text)
+        assert (await ask_agent(served, "recall", text=QUESTION))["searchPath"] == "words:0 → vectors:0"
+        assert (await ask_agent(served, "memory_stats"))["stats"]["embedded"] == 0
+        await catch_up()
+        found = await ask_agent(served, "recall", text=QUESTION, fields=["id", "content", "explanations"])
+        assert [fragment["content"] for fragment in found["fragments"]] == [ANSWER]
+        assert found["searchPath"] == "vectors:1"
+        assert (await ask_agent(served, "recall", text="the train"))["searchPath"] == "words:1 → vectors:0"
+        assert (await ask_agent(served, "memory_stats"))["stats"]["embedded"] == len(TALK)
+        assert (await ask_agent(served, "recall", text=QUESTION, threshold=0.3))["count"] == 1
+        nothing = await ask_agent(served, "recall", text=QUESTION, threshold=1.0)
+        assert (nothing["count"], nothing["searchPath"]) == (0, "words:0 → vectors:0")
+        assert (await ask_agent(served, "recall", text="the train", threshold=1.0))["count"] == 1
+        await keep(served, "a note that waits for its vector")
+        assert (await ask_agent(served, "memory_consolidate"))["embeddingsAdded"] == len(TALK)

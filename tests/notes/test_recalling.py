@@ -158,7 +158,7 @@ async def test_a_note_is_found_by_its_keywords_and_its_topic(recaller: Recaller)
     await recaller.keep("Nothing of that", topic="garden", keywords=("roses",))
     page = await recaller.page(keywords=("Kiln",))
     assert [fragment.text for fragment in page.fragments] == ["It opens on Friday", "The kiln was repaired by Ben"]
-    assert page.search_path == "keywords:1 → words:1"
+    assert page.search_path == "keywords:1 → words:1 → vectors:off"
     assert await recaller.texts(topic="ceramics") == ["It opens on Friday"]
 
 

@@ -133,6 +133,7 @@ CASES = [
         ],
     ),
     Case("vectors.of_scopes", [TENANT, "m", "{1,2,3}"]),
+    Case("vectors.count", [TENANT, "m", "{1,2,3}"]),
     Case("vectors.new", [TENANT, "m", str(NODES), "{1,2,3}"]),
     Case("retrieval.pin", [TENANT, None, "{agent_3,user_10}"]),
     Case("retrieval.pin_again", [TENANT, "snap_100"]),
@@ -205,7 +206,7 @@ async def test_the_fill_is_what_it_should_be(serving: asyncpg.Connection[Any]) -
 def test_every_read_is_examined() -> None:
     """A new read statement of the serving path must be added to the cases here."""
     found = {f"{subject}.{name}" for subject in ("events", "retrieval") for name in sql.subject(subject)}
-    found |= {"vectors.of_scopes", "vectors.new"}  # the others are of the control plane and of builds
+    found |= {"vectors.of_scopes", "vectors.count", "vectors.new"}  # the others are of the control plane and of builds
     assert found - WRITES == {case.name for case in CASES}
 
 

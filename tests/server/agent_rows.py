@@ -790,7 +790,7 @@ ROWS: tuple[Row, ...] = (
             "importanceDecay": 0,
             "expiredDeleted": 0,
             "duplicatesMerged": 1,
-            "embeddingsAdded": 0,
+            "embeddingsAdded": "off",
             "utilityUpdated": 1,
             "contradictionsFound": 0,
             "feedbackReportGenerated": False,

@@ -26,7 +26,14 @@ async def test_without_embeddings_words_find(served: Served) -> None:
     await keep(served, "The boiler in the cellar is serviced every May")
     await keep(served, "Ben plays the trombone")
     assert "The boiler in the cellar is serviced every May" in (await found(served, "boiler service"))[:1]
-    assert "vector" not in (await ask(served, "recall", text="boiler"))["searchPath"]
+    assert (await ask(served, "recall", text="boiler"))["searchPath"] == "words:1 → vectors:off"
+    bounded = await ask(served, "recall", text="boiler", threshold=0.9)
+    assert bounded["count"] == 1
+    assert [hint["signal"] for hint in bounded["_meta"]["hints"]] == ["vectors_off"]
+    assert (await ask(served, "memory_stats"))["stats"]["embedded"] == "off"
+    tidied = await ask(served, "memory_consolidate")
+    assert tidied["embeddingsAdded"] == "off"
+    assert {stage["count"] for stage in tidied["stages"] if stage["name"] == "embeddings"} == {"off"}
 
 
 async def test_without_a_builder_all_is_found(served: Served) -> None:

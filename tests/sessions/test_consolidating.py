@@ -103,6 +103,7 @@ async def test_the_stages_are_those_of_the_contract(keeper: Keeper) -> None:
             ),
             0,
         ),
+        "embeddingsAdded": "off",
         "feedbackReportGenerated": False,
         "stale_fragments": [],
         "contradictions": [],

@@ -67,7 +67,7 @@ class StatsBody(Answer):
     hot: int
     warm: int
     cold: int
-    embedded: int = Field(description="Notes with vectors: none, since words find them")
+    embedded: int | Literal["off"] = Field(description="Notes with a vector; off: no embeddings.model is set")
     avg_importance: str
     topic_count: int
     total_accesses: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
@@ -183,7 +183,7 @@ class StageBody(Answer):
 
     stage: int
     name: str
-    count: int
+    count: int | Literal["off"]
 
 
 class ContradictionBody(Answer):
@@ -219,7 +219,9 @@ class ConsolidateAnswer(AgentAnswer):
     importanceDecay: int
     expiredDeleted: int
     duplicatesMerged: int
-    embeddingsAdded: int
+    embeddingsAdded: int | Literal["off"] = Field(
+        description="Of the notes looked at, those that have a vector by now; off: no embeddings.model is set"
+    )
     utilityUpdated: int
     contradictionsFound: int
     feedbackReportGenerated: bool

@@ -28,6 +28,8 @@ class _Selection:
     that is not ahead of the database's clock. `present` (None for the same) is when what was announced must hold to be
     so at present. An empty `query` asks for the most recent. `include_superseded` finds what was superseded
     too, each marked with what replaced it.
+    `least_nearness` (permille of a cosine; None: the ranking's own) is how near in meaning a text must be that holds no
+    word of `query`, where vectors are compared.
     `max_tokens` bounds the answer as JSON, estimated as characters / 4, in the view that is asked for; as text
     (`format`) it also bounds the text's tokens.
     """
@@ -48,6 +50,7 @@ class _Selection:
     now: int | None = None
     utc_offset: int = 0
     present: int | None = None
+    least_nearness: int | None = None
     cursor: str | None = None
     view: View = "full"
     format: Format = "json"

@@ -73,12 +73,15 @@ class Consolidated:
     stale: list[Json] = field(default_factory=list)
     contradictions: list[Json] = field(default_factory=list)
     more: bool = False
+    has_vectors: bool = False
 
     def to_json(self) -> Json:
         """Return it under the contract's names."""
-        counts = self.counts
+        counts: dict[str, int | str] = {**self.counts}
+        if not self.has_vectors:
+            counts["embeddings"] = "off"
         return {
-            "ttlTransitions": counts["hot_to_warm"] + counts["warm_to_cold"],
+            "ttlTransitions": self.counts["hot_to_warm"] + self.counts["warm_to_cold"],
             "importanceDecay": counts["importance_decay"],
             "expiredDeleted": counts["expiry"],
             "duplicatesMerged": counts["deduplication"],
@@ -131,9 +134,19 @@ class Consolidation:
         append: how withdrawals reach the log.
         most: notes that one run looks at.
         evaluates: whether notes that have no rating yet are put into the outbox of those that a model rates.
+        vectors: the model by which vectors are kept; None where none are.
     """
 
-    def __init__(self, database: Database, append: Append, *, most: int = 500, evaluates: bool = False) -> None:
+    def __init__(
+        self,
+        database: Database,
+        append: Append,
+        *,
+        most: int = 500,
+        evaluates: bool = False,
+        vectors: str | None = None,
+    ) -> None:
+        self._vectors = vectors
         self._evaluates = evaluates
         self._database = database
         self._append = append
@@ -153,7 +166,7 @@ class Consolidation:
         Raises:
             DatabaseUnavailable, Overloaded: what was done stays done; run it again.
         """
-        report = Consolidated()
+        report = Consolidated(has_vectors=self._vectors is not None)
         async with self._database.read(tenant) as connection:
             scopes = None if masks is None else await scopes_with_notes(connection, tenant, masks)
             context_id = None
@@ -182,6 +195,11 @@ class Consolidation:
         async with self._database.read(tenant) as connection:
             stale = await connection.fetch(sql("consolidation.stale"), tenant, scopes, _SHOWN_STALE)
             pairs = await connection.fetch(sql("consolidation.contradictions"), tenant, scopes, _SHOWN_STALE)
+            if self._vectors is not None:
+                seqs = [look.row["event_seq"] for look in standing]
+                report.counts["embeddings"] = await connection.fetchval(
+                    sql("vectors.count"), tenant, self._vectors, seqs
+                )
         report.stale = [_stale_json(row, at) for row in stale if Lasting.of(row).is_stale(at)]
         report.contradictions = [_pair_json(row) for row in pairs if _both_stand(row, at)]
         report.counts["contradictions"] = len(report.contradictions)

@@ -42,8 +42,9 @@ class Fragment:
 
     Of an event and a topic, kind, topic, importance and tier are None, and a topic has no note and no event. `at` is in
     microseconds since 1970 UTC, `utc_offset` that of the place where it was told, in minutes east of UTC; `score` is
-    that of the ranking, moved. `lane` says what found it: `keywords`, `words`, `topics` or `recent`; or `links`, and
-    then `relation` is that of the link. `stale_days` is its age in days where its kind is called old by then;
+    that of the ranking, moved. `lane` says what found it: `keywords`, `words`, `vectors`, `topics` or `recent`; or
+    `links`, and then `relation` is that of the link. `stale_days` is its age in days where its kind is called old by
+    then;
     `superseded_by` the handle of what replaced it, `contradicted_by` those of notes that links say contradict it;
     `resolved` that one of the same people says that another note resolves this error; `holds_from` the day (since 1970)
     from which it says that it holds, while that is to come; `change` which side of a change it tells of, where that was
@@ -150,6 +151,7 @@ class Fragment:
             (self.relation is not None, "graph_neighbor_1hop", f"linked: {self.relation}"),
             (self.in_case, "case_cohort_member", f"case {self.details.case_id}"),
             (self.lane == "words", "text_match", "its text, or what was said near it, has words of the question"),
+            (self.lane == "vectors", "semantic_similarity", "it means something near to the question"),
             (self.lane == "topics", "text_match", "its label has words of the question"),
             (self.lane == "recent", "temporal_proximity", "among the most recent"),
             (self.fits, "context_match", "its text has words of contextText"),

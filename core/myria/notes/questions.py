@@ -33,6 +33,9 @@ class RecallQuery:
     `anchor` and `details` filter notes, too; by a workspace, raw events and notes of none stay. `whole_details` shows
     the circumstances in which notes were kept, too.
 
+    `threshold` is the least cosine, from 0 to 1, by which something is found that holds no word of what is looked for,
+    where vectors are compared.
+
     `as_of` gives the state of knowledge at that moment, by the events' own times: what had happened by then, notes as
     they were then, and nothing hidden that was superseded later. What was forgotten or has expired since stays away.
     `include_superseded` finds what was superseded too, and says so. `cursor` continues a page of the same query; pages
@@ -58,6 +61,7 @@ class RecallQuery:
     affects: tuple[str, ...] = ()
     without: frozenset[str] = frozenset()
     context: str | None = None
+    threshold: float | None = None
     whole_details: bool = False
     page_size: int = PAGE
     cursor: str | None = None
@@ -114,6 +118,8 @@ class RecallQuery:
         for name in ("kinds", "affects", "context", "utc_offset"):
             if given := getattr(self, name):
                 asked[name] = given
+        if self.threshold is not None:
+            asked["threshold"] = round(self.threshold * 1000)
         return query_digest(tenant, "recall", asked)
 
     def question(self, batch: int) -> EventNodesQuery:
@@ -129,6 +135,7 @@ class RecallQuery:
             since=self.since,
             until=until,
             include_superseded=self.include_superseded or self.as_of is not None,
+            least_nearness=None if self.threshold is None else round(self.threshold * 1000),
             order="relevance" if self.is_ranked else "newest",
             limit=batch,
             now=self.as_of,

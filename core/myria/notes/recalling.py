@@ -145,9 +145,13 @@ class Recall:
         read: how events are found.
         counter: counts tokens.
         settings: weights, and when memories are called old.
+        has_vectors: whether a model of embeddings is set.
     """
 
-    def __init__(self, read: Reads, counter: TokenCounter, settings: RecallSettings | None = None) -> None:
+    def __init__(
+        self, read: Reads, counter: TokenCounter, settings: RecallSettings | None = None, *, has_vectors: bool = False
+    ) -> None:
+        self._has_vectors = has_vectors
         self._read = read
         self._counter = counter
         self._settings = settings or RecallSettings()
@@ -202,8 +206,8 @@ class Recall:
             cursor=None
             if following is None or not query.goes_on
             else reader.cursor_text(following, query.digest(reader.tenant)),
-            search_path=_search_path(fragments),
-            hints=tuple(_hints(asked, fragments)),
+            search_path=_search_path(asked, fragments, has_vectors=self._has_vectors),
+            hints=tuple(_hints(asked, fragments, has_vectors=self._has_vectors)),
             subjects=subjects,
         )
 
@@ -295,7 +299,7 @@ class Recall:
             at=event.at,
             score=score,
             key=_key(query, score, event.at, event.event_seq),
-            lane="words" if query.is_ranked else "recent",
+            lane=_lane(query, event),
             age_days=_days(query, event.at),
             fits=fits > 0,
             superseded=is_superseded,
@@ -542,14 +546,27 @@ def _moved(score: int, share: float) -> int:
     return score * (_PER_MILLE + round(_PER_MILLE * share)) // _PER_MILLE
 
 
-def _search_path(fragments: Sequence[Fragment]) -> str:
+def _lane(query: RecallQuery, event: FoundEvent) -> str:
+    if not query.is_ranked:
+        return "recent"
+    return "vectors" if event.by_meaning else "words"
+
+
+def _search_path(query: RecallQuery, fragments: Sequence[Fragment], *, has_vectors: bool) -> str:
+    """Return how many each lane found, and of vectors also that none is compared where something was looked for."""
     counts = Counter(fragment.lane for fragment in fragments)
-    lanes = [f"{lane}:{counts[lane]}" for lane in ("keywords", "words", "topics", "recent") if counts[lane]]
-    return " → ".join(lanes) or "words:0"
+    lanes = [f"{lane}:{counts[lane]}" for lane in ("keywords", "words", "vectors", "topics", "recent") if counts[lane]]
+    if query.is_ranked:
+        lanes = lanes or ["words:0"]
+        lanes += [] if counts["vectors"] else ["vectors:0" if has_vectors else "vectors:off"]
+    return " → ".join(lanes) or "recent:0"
 
 
-def _hints(query: RecallQuery, fragments: Sequence[Fragment]) -> list[Mapping[str, str]]:
+def _hints(query: RecallQuery, fragments: Sequence[Fragment], *, has_vectors: bool) -> list[Mapping[str, str]]:
     hints: list[Mapping[str, str]] = []
+    if query.threshold is not None and not has_vectors:
+        said = "threshold bounds the likeness of vectors, which are off here (embeddings.model): words alone found this"
+        hints.append({"signal": "vectors_off", "suggestion": said, "trigger": "recall"})
     if query.without and query.cursor is None:
         said = f"what context showed this session is left out ({len(query.without)}); excludeSeen: false shows it"
         hints.append({"signal": "seen_excluded", "suggestion": said, "trigger": "recall"})

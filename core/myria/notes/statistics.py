@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from myria.masks import Masks
@@ -27,7 +28,8 @@ CHARACTERS_PER_TOKEN = 4
 
 @value
 class NoteStatistics:
-    """What notes come to at a moment. `complete` is false where there are more than were looked at."""
+    """What notes come to at a moment. `complete` is false where there are more than were looked at; `embedded` counts
+    those that have a vector, None where none are kept."""
 
     total: int
     tiers: Counter[str]
@@ -38,30 +40,37 @@ class NoteStatistics:
     uses: int
     tokens: int
     complete: bool
+    embedded: int | None
 
 
-async def statistics(database: Database, tenant: str, masks: Masks, *, now: int) -> NoteStatistics:
+async def statistics(
+    database: Database, tenant: str, masks: Masks, *, now: int, model: str | None = None
+) -> NoteStatistics:
     """Return what the notes that masks see come to; those that end with a session count while it lasts.
 
     Args:
         now: in microseconds since 1970 UTC.
+        model: by which vectors are kept; None where none are.
     """
     async with database.read(tenant) as connection:
         scopes = await scopes_with_notes(connection, tenant, masks)
         rows = await connection.fetch(sql("notes.counted"), tenant, scopes, MAX_COUNTED + 1)
-    return await asyncio.to_thread(_summed, rows, now)
+        standing = [row for row in rows[:MAX_COUNTED] if not Lasting.of(row).has_expired(now)]
+        embedded: int | None = None
+        if model is not None:
+            seqs = [row["event_seq"] for row in standing]
+            embedded = await connection.fetchval(sql("vectors.count"), tenant, model, seqs)
+    summed = partial(_summed, standing, now, embedded=embedded, complete=len(rows) <= MAX_COUNTED)
+    return await asyncio.to_thread(summed)
 
 
-def _summed(rows: Sequence[Any], now: int) -> NoteStatistics:
+def _summed(standing: Sequence[Any], now: int, *, embedded: int | None, complete: bool) -> NoteStatistics:
     tiers: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     topics: Counter[str] = Counter()
-    importance, useful, uses, characters, total = 0.0, 0.0, 0, 0, 0
-    for row in rows[:MAX_COUNTED]:
+    importance, useful, uses, characters, total = 0.0, 0.0, 0, 0, len(standing)
+    for row in standing:
         lasting = Lasting.of(row)
-        if lasting.has_expired(now):
-            continue
-        total += 1
         tiers[lasting.tier(now)] += 1
         kinds[row["kind"]] += 1
         topics[row["topic"]] += 1
@@ -80,5 +89,6 @@ def _summed(rows: Sequence[Any], now: int) -> NoteStatistics:
         utility=useful / total if total else 0.0,
         uses=uses,
         tokens=-(-characters // CHARACTERS_PER_TOKEN),
-        complete=len(rows) <= MAX_COUNTED,
+        complete=complete,
+        embedded=embedded,
     )

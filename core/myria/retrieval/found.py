@@ -42,7 +42,7 @@ class FoundEvent:
     that this takes.
 
     `superseded_by` is the number of what replaced a superseded one, None where that may not be seen. `change` tells
-    which side of a change it tells of, where the question asks for that.
+    which side of a change it tells of, where the question asks for that, `by_meaning` that it holds no word of it.
     """
 
     event_seq: int
@@ -57,6 +57,7 @@ class FoundEvent:
     superseded_by: int | None = None
     change: Literal["newer", "older"] | None = None
     utc_offset: int = 0
+    by_meaning: bool = False
 
 
 @value
@@ -283,6 +284,7 @@ def _found(hit: Hit, row: asyncpg.Record, successors: Mapping[int, int | None], 
         superseded_by=successors.get(hit.event_seq),
         change=result.change_of(hit),
         utc_offset=int(view.utc_offset[hit.doc]),
+        by_meaning=hit.event_seq in result.without_words,
     )
 
 

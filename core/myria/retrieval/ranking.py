@@ -14,7 +14,7 @@ hits, so memory is bounded by the largest corpus. Small scopes share a corpus, s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -209,13 +209,15 @@ class Ranking:
 
     `newest` is the moment that relative dates counted from, in microseconds since 1970, only where visible documents
     lie ahead of the clock: on a next page it stands for the clock. `changed` names the best hit of all pages and what
-    was said later that it changed, where the question asks for that.
+    was said later that it changed, where the question asks for that. `by_meaning` are hits without a word of the
+    question, found by their vectors.
     """
 
     hits: tuple[Hit, ...]
     matched: int
     newest: int | None = None
     changed: Succession | None = None
+    by_meaning: frozenset[int] = frozenset()
 
 
 def rank(
@@ -264,6 +266,7 @@ def rank(
     best = _Best(order=ordered, limit=limit, after=after)
     follows = ordered == "relevance" and reading.asks_for in ("present", "change")
     leader: Leader | None = None
+    by_meaning: set[int] = set()
     measured = None if near is None or ordered != "relevance" or not reading.has_meaning else near.measured(corpora)
     for at, corpus in enumerate(corpora):
         if not (plan.concepts or plan.scores_without_words or measured is not None):
@@ -271,7 +274,7 @@ def rank(
         timeline = corpus.laid_out
         if len(timeline):
             parts = corpus.parts()
-            score, held = _scores(
+            score, held, alone = _scores(
                 plan,
                 at,
                 corpus,
@@ -280,6 +283,8 @@ def rank(
                 matched_only=order != "relevance",
                 near=None if measured is None else measured[at],
             )
+            if alone is not None:
+                by_meaning.update(timeline.seq[alone].tolist())
             if raised is not None:
                 _raise(score, timeline.seq, *raised)
             allowed = (filters or Filters()).allowed(timeline, parts)
@@ -293,7 +298,8 @@ def rank(
         percent = _SUCCESSOR if reading.asks_for == "present" else _ALSO
         for place, changed in enumerate(newer):
             best.put(leader, changed, leader.worth * (percent - place) // 100, late)
-    return best.ranking(newest=last if has_ahead else None, changed=newer[0] if newer else None)
+    ranking = best.ranking(newest=last if has_ahead else None, changed=newer[0] if newer else None)
+    return replace(ranking, by_meaning=frozenset(hit.event_seq for hit in ranking.hits if hit.event_seq in by_meaning))
 
 
 def _newer(
@@ -671,16 +677,20 @@ def _scores(
     *,
     matched_only: bool,
     near: tuple[Ints, Mask] | None,
-) -> tuple[Ints, Ints]:
+) -> tuple[Ints, Ints, Mask | None]:
     """Return every document's score in one scope, 0 for no evidence, and how much of the question's words it holds.
+
+    The last tells which hold none and are near, where vectors are compared.
 
     Args:
         near: by how much the meaning of each stands out and which are near, as `Near.measured` has it.
     """
     postings = _postings(plan, at, timeline, parts)
     own, held, in_leaf, in_unit, is_about = _evidence(plan, plan.concepts, postings, timeline)
+    alone: Mask | None = None
     if near is not None:
         gain, is_near = near
+        alone = is_near & (own == 0)
         is_about |= is_near
         if not plan.concepts:
             gain = np.where(is_near, gain, 0)
@@ -715,7 +725,7 @@ def _scores(
     has_evidence = total > 0
     total *= _SCALE
     total //= _UNITY
-    return np.maximum(total, has_evidence), held
+    return np.maximum(total, has_evidence), held, alone
 
 
 Postings = dict[int, tuple[Ints, Ints]]

@@ -20,7 +20,7 @@ class SearchResult:
     `corpora` stand in the order that `Hit.corpus` counts, and `owners` beside them: the scope of each, None for one
     that scopes share; `scopes` are all that were looked at; `more` tells that hits were left out. `newest` is the
     newest visible moment not ahead of the clock, None where nothing is ahead of it (see `Ranking`). `by_meaning` tells
-    that the question's vector was compared.
+    that the question's vector was compared, and `without_words` are the hits that were found by that alone.
     """
 
     pinned: Pinned
@@ -32,6 +32,7 @@ class SearchResult:
     newest: int | None = None
     changed: Succession | None = None
     by_meaning: bool = False
+    without_words: frozenset[int] = frozenset()
     looked: bool = False
     """Whether a second look moved the best hits."""
     under: NamedSubject | None = None

@@ -17,6 +17,7 @@ from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.index.block import BlockView, Doc, Ints, View
 from myria.index.corpus import Corpus, Mask, Timeline
 from myria.index.loose import LooseBlock
+from myria.index.vectors import WHOLE
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor
 from myria.retrieval.filters import Filters
@@ -145,6 +146,8 @@ class Search:
         near = None
         if query.order == "relevance" and (cursor is None or cursor.by_meaning):
             near = await self._near(connection, pinned, question, corpora, owners, turn=turn, events=events)
+            if near is not None and query.least_nearness is not None:
+                near = replace(near, least=query.least_nearness * WHOLE // 1000)
         rank_all = partial(
             rank,
             question,
@@ -183,6 +186,7 @@ class Search:
             newest=ranking.newest if cursor is None else cursor.newest,
             changed=ranking.changed,
             by_meaning=near is not None,
+            without_words=ranking.by_meaning,
             looked=looked,
             under=under,
         )

@@ -44,7 +44,7 @@ WITH due AS (
 )
 SELECT d.note_id, d.look_at, d.phase, n.live, n.kind, n.importance, n.anchor, n.session, n.context_id, n.created_at,
        n.changed_at, n.session_ends_at, n.reason,
-       n.used_at, e.payload
+       n.used_at, n.event_seq, e.payload
 FROM due d
 LEFT JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.note_id = d.note_id AND n.live
 LEFT JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq

@@ -236,7 +236,7 @@ ORDER BY c.steps;
 -- name: counted
 -- Live notes of visible scopes, as many as a look may cost.
 SELECT n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at, n.reason, n.used_at, n.uses,
-       v.worth, char_length(e.payload->>'text') AS characters
+       n.event_seq, v.worth, char_length(e.payload->>'text') AS characters
 FROM (
     SELECT x.* FROM myria.standing_notes x
     WHERE x.tenant_id = $1 AND x.scope_id = ANY ($2::bigint[]) AND x.live LIMIT $3

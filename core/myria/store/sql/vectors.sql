@@ -79,6 +79,15 @@ CROSS JOIN LATERAL (
     SELECT y.vector FROM myria.text_vectors y WHERE y.tenant_id = $1 AND y.model = $2 AND y.digest = v.digest OFFSET 0
 ) t;
 
+-- name: count
+-- How many of these events have a vector.
+SELECT count(*) FROM unnest($3::bigint[]) AS wanted
+CROSS JOIN LATERAL (
+    SELECT FROM myria.event_vectors x
+    WHERE x.tenant_id = $1 AND x.model = $2 AND x.event_seq = wanted AND x.digest IS NOT NULL
+    OFFSET 0
+) v;
+
 -- name: new
 -- The vectors of a tenant from a transaction on, of these scopes.
 SELECT v.event_seq, v.scope_id, v.xid::text::bigint AS xid, t.vector

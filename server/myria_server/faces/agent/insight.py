@@ -73,12 +73,16 @@ class InsightTools(AgentTools):
         request = inputs.read(StatsInput, arguments)
         who = self.acting(principal, request)
         counted = await statistics(
-            self.memory.database, principal.tenant, who.held, now=await self.memory.database.now()
+            self.memory.database,
+            principal.tenant,
+            who.held,
+            now=await self.memory.database.now(),
+            model=self.memory.vectors,
         )
         stats: Json = {
             "total": counted.total,
             **{tier: counted.tiers[tier] for tier in _TIERS},
-            "embedded": 0,
+            "embedded": "off" if counted.embedded is None else counted.embedded,
             "avg_importance": f"{counted.importance:.3f}",
             "topic_count": len(counted.topics),
             **{f"{kind}_count": counted.kinds[kind] for kind in KINDS},

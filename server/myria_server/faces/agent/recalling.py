@@ -209,6 +209,7 @@ def _query(request: RecallInput, who: Acting, *, now: int, goes_on: bool) -> Rec
         affects=affects if len(affects) > 1 else (),
         whole_details=request.includeContext,
         context=request.contextText,
+        threshold=request.threshold,
         page_size=request.pageSize or PAGE,
         cursor=request.cursor,
         goes_on=goes_on,
