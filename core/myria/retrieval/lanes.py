@@ -9,6 +9,7 @@ for all who ask.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -24,6 +25,7 @@ from myria.retrieval.cache import ByteCache
 from myria.retrieval.gathering import Gathered
 from myria.retrieval.pinned import Pinned
 from myria.searchable import document
+from myria.steps import STEP_S
 from myria.store.database import Connection
 from myria.store.queries import sql
 from myria.values import short_value, value
@@ -39,10 +41,9 @@ _EVENTS_PER_LOOKUP = 8
 """How many events of the tail PostgreSQL passes over in the time that it takes to look up one scope."""
 
 _ANALYSED_AT_ONCE = 128
-_BYTES_AT_ONCE = 64 * 1024
-"""Text that is analysed before other requests get their turn: some 20 ms."""
-_BYTES_PER_EVENT = 512
-"""What an event costs apart from its text, in such bytes."""
+_ANALYSED_CHARACTERS = 256 * 1024
+"""Rows, and characters of their payloads, that whoever reads them analyses at once: some hundredths of a second."""
+
 _EMPTY = LooseBlock()
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 
@@ -164,11 +165,26 @@ class Lanes:
         return LooseLane(block=block, mask=mask) if mask.any() else None
 
     async def _topped_up(self, pinned: Pinned, lane: Lane, filling: _Filling) -> LooseBlock:
-        base, fresh = await self._analysed(pinned, lane, filling)
-        block = _EMPTY if base is None else base.block
-        if fresh:
-            present = set(block.seq.tolist()) if len(block) else set()
-            block = block.extended([doc for doc in fresh if doc.event_seq not in present])
+        """Return a lane with its new rows, which is cached.
+
+        Of those that read much of a lane at the same time, one analyses it; the others wait for what it leaves in the
+        cache.
+        """
+        size = sum(len(row["payload"]) for row in filling.rows)
+        if len(filling.rows) <= _ANALYSED_AT_ONCE and size <= _ANALYSED_CHARACTERS:
+            docs: list[Doc] = []
+            await _analyse(filling.rows, filling.held, docs)
+            base = self._base(pinned, lane, filling)
+            return self._kept(pinned, lane, filling, base, _extended(base, docs))
+        turn = self._turns.setdefault(filling.key, asyncio.Lock())
+        async with turn:
+            base, docs = await self._analysed(pinned, lane, filling)
+            # long texts have very many words: in a thread, so that others are served meanwhile
+            block = await asyncio.to_thread(_extended, base, docs)
+            return self._kept(pinned, lane, filling, base, block)
+
+    def _kept(self, pinned: Pinned, lane: Lane, filling: _Filling, base: _Held | None, block: LooseBlock) -> LooseBlock:
+        """Return a lane that was topped up, without what is indexed by now, and cache it."""
         if pinned.at_cursor:
             return block
         floor, scopes, settled = 0, filling.scopes, pinned.settled
@@ -187,23 +203,17 @@ class Lanes:
     async def _analysed(self, pinned: Pinned, lane: Lane, filling: _Filling) -> tuple[_Held | None, list[Doc]]:
         """Return what a lane goes on from, and as documents the rows that are not in it.
 
-        Of those that read much of a lane at the same time, one analyses it; the others wait for what it leaves in the
-        cache. Whoever is interrupted leaves there what it has done.
+        Whoever is interrupted leaves in the cache what it has done.
         """
         docs: list[Doc] = []
-        if len(filling.rows) <= _ANALYSED_AT_ONCE:
-            await _analyse(filling.rows, filling.held, docs)
-            return self._base(pinned, lane, filling), docs
-        turn = self._turns.setdefault(filling.key, asyncio.Lock())
-        async with turn:
-            base = self._base(pinned, lane, filling)
-            try:
-                await _analyse(filling.rows, base, docs)
-            except asyncio.CancelledError:
-                if not pinned.at_cursor and (base is None or not len(base.scopes)):
-                    self._keep_part(pinned, lane, filling, base, docs)
-                raise
-            return base, docs
+        base = self._base(pinned, lane, filling)
+        try:
+            await _analyse(filling.rows, base, docs)
+        except asyncio.CancelledError:
+            if not pinned.at_cursor and (base is None or not len(base.scopes)):
+                self._keep_part(pinned, lane, filling, base, docs)
+            raise
+        return base, docs
 
     def _base(self, pinned: Pinned, lane: Lane, filling: _Filling) -> _Held | None:
         """Return what was held of a lane when it was read, or what another has topped up meanwhile, if that fits."""
@@ -296,13 +306,20 @@ def _among(scopes: Ints, table: Ints) -> npt.NDArray[np.bool_]:
 async def _analyse(rows: Sequence[asyncpg.Record], held: _Held | None, docs: list[Doc]) -> None:
     """Add the documents of rows that are not held yet to `docs`, as far as it comes."""
     present = set(held.block.seq.tolist()) if rows and held is not None else set()
-    analysed = 0
+    turn_ends = time.perf_counter() + STEP_S
     for row in rows:
         if row["event_seq"] in present:
             continue
         present.add(row["event_seq"])
         docs.append(document(row, xid=row["xid"], scope_id=row["scope_id"]))
-        analysed += _BYTES_PER_EVENT + len(row["payload"])
-        if analysed >= _BYTES_AT_ONCE:
-            analysed = 0
+        if time.perf_counter() > turn_ends:
             await asyncio.sleep(0)
+            turn_ends = time.perf_counter() + STEP_S
+
+
+def _extended(base: _Held | None, docs: Sequence[Doc]) -> LooseBlock:
+    """Return what is held of a lane with those documents beside it that are not there yet."""
+    block = _EMPTY if base is None else base.block
+    present = set(block.seq.tolist()) if docs and len(block) else set()
+    fresh = [doc for doc in docs if doc.event_seq not in present]
+    return block.extended(fresh) if fresh else block
