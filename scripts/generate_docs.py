@@ -71,6 +71,7 @@ forbidden answer alike. `details` never holds text of other participants.
   the first attempt may have been committed, and the key makes the second answer the same event.
 - In a batch, `details.index` and the message name the first refused event; nothing of that batch was stored.
 - An unknown tool is the protocol's own error -32602, and a malformed JSON-RPC message its -32700 or -32600.
+- What this server cannot do now, whatever the request says (its database is away), is -32603 under the request's id.
 
 ```
 {{tree}}

@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
 
+import anyio
+import mcp_types
 import orjson
+from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.server.lowlevel.server import Server
+from mcp.shared.message import SessionMessage
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from myria.access.limits import CredentialLimits, retry_headers
@@ -36,12 +42,14 @@ from myria.errors import (
 )
 from myria.fairness import Caller
 from myria.jsonslices import Refused
+from myria_server.answers import Unanswered
 from myria_server.authentication import ACCESS_KEY, CREDENTIALS, Authentication, Headers
 from myria_server.bodies import Bodies
 from myria_server.door import Door
 from myria_server.envelope import fault
 from myria_server.gate import HostList
 from myria_server.protocol import ADDRESS_KEY, PRINCIPAL_KEY
+from myria_server.refusals import id_of
 
 STREAM_PATH = "/sse"
 MESSAGE_PATH = "/message"
@@ -49,8 +57,13 @@ MESSAGE_PATH = "/message"
 MAX_STREAMS = 256
 """Streams that may be open at once in a process: each holds a task and a connection."""
 
+HTTP_ERROR = 400
+
 STREAMS_EACH = 32
 """Streams that one credential may have open in a process: no one takes them all."""
+
+UNANSWERED_EACH = 8
+"""Requests that the streams of one credential may owe an answer: what a client does not read is held."""
 
 MAX_MESSAGE = 1024 * 1024
 """Largest message, in bytes."""
@@ -59,6 +72,15 @@ _FACE: Face = "agent"
 _SESSION = "sessionId"
 _SDK_SESSION = "session_id"
 _KEY = "accessKey"
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    """An open stream: the credential it was opened with, whose it is, and what it owes."""
+
+    credential: Headers
+    asker: Caller
+    unanswered: Unanswered = field(default_factory=Unanswered)
 
 
 class LegacyTransport:
@@ -95,7 +117,7 @@ class LegacyTransport:
         self._body_bytes = min(body_bytes, MAX_MESSAGE)
         self._body_timeout = body_timeout
         self._sse = SseServerTransport(MESSAGE_PATH, max_request_body_size=self._body_bytes)
-        self._sessions: dict[str, Headers] = {}
+        self._sessions: dict[str, _Stream] = {}
         self._open: Counter[Caller] = Counter()
 
     @property
@@ -123,6 +145,7 @@ class LegacyTransport:
         kept = [(name, value) for name, value in scope["headers"] if name not in CREDENTIALS]
         inner = {**scope, "headers": kept}
         opened: list[str] = []
+        stream = _Stream(credential, principal.caller)
 
         async def naming(message: Message) -> None:
             """Send the stream on; its first event, which names the session, in the words of the old contract."""
@@ -130,13 +153,19 @@ class LegacyTransport:
             if not opened and _SDK_SESSION.encode() in body:
                 session_id = body.partition(f"{_SDK_SESSION}=".encode())[2][:32].decode()
                 opened.append(session_id)
-                self._sessions[session_id] = credential
+                self._sessions[session_id] = stream
                 message = {**message, "body": body.replace(_SDK_SESSION.encode(), _SESSION.encode(), 1)}
             await send(message)
 
         try:
-            async with self._sse.connect_sse(inner, receive, naming) as (read, write):
-                await self._server.run(read, write, self._server.create_initialization_options())
+            async with (
+                self._sse.connect_sse(inner, receive, naming) as (read, write),
+                anyio.create_task_group() as group,
+            ):
+                to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+                group.start_soon(_pass_on, from_server, write.send, stream.unanswered)
+                await self._server.run(read, to_client, self._server.create_initialization_options())
+                group.cancel_scope.cancel()
         finally:
             self._open[principal.caller] -= 1
             self._open += Counter()  # without those that have none any more
@@ -178,7 +207,8 @@ class LegacyTransport:
                 raise unknown
             if (usage := self._limits.of(principal)) is not None:
                 usage.begin()
-            body = await self._checked_body(receive)
+            body, decoded = await self._checked_body(receive)
+            owing = self._owe(self._sessions.get(session_id), decoded)
         except MyriaError as error:
             if usage is not None:
                 usage.end()
@@ -195,11 +225,45 @@ class LegacyTransport:
             PRINCIPAL_KEY: principal,
             ADDRESS_KEY: partial(self._door.address, scope),
         }
+
+        async def watching(message: Message) -> None:
+            """Send the answer on; what was not accepted is answered no more."""
+            if message["type"] == "http.response.start" and message["status"] >= HTTP_ERROR and owing is not None:
+                owing()
+            await send(message)
+
         try:
-            await self._sse.handle_post_message(inner, _replaying(body, receive), send)
+            await self._sse.handle_post_message(inner, _replaying(body, receive), watching)
         finally:
             if usage is not None:
                 usage.end()
+
+    def _owe(self, stream: _Stream | None, message: Any) -> Callable[[], None] | None:
+        """Note that a stream owes an answer to a message; return what takes that back, None where it owes none.
+
+        Raises:
+            InvalidArgument: it owes one under this id already.
+            RateLimited: the credential's streams owe as many as they may.
+        """
+        if stream is None or "method" not in message:
+            return None
+        request_id = id_of(message)
+        if request_id is None:
+            if message["method"] == "notifications/cancelled":
+                stream.unanswered.settled((message.get("params") or {}).get("requestId"))
+            return None
+        if request_id in stream.unanswered:
+            raise InvalidArgument("a request with this id is being answered", field="id")
+        owed = sum(len(one.unanswered) for one in self._sessions.values() if one.asker == stream.asker)
+        if owed >= UNANSWERED_EACH:
+            raise RateLimited(
+                f"{owed} requests of this credential are not answered yet; read their answers on the stream first",
+                limit="unanswered",
+                value=UNANSWERED_EACH,
+                retry_after_s=1,
+            )
+        stream.unanswered.asked(request_id)
+        return partial(stream.unanswered.settled, request_id)
 
     def _check_host(self, headers: Headers) -> None:
         foreign = self._hosts.refusal(headers.get(b"host", b""), headers.get(b"origin"))
@@ -230,13 +294,14 @@ class LegacyTransport:
             session_id = UUID(hex=asked).hex
         except ValueError:
             return "", given, InvalidArgument(f"{_SESSION} must be what the stream said", field=_SESSION)
-        credential = self._sessions.get(session_id)
-        if credential is None or (given and given != credential):
+        stream = self._sessions.get(session_id)
+        if stream is None or (given and given != stream.credential):
             absent = PathNotFound("no such stream is open for this credential; open one with GET /sse")
             return session_id, given, absent
-        return session_id, credential, None
+        return session_id, stream.credential, None
 
-    async def _checked_body(self, receive: Receive) -> bytes:
+    async def _checked_body(self, receive: Receive) -> tuple[bytes, Any]:
+        """Return a message as it came, and decoded."""
         parts: list[bytes] = []
         try:
             async with asyncio.timeout(self._body_timeout):
@@ -257,13 +322,26 @@ class LegacyTransport:
             raise refused.error from None
         if (wrong := fault(decoded)) is not None:
             raise InvalidArgument(wrong[1])
-        return body
+        return body, decoded
 
     async def _refuse(self, send: Send, error: MyriaError) -> None:
         extra = self._authentication.challenge(error, _FACE) if isinstance(error, AccessError) else ()
         if isinstance(error, RateLimited):
             extra += retry_headers(error)
         await _answer(send, error, extra)
+
+
+async def _pass_on(
+    answers: MemoryObjectReceiveStream[SessionMessage],
+    say: Callable[[SessionMessage], Awaitable[None]],
+    unanswered: Unanswered,
+) -> None:
+    """Send what a server says on, and note what it has answered once the client takes it."""
+    async with answers:
+        async for item in answers:
+            await say(item)
+            if isinstance(item.message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
+                unanswered.settled(item.message.id)
 
 
 class Endpoint:

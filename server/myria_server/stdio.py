@@ -28,6 +28,7 @@ from myria.errors import BodyTooLarge, MyriaError
 from myria.jsonslices import Refused
 from myria.memory import Memory
 from myria.settings import Settings
+from myria_server.answers import ANSWERS_AT_ONCE, Unanswered
 from myria_server.background import running
 from myria_server.bodies import Bodies
 from myria_server.envelope import fault
@@ -82,8 +83,8 @@ class _Pipe:
             payload_bytes=settings.ingest.payload_bytes,
             wait_s=settings.mcp.request_deadline_s,
         )
-        self._open = 0
-        self._idle = asyncio.Event()
+        self._unanswered = Unanswered()
+        self._settled = asyncio.Condition()
         self._write_lock = asyncio.Lock()
 
     async def run(self) -> None:
@@ -114,10 +115,8 @@ class _Pipe:
                     await self._say(rpc_error(None, mcp_types.INVALID_REQUEST, line.message, line.to_json()))
                 elif line.strip():
                     await self._take(line, to_server)
-            if self._open:
-                self._idle.clear()
-                with anyio.move_on_after(self._drain_s):
-                    await self._idle.wait()
+            with anyio.move_on_after(self._drain_s):
+                await self._at_most(0)
 
     def _next_line(self) -> bytes | MyriaError | None:
         line = self._stdin.readline(self._line_bytes + 1)
@@ -149,7 +148,11 @@ class _Pipe:
             await self._say(rpc_error(id_of(decoded), mcp_types.INVALID_REQUEST, text))
             return
         if isinstance(message, mcp_types.JSONRPCRequest):
-            self._open += 1
+            # Reading goes on when answers were taken: a client that reads none would fill the memory with them.
+            await self._at_most(ANSWERS_AT_ONCE - 1)
+            self._unanswered.asked(message.id)
+        elif isinstance(message, mcp_types.JSONRPCNotification) and message.method == "notifications/cancelled":
+            await self._settle((message.params or {}).get("requestId"))
         await to_server.send(SessionMessage(message))
 
     def _refused(self, refused: Refused) -> bytes:
@@ -167,9 +170,17 @@ class _Pipe:
                 body = item.message.model_dump(mode="json", by_alias=True, exclude_unset=True)
                 await self._say(orjson.dumps(body))
                 if isinstance(item.message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
-                    self._open -= 1
-                    if not self._open:
-                        self._idle.set()
+                    await self._settle(item.message.id)
+
+    async def _at_most(self, requests: int) -> None:
+        """Wait until no more than so many requests are unanswered."""
+        async with self._settled:
+            await self._settled.wait_for(lambda: len(self._unanswered) <= requests)
+
+    async def _settle(self, request_id: object) -> None:
+        async with self._settled:
+            self._unanswered.settled(request_id)
+            self._settled.notify_all()
 
     async def _say(self, text: bytes) -> None:
         async with self._write_lock:

@@ -120,6 +120,26 @@ async def test_a_message_must_be_one(old: Served, store: AccessStore) -> None:
         assert (await session.list_tools()).tools
 
 
+async def test_who_reads_no_answers_asks_no_further(
+    old: Served, store: AccessStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many requests of a credential wait for an answer as may, each under an id of its own; notifications pass."""
+    key = await make_key(store, "ana")
+    named: list[str] = []
+    async with (
+        sse_client(url(old, f"/sse?accessKey={key}"), on_session_created=named.append) as (read, write),
+        ClientSession(read, write) as session,
+    ):
+        await session.initialize()
+        for _ in range(2 * legacy.UNANSWERED_EACH):  # what is answered counts no more
+            assert (await session.list_tools()).tools
+        monkeypatch.setattr(legacy, "UNANSWERED_EACH", 0)
+        refused = await message(old, named[0], LIST)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "rate_limited")
+        noted = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+        assert (await message(old, named[0], noted)).status_code == 202
+
+
 async def test_a_revoked_key_ends_what_its_stream_can_do(old: Served, store: AccessStore) -> None:
     """The stream was opened before; its next messages are refused as soon as the process knows."""
     key = await make_key(store, "ana")

@@ -12,6 +12,7 @@ import pytest
 from myria.contract.tools import TOOLS
 from myria.memory import Memory
 from myria.settings import Settings
+from myria_server.answers import ANSWERS_AT_ONCE
 from myria_server.stdio import serve_stdio
 from tests.server.wire import META, call, event
 
@@ -113,3 +114,40 @@ async def test_messages_are_bounded_and_single(memory: Memory) -> None:
 async def test_an_empty_input_ends_at_once(memory: Memory) -> None:
     """No client, no answer, no hanging."""
     assert await talk(memory) == {}
+
+
+class _Ahead(io.BytesIO):
+    """What a client sends, which counts the lines that were read."""
+
+    read_lines = 0
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        self.read_lines += 1
+        return super().readline(size)
+
+
+class _Slow(io.BytesIO):
+    """Where answers go, which notes how many lines were read ahead of them."""
+
+    def __init__(self, source: _Ahead) -> None:
+        super().__init__()
+        self.source = source
+        self.ahead: list[int] = []
+
+    def write(self, text: Any, /) -> int:
+        self.ahead.append(self.source.read_lines - len(self.ahead))
+        return super().write(text)
+
+
+async def test_no_more_is_read_than_answers_are_taken(memory: Memory) -> None:
+    """A client that sends on and on does not fill the memory with answers; all are answered in the end."""
+    asked = [
+        json.dumps(call("myria_query_event_nodes", {"participants": ["a"]}, request_id=number)).encode()
+        for number in range(200)
+    ]
+    taken_back = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}}
+    source = _Ahead(b"\n".join([*asked, json.dumps(taken_back).encode()]) + b"\n")
+    out = _Slow(source)
+    await asyncio.wait_for(serve_stdio(memory, stdin=source, stdout=out), 120)
+    assert {json.loads(line)["id"] for line in out.getvalue().splitlines()} == set(range(200))
+    assert max(out.ahead) <= ANSWERS_AT_ONCE + 5
