@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks import (
     appends,
+    attacks,
     auth,
     builds,
     erasing,
@@ -36,6 +37,7 @@ PARTS = (
     hostile.PART,
     auth.PART,
     noisy.PART,
+    attacks.PART,
     remembering.PART,
     memories.PART,
     erasing.PART,
@@ -76,6 +78,7 @@ def main() -> None:
         sharing.PART: lambda: sharing.measure(shared, rounds=3 if full else 1),
         hostile.PART: lambda: hostile.measure(shared, bodies=hostile.BODIES if full else hostile.FEW_BODIES),
         auth.PART: lambda: auth.measure(shared, blocks=300 if full else 40),
+        attacks.PART: lambda: attacks.measure(shared, seconds=60.0 if full else 15.0),
         noisy.PART: lambda: noisy.measure(shared, rounds=9 if full else 3, seconds=3.0 if full else 2.0),
         remembering.PART: lambda: remembering.measure(
             shared, rounds=7 if full else 3, calls=2_000 if full else 300, questions=400 if full else 100

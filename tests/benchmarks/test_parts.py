@@ -160,6 +160,19 @@ def test_noisy(work_dir: Path) -> None:
 
 @pytest.mark.soak
 @in_soak_runs
+def test_attacks(work_dir: Path) -> None:
+    """Another tenant is answered beside each attack, and every forged token and most registrations are refused."""
+    report = run_part("attacks", work_dir, "--seconds", "2", "--attack", "tokens", "--attack", "registrations")
+    checks = {check["promise"]: check for check in report["checks"]}  # type: ignore[attr-defined]
+    assert checks["tokens, beside: quiet calls that failed"]["value"] == 0
+    assert checks["registrations, beside: quiet calls that failed"]["value"] == 0
+    told = report["registrations"]["told"]  # type: ignore[index]
+    assert told["registration 429"] > told["registration 201"] > 0
+    assert report["tokens"]["told"]["token 200"] > 0  # type: ignore[index]
+
+
+@pytest.mark.soak
+@in_soak_runs
 def test_remembering(work_dir: Path) -> None:
     """Notes are kept beside events, one event is withdrawn from a built log, and recalled from what is left."""
     report = run_part("remembering", work_dir, "--sizes", "400", "--rounds", "1", "--calls", "40", "--questions", "10")
