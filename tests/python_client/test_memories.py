@@ -83,6 +83,21 @@ async def test_a_memory_is_remembered_found_changed_and_forgotten(client: Any) -
         assert (refused.value.code, refused.value.status) == ("note_not_found", 404)
 
 
+async def test_a_key_that_may_only_append_is_told_ids_and_no_content(database: Database, memory: ServerMemory) -> None:
+    """Of what it keeps, changes and registers."""
+    settings = Settings(auth=AuthSettings(mode="keys"))
+    async with access_store(database) as store, serving(memory, settings) as served:
+        key = await make_key(store, "ana", roles=("append",), faces=("rest",))
+        with Client(f"http://127.0.0.1:{served.port}", key=key) as client:
+            kept = await call(client.memories.keep, NewMemory(agent_id="bot", content="Ada prefers tea"))
+            changed = await call(client.memories.amend, kept.id, content="Ada prefers coffee")
+            several = await call(client.memories.keep_many, [NewMemory(agent_id="bot", content="a")])
+            agent = await call(client.agents.register, "bot")
+        assert (changed.id, changed.version) == (kept.id, 2)
+        assert {kept.content, changed.content, agent.name, *(one.content for one in several.memories)} == {""}
+        assert all((agent.id, several.outcomes[0].id))
+
+
 async def test_remembering_twice_gives_the_first(client: Any) -> None:
     """The plain call answers what stands; the exact one says that it is a duplicate."""
     first = await call(client.remember, "Ada prefers tea", tags=["ada"])

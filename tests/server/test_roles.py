@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import jsonschema
 import pytest
 
 from myria.access.principal import ROLES, Role
@@ -23,7 +24,7 @@ from myria.contract.answers import Answer
 from myria.contract.limits import Limits
 from myria.contract.rest import PREFIX
 from myria.contract.routes import ROUTES, Route
-from myria.contract.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, Tool, input_schema, path_of
+from myria.contract.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, Tool, input_schema, output_schema, path_of
 from myria.contract.without_read import open_model, open_part
 from myria.memory import Memory
 from myria.settings import AuthSettings, RestSettings, Settings, TurnsSettings
@@ -322,6 +323,7 @@ async def test_each_answer_holds_the_fields_of_its_role(role: Role, world: World
         if answer["status"] == 200:
             models = (tool.answer,) if tool.lean is None else (tool.answer, tool.lean)
             check_fields(answer["structuredContent"], models, tool.refusal, role)
+            jsonschema.Draft202012Validator(output_schema(tool)).validate(answer["structuredContent"])
             if role != "read":
                 assert json.loads(answer["content"][0]["text"]) == answer["structuredContent"]
     for route in ROUTES:
