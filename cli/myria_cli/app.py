@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from myria.contract.synonyms import nearest
 from myria.errors import InvalidArgument
 from myria_cli import console
 
@@ -46,10 +47,22 @@ class CodedUsage(TyperGroup):
         try:
             return super().invoke(ctx)
         except _UsageError as error:
+            _name_what_is_meant(error)
             if not as_json:
                 raise
             console.report(InvalidArgument(" ".join(error.format_message().split())), as_json=True)
             raise typer.Exit(InvalidArgument.exit_status) from error
+
+
+def _name_what_is_meant(error: Any) -> None:
+    """Let the refusal of an unknown option name the one that is meant, as those of unknown arguments do elsewhere."""
+    unknown = getattr(error, "option_name", None)
+    if unknown is None or error.ctx is None:
+        return
+    options = [option for parameter in error.ctx.command.params for option in parameter.opts if option[:2] == "--"]
+    known = {option.removeprefix("--").replace("-", "_"): option for option in options}
+    meant = nearest(unknown, known)
+    error.possibilities = [known[meant]] if meant else error.possibilities
 
 
 def application(arguments: Sequence[str] = ()) -> typer.Typer:

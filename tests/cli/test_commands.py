@@ -58,6 +58,9 @@ def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
         (("key", "create"), "NAME"),
         (("key", "create", "n", "--rate", "-1"), "--rate"),
         (("tenant", "creat", "n"), "create"),
+        (("query", "x", "--topk", "5"), "(Possible options: --limit)"),
+        (("query", "x", "--user-id", "ada"), "(Possible options: --as)"),
+        (("query", "x", "--from", "2026-01-01"), "(Possible options: --since)"),
         (("quer",), "query"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection
+from functools import cache
 
 _SURE, _LIKELY = 0.8, 0.6
 """How alike two spellings are (0 to 1) before, and after, it is asked what a name means."""
@@ -24,10 +25,10 @@ _MEANINGS = (
     "until to timeRange end before end_date end_time date_to before_date to_date created_before",
     "timestamp time date datetime created_at occurred_at happened_at when ts event_time",
     "asOf now reference_time valid_at point_in_time current_time at",
-    "participants agentId agent_id user_id of_participants user users people person owner agent agent_name bot "
+    "participants agentId agent_id user_id of_participants as user users people person owner agent agent_name bot "
     "assistant_id members username audience visible_to author actor",
-    "sessionId session_id context_id context_ids project conversation conversation_id thread thread_id chat chat_id "
-    "run_id group_id group_ids room_id workspace namespace project_id",
+    "sessionId session_id context_id context_ids context project conversation conversation_id thread thread_id chat "
+    "chat_id run_id group_id group_ids room_id workspace namespace project_id",
     "id event_id event_ids memory_id note_id note_ids topic_id snapshot_id startId erasure_id to uuid identifier ids "
     "memory_ids fragment_id fact_id node_id record_id name names",
     "fromId source source_id from subject head",
@@ -77,10 +78,15 @@ def _spelled(name: str, known: Collection[str], likeness: float) -> str | None:
     return folded[close[0]] if close else None
 
 
+@cache
+def _meanings() -> tuple[tuple[frozenset[str], tuple[str, ...]], ...]:
+    """Return the names of each meaning, folded and as they are."""
+    groups = [tuple(names.split()) for names in _MEANINGS]
+    return tuple((frozenset(map(_folded, names)), names) for names in groups)
+
+
 def _meant(name: str, known: Collection[str]) -> str | None:
-    for names in map(str.split, _MEANINGS):
-        if _folded(name) in map(_folded, names):
-            for other in names:
-                if other in known:
-                    return other
+    for folded, names in _meanings():
+        if _folded(name) in folded and (meant := next((other for other in names if other in known), None)):
+            return meant
     return None
