@@ -99,10 +99,11 @@ an event whether it is in that snapshot or in the fresh tail, and `next_cursor` 
 
 An answer is bounded by `limit` or `max_nodes`, by `max_tokens`, and always by `retrieval.answer_bytes` (1 MiB, as JSON;
 MCP sends it twice). A match that has no room left comes on the next page. One that fits on no page is shortened: a
-`snippet` around the words looked for instead of the payload, with `truncated: true` and `payload_bytes`; `get_event`
+`snippet` of the words looked for instead of the payload, with `truncated: true` and `payload_bytes`; `get_event`
 has the whole, which is as large as an append may make it. One that fits not even so, because the bounds asked for are
 very small, is skipped: `skipped` has the number and the ids of such matches, at most 50 in an answer. So who follows
-`next_cursor` comes past every match exactly once, whatever the bounds.
+`next_cursor` comes past every match exactly once, whatever the bounds. Where `max_tokens` is given with a
+query, a match also stands for others of its page that only say the same again, `alike` of them: the newest is shown.
 
 **For models**, `query_event_nodes` and `query_references` take `format: text`: a line for each event and topic,
 between marks that say it is data, `2026-02-24 Inês: We open on 14 April. [e:481920375]`. The day is told by

@@ -95,6 +95,8 @@ class AnswerText:
     def _marks(self, event: Json) -> Iterator[str]:
         if event.get("superseded"):
             yield "superseded"
+        if event.get("alike"):
+            yield f"{event['alike']} more alike"
         if self.full:
             yield f"{event['event_id']}, {event['channel']}, {', '.join(event['participants'])}, {event['score']}"
 

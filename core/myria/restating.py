@@ -160,22 +160,29 @@ def told_once(
         said: who says an item, and its text: what two people say are two things.
         age: what newer items have more of.
     """
-    groups: list[tuple[list[T], list[Wording]]] = []
+    groups = alike([said(item) for item in items])
+    return [(max((items[at] for at in places), key=age), len(places) - 1) for places in groups]
+
+
+def alike(said: Sequence[tuple[Hashable, str]]) -> list[list[int]]:
+    """Return the places of texts that say the same, each with who says it, in the order of the first of them."""
+    groups: list[list[int]] = []
+    wordings: list[list[Wording]] = []
     by_key: dict[Any, list[int]] = {}
-    for item in items:
-        speaker, text = said(item)
+    for at, (speaker, text) in enumerate(said):
         wording = Wording.of(text)
         is_long = len(text) > _COMPARED or not wording.telling
         key = (speaker, text if is_long else wording.key)
-        same = (at for at in by_key.get(key, ()) if is_long or all(map(wording.says_again, groups[at][1])))
-        place = next(same, None)
-        if place is None:
+        same = (group for group in by_key.get(key, ()) if is_long or all(map(wording.says_again, wordings[group])))
+        group = next(same, None)
+        if group is None:
             by_key.setdefault(key, []).append(len(groups))
-            groups.append(([item], [wording]))
+            groups.append([at])
+            wordings.append([wording])
         else:
-            groups[place][0].append(item)
-            groups[place][1].append(wording)
-    return [(max(alike, key=age), len(alike) - 1) for alike, _ in groups]
+            groups[group].append(at)
+            wordings[group].append(wording)
+    return groups
 
 
 def _without_frames(text: str) -> str:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
 import pytest
 
+from myria.contract.event import NewEvent
 from myria.memory import Memory
 from myria.settings import Settings, TurnsSettings
 from myria.turns.items import text_of
 from tests.server.test_agent import ask, keep, raw
-from tests.server.wire import Served
+from tests.server.wire import MODERN, Served, call, headers
+from tests.support.builds import build
+from tests.support.postgres import Database
 from tests.turns.hosts import Host
 
 FACTS = {
@@ -127,6 +131,86 @@ async def test_turns_recall_a_fact_once(memory: Memory, again: list[str], other:
     prepared = await host.before(question)
     chunks = orjson.loads(text_of(prepared.items[1]).split("\n")[1])["chunks"]
     assert {chunk["text"]: chunk.get("alike", 0) for chunk in chunks} == {again[-1]: len(again) - 1, other: 0}
+
+
+async def say(memory: Memory, texts: list[str]) -> None:
+    """Append what Ana said, a day apart."""
+    await memory.append_events(
+        "default",
+        [
+            NewEvent(
+                timestamp=1_771_000_000_000_000 + at * 86_400_000_000,
+                channel="chat",
+                participants=("ana",),
+                payload_json=orjson.dumps({"text": text, "speaker": "Ana"}),
+            )
+            for at, text in enumerate(texts)
+        ],
+    )
+
+
+async def asked(served: Served, tool: str, **more: Any) -> tuple[str, list[dict[str, Any]]]:
+    """Return the text of a query and its events, in their order."""
+    arguments = {"participants": ["ana"], "view": "lean", **more}
+    name = f"myria.{tool}"
+    answer = await served.post(call(name, arguments, version=MODERN), headers(name, version=MODERN))
+    result = answer.json()["result"]
+    return result["content"][0]["text"], list(events(result["structuredContent"]["root"]))
+
+
+def events(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for child in node["children"]:
+        if "children" in child:
+            yield from events(child)
+        else:
+            yield child
+
+
+@pytest.mark.parametrize("is_built", [False, True])
+@pytest.mark.parametrize("tool", ["query_event_nodes", "query_references"])
+@EACH
+async def test_queries_tell_a_fact_once_within_tokens(  # noqa: PLR0917 - fixtures
+    served: Served,
+    memory: Memory,
+    database: Database,
+    tool: str,
+    is_built: bool,
+    again: list[str],
+    other: str,
+    question: str,
+) -> None:
+    """With max_tokens, as text and as JSON; without it every event has its place."""
+    await say(memory, [*again[:2], other, *again[2:]])
+    if is_built:
+        await build(database)
+    expected = {again[-1]: len(again) - 1, other: 0}
+    text, shown = await asked(served, tool, query=question, max_tokens=2_000, format="text")
+    assert {event["text"]: event.get("alike", 0) for event in shown} == expected
+    assert f"({len(again) - 1} more alike)" in text
+    _, shown = await asked(served, tool, query=question, max_tokens=2_000)
+    assert {event["text"]: event.get("alike", 0) for event in shown} == expected
+    _, shown = await asked(served, tool, query=question)
+    assert sorted(event["text"] for event in shown) == sorted([*again, other])
+
+
+@pytest.mark.parametrize("tokens", [300, 400, 600])
+async def test_pages_of_queries_miss_nothing_that_is_told_once(served: Served, memory: Memory, tokens: int) -> None:
+    """Whatever a page has room for: no event is on two of them, and together they stand for all."""
+    again, other, question = FACTS["deploy"]
+    await say(memory, [*again[:2], other, *again[2:], "The deploy of the billing service needs a ticket."])
+    seen: list[dict[str, Any]] = []
+    more: dict[str, Any] = {}
+    for _ in range(20):
+        name = "myria.query_event_nodes"
+        arguments = {"participants": ["ana"], "query": question, "max_tokens": tokens, "view": "lean", **more}
+        answer = await served.post(call(name, arguments, version=MODERN), headers(name, version=MODERN))
+        content = answer.json()["result"]["structuredContent"]
+        seen += events(content["root"])
+        if content.get("next_cursor") is None:
+            break
+        more = {"cursor": content["next_cursor"]}
+    assert len({event["event_id"] for event in seen}) == len(seen)
+    assert sum(1 + event.get("alike", 0) for event in seen) == len(again) + 2
 
 
 async def test_pages_miss_nothing_that_is_told_once(served: Served) -> None:

@@ -115,6 +115,10 @@ class EventNode(Answer):
     change: Literal["newer", "older"] | None = Field(
         default=None, description="newer: it tells of a change of what the event marked older says (evidence, no rule)"
     )
+    alike: int | None = Field(
+        default=None,
+        description="Where max_tokens is given: how many other matches it stands for that only say it again",
+    )
     score: int
     indexed: bool
 
@@ -246,6 +250,7 @@ class LeanNode(Answer):
     superseded: bool | None = None
     superseded_by: str | None = None
     change: Literal["newer", "older"] | None = None
+    alike: int | None = None
     topic_id: str | None = None
     label: str | None = None
     summary: str | None = None

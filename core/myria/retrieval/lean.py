@@ -8,7 +8,7 @@ from myria.events import searchable_text, speaker_of
 
 Json = dict[str, Any]
 
-_KEPT = ("type", "truncated", "superseded", "superseded_by", "change")
+_KEPT = ("type", "truncated", "superseded", "superseded_by", "change", "alike")
 _LEFT_OUT = ("constraints", "counts", "walk")
 
 

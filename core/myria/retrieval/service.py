@@ -6,19 +6,20 @@ belong to one moment, whatever is published or rolled back meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
+import orjson
 
 from myria import errors
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.embeddings.asking import QuestionVectors
 from myria.embeddings.choosing import configured
-from myria.events import TopicHint
+from myria.events import TopicHint, searchable_text, speaker_of
 from myria.handles import Handles
 from myria.masks import Masks
 from myria.passages import sought_in
@@ -36,6 +37,8 @@ from myria.retrieval.ranking import Hit
 from myria.retrieval.result import SearchResult
 from myria.retrieval.searching import Query, Search, no_topic
 from myria.retrieval.subjects import NO_SUBJECTS, NamedSubject, SubjectFinder
+from myria.retrieval.told import MOST as MOST_COMPARED
+from myria.retrieval.told import ToldHits
 from myria.retrieval.tree import CHARACTERS_PER_TOKEN, Assembled, Assembly, Cost, Leafward, Room, cost_of
 from myria.retrieval.turns import Turn, Turns
 from myria.retrieval.vectors import VectorLanes
@@ -59,6 +62,11 @@ Within = Callable[[Json], bool]
 
 _FURTHER = 40
 """Hits after those of an answer from which a model may choose."""
+
+_SHORT_PAYLOAD = 4_096
+"""Bytes of a payload up to which it may be one of several that say the same."""
+
+_NONE_ALIKE: Mapping[int, int] = {}
 
 _ROWS_AT_ONCE = 32
 """Events of an answer that are read at once: bounds the memory of payloads that turn out to have no room in it."""
@@ -173,23 +181,34 @@ class Retrieval:
     ) -> Json:
         cursor = await self._cursor(connection, tenant, query)
         result = await self._search.find(connection, tenant, query, limit=query.limit, cursor=cursor, turn=turn)
-        page = _Events(result, query, with_payload=True)
-        room = self._room(result, query)
-        assembly = Assembly(room, topics={}, asked_by=query.masks.participants)
-        taken: list[Leafward] = []
-        is_open = True
-        async for hits in page.read(connection):
-            for hit in hits:  # one by one: what has no room is not decoded
-                leafward = page.leafward(hit)
-                is_open = assembly.take(leafward)
-                if not is_open:
-                    break
-                taken.append(leafward)
-            if not is_open:
-                break
-        respond = partial(self._answer, connection, tenant, query, result=result, cursor=cursor)
-        answer, _ = await _fitting(assembly, taken, respond, within)
-        return answer
+        told = await self._told(connection, query, result)
+        while True:
+            page = _Events(replace(result, hits=told.shown), query, with_payload=True, alike=told.alike)
+            assembly = Assembly(self._room(result, query), topics={}, asked_by=query.masks.participants)
+            taken = await _taken(assembly, page.read(connection), page.leafward)
+            respond = partial(self._answer, connection, tenant, query, result=result, told=told, cursor=cursor)
+            answer, assembled = await _fitting(assembly, taken, respond, within)
+            fitting = told.within(assembled.taken)
+            if fitting is told:
+                return answer
+            told = fitting
+
+    async def _told(self, connection: Connection, query: Query, result: SearchResult) -> ToldHits:
+        """Return the hits as they are told: where tokens are bounded, a fact once."""
+        said: dict[int, tuple[Hashable, str]] = {}
+        hits = result.hits[:MOST_COMPARED]
+        is_ranked = isinstance(query, ReferencesQuery) or query.order == "relevance"
+        is_bounded = query.max_tokens is not None and query.query is not None
+        if hits and is_bounded and is_ranked and not query.include_superseded:
+            scopes = sorted({result.scope(hit).scope_id for hit in hits})
+            wanted = [hit.event_seq for hit in hits]
+            rows = await connection.fetch(
+                sql("events.short_payloads"), result.pinned.tenant, wanted, scopes, _SHORT_PAYLOAD
+            )
+            for row in rows:
+                payload = orjson.loads(row["payload"])
+                said[row["event_seq"]] = speaker_of(payload), searchable_text(payload)
+        return ToldHits.of(result.hits, said)
 
     async def query_references(self, tenant: str, query: ReferencesQuery, *, within: Within | None = None) -> Json:
         """Return topics with references to matching events, and matching fresh events, under one root.
@@ -214,15 +233,24 @@ class Retrieval:
     ) -> tuple[Json, Page, Page | None, Start | None]:
         """Return the deterministic answer with its page and, where a model looks further, what it starts from."""
         cursor = await self._cursor(connection, tenant, query)
-        page = await self._page(connection, tenant, query, limit=query.max_nodes, cursor=cursor, turn=turn)
-        respond = partial(self._answer, connection, tenant, query, result=page.result, cursor=cursor)
-        assembly = Assembly(page.room, topics=page.topics, asked_by=query.masks.participants)
-        answer, assembled = await _fitting(assembly, page.hits[: page.answer.taken], respond, within, page.answer)
-        page = replace(page, answer=assembled)
+        find = partial(self._search.find, connection, tenant, query, turn=turn, root=query.root)
+        result = await find(limit=query.max_nodes, cursor=cursor)
+        # A model looks at all hits, by their places.
+        told = ToldHits.of(result.hits, {}) if self._walks(query) else await self._told(connection, query, result)
+        while True:
+            page = await self._page(connection, tenant, query, replace(result, hits=told.shown), alike=told.alike)
+            respond = partial(self._answer, connection, tenant, query, result=result, told=told, cursor=cursor)
+            assembly = Assembly(page.room, topics=page.topics, asked_by=query.masks.participants)
+            answer, assembled = await _fitting(assembly, page.hits[: page.answer.taken], respond, within, page.answer)
+            page = replace(page, answer=assembled)
+            fitting = told.within(assembled.taken)
+            if fitting is told:
+                break
+            told = fitting
         if not self._walks(query):
             return answer, page, None, None
-        limit = query.max_nodes + _FURTHER
-        wider = await self._page(connection, tenant, query, limit=limit, cursor=None, turn=turn, whole=True)
+        wider_result = await find(limit=query.max_nodes + _FURTHER, cursor=None)
+        wider = await self._page(connection, tenant, query, wider_result, whole=True)
         return answer, page, wider, start_of(tenant, query, page, wider, sought_in(query.query))
 
     def _walks(self, query: ReferencesQuery) -> bool:
@@ -236,16 +264,16 @@ class Retrieval:
         connection: Connection,
         tenant: str,
         query: ReferencesQuery,
+        result: SearchResult,
         *,
-        limit: int,
-        cursor: Cursor | None,
-        turn: Turn,
+        alike: Mapping[int, int] = _NONE_ALIKE,
         whole: bool = False,
     ) -> Page:
-        """Return the deterministic answer of the best `limit` hits; `whole` reads those without room too."""
-        result = await self._search.find(
-            connection, tenant, query, limit=limit, cursor=cursor, turn=turn, root=query.root
-        )
+        """Return the deterministic answer of the best hits; `whole` reads those without room too.
+
+        Args:
+            alike: for how many others a hit stands, by event_seq.
+        """
         paths = await self._search.paths(connection, result)
         by_path = dict(zip(paths, result.hits, strict=True))
         found = [(result.scope(hit), path) for path, hit in by_path.items() if path]
@@ -259,7 +287,7 @@ class Retrieval:
             topics.add({under.rendering_id: under.topic})
         else:
             paths = [_downward(path, topics.bodies, query.root) for path in paths]
-        events = _Events(result, query, with_payload=query.include_payload, keeps=whole)
+        events = _Events(result, query, with_payload=query.include_payload, keeps=whole, alike=alike)
         room = self._room(result, query)
         assembly = Assembly(room, topics=topics.bodies, asked_by=query.masks.participants, known=topics.costs)
         hits: list[Leafward] = []
@@ -490,13 +518,15 @@ class Retrieval:
         answer: Assembled,
         *,
         result: SearchResult,
+        told: ToldHits,
         cursor: Cursor | None,
     ) -> Json:
-        more = answer.taken < len(result.hits) or result.more
+        covered = told.covered(answer.taken)
+        more = covered < len(result.hits) or result.more
         arguments = _arguments(query)
         next_cursor = None
         if more and answer.taken:
-            last = result.hits[answer.taken - 1].key
+            last = result.hits[covered - 1].key
             following = Cursor(
                 snapshot_id=result.pinned.snapshot_id or "",
                 visible=result.pinned.visibility.text,
@@ -590,6 +620,20 @@ async def _fitting(
     return best
 
 
+async def _taken(
+    assembly: Assembly, pages: AsyncIterator[Sequence[Hit]], leafward: Callable[[Hit], Leafward]
+) -> list[Leafward]:
+    """Place hits until one has no room, and return those that are placed; what has no room is not decoded."""
+    taken: list[Leafward] = []
+    async for hits in pages:
+        for hit in hits:
+            placed = leafward(hit)
+            if not assembly.take(placed):
+                return taken
+            taken.append(placed)
+    return taken
+
+
 def _named_first(key: tuple[Any, ...]) -> Any:
     return key[0][0] if isinstance(key[0], tuple) else key[0]
 
@@ -660,11 +704,20 @@ class _Events:
     `rows` are those read last, or with `keeps` all.
     """
 
-    def __init__(self, result: SearchResult, query: Query, *, with_payload: bool, keeps: bool = False) -> None:
+    def __init__(
+        self,
+        result: SearchResult,
+        query: Query,
+        *,
+        with_payload: bool,
+        keeps: bool = False,
+        alike: Mapping[int, int] = _NONE_ALIKE,
+    ) -> None:
         self.rows: dict[int, asyncpg.Record] = {}
         self._marks: dict[int, Json] = {}
         self._query = query
         self._keeps = keeps
+        self._alike = alike
         self._result = result
         self._sought = sought_in(query.query)
         self._with_payload = with_payload
@@ -701,6 +754,8 @@ class _Events:
         change = self._result.change_of(hit)
         if change is not None:
             mark = {**mark, "change": change}
+        if hit.event_seq in self._alike:
+            mark = {**mark, "alike": self._alike[hit.event_seq]}
         event = event_node(
             row,
             participants,

@@ -73,6 +73,14 @@ FROM unnest($2::bigint[]) AS wanted
 CROSS JOIN LATERAL (SELECT * FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = wanted OFFSET 0) e
 WHERE e.scope_id = ANY ($3::bigint[]);
 
+-- name: short_payloads
+-- Of events what their writers said, where that is short ($4 bytes): as it is stored, which is told without reading it, and as it is.
+SELECT e.event_seq, e.payload
+FROM unnest($2::bigint[]) AS wanted
+CROSS JOIN LATERAL (SELECT * FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = wanted OFFSET 0) e
+WHERE e.scope_id = ANY ($3::bigint[]) AND pg_column_size(e.payload) <= $4
+  AND octet_length(e.payload::text) <= $4;
+
 -- name: ids
 -- The ids of events that are named by their numbers, whoever may see them.
 SELECT e.event_seq, e.event_id
