@@ -106,6 +106,8 @@ class Child:
         """Start the process."""
         # A pipe of our own: asyncio counts a process as ended when nobody holds its pipes any more, and what it started
         # may live on.
+        self._tail = b""
+        self._has_said_all.clear()
         ours, theirs = os.pipe() if self._is_heard else (None, None)
         self._process = await asyncio.create_subprocess_exec(
             *self._command,

@@ -24,7 +24,7 @@ from prometheus_client.core import Metric
 from myria.access.principal import Face
 from myria.building.model import Outcome
 from myria.contract.rest import PREFIX as REST_PREFIX
-from myria.contract.tools import PATH_OF
+from myria.contract.tools import PATH_OF, served_faces
 from myria.errors import ConfigurationError, InternalError, MyriaError, OperationalError
 from myria.settings import McpSettings, Settings
 from myria.store import schema
@@ -100,11 +100,11 @@ async def household(
         tasks.append(task)
 
     ready = asyncio.Event()
-    early: list[int] = []
+    early: list[MyriaError] = []
 
     def exited(status: int) -> None:
         if not ready.is_set():
-            early.append(status)
+            early.append(death("the server", status, server.last_words))
 
     pool = pool_options(settings, size=4)
     async with AsyncExitStack() as stack:
@@ -129,10 +129,8 @@ async def household(
             ready.set()
             begin(control.run(), "control")
             begin(_attend(place), "attendance")
-            is_off = {"agent": not settings.agent.enabled, "turns": not settings.turns.enabled}
-            is_off["rest"] = not settings.rest.enabled
             paths = {**PATH_OF, "rest": REST_PREFIX}
-            urls = {face: address + path for face, path in paths.items() if not is_off.get(face)}
+            urls = {face: address + paths[face] for face in served_faces(settings)}
             yield Household(urls=urls, server=server, failed=failed)
         finally:
             # The control loop is stopped first: it must not start a builder that would have to be stopped at once.
@@ -224,19 +222,19 @@ class _Launcher:
             overrun.cancel()
             await asyncio.shield(child.stop(BUILDER_PATIENCE_S))
         if status not in _OUTCOMES:
-            raise _death(status, child.last_words)
+            raise death("a builder", status, child.last_words)
         return status
 
 
-def _death(status: int, last_words: str) -> MyriaError:
-    """Return why a builder died, from its exit status and the end of its standard error."""
+def death(who: str, status: int, last_words: str) -> MyriaError:
+    """Return why a child died, from its exit status and the end of its standard error."""
     coded = re.findall(r"^error\[(\w+)\]: (.+)$", last_words, re.MULTILINE)
     code, message = coded[-1] if coded else ("", (last_words.strip().splitlines() or ["it said nothing"])[-1])
     if status == OperationalError.exit_status:
         known = {leaf.code: leaf for leaf in OperationalError.__subclasses__()}
         return known.get(code, ConfigurationError)(message)
     how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-    return InternalError(f"a builder {how}: {message}")
+    return InternalError(f"{who} {how}: {message}")
 
 
 def _server(
@@ -251,6 +249,7 @@ def _server(
         environment=_environment(settings, place.serving, verbose=verbose),
         without=_OURS,
         descriptors=[sock.fileno()],
+        heard=True,
     )
 
 
@@ -290,14 +289,14 @@ def _on_this_machine() -> httpx.AsyncClient:
     return httpx.AsyncClient(timeout=2.0, trust_env=False, verify=False)  # noqa: S501 - asks for readiness alone
 
 
-async def _wait_ready(address: str, early: list[int], failed: asyncio.Future[None]) -> None:
+async def _wait_ready(address: str, early: list[MyriaError], failed: asyncio.Future[None]) -> None:
     try:
         async with asyncio.timeout(READY_WAIT_S), _on_this_machine() as client:
             while True:
                 if failed.done():
                     failed.result()
-                if len(early) >= FIRST_FAILURES or OperationalError.exit_status in early:
-                    raise InternalError(f"the server does not start (status {early[-1]}); its messages stand above")
+                if len(early) >= FIRST_FAILURES or any(isinstance(error, OperationalError) for error in early):
+                    raise early[-1]
                 try:
                     if (await client.get(f"{address}/readyz")).status_code == httpx.codes.OK:
                         return

@@ -245,8 +245,9 @@ class Registry:
             build = await connection.fetchrow(sql("builds.get"), tenant, row["build_id"])
             is_superseded = row["archived_at"] is not None and build is not None and build["status"] == "superseded"
             if row["status"] != "held" and not is_superseded:
+                way_back = "; a rollback to it makes it the active one again" if row["status"] == "archived" else ""
                 raise errors.SnapshotNotHeld(
-                    f"snapshot {snapshot_id} is {row['status']}, and only a held one can be published",
+                    f"snapshot {snapshot_id} is {row['status']}, and only a held one can be published{way_back}",
                     snapshot_id=snapshot_id,
                     status=row["status"],
                 )

@@ -31,7 +31,7 @@ from myria.access.limits import CredentialLimits, Failures
 from myria.access.principal import Face, local_principal
 from myria.access.ring import KeyRing
 from myria.contract.rest import PREFIX as REST_PREFIX
-from myria.contract.tools import PATH_OF, TURNS_OVER_HTTP
+from myria.contract.tools import PATH_OF, SWITCH_OF, TURNS_OVER_HTTP, served_faces
 from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
 from myria.memory import Memory
 from myria.settings import Settings, variable_of
@@ -173,12 +173,7 @@ def build_app(
     auth = settings.auth
     auth.require_servable()
     metrics = metrics or ServerMetrics(tenant_label=settings.metrics.tenant_label)
-    switches: Mapping[Face, bool] = {
-        "agent": settings.agent.enabled,
-        "turns": settings.turns.enabled,
-        "rest": settings.rest.enabled,
-    }
-    served = tuple(face for face in PATH_OF if switches.get(face, True))
+    served = served_faces(settings)
     local = local_principal(tenant, fallback=settings.auth.local_participants)
     authentication: Authentication = Anybody(local, memory.appending, ticks=ticks)
     journal = Journal(memory.appending, settings.audit, dropped=metrics.record_dropped)
@@ -356,9 +351,9 @@ def _adding(send: Send, extra: tuple[tuple[bytes, bytes], ...]) -> Send:
 
 
 _SWITCHES: Mapping[str, tuple[str, ...]] = {
-    "agent.enabled": (PATH_OF["agent"],),
-    "turns.enabled": (PATH_OF["turns"], *TURNS_OVER_HTTP),
-    "rest.enabled": (PATH_OF["rest"], REST_PREFIX),
+    SWITCH_OF["agent"]: (PATH_OF["agent"],),
+    SWITCH_OF["turns"]: (PATH_OF["turns"], *TURNS_OVER_HTTP),
+    SWITCH_OF["rest"]: (PATH_OF["rest"], REST_PREFIX),
     "auth.server": ("/oauth", "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"),
 }
 """Settings that are true or false, each with the paths that it serves, and all below them."""
@@ -387,8 +382,8 @@ async def _refused_beside(request: Request, refused: Exception) -> Response:
             setting=switch,
         )
     else:
-        served = [path for path in PATH_OF.values() if (switch := _switch_of(path)) is None or settings.get(switch)]
-        error = PathNotFound(f"nothing is served here; MCP is at {' and '.join(served)}")
+        served = ", ".join(PATH_OF[face] for face in served_faces(settings))
+        error = PathNotFound(f"nothing is served here; MCP is at {served}")
     return _json({"error": error.to_json()}, error.http_status, headers)
 
 

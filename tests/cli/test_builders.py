@@ -80,6 +80,16 @@ def test_a_change_of_the_file_waits_for_the_next_start(database: Database, spawn
     assert rebuilt(database, tmp_path)["status"] == "succeeded"
 
 
+def test_a_server_that_cannot_start_is_quoted(database: Database, spawn: Spawner, tmp_path: Path) -> None:
+    """`myria up` ends as its server did: with the server's own words and status."""
+    program = spawn.python(
+        *("-m", "myria_cli.main", "up", "--port", "0", "--dsn", database.dsn),
+        env={"MYRIA_LLM_TEMPLATE": str(tmp_path / "nowhere.json")},
+    )
+    assert program.wait() == 6
+    assert program.output().splitlines()[-1].startswith("error[configuration_error]: The request template ")
+
+
 def test_why_builders_die_stands_in_status(database: Database, spawn: Spawner, tmp_path: Path) -> None:
     """What a person must mend fails the build at once, in the builder's own words; mended, it is built."""
     template = tmp_path / "model.json"

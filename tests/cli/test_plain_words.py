@@ -49,6 +49,7 @@ def test_a_held_snapshot_is_published_by_its_number(built: Call) -> None:
         ("publish", "99"),
         ("publish", "snap_nope"),
         ("publish", "1"),
+        ("key", "create", "nobody"),
         ("discard", "0"),
         ("discard", "2"),
         ("diff", "1", "99"),
@@ -64,6 +65,24 @@ def test_hints_of_the_command_name_commands(built: Call, words: tuple[str, ...])
     assert not names & set(re.findall(r"[\w.]+", refused.err + refused.out))
     if refused.status == 3 and words[0] not in ("replay", "audit"):
         assert "`myria snapshots`" in refused.err
+
+
+def test_status_says_when_builds_begin(built: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In sentences, with units; and that a tenant nobody kept anything for is not one that lost it."""
+    monkeypatch.setenv("MYRIA_BUILDER_INACTIVITY_TIMEOUT_S", "45")
+    told = " ".join(built("status").out.split())
+    assert "builds begin when `myria rebuild` asks" in told
+    assert "after 45 s without an event" in told
+    assert "at 100 fresh events" in told
+    monkeypatch.setenv("MYRIA_BUILDER_INACTIVITY_TIMEOUT_S", "0")
+    assert "not after a silence" in built("status").out
+    assert "nothing was ever built for the tenant nobodys" in built("status", "--tenant", "nobodys").err
+
+
+def test_a_face_that_is_off_is_not_served_over_stdio(myria: Call) -> None:
+    """The setting that switches it on is named."""
+    refused = myria("serve", "--stdio", "--face", "turns")
+    assert (refused.status, "MYRIA_TURNS_ENABLED=true" in refused.err) == (6, True)
 
 
 def test_both_variables_name_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ async def test_a_path_that_nothing_serves_names_what_is_served(memory: Memory) -
     """And nothing that is off."""
     async with serving(memory, OFF) as served:
         message = (await served.client.get("/nowhere")).json()["error"]["message"]
-    assert message == "nothing is served here; MCP is at /mcp and /mcp/admin"
+    assert message == "nothing is served here; MCP is at /mcp, /mcp/admin"
 
 
 async def test_a_profile_that_is_off_names_its_setting(memory: Memory) -> None:

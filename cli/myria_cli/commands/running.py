@@ -22,10 +22,11 @@ from rich.text import Text
 
 from myria.access.principal import FACES, Face
 from myria.access.secrets import MadeKey
-from myria.errors import InvalidArgument, MyriaError
+from myria.contract.tools import SWITCH_OF, served_faces
+from myria.errors import ConfigurationError, InvalidArgument, MyriaError
 from myria.memory import Memory
 from myria.program import importing
-from myria.settings import Settings
+from myria.settings import Settings, variable_of
 from myria.store import schema
 from myria.store.database import Database
 from myria.store.waiting import until_current
@@ -219,6 +220,12 @@ myria serve --stdio --face agent --as ana --as assistant
             raise InvalidArgument("--stdio listens on no port; leave --host and --port out", field="stdio")
         if face not in FACES:
             raise InvalidArgument(f"--face must be one of {', '.join(FACES)}", field="face")
+        if stdio and face not in served_faces(settings):
+            switch = SWITCH_OF[face]
+            raise ConfigurationError(
+                f"{switch} is false; set it in the settings file, or {variable_of(switch)}=true, for --face {face}",
+                field=switch,
+            )
         async with AsyncExitStack() as stack:
             sock = None
             if not stdio:

@@ -172,6 +172,8 @@ def _register_views(app: typer.Typer) -> None:
             console.write_json(answer)
         else:
             console.write(console.table(("", ""), _status_rows(place.name, options.tenant, answer)))
+            if not answer["tail_events"] and answer["last_build"] is None:
+                console.say(f"nothing was ever built for the tenant {options.tenant}, and nothing waits", "dim")
 
     @command(
         app,
@@ -429,14 +431,16 @@ def _status_rows(place: str, tenant: str, answer: dict[str, Any]) -> list[Sequen
             rows.append(("its error", console.one_line(f"{last['error']['code']}: {last['error']['message']}")))
         if last.get("degraded"):
             rows.append(("", console.one_line(str(Degraded(**last["degraded"])))))
-    for name, trigger in sorted((answer.get("triggers") or {}).items()):
-        if isinstance(trigger, dict):
-            rows.append((f"trigger {name.replace('_', ' ')}", console.one_line(_trigger(trigger))))
+    rows += _trigger_rows(answer["triggers"])
     return rows
 
 
-def _trigger(trigger: dict[str, Any]) -> str:
-    notes = [
-        f"{key.replace('_', ' ')} {value}" for key, value in trigger.items() if key != "enabled" and value is not None
+def _trigger_rows(triggers: dict[str, Any]) -> list[Sequence[object]]:
+    """Return a row for each thing that starts a build."""
+    quiet, tail = triggers["inactivity"], triggers["tail_threshold"]
+    last = f"; the last event came at {console.to_the_second(quiet['last_event_at'])}" if quiet["last_event_at"] else ""
+    return [
+        ("builds begin", "when `myria rebuild` asks" if triggers["manual"]["enabled"] else "not by `myria rebuild`"),
+        ("", f"after {quiet['timeout_s']:g} s without an event{last}" if quiet["enabled"] else "not after a silence"),
+        ("", f"at {tail['max_unindexed_events']:,} fresh events" if tail["enabled"] else "not for a long tail"),
     ]
-    return ", ".join(["on" if trigger.get("enabled") else "off", *notes])

@@ -25,7 +25,7 @@ from myria.contract.agent import AgentRefusal
 from myria.contract.limits import Limits
 from myria.contract.schemas import published_schema
 from myria.contract.without_read import open_model
-from myria.settings import NameStyle, Profile
+from myria.settings import NameStyle, Profile, Settings
 from myria.values import value
 
 Json = dict[str, Any]
@@ -40,6 +40,9 @@ PATH_OF: Mapping[Face, str] = {
     "admin": "/mcp/admin",
 }
 """Where each face is served over HTTP."""
+
+SWITCH_OF: Mapping[Face, str] = {"agent": "agent.enabled", "turns": "turns.enabled", "rest": "rest.enabled"}
+"""The setting that serves a face, of those that can be off."""
 
 TURNS_OVER_HTTP: Mapping[str, str] = {
     "/v1/turns:before": "memory_before_turn",
@@ -558,6 +561,11 @@ TOOLS: tuple[Tool, ...] = (
 def path_of(name: str) -> str:
     """Return the path of the first face that offers a tool, by its name without prefix."""
     return next(PATH_OF[tool.faces[0]] for tool in TOOLS if tool.name == name)
+
+
+def served_faces(settings: Settings) -> tuple[Face, ...]:
+    """Return the faces that are not switched off."""
+    return tuple(face for face in PATH_OF if face not in SWITCH_OF or settings.get(SWITCH_OF[face]))
 
 
 def description(tool: Tool, limits: Limits) -> str:
