@@ -411,7 +411,7 @@ def _write_line(row: Any) -> None:
             {
                 "event_id": row["event_id"],
                 "event_seq": row["event_seq"],
-                "timestamp": rfc3339_of(row["occurred_at"]),
+                "timestamp": rfc3339_of(row["occurred_at"], row["utc_offset"]),
                 "ingested_at": rfc3339_of(row["ingested_at"]),
                 "channel": row["channel"],
                 "participants": list(row["participants"]),

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import islice
 from typing import Final
 
 import re2
@@ -144,11 +146,7 @@ def windows(text: str, *, now: int, first: int, last: int, utc_offset: int = 0) 
 
 def meant(text: str, today: int) -> tuple[Meant, ...]:
     """Return the days that a text means which was told today (days since 1970), in the order they are named."""
-    raw = text[:_READ_BYTES].lower().replace("\u2019", "'").encode("utf-8", "replace")[:_READ_BYTES]
-    if not _HINTS.search(raw):
-        return ()
-    lowered = raw.decode("utf-8", "ignore")
-    return tuple(dict.fromkeys(days for match in _EXPRESSION.finditer(lowered) for days in _resolved(match, today)))
+    return tuple(dict.fromkeys(days for match, sentence in _named_days(text) for days in sentence.meant(match, today)))
 
 
 def holds_from(days: Iterable[Meant]) -> int | None:
@@ -191,9 +189,9 @@ def _named(words: list[str], first: int, last: int) -> Iterator[Window]:
 
 def _reckoned(text: str, today: int) -> Iterator[Window]:
     """Yield windows of the days that a question reckons from today; what it names by a date is found by `_named`."""
-    for match in _EXPRESSION.finditer(text.lower()):
+    for match, sentence in _named_days(text):
         if not any(match[name] for name in _NAMED_GROUPS):
-            for days in _resolved(match, today):
+            for days in sentence.meant(match, today):
                 is_day = days.first == days.last
                 yield Window(
                     start=days.first * DAY_US,
@@ -343,8 +341,8 @@ _EXPRESSION: Final = re.compile(
 
 _NAMED_GROUPS: Final = ("iso", "month", "month_first", "from_month")
 _HINTS: Final = re2.compile(
-    rf"\d{{4}}-\d|\b(?:yesterday|today|tonight|tomorrow|ago|night|{_WEEKDAY})\b"
-    rf"|\b(?:(?:this|next|last|coming) \w|in (?:{_NUMBER})\b)"
+    rf"\d{{4}}-\d|\b(?:yesterday|today|tonight|tomorrow|last\s+night|this\s+(?:morning|afternoon|evening)|{_WEEKDAY})\b"
+    rf"|\b(?:next|last|this|coming)\s+(?:week|month|year)|\b(?:{_NUMBER})\s+(?:day|week)"
     rf"|\d(?:st|nd|rd|th)?\s+(?:of\s+)?(?:{_MONTH})\b|\b(?:{_MONTH})\b\.?\s+(?:the\s+)?\d|\b(?:{_LEAD})\s+(?:{_MONTH})\b".encode()
 )
 """What a text holds that names a day: nearly all that names none is told by one fast look."""
@@ -358,7 +356,10 @@ _OFFSETS: Final = {
 }
 """Days from today; all other words mean today."""
 
-_SENTENCE_END: Final = re.compile(r"[.!?\n]")
+_SENTENCE_END: Final = re.compile(r"[!?\n]|\.(?=\s+\D)")
+"""A dot before a number ends no sentence: "Mar. 12"."""
+_MOST_NAMED: Final = 2 * MAX_DAYS
+"""Expressions of days in a text that are read, at most."""
 _TO: Final = re.compile(rf"\s*(?:(?:to|till|til|until|through)\b|[-\u2013]\s*(?:\d|(?:{_MONTH}|{_WEEKDAY})\b))")
 _IN_THE_PAST: Final = re.compile(
     r"\b(?:was|were|did|had|went|saw|met|got|came|took|made|said|told|bought|ate|left|ran|gave|\w{2,}ed)\b"
@@ -376,23 +377,53 @@ _MONTHS_AHEAD: Final = 8
 """A month without a year from which something holds lies at most so far ahead, unless the text speaks of the future."""
 
 
-def _resolved(match: re.Match[str], today: int) -> Iterator[Meant]:
-    """Yield the days that an expression means."""
-    text = match.string
-    start = max((end.end() for end in _SENTENCE_END.finditer(text, 0, match.start())), default=0)
-    end = _SENTENCE_END.search(text, match.end())
-    sentence = text[start : len(text) if end is None else end.start()]
-    leads = match["lead"] is not None and _TO.match(text, match.end()) is None
-    spans = list(_spans(match, today, sentence, leads=leads))
-    for place, (first, last) in enumerate(spans):
-        will_become = (
-            first > today and not text[: match.start()].endswith("to ") and bool(_WILL_BECOME.search(sentence))
-        )
-        if first >= _FIRST_DAY and last <= _LAST_DAY:
-            yield Meant(first=first, last=last, begins=place == 0 and (leads or will_become))
+class _Sentence:
+    """A sentence in lower case, of which is told only once whether it speaks of the past or of the future."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def is_ahead(self) -> bool:
+        """Whether it speaks of what will be."""
+        return _IN_THE_FUTURE.search(self.text) is not None
+
+    @cached_property
+    def is_past(self) -> bool:
+        """Whether it speaks of what was."""
+        return not self.is_ahead and _IN_THE_PAST.search(self.text) is not None
+
+    @cached_property
+    def _tells_a_beginning(self) -> bool:
+        return _WILL_BECOME.search(self.text) is not None
+
+    def meant(self, match: re.Match[str], today: int) -> Iterator[Meant]:
+        """Yield the days that an expression in it means."""
+        leads = match["lead"] is not None and _TO.match(self.text, match.end()) is None
+        for place, (first, last) in enumerate(_spans(match, today, self, leads=leads)):
+            if first >= _FIRST_DAY and last <= _LAST_DAY:
+                begins = leads or (
+                    first > today and not self.text.endswith("to ", 0, match.start()) and self._tells_a_beginning
+                )
+                yield Meant(first=first, last=last, begins=begins and place == 0)
 
 
-def _spans(match: re.Match[str], today: int, sentence: str, *, leads: bool) -> Iterator[tuple[int, int]]:
+def _named_days(text: str) -> Iterator[tuple[re.Match[str], _Sentence]]:
+    """Yield the expressions of days in a text, each with its sentence; a bounded number, of a bounded part of it."""
+    raw = text[:_READ_BYTES].lower().replace("\u2019", "'").encode("utf-8", "replace")[:_READ_BYTES]
+    if not _HINTS.search(raw):
+        return
+    left = _MOST_NAMED
+    for text_of_sentence in _SENTENCE_END.split(raw.decode("utf-8", "ignore")):
+        if not _HINTS.search(text_of_sentence.encode()):
+            continue
+        sentence = _Sentence(text_of_sentence)
+        for match in islice(_EXPRESSION.finditer(text_of_sentence), left):
+            left -= 1
+            yield match, sentence
+
+
+def _spans(match: re.Match[str], today: int, sentence: _Sentence, *, leads: bool) -> Iterator[tuple[int, int]]:
     """Yield (first, last) of the days that an expression may mean, the likeliest first."""
     day: int | None = None
     if match["iso"]:
@@ -433,10 +464,10 @@ def _nearest(name: str, number: int, year: str | None, today: int) -> int | None
     return min(candidates, key=lambda day: (abs(day - today), -day), default=None)
 
 
-def _weekdays(which: str | None, name: str, today: int, sentence: str) -> Iterator[int]:
+def _weekdays(which: str | None, name: str, today: int, sentence: _Sentence) -> Iterator[int]:
     """Yield the days that a day of the week may mean: "next Friday" is the coming one, or that of next week."""
     ahead = (_WEEKDAYS.index(name) - (today + 3) % 7) % 7
-    if which in ("last", "past", "previous") or (which == "on" and _is_past(sentence)):
+    if which in ("last", "past", "previous") or (which == "on" and sentence.is_past):
         yield today + ahead - 7
     elif which == "this":
         yield today + ahead
@@ -445,10 +476,6 @@ def _weekdays(which: str | None, name: str, today: int, sentence: str) -> Iterat
         yield coming
         if which == "next" and (coming + 3) // 7 == (today + 3) // 7:
             yield coming + 7
-
-
-def _is_past(sentence: str) -> bool:
-    return _IN_THE_PAST.search(sentence) is not None and _IN_THE_FUTURE.search(sentence) is None
 
 
 def _period(whose: str, unit: str, today: int) -> tuple[int, int]:
@@ -466,14 +493,14 @@ def _period(whose: str, unit: str, today: int) -> tuple[int, int]:
     return _first_of(month), _first_of(month + 1) - 1
 
 
-def _whole_month(name: str, year: str | None, today: int, sentence: str) -> tuple[int, int]:
+def _whole_month(name: str, year: str | None, today: int, sentence: _Sentence) -> tuple[int, int]:
     """Return the first and the last day of a month: in the year that is named, else of the likeliest."""
     if year is not None:
         month = int(year) * 12 + _MONTH_NUMBERS[name] - 1
     else:
         now = _year_of(today) * 12 + _month_of(today) - 1
         ahead = (_MONTH_NUMBERS[name] - 1 - now) % 12
-        is_past = ahead > _MONTHS_AHEAD and _IN_THE_FUTURE.search(sentence) is None
+        is_past = ahead > _MONTHS_AHEAD and not sentence.is_ahead
         month = now + ahead - (12 if is_past else 0)
     return _first_of(month), _first_of(month + 1) - 1
 

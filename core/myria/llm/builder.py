@@ -499,7 +499,7 @@ class _Asking:
             share = max(40, min(_TEXT_CHARACTERS, room // (len(events) - position)))
             shown_event: dict[str, Any] = {
                 "id": alias,
-                "at": to_rfc3339(event.timestamp),
+                "at": to_rfc3339(event.timestamp, event.utc_offset),
                 "speaker": event.speaker,
                 "type": event.type,
                 "text": event.text[:share],

@@ -252,7 +252,7 @@ class Inspector:
             references.append(
                 {
                     "id": self.shown.event(event),
-                    "at": rfc3339_of(row["occurred_at"]),
+                    "at": rfc3339_of(row["occurred_at"], row["utc_offset"]),
                     "channel": row["channel"],
                     "type": row["type"],
                 }
@@ -362,7 +362,7 @@ def shown_event(row: Any, alias: str, *, characters: int) -> Json:
     text = searchable_text(payload)
     event: Json = {
         "id": alias,
-        "at": rfc3339_of(row["occurred_at"]),
+        "at": rfc3339_of(row["occurred_at"], row["utc_offset"]),
         "speaker": speaker_of(payload),
         "type": row["type"],
         "text": text[:characters],

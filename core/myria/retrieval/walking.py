@@ -129,7 +129,7 @@ def _candidate(page: Page, at: int, sought: frozenset[str]) -> WalkCandidate:
             path=page.paths[at],
         ),
         participants=page.result.scope(hit).participants,
-        at=rfc3339_of(row["occurred_at"]),
+        at=rfc3339_of(row["occurred_at"], row["utc_offset"]),
         speaker=speaker_of(payload),
         text=passage(searchable_text(payload), sought, SNIPPET_CHARACTERS),
     )

@@ -91,8 +91,8 @@ LEFT JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id AND r.node
 
 -- name: events
 -- One page of the log, newest first, by what a person may filter it; without what is withdrawn, and without withdrawals.
-SELECT e.event_seq, e.event_id, e.occurred_at, e.ingested_at, e.channel, s.participants, e.source_event_key, e.type,
-       e.context_id, e.internal, e.payload::text AS payload, e.topic_hints::text AS topic_hints
+SELECT e.event_seq, e.event_id, e.occurred_at, e.utc_offset, e.ingested_at, e.channel, s.participants,
+       e.source_event_key, e.type, e.context_id, e.internal, e.payload::text AS payload, e.topic_hints::text AS topic_hints
 FROM myria.events e
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
 WHERE e.tenant_id = $1 AND e.event_seq < $2
@@ -113,8 +113,8 @@ LIMIT $10;
 
 -- name: newer_events
 -- What came after a point of the log, oldest first; a follower asks again for a while, because commits can be late.
-SELECT e.event_seq, e.event_id, e.occurred_at, e.ingested_at, e.channel, s.participants, e.source_event_key, e.type,
-       e.context_id, e.internal, e.payload::text AS payload, e.topic_hints::text AS topic_hints
+SELECT e.event_seq, e.event_id, e.occurred_at, e.utc_offset, e.ingested_at, e.channel, s.participants,
+       e.source_event_key, e.type, e.context_id, e.internal, e.payload::text AS payload, e.topic_hints::text AS topic_hints
 FROM myria.events e
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
 WHERE e.tenant_id = $1 AND e.event_seq > $2 AND e.event_seq <> ALL ($3::bigint[])

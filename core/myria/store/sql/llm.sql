@@ -89,7 +89,7 @@ ORDER BY wanted.position;
 
 -- name: leaf_refs
 -- The references of one leaf, in their order; only of the scopes in force.
-SELECT ref.event_seq, ref.position, e.event_id, e.scope_id, e.occurred_at, e.channel, e.type, s.participants
+SELECT ref.event_seq, ref.position, e.event_id, e.scope_id, e.occurred_at, e.utc_offset, e.channel, e.type, s.participants
 FROM myria.renderings r
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = r.scope_id
 JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id
@@ -104,8 +104,8 @@ ORDER BY ref.position;
 
 -- name: events
 -- Whole events of the scopes in force, in the order asked for.
-SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.channel, e.type, e.context_id, e.payload, e.internal,
-       s.participants
+SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.utc_offset, e.channel, e.type, e.context_id, e.payload,
+       e.internal, s.participants
 FROM unnest($2::bigint[]) WITH ORDINALITY AS wanted (event_seq, position)
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = wanted.event_seq
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
