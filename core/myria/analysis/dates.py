@@ -77,6 +77,9 @@ _DAYS_BEFORE, _DAYS_AFTER = 4, 14
 _WORD = re.compile(r"[A-Za-z]+|\d+")
 _ISO = re.compile(r"(?<!\d)(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)")
 
+_DOTTED = re.compile(r"(?<![\d.])(\d{1,2})\.(\d{1,2})\.(\d{4})(?![\d.]*\d)")
+_SLASHED = re.compile(r"(?<![\d/])(\d{4})/(\d{1,2})/(\d{1,2})(?![\d/])")
+
 _READ_BYTES: Final = 8 * 1024
 """How much of a text is looked through for days, in UTF-8 bytes."""
 
@@ -134,6 +137,7 @@ def windows(text: str, *, now: int, first: int, last: int, utc_offset: int = 0) 
     """
     today = local_day(now, utc_offset)
     candidates: list[Window] = []
+    text = _in_iso(text)
     for year, month, day in _ISO.findall(text):
         if (start := _day(int(year), int(month), int(day))) is not None:
             candidates.append(_around(start))
@@ -157,6 +161,14 @@ def holds_from(days: Iterable[Meant]) -> int | None:
 def local_day(moment: int, utc_offset: int) -> int:
     """Return the day since 1970 on which a moment (microseconds since 1970 UTC) falls, so many minutes east of UTC."""
     return (moment + utc_offset * MINUTE_US) // DAY_US
+
+
+def _in_iso(text: str) -> str:
+    """Return a text with its dates in numbers, as `12.3.2026` and `2026/03/12`, in the form of ISO 8601.
+
+    `12/03/2026` is the twelfth of March or the third of December, so it is no date.
+    """
+    return _SLASHED.sub(r"\1-\2-\3", _DOTTED.sub(r"\3-\2-\1", text))
 
 
 def is_date_word(term: str) -> bool:
@@ -329,7 +341,8 @@ _EXPRESSION: Final = re.compile(
     |\b(?P<word>day\s+after\s+tomorrow|day\s+before\s+yesterday|yesterday|last\s+night|today|tonight|tomorrow
         |this\s+(?:morning|afternoon|evening))\b
     |\b(?:(?P<which>next|last|past|previous|this|coming|on)\s+)?(?P<weekday>{_WEEKDAY})\b
-        (?!,?\s+(?:the\s+)?(?:\d|(?:{_MONTH})\b))
+        (?!,?\s+(?:(?:the\s+)?\d{{1,2}}(?:st|nd|rd|th)\b|\d{{1,2}}\s+(?:of\s+)?(?:{_MONTH})\b|(?:{_MONTH})\b))
+    |\b(?:on|(?:{_WEEKDAY}),?)\s+the\s+(?P<number>\d{{1,2}})(?:st|nd|rd|th)\b(?!\s+(?:of\b|{_MONTH}|\w+\s+of\b))
     |\bin\s+(?P<ahead>{_NUMBER})\s+(?P<ahead_unit>day|week)s?\b
     |\b(?P<back>{_NUMBER})\s+(?P<back_unit>day|week)s?\s+ago\b
     |\b(?P<whose>next|last|this|coming)\s+(?P<period>week|weekend|month|year)\b
@@ -341,8 +354,8 @@ _EXPRESSION: Final = re.compile(
 
 _NAMED_GROUPS: Final = ("iso", "month", "month_first", "from_month")
 _HINTS: Final = re2.compile(
-    rf"\d{{4}}-\d|\b(?:yesterday|today|tonight|tomorrow|last\s+night|this\s+(?:morning|afternoon|evening)|{_WEEKDAY})\b"
-    rf"|\b(?:next|last|this|coming)\s+(?:week|month|year)|\b(?:{_NUMBER})\s+(?:day|week)"
+    rf"\d{{4}}[-/]\d|\d\.\d{{1,2}}\.\d{{4}}|\b(?:yesterday|today|tonight|tomorrow|last\s+night|this\s+(?:morning|afternoon|evening)|{_WEEKDAY})\b"
+    rf"|\bon\s+the\s+\d|\b(?:next|last|this|coming)\s+(?:week|month|year)|\b(?:{_NUMBER})\s+(?:day|week)"
     rf"|\d(?:st|nd|rd|th)?\s+(?:of\s+)?(?:{_MONTH})\b|\b(?:{_MONTH})\b\.?\s+(?:the\s+)?\d|\b(?:{_LEAD})\s+(?:{_MONTH})\b".encode()
 )
 """What a text holds that names a day: nearly all that names none is told by one fast look."""
@@ -369,6 +382,7 @@ _WILL_BECOME: Final = re.compile(
     r"(?:\b(?:will|shall|going to)|'ll)\s+(?:\w+ly\s+)?(?:be\s+)?"
     r"(?:start|begin|move|switch|change|become|join|leave|take over|work|live)"
     r"|(?:\b(?:am|is|are)|'m|'re)\s+(?:starting|beginning|moving|switching|changing|joining|leaving|becoming)\b"
+    r"|\b(?:takes?\s+over|becomes?|starts?\s+(?:at|with|as)\s+(?=[^\d\s])\w+|(?:moves?|switch(?:es)?|changes?)\s+(?:in)?to)\b"
 )
 """How people tell of what is not so yet, and will be from the day that they name."""
 _FIRST_DAY: Final = _days(1, 1, 1)
@@ -377,7 +391,7 @@ _MONTHS_AHEAD: Final = 8
 """A month without a year from which something holds lies at most so far ahead, unless the text speaks of the future."""
 
 
-class _Sentence:
+class _DatedSentence:
     """A sentence in lower case, of which is told only once whether it speaks of the past or of the future."""
 
     def __init__(self, text: str) -> None:
@@ -408,22 +422,22 @@ class _Sentence:
                 yield Meant(first=first, last=last, begins=begins and place == 0)
 
 
-def _named_days(text: str) -> Iterator[tuple[re.Match[str], _Sentence]]:
+def _named_days(text: str) -> Iterator[tuple[re.Match[str], _DatedSentence]]:
     """Yield the expressions of days in a text, each with its sentence; a bounded number, of a bounded part of it."""
     raw = text[:_READ_BYTES].lower().replace("\u2019", "'").encode("utf-8", "replace")[:_READ_BYTES]
     if not _HINTS.search(raw):
         return
     left = _MOST_NAMED
-    for text_of_sentence in _SENTENCE_END.split(raw.decode("utf-8", "ignore")):
+    for text_of_sentence in _SENTENCE_END.split(_in_iso(raw.decode("utf-8", "ignore"))):
         if not _HINTS.search(text_of_sentence.encode()):
             continue
-        sentence = _Sentence(text_of_sentence)
+        sentence = _DatedSentence(text_of_sentence)
         for match in islice(_EXPRESSION.finditer(text_of_sentence), left):
             left -= 1
             yield match, sentence
 
 
-def _spans(match: re.Match[str], today: int, sentence: _Sentence, *, leads: bool) -> Iterator[tuple[int, int]]:
+def _spans(match: re.Match[str], today: int, sentence: _DatedSentence, *, leads: bool) -> Iterator[tuple[int, int]]:
     """Yield (first, last) of the days that an expression may mean, the likeliest first."""
     day: int | None = None
     if match["iso"]:
@@ -439,6 +453,8 @@ def _spans(match: re.Match[str], today: int, sentence: _Sentence, *, leads: bool
         day = today + _count(match["ahead"]) * _UNIT_DAYS[match["ahead_unit"]]
     elif match["back"]:
         day = today - _count(match["back"]) * _UNIT_DAYS[match["back_unit"]]
+    elif match["number"]:
+        day = _day_of_some_month(int(match["number"]), today, is_past=sentence.is_past)
     elif match["weekday"]:
         if match["which"] or leads:
             for day in _weekdays(match["which"], match["weekday"], today, sentence):
@@ -464,7 +480,17 @@ def _nearest(name: str, number: int, year: str | None, today: int) -> int | None
     return min(candidates, key=lambda day: (abs(day - today), -day), default=None)
 
 
-def _weekdays(which: str | None, name: str, today: int, sentence: _Sentence) -> Iterator[int]:
+def _day_of_some_month(number: int, today: int, *, is_past: bool) -> int | None:
+    """Return the next day with a number in its month, the last one where what was is told; today where it has it."""
+    this = _year_of(today) * 12 + _month_of(today) - 1
+    for month in range(this, this - 3, -1) if is_past else range(this, this + 3):
+        day = _first_of(month) + number - 1
+        if 0 < number <= _first_of(month + 1) - _first_of(month) and (day <= today if is_past else day >= today):
+            return day
+    return None
+
+
+def _weekdays(which: str | None, name: str, today: int, sentence: _DatedSentence) -> Iterator[int]:
     """Yield the days that a day of the week may mean: "next Friday" is the coming one, or that of next week."""
     ahead = (_WEEKDAYS.index(name) - (today + 3) % 7) % 7
     if which in ("last", "past", "previous") or (which == "on" and sentence.is_past):
@@ -493,7 +519,7 @@ def _period(whose: str, unit: str, today: int) -> tuple[int, int]:
     return _first_of(month), _first_of(month + 1) - 1
 
 
-def _whole_month(name: str, year: str | None, today: int, sentence: _Sentence) -> tuple[int, int]:
+def _whole_month(name: str, year: str | None, today: int, sentence: _DatedSentence) -> tuple[int, int]:
     """Return the first and the last day of a month: in the year that is named, else of the likeliest."""
     if year is not None:
         month = int(year) * 12 + _MONTH_NUMBERS[name] - 1
