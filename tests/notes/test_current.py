@@ -53,6 +53,21 @@ def test_what_says_a_fact_anew_is_known(changes: tuple[Change, ...]) -> None:
     assert len(changes) - sum(map(is_told, changes)) <= 1
 
 
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("I live in Lisbon", "I moved to Porto"),
+        ("Paul habite à Lyon", "Paul a déménagé à Nantes"),
+        ("Офис находится на улице Ленина 5", "Офис переехал на проспект Мира 12"),
+        ("I prefer tea in the morning", "I prefer coffee in the morning"),
+    ],
+)
+def test_what_shares_few_words_is_known_where_it_tells_of_a_move_or_a_taste(older: str, newer: str) -> None:
+    """Without a question, and not the other way round."""
+    assert KeptStatement.of(newer).replaces(KeptStatement.of(older))
+    assert not KeptStatement.of("Ana moved to Rome").replaces(KeptStatement.of("Ana is allergic to nuts"))
+
+
 def test_what_is_about_the_same_and_says_something_else_is_not_taken_for_it() -> None:
     """No statement of these replaces another, whichever came first."""
     said = list(map(KeptStatement.of, APART))

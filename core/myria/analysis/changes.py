@@ -180,6 +180,27 @@ _SIGNS_WITHIN: Final = tuple(_WORDS_WITHIN.split())
 """The same where words stand without spaces between them, or with others joined to them."""
 
 
+_LIVING: Final = re.compile(
+    r"(?<!\w)(?:lives?|living|resides?|located|based|wohn(?:t|e|en)|leb(?:t|e|en)|vive[ns]?|vivo|vivimos|mor[ao]|moram|habit(?:e|ent)"
+    r"|abit[ao]|woont|woon|wonen|mieszkam?|жив[её]т|живу|живут|находится)(?!\w)|住んで|にあります|位于|住在|살고|에 있"
+)
+_MOVING: Final = re.compile(
+    r"(?<!\w)(?:moved|relocated|umgezogen|gezogen|zogen|zog|mud(?:ó|é|aron|ado|amos|ou|ei|aram)|déménagée?s?|trasferit[aoi]|verhuisd"
+    r"|przeprowadził[ao]?|переехал[аио]?)(?!\w)|引っ越|移転|搬到|搬家|이사"
+)
+"""Where somebody or something is, and that it is elsewhere now: what changes most, by words that share nothing."""
+
+
+def tells_where(text: str) -> bool:
+    """Tell whether a short text says where somebody lives or where something is."""
+    return _LIVING.search(text[:_READ_BYTES].casefold()) is not None
+
+
+def tells_of_move(text: str) -> bool:
+    """Tell whether a short text says that somebody or something has moved."""
+    return _MOVING.search(text[:_READ_BYTES].casefold()) is not None
+
+
 def changed(text: str) -> list[str]:
     """Return the terms of what a text says has changed, in document order, each once; none for most texts."""
     raw = text[:_READ_BYTES].lower().replace("\u2019", "'").encode("utf-8", "replace")[:_READ_BYTES]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from myria.analysis.asking import asks
-from myria.analysis.changes import tells_of_change
+from myria.analysis.changes import tells_of_change, tells_of_move, tells_where
 from myria.analysis.dates import holds_from, local_day, meant
 from myria.analysis.languages import function_terms, languages_of
 from myria.analysis.roots import root
@@ -27,7 +27,11 @@ _COMPARED = 400
 
 _MOSTLY = 0.5
 _BEGUN_ALIKE = 0.4
+_SAID_ALIKE = 0.6
 _ASKED_ALIKE = 0.25
+
+_SPEAKERS = frozenset(map(root, "i we ich wir je nous yo nosotros eu nós io noi ik wij я мы".split()))  # noqa: SIM905
+"""Who speaks of himself: two such statements are of one person where they share nothing else."""
 
 
 @value
@@ -55,6 +59,8 @@ class KeptStatement:
     about: frozenset[str]
     has_number: bool
     is_change: bool
+    is_place: bool
+    is_move: bool
 
     @classmethod
     def of(cls, text: str) -> KeptStatement:
@@ -67,6 +73,8 @@ class KeptStatement:
             about=content_roots(words, text[:_COMPARED]),
             has_number=any(character.isdigit() for character in beginning),
             is_change=tells_of_change(beginning),
+            is_place=tells_where(beginning),
+            is_move=tells_of_move(beginning),
         )
 
     def replaces(self, older: KeptStatement, asked: SoughtWords = NOTHING_ASKED) -> bool:
@@ -78,6 +86,9 @@ class KeptStatement:
         if self.beginning == older.beginning:
             return False
         shared = len(self.about & older.about)
+        of_one = shared > 0 or not _SPEAKERS.isdisjoint(self.words & older.words)
+        if self.is_move and older.is_place and of_one:
+            return True
         if not shared:
             return False
         alike = shared / len(self.about | older.about)
@@ -96,10 +107,14 @@ class KeptStatement:
         begun = _common_beginning(self.beginning, older.beginning)
         if _is_within_word(self.beginning, len(begun)) or _is_within_word(older.beginning, len(begun)):
             begun = begun[: begun.rfind(" ") + 1]
+        alike = len(self.words & older.words) / len(self.words | older.words)
+        verbs = [token for token in tokens(begun) if is_verb_of_notes(token.surface)]
+        if verbs and alike >= _SAID_ALIKE:
+            return True
         telling = [token.term for token in tokens(begun) if not is_verb_of_notes(token.surface)]
         if not content_roots(telling, begun) & self.about:
             return False
-        return len(self.words & older.words) > _BEGUN_ALIKE * len(self.words | older.words)
+        return alike > _BEGUN_ALIKE
 
 
 def holds_later(text: str, *, at: int, utc_offset: int = 0, now: int) -> int | None:
