@@ -142,12 +142,12 @@ async def test_a_team_with_openai_s_messages(served: Served) -> None:  # noqa: F
     def work(client: Client) -> None:
         for _ in range(2):
             cookbook.register(client)
-        first = Script(message("baking"), message("Use less water."))
-        assert cookbook.handle(first, client, "My dough is too wet.") == "Use less water."
+        first = Script(message("baking"), message("Use less water in the dough."))
+        assert cookbook.handle(first, client, "My dough is too wet.") == "Use less water in the dough."
         second = Script(message("Returns "), message("We send a new tin."))
         assert cookbook.handle(second, client, "The tin for my wet dough came broken.") == "We send a new tin."
         assert "returns answers" in second.told[1]
-        assert "baking: Use less water." in second.told[1]
+        assert "baking: Use less water in the dough." in second.told[1]
         assert "You handle returns" in second.told[1]
         sessions = list(client.sessions.each("desk"))
         assert [session.status for session in sessions] == ["closed", "closed"]
