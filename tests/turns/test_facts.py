@@ -52,9 +52,9 @@ def test_what_a_text_says_of_its_writer(text: str, expected: list[tuple[str, str
     assert found(text) == expected
 
 
-@pytest.mark.parametrize("name", ["seen", "blind", "fresh"])
+@pytest.mark.parametrize("name", ["seen", "blind", "fresh", "last", "final", "unseen"])
 def test_what_is_kept_is_right_and_most_is_kept(name: str) -> None:
-    """Sentences in ten languages, half of which state nothing (blind: looked at after the rules; fresh: made after)."""
+    """Sentences in ten languages, half of which state nothing: 200 before the rules were made, the others after."""
     right = kept = stated = 0
     for line in (SAID / f"{name}.tsv").read_text(encoding="utf-8").splitlines():
         _, text, facts = line.split("\t")
@@ -91,7 +91,7 @@ def test_only_the_beginning_of_a_turn_is_read() -> None:
     """What is pasted below states nothing; a turn is no list of facts."""
     assert found("word " * 1_000 + ". My name is Ada.") == []
     assert found("I like tea." + " word" * 1_000, "My name is Ada.") == [("user_like/like", "L2", "tea")]
-    assert len(found(*(f"I am allergic to stuff{number}" for number in range(50)))) == 16
+    assert len(found(*(f"I am allergic to nuts{number}" for number in range(50)))) == 16
 
 
 def test_the_contract_s_rules_come_first_of_their_kind() -> None:

@@ -26,11 +26,13 @@ _READ = 4_000
 _MOST_FACTS = 16
 """Facts that one turn states at most."""
 
+_LEAST_PART = 4
+"""Letters by which a word of Latin letters is known by its part."""
+
 _MOST_CLAUSE = 2 * VALUE_BYTES
 _MOST_WORDS = 8
 _MOST_NAME_WORDS = 5
 _MOST_LISTED_WORDS = 4
-_MOST_PLAIN_WORDS = 2
 _MOST_UNSPACED = 10
 _LEAST_QUESTION = 4
 """Words of a question from which on what comes before its comma is no part of it ("..., isn't it?" is)."""
@@ -44,7 +46,7 @@ _ASIDE = re.compile(r"^[ \t]*(?:[-*•+>#|]|\d+[.)]|[a-zA-Z]\)|\t| {4}).*$", re.
 _SPACES = re.compile(r"[^\S\n]+")
 _MATERIAL = re.compile(r"[:：](?=\s|[^\x00-\x7f]|\Z)")
 _SENTENCE_END = re.compile(
-    r"(?:(?<!\b\w)(?<!\bSt)(?<!\bDr)(?<!\bMr)(?<!\bMs)(?<!\bMrs)(?<!\bSte)\.(?=\s|\Z)|[!?。！？¿¡;；\n\r]|(?:\.{2,}|…)(?!\s*[^\W\d_A-Z]))+"
+    r"(?:(?<!\b\w)(?<!\bSt)(?<!\bDr)(?<!\bMr)(?<!\bMs)(?<!\bMrs)(?<!\bSte)(?<!\.)\.(?=\s|\Z)|[!?。！？¿¡;；\n\r]|(?:\.{2,}|…)(?!\.*\s*[^\W\d_A-Z]))+"
 )
 _POLITE = re.compile(
     r" (?:please|thanks|thank you|bitte|danke|por favor|gracias|merci|too|as well|auch)\Z", re.IGNORECASE
@@ -53,8 +55,11 @@ _NO_VALUE = re.compile(r"[{}<>=\\|@#$^~_*%+\[\]/:\"\N{REPLACEMENT CHARACTER}]|\[
 _WORD = re.compile(r"[^\W_]+")
 _NAME_WORD = re.compile(r"[^\W\d_]+(?:[-'][^\W\d_]+)*\.?")
 _UNSPACED = re.compile(r"[\u3005\u3040-\u30ff\u3400-\u9fff]")
-_HAN = re.compile(r"[\u4e00-\u9fff]{2,4}")
-_GRAMMAR = re.compile(r"[のがをはにでもと个]|[\u4e00-\u9fff]し?い\Z|[은는을를] ")
+_CHINESE_NAME = re.compile(r"[\u4e00-\u9fff]{2,4}")
+_GRAMMAR = re.compile(r"[のがをはにでもと个的字語]|仮名|カナ|[\u4e00-\u9fff]し?い\Z|[은는을를] ")
+_HANGUL = re.compile(r"[\uac00-\ud7a3]")
+_KOREAN_NAME = re.compile(r"[\uac00-\ud7a3]{3}")
+_PLACE = re.compile(r"(?:\S{2,} )?\S{2,}(?:(?<![城都小])[市镇町]|[省县縣県府郡]|(?<!도)시|[도군구동])")
 _SOMEBODYS = re.compile(r"[A-Z]\w*'s\b")
 
 
@@ -112,7 +117,8 @@ def _separator() -> re.Pattern[str]:
     """Return what stands between two clauses: a mark, what contrasts them, or an "and" before another statement."""
     begun = {before for rule, before, _ in _phrases() if rule.form != "diet" and before}
     bare = {before.removeprefix(subject) for before in begun for subject in _words("subject")}
-    joins = rf" (?:{_any_of(_words('but'))})(?= )| (?:{_any_of(_words('and'))}) (?={_any_of(begun | bare)})"
+    other = rf"{_any_of(begun | bare)}|(?:{_any_of(_words('another'))}) "
+    joins = rf" (?:{_any_of(_words('but'))})(?= )| (?:{_any_of(_words('and'))}) (?={other})"
     return re.compile(rf" ?(?:[,，、(（)）—–…]|\.{{2,}}) ?| -+ |{joins}", re.IGNORECASE)
 
 
@@ -230,16 +236,17 @@ def _value(rule: Rule, before: str, given: str) -> str:
     if not value or len(value.encode()) > VALUE_BYTES or _NO_VALUE.search(value) is not None:
         return ""
     if rule.form in ("thing", "allergen", "task"):
-        barred = {"allergen": "no_allergen", "thing": "own"}.get(rule.form)
-        is_barred = barred is not None and not _words(barred).isdisjoint(value.lower().split())
-        return value if _is_thing(value) and not is_barred else ""
+        if rule.form == "allergen" and not _names_allergen(value):
+            return ""
+        is_own = rule.form == "thing" and not _words("own").isdisjoint(value.lower().split())
+        return value if _is_thing(value) and not is_own else ""
     if rule.form == "diet":
         return _leading(value, lambda word: word.lower() in _words("diet"), most=1)
-    if not _words("no_name").isdisjoint({value, *value.split()}):
+    if len(value) == 1 or not _words("no_name").isdisjoint({value, *value.split()}):
         return ""
     if value[0].isupper() or value[0].islower():
         return _leading(value, _is_capitalised, most=_MOST_NAME_WORDS)
-    return value if _is_name_without_capitals(value, before) else ""
+    return value if _is_name_without_capitals(value, before, rule.form) else ""
 
 
 def _leading(value: str, is_one: Callable[[str], bool], *, most: int) -> str:
@@ -251,7 +258,7 @@ def _leading(value: str, is_one: Callable[[str], bool], *, most: int) -> str:
         count -= 1  # a particle joins two words
     rest = words[count:]
     goes_on = not rest or (rest[0].lower() in _words("goes_on") and not (len(rest) > 1 and is_one(rest[1])))
-    begins = count > 0 and (is_one(words[0]) or words[0] == "the")
+    begins = count > 0 and is_one(words[0])
     return " ".join(words[:count]) if begins and count <= most and goes_on else ""
 
 
@@ -259,12 +266,17 @@ def _is_capitalised(word: str) -> bool:
     return word[0].isupper() and word != "I" and _NAME_WORD.fullmatch(word) is not None and not word.startswith("I'")
 
 
-def _is_name_without_capitals(value: str, before: str) -> bool:
-    """Tell whether a value of a script without capitals may be a name or a place."""
-    if len(value) > _MOST_UNSPACED or len(value.split()) > _MOST_PLAIN_WORDS or _has_vague_part(value):
+def _is_name_without_capitals(value: str, before: str, form: str) -> bool:
+    """Tell whether a value of a script without capitals is a name, or a place that is known or ends as they do."""
+    if len(value) > _MOST_UNSPACED or _has_vague_part(value):
         return False
+    if form == "place":
+        return value in _words("place") or (_PLACE.fullmatch(value) is not None and _GRAMMAR.search(value) is None)
+    family = _file()["words"]["family"]
     if before in _words("before_chinese_name"):
-        return value[0] in _file()["words"]["family"] and _HAN.fullmatch(value) is not None
+        return value[0] in family and _CHINESE_NAME.fullmatch(value) is not None
+    if _HANGUL.search(value) is not None:
+        return value[0] in family and _KOREAN_NAME.fullmatch(value) is not None
     return _GRAMMAR.search(value) is None
 
 
@@ -272,11 +284,21 @@ def _has_vague_part(value: str) -> bool:
     return any(part in value for part in _words("vague_part"))
 
 
+def _names_allergen(value: str) -> bool:
+    """Tell whether a value has a word that is an allergen, or begins or ends as one: of other things people joke."""
+    words = [word.lower() for word in _WORD.findall(value)]
+    parts = tuple(part for part in _words("allergen") if len(part) >= _LEAST_PART or not part.isascii())
+    return any(word in _words("allergen") or word.startswith(parts) or word.endswith(parts) for word in words)
+
+
 def _is_thing(value: str) -> bool:
     """Tell whether a value stands by itself, wherever it is read again."""
     words = [word.lower() for word in _WORD.findall(value)]
     if not words or len(words) > _MOST_WORDS or "n't" in value or words[0] in _words("vague_first"):
         return False
-    if _UNSPACED.search(value) is not None and len(value) > 2 * _MOST_UNSPACED:
+    is_unspaced = _UNSPACED.search(value) is not None
+    if (is_unspaced and (len(value) > 2 * _MOST_UNSPACED or value[-1] == "の")) or (
+        not is_unspaced and len(value) == 1
+    ):
         return False
     return _SOMEBODYS.search(value) is None and _words("vague").isdisjoint(words) and not _has_vague_part(value)
