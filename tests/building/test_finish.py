@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from myria.planning.scope import plan_unit
 from myria.registry import Registry
 from myria.store.database import Database as Pool
 from tests.support import builds
-from tests.support.events import TENANT, append, conversation
+from tests.support.events import TENANT, append, conversation, event
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
@@ -212,3 +213,13 @@ async def test_registry_errors_name_what_is_wrong(database: Database) -> None:
     async with Pool(database.server_dsn) as server:
         with pytest.raises(errors.NoPreviousSnapshot):
             await Registry(server, builds.DEFAULTS).rollback(TENANT)
+
+
+async def test_at_debug_each_task_has_a_line(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    """With the build and what was counted, and nothing of what was said."""
+    caplog.set_level(logging.DEBUG, "myria")
+    await append(database.server_dsn, [event(1, "zanzibarian marmalade"), event(2, "zanzibarian marmalade again")])
+    built = await builds.build(database)
+    (line,) = [vars(record) for record in caplog.records if vars(record).get("action") == "task_done"]
+    assert (line["build_id"], line["tenant"], line["counts"]["events_new"]) == (built.build_id, TENANT, 2)
+    assert "zanzibarian" not in caplog.text

@@ -218,6 +218,11 @@ class _Worker:
             await shaper.flush()
             reason = shaper.degraded_reason
         await tasks.finish(self._database, build, task, compiled, counts, degraded_reason=reason)
+        logger.debug(
+            "the task of scope %d is done",
+            task.scope_id,
+            extra={"action": "task_done", "tenant": build.tenant, "build_id": build.build_id, "counts": dict(counts)},
+        )
 
     async def _end(self, build: RunningBuild) -> Outcome | None:
         """End the build when nothing is left to do; None while other workers are busy."""
