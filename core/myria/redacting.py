@@ -31,12 +31,10 @@ def redacted_event(event: NewEvent, redactor: PayloadRedactor, *, payload_bytes:
     """Return an event without what must not be kept, and how much of each kind was taken out.
 
     Raises:
-        InvalidArgument: one of its names holds a key or token.
         PayloadTooLarge: what stands in place of the removed makes the payload too large to be exported and imported.
     """
     if event.type == WITHDRAWAL_TYPE:
         return event, {}  # ids of events, none of which anybody wrote
-    _check_names(event, redactor)
     redacted = redactor.payload(event.payload_json)
     hints, counts = _redacted_hints(event.topic_hints, redactor)
     counts.update(redacted.counts)
@@ -92,9 +90,15 @@ async def redacted_events(
     Internal events of reserved types are Myria's own and name other events by ids: only their names are looked at.
 
     Raises:
-        InvalidArgument, PayloadTooLarge: see `redacted_event`; of several events, the detail `index` says which.
+        InvalidArgument: the name of something holds a key or token.
+        PayloadTooLarge: see `redacted_event`. Of several events, the detail `index` says which, for both.
     """
-    suspected = list(_suspected(events, redactor))
+    for position, event in enumerate(events):
+        try:
+            _check_names(event, redactor)
+        except InvalidArgument as error:
+            raise error if len(events) == 1 else error.at_index(position) from error
+    suspected = [position for position in _suspected(events, redactor) if not _is_our_own(events[position])]
     if not suspected:
         return events, {}
 
@@ -102,11 +106,8 @@ async def redacted_events(
         kept, counts = list(events), {}
         for position in suspected:
             try:
-                if _is_our_own(events[position]):
-                    _check_names(events[position], redactor)
-                    continue
                 kept[position], taken = redacted_event(events[position], redactor, payload_bytes=payload_bytes)
-            except (InvalidArgument, PayloadTooLarge) as error:
+            except PayloadTooLarge as error:
                 raise error if len(events) == 1 else error.at_index(position) from error
             if taken:
                 counts[position] = taken
@@ -134,13 +135,8 @@ def _suspected(events: Sequence[NewEvent], redactor: PayloadRedactor) -> Iterato
 
 def _looked_at(events: Sequence[NewEvent]) -> bytes:
     payloads = b"\n".join([event.payload_json for event in events])
-    names = [name for event in events for name in _names_of(event) if name]
-    names += [hint.hint for event in events for hint in event.topic_hints]
-    return payloads + b"\n" + "\n".join(names).encode("utf-8", "surrogatepass")
-
-
-def _names_of(event: NewEvent) -> tuple[str | None, ...]:
-    return (event.context_id, event.source_event_key, event.type, event.channel, *event.participants)
+    hints = "\n".join([hint.hint for event in events for hint in event.topic_hints])
+    return payloads + b"\n" + hints.encode("utf-8", "surrogatepass") if hints else payloads
 
 
 def _is_our_own(event: NewEvent) -> bool:

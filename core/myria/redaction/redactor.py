@@ -11,7 +11,7 @@ import orjson
 from myria.redaction.expressions import compiled, first_look
 from myria.redaction.kinds import KINDS, Kind
 from myria.redaction.numbers import FIRST_LOOK_CARD, FIRST_LOOK_PHONE, find_cards, find_phones, is_card
-from myria.redaction.secrets import find_secrets, first_look_for_secrets
+from myria.redaction.secrets import find_secrets, first_look_for_secrets, holds_proven_secret
 from myria.values import short_value
 
 PLACEHOLDERS: Mapping[Kind, str] = {
@@ -49,6 +49,8 @@ _UNSEEN = compiled(
 )
 """What nobody sees (`myria.names`): within a key it hides the key from every rule, and from nobody who copies it."""
 _LEAST_TOKEN = 8
+_LEAST_PROVEN = 16
+"""Characters that a key of a shape of its own has at least: nearly every name is shorter."""
 
 _FIRST_LOOKS: Mapping[Kind, str] = {
     "password": rf"(?:{_NAMES_WITHHELD})(?:[\s'\"]|\\[tnrf]?){{0,7}}[:=：]|://[^\s/:@\"]*:[^\s/@\"]+@",
@@ -93,7 +95,9 @@ class PayloadRedactor:
 
     def names_secret(self, name: str) -> bool:
         """Tell whether a name (of a session, a channel, a key) holds a key or token that its own shape proves."""
-        return "secret" in self.kinds and bool(find_secrets(_seen(name.encode("utf-8", "surrogatepass")), proven=True))
+        if "secret" not in self.kinds or len(name) < _LEAST_PROVEN:
+            return False
+        return holds_proven_secret(_seen(name.encode("utf-8", "surrogatepass")))
 
     def payload(self, payload_json: bytes) -> Redacted:
         """Return a payload (canonical JSON of an object) without what must not be kept.

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from myria.redaction.expressions import compiled, literal
+from myria.redaction.expressions import compiled, first_look, literal
 from myria.values import short_value
 
 Span = tuple[int, int]
@@ -75,11 +75,24 @@ def first_look_for_secrets() -> str:
     return "|".join([*long, *short, f"(?:{words}){_ASSIGNED}", FIRST_LOOK_OWN])
 
 
+def holds_proven_secret(text: bytes) -> bool:
+    """Tell whether a key or token stands in UTF-8 text of which its own shape says what it is, and no word such as
+    `key` beside it: what a name is looked at for."""
+    return _proven_look().search(text) is not None and bool(find_secrets(text, proven=True))
+
+
+@cache
+def _proven_look() -> Any:
+    """Return an expression that matches whatever holds such a find: many harmless names hold a keyword of a rule."""
+    rules, _ = _rules()
+    return first_look("|".join(f"(?:{rule.regex})" for rule in rules if _GENERIC.isdisjoint(rule.keywords)))
+
+
 def find_secrets(text: bytes, *, proven: bool = False) -> list[Span]:
     """Return where keys and tokens stand in UTF-8 text, as byte offsets.
 
     Args:
-        proven: only those of which a shape of their own says what they are, and no word beside them such as `key`.
+        proven: only those of `holds_proven_secret`.
     """
     rules, everywhere = _rules()
     lowered = text.lower()
