@@ -90,8 +90,8 @@ calls may use both.
 
 Arguments are taken as clients send them: where a list, an object, a number or true and false is asked for, the same as
 JSON text will do (`"[\\"a\\"]"`, `"5"`, `"true"`), at most 256 KiB of it in one call, and `5.0` is 5. What may be a
-text is never read as anything else. Over HTTP any `Accept` header will do that allows JSON or an event stream, and
-none allows both.
+text is never read as anything else. All arguments may be one JSON text too. Over HTTP any `Accept` header will do that
+allows JSON or an event stream, and none allows both.
 
 A profile is a group of tools that a server offers or not (setting `mcp.profiles`). Read tools see what **all** the
 participants you name may see. They answer one tree; `snapshot_id` says which snapshot it was read from, `indexed` of

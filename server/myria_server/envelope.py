@@ -10,6 +10,8 @@ from typing import Any
 
 import mcp_types
 
+from myria.contract.coercion import whole_arguments
+
 _KINDS = ("method", "result", "error")
 
 
@@ -34,6 +36,16 @@ def fault(message: Any) -> tuple[int, str] | None:
     if params is not None and type(params) is not dict:
         return mcp_types.INVALID_PARAMS, "params must be an object"
     return _call_fault(params or {}) if message["method"] == "tools/call" else None
+
+
+def with_object_arguments(message: Any) -> Any:
+    """Return a message with the arguments of its tool call as an object, where a client wrote them otherwise."""
+    if type(message) is not dict or message.get("method") != "tools/call" or type(message.get("params")) is not dict:
+        return message
+    given = message["params"].get("arguments")
+    if type(given) is not str and type(given) is not list:
+        return message
+    return {**message, "params": {**message["params"], "arguments": whole_arguments(given)}}
 
 
 def _call_fault(params: dict[str, Any]) -> tuple[int, str] | None:

@@ -42,7 +42,7 @@ from myria_server.authentication import CREDENTIALS, Authentication
 from myria_server.bodies import Bodies
 from myria_server.cors import CrossOrigins
 from myria_server.door import Door
-from myria_server.envelope import fault
+from myria_server.envelope import fault, with_object_arguments
 from myria_server.faces.rest import Asked, RestFace
 from myria_server.fastpath import VERSION_KEY, FastPath
 from myria_server.metrics import ServerMetrics
@@ -358,6 +358,8 @@ class Gate:
         except Refused as refused:
             await self._refuse_text(send, request, refused)
             return
+        if request.face.is_mcp and (meant := with_object_arguments(message)) is not message:
+            message, body = meant, orjson.dumps(meant)
         if (noted := requestlog.current()) is not None and isinstance(message, dict):
             method = message.get("method")
             noted.method = method if method in _METHODS else None
@@ -619,6 +621,7 @@ class Gate:
             )
             self._metrics.refused(full.code)
             return rpc_error(request_id, mcp_types.INVALID_REQUEST, full.message, full.to_json())
+        message = with_object_arguments(message)
         if (wrong := fault(message)) is not None:
             return rpc_error(id_of(message), *wrong)
         if message.get("method") == "initialize":

@@ -31,7 +31,7 @@ from myria.settings import Settings
 from myria_server.answers import ANSWERS_AT_ONCE, Unanswered
 from myria_server.background import running
 from myria_server.bodies import Bodies
-from myria_server.envelope import fault
+from myria_server.envelope import fault, with_object_arguments
 from myria_server.fastpath import VERSION_KEY, FastPath
 from myria_server.metrics import ServerMetrics
 from myria_server.protocol import build_server
@@ -130,7 +130,7 @@ class _Pipe:
 
     async def _take(self, line: bytes, to_server: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         try:
-            decoded = await self._bodies.decode(line)
+            decoded = with_object_arguments(await self._bodies.decode(line))
         except Refused as refused:
             await self._say(self._refused(refused))
             return

@@ -106,10 +106,34 @@ async def test_over_stdio_and_without_the_fast_path(memory: Memory) -> None:
         "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
     }
     out = io.BytesIO()
-    sent = b"".join(json.dumps(line).encode() + b"\n" for line in (hello, call("remember", AS_TEXT, version=None)))
+    lines = (
+        hello,
+        call("remember", AS_TEXT, version=None),
+        call("remember", json.dumps({"content": "A lamp"}), version=None, request_id=2),
+    )
+    sent = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     await asyncio.wait_for(serve_stdio(memory, face="agent", stdin=io.BytesIO(sent), stdout=out), 120)
     answers = {answer["id"]: answer for answer in map(json.loads, out.getvalue().splitlines())}
     assert answers[1]["result"]["structuredContent"]["importance"] == 0.7
+    assert answers[2]["result"]["structuredContent"]["created"]
+
+
+@pytest.mark.parametrize("version", [MODERN, "2025-11-25", None])
+@pytest.mark.parametrize("written", ['{"content": "A lamp", "keywords": ["lamp"]}', ' {"content":"A lamp"}'])
+async def test_all_arguments_may_be_one_json_text(served: Served, version: str | None, written: str) -> None:
+    """As function calls of models carry them; PHP writes no arguments as an empty list. Anything else is refused."""
+    assert (await ask(served, PATH_OF["agent"], "remember", written, version=version))["created"]
+    stats = await ask(served, PATH_OF["agent"], "memory_stats", [], version=version)
+    assert stats["stats"]["total"] == 1
+    for wrong in ("x", "[]", "[1]", '{"content": 1, "content": 2}', [1], 5, "{" * 300_000):
+        message = call("remember", wrong, version=version)
+        answer = await served.post(message, headers("remember", version=version), path=PATH_OF["agent"])
+        assert answer.status_code == 400, wrong
+        assert "params.arguments must be an object" in answer.text
+    if version is None:
+        batch = [call("memory_stats", "{}", version=None), call("memory_stats", [], version=None, request_id=2)]
+        answers = (await served.post(batch, headers(version=None), path=PATH_OF["agent"])).json()
+        assert [answer["result"]["isError"] for answer in answers] == [False, False]
 
 
 NAMES = [

@@ -23,8 +23,8 @@ MAX_JSON_TEXT = 256 * 1024
 """Characters of JSON text that are read within the arguments of one call: it is read at one go, unlike a body."""
 
 _MAX_WHOLE = 2.0**63
-_BEGINNINGS = tuple("[{-0123456789tf \t\r\n")
-"""How JSON begins that is a list, an object, a number, or true or false."""
+_SCALAR_TEXT = 64
+"""Characters of the longest text that may be a number, true or false."""
 
 
 @value
@@ -63,6 +63,13 @@ def coerced(model: type[BaseModel], arguments: Any) -> Any:
     return _Coercion().value(arguments, _shape_of(model), "")
 
 
+def whole_arguments(given: Any) -> Any:
+    """Return a call's arguments as an object where they are JSON text of one, or the empty list that PHP writes."""
+    if type(given) is str and len(given) <= MAX_JSON_TEXT:
+        return _decoded(given, frozenset({"object"}))
+    return {} if given == [] else given
+
+
 class _Coercion:
     def __init__(self) -> None:
         self._left = MAX_JSON_TEXT
@@ -85,20 +92,26 @@ class _Coercion:
 
     def _read(self, text: str, types: frozenset[str], path: str) -> Any:
         """Return what a JSON text stands for, or the text where that is not of these types."""
-        if not text.startswith(_BEGINNINGS):
+        if text[:_SCALAR_TEXT].lstrip()[:1] in ("[", "{"):
+            self._left -= len(text)
+            if self._left < 0:
+                raise InvalidArgument(
+                    f"{path} is JSON as text, of which one call may hold {MAX_JSON_TEXT} characters; send the value "
+                    "itself",
+                    field=path,
+                    limit=MAX_JSON_TEXT,
+                )
+        elif len(text) > _SCALAR_TEXT:
             return text
-        self._left -= len(text)
-        if self._left < 0:
-            raise InvalidArgument(
-                f"{path} is JSON as text, of which one call may hold {MAX_JSON_TEXT} characters; send the value itself",
-                field=path,
-                limit=MAX_JSON_TEXT,
-            )
-        try:
-            read = decode(text.encode())
-        except (MyriaError, UnicodeEncodeError):
-            return text
-        return text if _types_of(read).isdisjoint(types) else read
+        return _decoded(text, types)
+
+
+def _decoded(text: str, types: frozenset[str]) -> Any:
+    try:
+        read = decode(text.encode())
+    except (MyriaError, UnicodeEncodeError):
+        return text
+    return text if _types_of(read).isdisjoint(types) else read
 
 
 def _types_of(given: Any) -> frozenset[str]:
