@@ -19,7 +19,7 @@ from myria.values import value
 
 T = TypeVar("T")
 
-_COMPARED: Final = 400
+_COMPARED: Final = 240
 """Characters of a text that is compared: a longer one says too much to be only said again."""
 
 _LEAST_IN_ANY_ORDER: Final = 4

@@ -22,7 +22,7 @@ from myria.values import value
 
 T = TypeVar("T")
 
-_COMPARED = 400
+_COMPARED = 200
 """Characters of a text that are compared: a statement says what it is about at once."""
 
 _MOSTLY = 0.5
