@@ -147,3 +147,21 @@ async def test_who_erased_something_before_an_upgrade_is_known_to_refuse_keys(da
         await connection.close()
         databases.drop(database)
     assert {row["tenant_id"]: row["refuses_keys"] for row in known} == {"before": True, "after": True, "never": False}
+
+
+async def test_a_cancelled_task_ends_though_its_connection_is_closed(database: Database) -> None:
+    """A connection that is lost in the same moment does not turn the cancellation into an outage to be waited for."""
+    began = asyncio.Event()
+
+    async def works(pool: Pool) -> None:
+        async with pool.read(TENANT) as connection:
+            connection.terminate()
+            began.set()
+            await asyncio.Event().wait()
+
+    async with Pool(database.server_dsn, PoolOptions(size=1)) as pool:
+        task = asyncio.create_task(works(pool))
+        await began.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()

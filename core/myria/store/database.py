@@ -524,6 +524,9 @@ def translated() -> Iterator[None]:
     except asyncpg.ClientConfigurationError as error:
         raise errors.ConfigurationError(f"the DSN is not one of PostgreSQL's: {error}") from error
     except asyncpg.InterfaceError as error:
+        if isinstance(error.__context__, asyncio.CancelledError):
+            # It was cancelled, and then found its connection closed: who cancelled it must not take it for an outage.
+            raise error.__context__ from error
         if "clos" in str(error):
             raise errors.DatabaseUnavailable(f"the database connection was lost: {error}") from error
         raise
