@@ -83,6 +83,34 @@ class Api(Connection):
         """Return a Deployment, None when there is none."""
         return await self._found("get", "deployments", f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{name}")
 
+    async def remove_rights(self, name: str) -> None:
+        """Delete a Role, and through the garbage collector its RoleBinding and the account that this names.
+
+        Whoever deletes its own Role or RoleBinding may delete nothing more, so the others are made to go with the Role.
+
+        Args:
+            name: of Role and RoleBinding.
+        """
+        rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{self.namespace}"
+        role = await self._found("get", "roles", f"{rights}/roles/{name}")
+        binding = await self._found("get", "rolebindings", f"{rights}/rolebindings/{name}")
+        if role is None or binding is None:
+            return
+        uid = role["metadata"]["uid"]
+        owner = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "name": name, "uid": uid}
+        owned = {"metadata": {"ownerReferences": [owner]}}
+        (account,) = binding["subjects"]
+        for resource, path in (
+            ("serviceaccounts", f"{self._core}/serviceaccounts/{account['name']}"),
+            ("rolebindings", f"{rights}/rolebindings/{name}"),
+        ):
+            try:
+                await self._ask("patch", resource, "PATCH", path, body=owned, content_type=MERGE_PATCH)
+            except ClusterRefused as error:
+                if error.details["status"] not in {403, 404}:  # an account that the chart did not make is not ours
+                    raise
+        await self._delete("roles", f"{rights}/roles/{name}", uid)
+
     async def pods(self, job: str) -> list[Json]:
         """Return the pods of a Job."""
         return await self._all("pods", f"{self._core}/pods", {"labelSelector": f"job-name={job}"})

@@ -146,6 +146,7 @@ async def _leave(operator: Operator, deployment: OwnDeployment) -> None:
             await end_builds(operator.api, operator.ledger, operator.reconciler)
         except errors.UnavailableError as error:
             logger.warning("builds were not ended: %s", error.message, extra={"action": "builds_not_ended"})
+        await deployment.remove_rights()
 
 
 async def _schema(database: Database, settings: Settings) -> None:

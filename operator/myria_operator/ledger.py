@@ -267,6 +267,12 @@ class Ledger:
             rows = await connection.fetch(sql("rebuilds.waiting"))
         return [row["resource_name"] for row in rows]
 
+    async def others_of_my_role(self) -> int:
+        """Return how many other sessions there are of the role that this ledger connects as."""
+        async with self._database.connection() as connection:
+            others: int = await connection.fetchval(sql("rebuilds.others_of_my_role"))
+            return others
+
     async def unfinished(self) -> list[Unfinished]:
         """Return every unfinished build."""
         async with self._database.read(ALL_TENANTS) as connection:

@@ -1,9 +1,10 @@
 """Ending all builds when the operator was uninstalled, so that none publishes afterwards.
 
-An operator that is stopped looks for its own Deployment. If the Deployment exists, this is a restart or an upgrade, and
-builds go on without an operator. If it is gone, or the operator's rights are, no operator will come back: this one ends
-the unfinished builds in the database, which fences off their pods, and the pods end by themselves. So uninstalling
-needs no pod of its own, and no image that can be pulled.
+An operator that is stopped looks for its own Deployment. If it exists, this is a restart or an upgrade, and builds go
+on without an operator. If it is gone, no operator will come back: this one ends the unfinished builds in the database,
+which fences off their pods, writes that on their resources, and deletes their Jobs. `helm uninstall` waits for no pod,
+so what this takes outlives it: the chart keeps the operator's account and rights, which it removes when it is done, and
+the trial's PostgreSQL stays until no build is left. No hook, pod or image is needed.
 """
 
 from __future__ import annotations
@@ -34,35 +35,51 @@ class OwnDeployment:
     def __init__(self, api: Api, name: str) -> None:
         self._api = api
         self._name = name
-        self._was_seen = False
+        self._uid: str | None = None
 
     async def find(self) -> None:
         """Return once it has been seen: only then does its absence mean that it was deleted."""
         is_told = False
-        while self._name and not self._was_seen:
+        while self._name and self._uid is None:
             try:
-                self._was_seen = await self._api.deployment(self._name) is not None
+                deployment = await self._api.deployment(self._name)
+                self._uid = None if deployment is None else deployment["metadata"]["uid"]
             except (ClusterRefused, ClusterUnavailable) as error:
                 if isinstance(error, ClusterRefused) and not is_told:
                     logger.warning("builds will not end with me: %s", error.message, extra={"action": "not_its_own"})
                     is_told = True
-            if self._was_seen:
+            if self._uid is not None:
                 logger.info("belongs to the Deployment %s", self._name, extra={"action": "deployment_seen"})
             else:
                 await asyncio.sleep(_AGAIN_S)
 
     async def is_gone(self) -> bool:
-        """Tell whether it was deleted. `helm uninstall` takes the operator's rights away in the same moment."""
-        for _ in range(_ATTEMPTS if self._was_seen else 0):
+        """Tell whether it was deleted: absent, going, or another one of its name.
+
+        A refusal says nothing of the Deployment: rights may be taken away from an operator whose builds must go on.
+        """
+        for _ in range(_ATTEMPTS if self._uid is not None else 0):
             try:
                 deployment = await self._api.deployment(self._name)
-            except ClusterRefused:
-                return True
+            except ClusterRefused as error:
+                logger.warning("builds go on: %s", error.message, extra={"action": "not_its_own"})
+                return False
             except ClusterUnavailable:
                 await asyncio.sleep(1.0)
                 continue
-            return deployment is None or "deletionTimestamp" in deployment["metadata"]
+            if deployment is None:
+                return True
+            return deployment["metadata"]["uid"] != self._uid or "deletionTimestamp" in deployment["metadata"]
         return False
+
+    async def remove_rights(self) -> None:
+        """Remove the operator's account and rights, unless another installation of this name uses them by now."""
+        try:
+            if await self._api.deployment(self._name) is None:
+                await self._api.remove_rights(self._name)
+                logger.info("my account and rights are gone", extra={"action": "rights_removed"})
+        except (ClusterRefused, ClusterUnavailable) as error:
+            logger.warning("my rights stay: %s", error.message, extra={"action": "rights_stay"})
 
 
 async def end_builds(api: Api, ledger: Ledger, reconciler: Reconciler) -> int:
@@ -76,11 +93,12 @@ async def end_builds(api: Api, ledger: Ledger, reconciler: Reconciler) -> int:
     for build in unfinished:
         await ledger.end_build(build.tenant, build.build_id, reasons.UNINSTALLED, message)
     logger.warning("uninstalled", extra={"action": "uninstalled", "ended": len(unfinished)})
-    # The operator may have lost these rights: then the pods notice by themselves that their build has ended.
-    with contextlib.suppress(MyriaError):
-        for build in unfinished:
-            if build.name is not None:
+    # Where this fails, the pods notice by themselves that their build has ended.
+    for build in unfinished:
+        if build.name is not None:
+            with contextlib.suppress(MyriaError):
                 await reconciler.reconcile(build.name)
+    with contextlib.suppress(MyriaError):
         for job in await api.jobs(SELECTOR):
             await api.delete_job(job["metadata"]["name"], job["metadata"]["uid"])
     return len(unfinished)

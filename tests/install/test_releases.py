@@ -24,6 +24,7 @@ from tests.kubernetes import manifests
 from tests.kubernetes.api import Json
 from tests.kubernetes.control_plane import ROOT, ControlPlane
 from tests.kubernetes.node import Pod
+from tests.kubernetes.operating import reason
 from tests.kubernetes.place import Place
 from tests.soak.wire import Client, HungUp
 from tests.support.postgres import Database, Databases
@@ -235,10 +236,12 @@ def test_two_installations_do_not_touch_each_other(  # noqa: PLR0917 - fixtures
         second.uninstall()
         ended = "SELECT status FROM myria.builds WHERE finished_at IS NOT NULL"
         wait_until(lambda: [row["status"] for row in rows(database, ended)] == ["failed"], 60, "the end of the build")
+        wait_until(lambda: reason(second.place.get("frozen")) == ("False", "Uninstalled"), 60, "the reason")
         thaw(builder)
         wait_until(lambda: not there.running(), 60, "the end of all pods")
         assert rows(database, "SELECT count(*) FROM myria.active_snapshots")[0][0] == 0
         assert second.place.get("frozen")["spec"]["tenant"] == "default"
+        wait_until(lambda: not remains(second), 60, "the end of account, rights and Jobs")
 
         release.place.rebuild("untouched")
         release.place.wait_terminal("untouched")
@@ -246,6 +249,59 @@ def test_two_installations_do_not_touch_each_other(  # noqa: PLR0917 - fixtures
     finally:
         there.stop()
         second.close()
+
+
+def test_a_trial_that_goes_in_the_middle_of_a_build_publishes_nothing(release: Release, node: IsolatedNode) -> None:
+    """Its PostgreSQL stays until the operator has ended the build and said so; the next installation finds it ended."""
+    trial = {"crds": {"enabled": False}, "postgres": {"mode": "trial"}, "builder": {"terminationGracePeriodSeconds": 3}}
+    place = release.place
+    release.install(trial, ONE_SERVER, wait_s=240)
+    append(port_of(node, release), "before the end")
+    place.rebuild("frozen")
+    wait_until(lambda: pods(node, "builder"), 60, "the build's pod")
+    (builder,) = pods(node, "builder")
+    freeze(builder)
+    release.uninstall()
+    wait_until(lambda: reason(place.get("frozen")) == ("False", "Uninstalled"), 60, "the reason")
+    thaw(builder)
+    wait_until(lambda: not node.running(), 120, "the end of all pods")
+    wait_until(lambda: not remains(release), 60, "the end of account, rights and Jobs")
+
+    release.install(trial, ONE_SERVER, wait_s=240)
+    append(port_of(node, release), "after it")
+    assert reason(place.get("frozen")) == ("False", "Uninstalled")
+    place.rebuild("again")
+    place.kubectl("wait", "mrb/again", "--for=condition=Published", "--timeout=180s")
+
+
+def remains(release: Release) -> set[str]:
+    """Return what must not outlive a release: accounts, rights, Jobs."""
+    found = release.place.kubectl("get", "sa,role,rolebinding,job", "-o", "name").stdout.split()
+    return {one for one in found if not one.endswith("/default")}
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            {"postgres": {"mode": "cnpg"}},
+            r"postgres\.mode cnpg needs .*postgresql\.cnpg\.io/v1/Cluster.* CloudNativePG",
+        ),
+        (
+            {"monitoring": {"serviceMonitor": {"enabled": True}}},
+            r"serviceMonitor\.enabled needs .* Prometheus operator",
+        ),
+        (
+            {"monitoring": {"prometheusRule": {"enabled": True}}},
+            r"prometheusRule\.enabled needs .* Prometheus operator",
+        ),
+    ],
+)
+def test_a_kind_that_the_cluster_does_not_serve_is_named(release: Release, values: Json, said: str) -> None:
+    """An install that needs it is refused by the chart, with what to install or set; nothing is made."""
+    with pytest.raises(helm.HelmError, match=said):
+        release.install(NO_DEFINITION, ONE_SERVER, values)
+    assert release.place.admin.objects("Deployment", release.place.name) == []
 
 
 def freeze(pod: Pod) -> None:

@@ -81,8 +81,15 @@ def test_the_operators_role_is_what_it_asks_for_at_its_start() -> None:
     rules = [rule for rule in role["rules"] if "resourceNames" not in rule]
     granted = {each for rule in rules for each in product(rule["apiGroups"], rule["resources"], rule["verbs"])}
     assert granted == set(NEEDED)
-    own = {"apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": ["myria-operator"], "verbs": ["get"]}
-    assert [rule for rule in role["rules"] if "resourceNames" in rule] == [own]
+    own = [rule for rule in role["rules"] if "resourceNames" in rule]
+    assert {name for rule in own for name in rule["resourceNames"]} == {"myria-operator"}
+    changed = {"get", "patch", "delete"}
+    assert {resource: set(rule["verbs"]) for rule in own for resource in rule["resources"]} == {
+        "deployments": {"get"},
+        "roles": changed,
+        "rolebindings": changed,
+        "serviceaccounts": changed,
+    }
 
 
 def test_a_job_may_only_report(place: Place) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-import pytest
-
 from tests.kubernetes.api import condition
 from tests.kubernetes.operating import Installation, reason
 from tests.kubernetes.place import OPERATOR
@@ -32,9 +30,8 @@ def until_let(installation: Installation, folder: Path) -> Path:
     return gate
 
 
-@pytest.mark.parametrize("rights", ["gone", "left"])
-def test_an_uninstalled_operator_ends_the_builds(installation: Installation, tmp_path: Path, rights: str) -> None:
-    """Its Deployment is gone, and its rights with it: the build ends at once, and its pod publishes nothing."""
+def test_an_uninstalled_operator_ends_the_builds(installation: Installation, tmp_path: Path) -> None:
+    """Its Deployment is gone: the build ends and says so, its Job goes, nothing is published, the rights go last."""
     place = installation.place
     installation.append(12)
     gate = until_let(installation, tmp_path)
@@ -42,23 +39,63 @@ def test_an_uninstalled_operator_ends_the_builds(installation: Installation, tmp
     place.rebuild("cut-off")
     wait_until(installation.node.running, 60, "the pod")
     place.admin.delete("Deployment", OPERATOR, place.name)
-    if rights == "gone":
-        place.admin.delete("RoleBinding", OPERATOR, place.name)
-        wait_until(lambda: not place._may(place.operator, "get", "apps", "deployments"), 60, "the end of its rights")
     operator.signal(signal.SIGTERM)
     operator.wait()
     (build,) = installation.builds()
     assert build["status"] == "failed"
     assert '"Uninstalled"' in build["error"]
-    if rights == "left":
-        ended = place.get("cut-off")
-        assert reason(ended) == ("False", "Uninstalled")
-        assert "create another MyriaRebuild" in condition(ended, "Succeeded")["message"]
-        wait_until(lambda: place.jobs_of(ended) == [], 60, "the end of the Job")
+    ended = place.get("cut-off")
+    assert reason(ended) == ("False", "Uninstalled")
+    assert "create another MyriaRebuild" in condition(ended, "Succeeded")["message"]
+    wait_until(lambda: place.jobs_of(ended) == [], 60, "the end of the Job")
+    assert place.admin.find("Role", OPERATOR, place.name) is None
+    wait_until(lambda: place.admin.find("RoleBinding", OPERATOR, place.name) is None, 60, "the end of its rights")
+    wait_until(lambda: place.admin.find("ServiceAccount", OPERATOR, place.name) is None, 60, "the end of its account")
     gate.touch()
     wait_until(lambda: not installation.node.running(), 120, "the end of the pod")
     assert installation.active() is None
     assert [one["status"] for one in installation.builds()] == ["failed"]
+
+
+def test_an_operator_without_rights_leaves_builds_alone(installation: Installation, tmp_path: Path) -> None:
+    """A refusal does not say that the Deployment was deleted: the build goes on, the next operator writes its end."""
+    place = installation.place
+    installation.append(12)
+    gate = until_let(installation, tmp_path)
+    operator = start(installation)
+    place.rebuild("goes-on")
+    wait_until(installation.node.running, 60, "the pod")
+    binding = place.admin.get("RoleBinding", OPERATOR, place.name)
+    place.admin.delete("RoleBinding", OPERATOR, place.name)
+    wait_until(
+        lambda: not place._may(place.operator, "list", "myria.dev", "myriarebuilds"), 60, "the end of its rights"
+    )
+    operator.signal(signal.SIGTERM)
+    operator.wait()
+    (build,) = installation.builds()
+    assert build["finished_at"] is None
+    place.admin.create({key: binding[key] for key in ("apiVersion", "kind", "roleRef", "subjects")} | {
+        "metadata": {"name": OPERATOR}
+    }, place.name)  # fmt: skip
+    wait_until(lambda: place._may(place.operator, "list", "myria.dev", "myriarebuilds"), 60, "its rights")
+    gate.touch()
+    installation.start(operator_deployment=OPERATOR)
+    assert reason(place.wait_terminal("goes-on", 120)) == ("True", "BuildPublished")
+
+
+def test_rights_stay_with_an_installation_that_came_back(installation: Installation) -> None:
+    """A Deployment of the same name that was made meanwhile is another one: builds end, its rights stay."""
+    place = installation.place
+    operator = start(installation)
+    there = place.admin.get("Deployment", OPERATOR, place.name)
+    place.admin.delete("Deployment", OPERATOR, place.name)
+    wait_until(lambda: place.admin.find("Deployment", OPERATOR, place.name) is None, 60, "the end of the Deployment")
+    again = {key: there[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": {"name": OPERATOR}}
+    place.admin.create(again, place.name)
+    operator.signal(signal.SIGTERM)
+    operator.wait()
+    assert place.admin.find("Role", OPERATOR, place.name) is not None
+    assert place.admin.find("RoleBinding", OPERATOR, place.name) is not None
 
 
 def test_an_operator_that_is_replaced_leaves_builds_alone(installation: Installation, tmp_path: Path) -> None:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
+from urllib.parse import quote
 
 import typer
 
-from myria.errors import ConfigurationError, InvalidArgument
+from myria.errors import ConfigurationError, InvalidArgument, MyriaError
+from myria.settings import Settings
 from myria_cli import console, logs
 from myria_cli.options import Options, command
 from myria_cli.place import data_dir_of
 from myria_embedded.trial import TrialLogin, trial_server
 
 PANEL = "On Kubernetes"
+_BUILDS_END_S: Final = 25.0
+"""Seconds for which the trial's PostgreSQL outlives an order to end, so that the operator can end builds in it."""
+
 PLANES = ("SERVER", "OPERATOR", "BUILDER")
 
 Namespace = Annotated[str | None, typer.Option(help="The installation's namespace. Default: the pod's.")]
@@ -158,7 +165,30 @@ myria smoke --url http://myria.memory:8321/mcp --no-build
             log.warning(
                 "PostgreSQL for trial is ready on port %d: no replica, no backup", port, extra={"action": "trial_ready"}
             )
-            await server.supervise()
+            try:
+                await server.supervise()
+            finally:
+                # An uninstall stops this pod and the operator at once, and the operator ends builds in this database.
+                await _until_builds_have_ended(settings, _login("OPERATOR_DSN"), port)
+
+
+async def _until_builds_have_ended(settings: Settings, login: TrialLogin, port: int) -> None:
+    """Wait until no build is left and the operator, which ended them, has gone; at most `_BUILDS_END_S`.
+
+    Without a build nothing is waited for, and not for a database that does not answer.
+    """
+    from myria.store.database import Database  # noqa: PLC0415 - with what follows a third of a second, at the very end
+    from myria.store.options import pool_options  # noqa: PLC0415
+    from myria_operator.ledger import Ledger  # noqa: PLC0415
+
+    user = f"{quote(login.role, safe='')}:{quote(login.password, safe='')}"
+    dsn = f"postgresql://{user}@127.0.0.1:{port}/{quote(login.database, safe='')}"  # the Service may be gone
+    with contextlib.suppress(MyriaError, TimeoutError):
+        async with asyncio.timeout(_BUILDS_END_S), Database(dsn, pool_options(settings, size=1)) as database:
+            ledger = Ledger(database, settings)
+            if await ledger.unfinished():
+                while await ledger.unfinished() or await ledger.others_of_my_role():  # noqa: ASYNC110 - in the database
+                    await asyncio.sleep(0.5)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -7,6 +7,8 @@ SELECT b.tenant_id, b.build_id, b.status, b.trigger, b.is_full, b.is_forced, b.h
        extract(epoch FROM clock_timestamp() - greatest(b.pods_wanted_at, b.lease_until))::double precision AS podless_s,
        p.tasks, p.done, p.degraded, p.degraded_reason, s.first_event_seq, s.completed_at IS NOT NULL AND s.status <> 'failed' AS completed,
        s.activated_at IS NOT NULL AS published,
+       coalesce((SELECT r.created_at FROM myria.rebuild_requests r
+                 WHERE r.tenant_id = $1 AND r.request_id = b.request_id), b.created_at) AS requested_at,
        b.parent_snapshot_id IS NOT DISTINCT FROM
            (SELECT a.snapshot_id FROM myria.active_snapshots a WHERE a.tenant_id = $1) AS parent_is_active
 FROM myria.builds b
@@ -167,6 +169,10 @@ SELECT b.tenant_id, b.build_id, b.resource_name, b.resource_uid, b.job_uid,
        coalesce(b.lease_until > clock_timestamp(), false) AS alive,
        extract(epoch FROM clock_timestamp() - greatest(b.created_at, b.lease_until))::double precision AS idle_s
 FROM myria.builds b WHERE b.finished_at IS NULL;
+
+-- name: others_of_my_role
+-- Other sessions of the role that asks: whether an operator is still connected.
+SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND pid <> pg_backend_pid();
 
 -- name: of_resource_name
 -- What is unfinished of resources of a name, whichever uid they had.
