@@ -8,6 +8,7 @@
 - What the code imports is declared in pyproject.toml, and what is declared there is explained in docs/dependencies.md.
 - Every SQL statement, and every name that a package defines for others, is used by the product (`UNUSED` says why not).
 - Migrations that the commit in migrations/released has never change again.
+- Where charts/myria is not as that commit has it, its version is greater.
 - No two classes of the packages have one name.
 - Every package of the lock has a hash, and no line of it names a registry.
 - Links between the pages of the documentation lead somewhere.
@@ -67,6 +68,7 @@ def main() -> int:
         *explanation_breaches(),
         *statement_breaches(),
         *migration_breaches(),
+        *chart_breaches(),
         *name_breaches(),
         *class_breaches(),
         *lock_breaches(),
@@ -209,6 +211,26 @@ def migration_breaches() -> Iterator[str]:
         content = path.read_bytes() if path.exists() else b""
         if hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() != digest:
             yield f"{path.relative_to(ROOT)}: was released; write a new migration instead"
+
+
+def chart_breaches() -> Iterator[str]:
+    """Yield a chart that changed since the released commit under the version it had then."""
+    commit = (ROOT / "migrations/released").read_text(encoding="utf-8").strip()
+    git = ["git", "-C", str(ROOT)]
+    then = subprocess.run(
+        [*git, "show", f"{commit}:charts/myria/Chart.yaml"], capture_output=True, text=True, check=False
+    )
+    changed = subprocess.run([*git, "diff", "--quiet", commit, "--", "charts/myria"], check=False, capture_output=True)
+    if then.returncode == 0 and changed.returncode == 1:
+        now = (ROOT / "charts/myria/Chart.yaml").read_text(encoding="utf-8")
+        old, new = (_chart_version(text) for text in (then.stdout, now))
+        if new <= old:
+            yield "charts/myria: changed since the release before; give Chart.yaml a greater version"
+
+
+def _chart_version(text: str) -> tuple[int, ...]:
+    found = re.search(r"^version: (\d+)\.(\d+)\.(\d+)$", text, re.MULTILINE)
+    return tuple(map(int, found.groups())) if found else ()
 
 
 def name_breaches() -> Iterator[str]:

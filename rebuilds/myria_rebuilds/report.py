@@ -9,6 +9,7 @@ the resource contradicts itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
 import asyncpg
@@ -22,6 +23,7 @@ Json = dict[str, Any]
 MAX_COUNTS = 64
 """Names that `status.counts` may hold."""
 
+_WITH_DECIMAL_S: Final = 9.95
 _CAPTURED: Final = ("buildID", "previousSnapshotID", "cutoff", "eventRange", "startedAt")
 
 
@@ -32,7 +34,7 @@ class BuildFacts:
     `alive`: somebody renewed the lease lately. `podless_s`: seconds since its Job was made or a pod was last seen at
     work, whichever was later, None before. `degraded_reason`: of one of the degraded tasks. `completed`: the snapshot
     was compiled and validated. `published`: it is or was the active one. `parent_is_active`: the pointer still stands
-    where the build began.
+    where the build began. `requested_at`: when somebody asked for it.
     """
 
     tenant: str
@@ -48,6 +50,7 @@ class BuildFacts:
     completed: bool
     published: bool
     parent_is_active: bool
+    requested_at: datetime
     degraded_reason: str | None = None
 
     @property
@@ -73,6 +76,7 @@ class BuildFacts:
             completed=row["completed"],
             published=row["published"],
             parent_is_active=row["parent_is_active"],
+            requested_at=row["requested_at"],
         )
 
 
@@ -96,10 +100,14 @@ def status_fields(build: BuildFacts) -> Json:
     if row.finished_at is not None:
         fields["completedAt"] = _seconds(to_microseconds(row.finished_at))
         if row.started_at is not None:
-            fields["durationSeconds"] = max(
-                0, (to_microseconds(row.finished_at) - to_microseconds(row.started_at)) // 1_000_000
-            )
+            fields["durationSeconds"] = duration(build.requested_at, row.finished_at)
     return fields
+
+
+def duration(begin: datetime, end: datetime) -> float:
+    """Return the seconds between two moments as people read them: below ten with a decimal, above without."""
+    seconds = max(0.0, (end - begin).total_seconds())
+    return round(seconds, 1) if seconds < _WITH_DECIMAL_S else round(seconds)
 
 
 def pod_fields(build: BuildFacts) -> Json:

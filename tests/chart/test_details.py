@@ -566,6 +566,26 @@ def test_the_operator_knows_its_own_deployment() -> None:
     assert "deployments" not in str(off.one("Role", name)["rules"])
 
 
+def test_an_uninstalled_operator_keeps_what_it_needs_to_end_builds() -> None:
+    """Helm leaves its account and rights, which it removes itself; without that, they go with the release."""
+    name = "memory-myria-operator"
+    for values, policy in (({}, "keep"), ({"operator": {"stopBuildsOnUninstall": False}}, None)):
+        rendered_ = render(values)
+        for kind in ("ServiceAccount", "Role", "RoleBinding"):
+            annotations = rendered_.one(kind, name)["metadata"].get("annotations", {})
+            assert annotations.get("helm.sh/resource-policy") == policy
+
+
+def test_two_operators_stand_on_two_nodes_where_there_are_two() -> None:
+    """One is the default; of two, the loss of a node takes one."""
+    spec = render({"operator": {"replicas": 2}}).one("Deployment", "memory-myria-operator")["spec"]
+    assert spec["replicas"] == 2
+    (spread,) = spec["template"]["spec"]["topologySpreadConstraints"]
+    assert spread["topologyKey"] == "kubernetes.io/hostname"
+    alone = rendered("default").one("Deployment", "memory-myria-operator")["spec"]
+    assert (alone["replicas"], "topologySpreadConstraints" in alone["template"]["spec"]) == (1, False)
+
+
 def test_a_broken_trial_database_can_be_mended() -> None:
     """Its pod is replaced by an upgrade though it never was ready."""
     assert rendered("trial").one("StatefulSet", "memory-myria-trial-db")["spec"]["podManagementPolicy"] == "Parallel"

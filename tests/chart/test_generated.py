@@ -52,10 +52,10 @@ def test_the_roles_are_those_of_the_examples() -> None:
 
 
 def test_versions_agree() -> None:
-    """Program, image and chart are one version."""
+    """Program and image are one version, which the chart names; the chart has one of its own."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     about = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
-    assert about["version"] == about["appVersion"] == project
+    assert about["appVersion"] == project
     assert f"ARG VERSION={project}\n" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 

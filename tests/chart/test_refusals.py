@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import helm_python as helm
 import pytest
+import yaml
 
-from tests.chart.rendering import render
+from tests.chart.rendering import CHART, render
 
 OPEN = {"auth": {"mode": "none"}}
 
@@ -114,3 +116,29 @@ def test_all_contradictions_are_told_at_once() -> None:
     with pytest.raises(helm.HelmError) as refused:
         render({**OPEN, "httpRoute": {"enabled": True}})
     assert len(re.findall(r"^- ", str(refused.value), re.MULTILINE)) == 4
+
+
+def _settable(values: dict[str, Any], at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, value in values.items():
+        yield (*at, name)
+        if isinstance(value, dict):
+            yield from _settable(value, (*at, name))
+
+
+def test_a_value_set_to_null_is_left_out_or_refused_in_words() -> None:
+    """Helm takes null for `leave the default out`: nothing is rendered or said of it as a pointer or as <nil>."""
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    wrong = {}
+    for path in _settable(defaults):
+        changed: dict[str, Any] = {}
+        place = changed
+        for name in path[:-1]:
+            place = place.setdefault(name, {})
+        place[path[-1]] = None
+        try:
+            said = "".join(render(changed).files.values())
+        except helm.HelmError as error:
+            said = str(error)
+        if "<nil>" in said or "nil pointer" in said:
+            wrong[path] = said
+    assert wrong == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -82,6 +82,7 @@ def build(status: str = "running", *, facts: dict[str, Any] | None = None, **fie
         "completed": status in {"succeeded", "held"},
         "published": status == "succeeded",
         "parent_is_active": status != "superseded",
+        "requested_at": STARTED - timedelta(seconds=2),
     }
     return BuildFacts(**{**values, **(facts or {})})
 
@@ -565,7 +566,7 @@ def test_the_build_determines_the_fields() -> None:
         "progress": {"tasks": 4, "done": 2, "degraded": 0},
         "startedAt": "2026-01-01T10:00:00Z",
         "completedAt": "2026-01-01T10:00:07Z",
-        "durationSeconds": 6,
+        "durationSeconds": 8.9,
     }
 
 

@@ -75,8 +75,9 @@
 {{- $said = append $said (printf "settings.%s is decided by the chart: use %s" $key $instead) -}}
 {{- end -}}
 {{- end -}}
+{{- $deployments := lookup "apps/v1" "Deployment" .Release.Namespace "" -}}
 {{- if $v.operator.enabled -}}
-{{- range (lookup "apps/v1" "Deployment" .Release.Namespace "").items -}}
+{{- range $deployments.items -}}
 {{- $labels := default (dict) .metadata.labels -}}
 {{- if and (eq (index $labels "app.kubernetes.io/name" | toString) "myria") (eq (index $labels "app.kubernetes.io/component" | toString) "operator") (ne (index $labels "app.kubernetes.io/instance" | toString) $.Release.Name) -}}
 {{- $said = append $said (printf "the namespace %s holds the installation %s already, and one installation is one namespace: use another, or set operator.enabled to false" $.Release.Namespace (index $labels "app.kubernetes.io/instance")) -}}
@@ -92,6 +93,30 @@
 {{- if or (ne $owner .Release.Name) (ne $space .Release.Namespace) -}}
 {{- $who := ternary (printf "the release %s in the namespace %s" $owner $space) "somebody without Helm" (ne $owner "") -}}
 {{- $said = append $said (printf "the definition myriarebuilds.myria.dev is there already and belongs to %s: this is a second installation, so set crds.enabled to false (to take it over instead, annotate it with meta.helm.sh/release-name=%s and meta.helm.sh/release-namespace=%s, and label it app.kubernetes.io/managed-by=Helm)" $who .Release.Name .Release.Namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- /* Only a live API server knows which kinds it serves; `helm template` does not ask one. */}}
+{{- if $deployments.kind -}}
+{{- $foreign := list -}}
+{{- if and (eq (toString $v.postgres.mode) "cnpg") $v.postgres.cnpg.create -}}
+{{- $foreign = append $foreign (list "postgres.mode cnpg" "postgresql.cnpg.io/v1/Cluster" "install CloudNativePG first, or choose postgres.mode trial or external") -}}
+{{- end -}}
+{{- if $v.monitoring.serviceMonitor.enabled -}}
+{{- $foreign = append $foreign (list "monitoring.serviceMonitor.enabled" "monitoring.coreos.com/v1/ServiceMonitor" "install the Prometheus operator first, or set it to false") -}}
+{{- end -}}
+{{- if $v.monitoring.podMonitor.enabled -}}
+{{- $foreign = append $foreign (list "monitoring.podMonitor.enabled" "monitoring.coreos.com/v1/PodMonitor" "install the Prometheus operator first, or set it to false") -}}
+{{- end -}}
+{{- if $v.monitoring.prometheusRule.enabled -}}
+{{- $foreign = append $foreign (list "monitoring.prometheusRule.enabled" "monitoring.coreos.com/v1/PrometheusRule" "install the Prometheus operator first, or set it to false") -}}
+{{- end -}}
+{{- if $v.httpRoute.enabled -}}
+{{- $foreign = append $foreign (list "httpRoute.enabled" "gateway.networking.k8s.io/v1/HTTPRoute" "install the Gateway API first, or set it to false") -}}
+{{- end -}}
+{{- range $foreign -}}
+{{- if not ($.Capabilities.APIVersions.Has (index . 1)) -}}
+{{- $said = append $said (printf "%s needs the kind %s, which this cluster does not serve: %s" (index . 0) (index . 1) (index . 2)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
