@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -31,12 +32,12 @@ async def filled(served: Served) -> None:
 
 
 async def test_context_is_core_memory_work_questions_and_topics(served: Served) -> None:
-    """Without arguments: every kind, fenced as a record, with dates; the counts are those of the text."""
+    """Without arguments: every kind, fenced, with dates, and times where notes share a day; counts are of the text."""
     await filled(served)
     answer = await ask(served, "context", sessionId="s1")
     text = answer["injectionText"]
     today = answer["fragments"][0]["created_at"][:10]
-    lines = [line.replace(f"- {today} ", "- ") for line in text.splitlines()]
+    lines = [re.sub(rf"^- {today} (\d\d:\d\d )?", "- ", line) for line in text.splitlines()]
     assert lines[0] == NOTICE
     assert lines[1] == lines[-1]
     assert lines[2:-1] == [

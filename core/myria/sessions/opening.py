@@ -8,6 +8,7 @@ its date.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
@@ -66,6 +67,7 @@ class OpeningNote:
 
     `is_older` says that a newer one may say it anew, `alike` for how many others it stands that only say it again;
     `holds_from` is the day (since 1970) from which it says that it holds, while that is to come.
+    `shares_day` tells that others are of its day, so that its line says the time.
     """
 
     note_id: str
@@ -81,6 +83,7 @@ class OpeningNote:
     is_older: bool = False
     alike: int = 0
     holds_from: int | None = None
+    shares_day: bool = False
 
     @classmethod
     def of(cls, row: asyncpg.Record, now: int) -> OpeningNote | None:
@@ -113,13 +116,19 @@ class OpeningNote:
         return is_open and self.topic == REFLECTED and self.kind == "fact"
 
     @property
+    def day(self) -> int:
+        """The day of which it is, in days since 1970 UTC."""
+        return self.at // _DAY_US
+
+    @property
     def line(self) -> str:
         """It as a line with its date, shortened to what its kind shows."""
         text = on_one_line(self.text)
         shown = policies()[self.kind].shown
         later = "" if self.holds_from is None else f" (holds from {day_text(self.holds_from)})"
         alike = f" ({self.alike} more alike)" if self.alike else ""
-        return f"- {to_rfc3339(self.at)[:10]} {text if len(text) <= shown else text[: shown - 1] + '…'}{later}{alike}"
+        when = to_rfc3339(self.at)[: 16 if self.shares_day else 10].replace("T", " ")
+        return f"- {when} {text if len(text) <= shown else text[: shown - 1] + '…'}{later}{alike}"
 
     def to_json(self) -> Json:
         """Return it as an answer's structured content."""
@@ -323,8 +332,9 @@ def _age(note: OpeningNote) -> tuple[int, int]:
 
 
 def _standing(rows: Iterable[asyncpg.Record], now: int, wanted: Details) -> list[OpeningNote]:
-    notes = (OpeningNote.of(row, now) for row in rows)
-    return [note for note in notes if note is not None and note.details.answers(wanted)]
+    notes = [note for row in rows if (note := OpeningNote.of(row, now)) is not None and note.details.answers(wanted)]
+    of_day = Counter(note.day for note in notes)
+    return [replace(note, shares_day=of_day[note.day] > 1) for note in notes]
 
 
 def _core_text(notes: Sequence[OpeningNote]) -> list[str]:
