@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 from weakref import WeakValueDictionary
@@ -43,6 +43,9 @@ _EVENTS_PER_LOOKUP = 8
 _ANALYSED_AT_ONCE = 128
 _ANALYSED_CHARACTERS = 256 * 1024
 """Rows, and characters of their payloads, that whoever reads them analyses at once: some hundredths of a second."""
+
+_PORTION_CHARACTERS = 1024 * 1024
+"""Characters of payloads whose words are held at a time."""
 
 _EMPTY = LooseBlock()
 _NONE: Ints = np.zeros(0, dtype=np.int64)
@@ -168,19 +171,29 @@ class Lanes:
         """Return a lane with its new rows, which is cached.
 
         Of those that read much of a lane at the same time, one analyses it; the others wait for what it leaves in the
-        cache.
+        cache. Whoever is interrupted leaves there what it has done.
         """
+        docs: list[Doc] = []
         size = sum(len(row["payload"]) for row in filling.rows)
         if len(filling.rows) <= _ANALYSED_AT_ONCE and size <= _ANALYSED_CHARACTERS:
-            docs: list[Doc] = []
-            await _analyse(filling.rows, filling.held, docs)
+            held = _EMPTY if filling.held is None else filling.held.block
+            await _analyse(_missing(filling.rows, held), docs)
             base = self._base(pinned, lane, filling)
-            return self._kept(pinned, lane, filling, base, _extended(base, docs))
+            return self._kept(pinned, lane, filling, base, _extended(_EMPTY if base is None else base.block, docs))
         turn = self._turns.setdefault(filling.key, asyncio.Lock())
         async with turn:
-            base, docs = await self._analysed(pinned, lane, filling)
-            # long texts have very many words: in a thread, so that others are served meanwhile
-            block = await asyncio.to_thread(_extended, base, docs)
+            base = self._base(pinned, lane, filling)
+            block = _EMPTY if base is None else base.block
+            try:
+                for rows in _portions(_missing(filling.rows, block)):
+                    docs = []
+                    await _analyse(rows, docs)
+                    # long texts have very many words: in a thread, so that others are served meanwhile
+                    block = await asyncio.to_thread(block.extended, docs)
+            except asyncio.CancelledError:
+                if not pinned.at_cursor and (base is None or not len(base.scopes)):
+                    self._keep_part(pinned, lane, filling, _extended(block, docs))
+                raise
             return self._kept(pinned, lane, filling, base, block)
 
     def _kept(self, pinned: Pinned, lane: Lane, filling: _Filling, base: _Held | None, block: LooseBlock) -> LooseBlock:
@@ -200,21 +213,6 @@ class Lanes:
             self._cache.put(filling.key, held, block.nbytes + 256)
         return block
 
-    async def _analysed(self, pinned: Pinned, lane: Lane, filling: _Filling) -> tuple[_Held | None, list[Doc]]:
-        """Return what a lane goes on from, and as documents the rows that are not in it.
-
-        Whoever is interrupted leaves in the cache what it has done.
-        """
-        docs: list[Doc] = []
-        base = self._base(pinned, lane, filling)
-        try:
-            await _analyse(filling.rows, base, docs)
-        except asyncio.CancelledError:
-            if not pinned.at_cursor and (base is None or not len(base.scopes)):
-                self._keep_part(pinned, lane, filling, base, docs)
-            raise
-        return base, docs
-
     def _base(self, pinned: Pinned, lane: Lane, filling: _Filling) -> _Held | None:
         """Return what was held of a lane when it was read, or what another has topped up meanwhile, if that fits."""
         held, newer = filling.held, self._usable(pinned, lane, filling.key)
@@ -224,11 +222,8 @@ class Lanes:
             return newer
         return held
 
-    def _keep_part(
-        self, pinned: Pinned, lane: Lane, filling: _Filling, base: _Held | None, docs: Sequence[Doc]
-    ) -> None:
+    def _keep_part(self, pinned: Pinned, lane: Lane, filling: _Filling, block: LooseBlock) -> None:
         """Keep documents of a lane that is complete for no scope: its next reader reads all rows, and has these."""
-        block = (_EMPTY if base is None else base.block).extended(docs)
         floor = pinned.cutoff if lane == "tail" else 0
         part = _Held(block=block, settled=pinned.settled, floor=floor, scopes=_NONE)
         self._cache.put(filling.key, part, block.nbytes + 256)
@@ -303,23 +298,35 @@ def _among(scopes: Ints, table: Ints) -> npt.NDArray[np.bool_]:
     return present
 
 
-async def _analyse(rows: Sequence[asyncpg.Record], held: _Held | None, docs: list[Doc]) -> None:
-    """Add the documents of rows that are not held yet to `docs`, as far as it comes."""
-    present = set(held.block.seq.tolist()) if rows and held is not None else set()
+def _missing(rows: Sequence[asyncpg.Record], block: LooseBlock) -> list[asyncpg.Record]:
+    """Return the rows that a block does not hold, each once: one that several masks see stands there more than once."""
+    present = set(block.seq.tolist()) if rows and len(block) else set()
+    missing = {row["event_seq"]: row for row in rows if row["event_seq"] not in present}
+    return list(missing.values())
+
+
+def _portions(rows: Sequence[asyncpg.Record]) -> Iterator[Sequence[asyncpg.Record]]:
+    """Yield rows, so many at a time that the words of all of them can be held: they take some fifty times the text."""
+    start = size = 0
+    for at, row in enumerate(rows, 1):
+        size += len(row["payload"])
+        if size > _PORTION_CHARACTERS or at == len(rows):
+            yield rows[start:at]
+            start, size = at, 0
+
+
+async def _analyse(rows: Sequence[asyncpg.Record], docs: list[Doc]) -> None:
+    """Add the documents of rows to `docs`, as far as it comes, giving way to others every few milliseconds."""
     turn_ends = time.perf_counter() + STEP_S
     for row in rows:
-        if row["event_seq"] in present:
-            continue
-        present.add(row["event_seq"])
         docs.append(document(row, xid=row["xid"], scope_id=row["scope_id"]))
         if time.perf_counter() > turn_ends:
             await asyncio.sleep(0)
             turn_ends = time.perf_counter() + STEP_S
 
 
-def _extended(base: _Held | None, docs: Sequence[Doc]) -> LooseBlock:
-    """Return what is held of a lane with those documents beside it that are not there yet."""
-    block = _EMPTY if base is None else base.block
+def _extended(block: LooseBlock, docs: Sequence[Doc]) -> LooseBlock:
+    """Return a block with those documents beside it that are not there yet."""
     present = set(block.seq.tolist()) if docs and len(block) else set()
     fresh = [doc for doc in docs if doc.event_seq not in present]
     return block.extended(fresh) if fresh else block
