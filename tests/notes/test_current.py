@@ -104,3 +104,14 @@ def test_words_of_change_are_known_in_many_languages(text: str) -> None:
 def test_most_texts_tell_of_no_change(text: str) -> None:
     """Parts of words are none."""
     assert not tells_of_change(text)
+
+
+def test_what_is_asked_for_with_a_sign_is_not_said_anew_without_it() -> None:
+    """An emoji or a version that a question names tells apart what else sounds alike."""
+    votes = [
+        KeptStatement.of(f"{who} for the {colour} tiles.")
+        for who, colour in (("Marta voted 🚀", "blue"), ("Jon voted 🐢", "red"))
+    ]
+    assert not votes[1].replaces(votes[0], SoughtWords.of("who voted 🚀?"))
+    works = [KeptStatement.of(f"Python {version} works on the old tablet.") for version in ("3.11.2", "3.12.1")]
+    assert not works[1].replaces(works[0], SoughtWords.of("Does Python 3.11.2 work on the old tablet?"))

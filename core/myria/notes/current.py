@@ -17,6 +17,7 @@ from myria.analysis.dates import holds_from, local_day, meant
 from myria.analysis.languages import function_terms, languages_of
 from myria.analysis.roots import root
 from myria.analysis.tokens import is_stopword, terms, tokens
+from myria.analysis.written import written_terms
 from myria.notes.subjects import is_verb_of_notes
 from myria.values import value
 
@@ -36,15 +37,21 @@ _SPEAKERS = frozenset(map(root, "i we ich wir je nous yo nosotros eu nós io noi
 
 @value
 class SoughtWords:
-    """What is asked for: the roots of its words, and whether it is a question rather than words that are looked for."""
+    """What is asked for: the roots of its words, and whether it is a question rather than words that are looked for.
+
+    `signed` are those that are written with signs, such as a version or an emoji: they mean one thing and no other.
+    """
 
     about: frozenset[str] = frozenset()
+    signed: frozenset[str] = frozenset()
     is_question: bool = False
 
     @classmethod
     def of(cls, text: str) -> SoughtWords:
         """Return what a text asks for."""
-        return cls(about=content_roots(terms(text), text), is_question=asks(text))
+        signed = written_terms(text)
+        about = content_roots([*terms(text), *signed], text)
+        return cls(about=about, signed=frozenset(map(root, signed)), is_question=asks(text))
 
 
 NOTHING_ASKED = SoughtWords()
@@ -66,7 +73,7 @@ class KeptStatement:
     def of(cls, text: str) -> KeptStatement:
         """Return a text as it is compared."""
         beginning = " ".join(text[:_COMPARED].casefold().split())
-        words = terms(beginning)
+        words = [*terms(beginning), *written_terms(text[:_COMPARED])]
         return cls(
             beginning=beginning,
             words=frozenset(map(root, words)),
@@ -83,7 +90,7 @@ class KeptStatement:
         Args:
             asked: what both may answer.
         """
-        if self.beginning == older.beginning:
+        if self.beginning == older.beginning or not asked.signed & older.about <= self.about:
             return False
         shared = len(self.about & older.about)
         of_one = shared > 0 or not _SPEAKERS.isdisjoint(self.words & older.words)
