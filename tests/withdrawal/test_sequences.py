@@ -82,7 +82,7 @@ _STATES = """
                n.event_seq < x.begun_seq OR x.ended_seq IS NOT NULL
                OR x.last_at + x.idle_s * interval '1 second' <= clock_timestamp())
            OR n.event_seq IS NOT NULL AND NOT n.session AND n.kind = 'fact' AND n.importance = 0.2::real
-               AND greatest(n.changed_at, u.used_at) + interval '139 days' <= clock_timestamp() AS is_over
+               AND greatest(n.changed_at, u.used_at) + interval '60 days' <= clock_timestamp() AS is_over
     FROM myria.events e
     LEFT JOIN myria.notes_of_log n ON n.tenant_id = e.tenant_id AND n.event_seq = e.event_seq
     LEFT JOIN myria.note_usage u ON u.tenant_id = n.tenant_id AND u.note_id = n.note_id
@@ -91,7 +91,7 @@ _STATES = """
     WHERE e.payload ? 'text'
 """
 """What the log, folded anew, says of every event with a text; `is_over`: it is the current version of a note whose
-session is over, or a faint one that nobody used for 139 days."""
+session is over, or a faint one that nobody used for 60 days."""
 
 _WORDS = ("garden", "tomato", "bridge", "river", "piano", "ticket")
 _MARK = re.compile(r"zq(\d{5})qz", re.IGNORECASE)
@@ -313,7 +313,7 @@ class World:
 
     async def expire(self) -> None:
         """Keep a note that ends by itself: the clock stood as many days earlier. It has ended, or will in a day."""
-        days = self.chance.choice([138, 140, 400])
+        days = self.chance.choice([59, 61, 400])
         clock = time.time_ns
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(time, "time_ns", lambda: clock() - days * DAY_NS)
@@ -323,7 +323,7 @@ class World:
         self.participants[number] = POOL
         self.notes[answer["id"]] = [number]
         await self.learn()
-        assert self.state[number] == ("live" if days < 139 else "ended")
+        assert self.state[number] == ("live" if days < 60 else "ended")
 
     async def remember_several(self) -> None:
         first, one = self.new_text()
