@@ -119,17 +119,16 @@ async def test_the_best_come_first(served: Served) -> None:
         return [memory["content"].split()[0] for memory in answer["results"]]
 
     whole = await found(query="Which tea does Ada prefer?")
-    assert (whole[0], len(whole)) == ("Ada", 4)
+    assert whole == ["Ada", "Tea"]
     assert await found(query="Which tea does Ada prefer?", limit=2, offset=1) == whole[1:3]
     assert (await ask(served, "POST", "/search", {"query": "tea", "limit": 1}))["has_more"] is True
     assert await found(query="tea", agent_id="cat", limit=1) == await found(query="tea", session_id="s_cat", limit=1)
     assert (await found(query="tea", agent_id="cat"))[0] == "Tea"
-    assert await found(query="tea drawer", tags=["b"]) == ["Tea", "The"]
+    assert await found(query="tea drawer", tags=["b"]) == ["Tea"]
     assert await found(query="tea", content_contains="drawer", since="1h") == ["Tea"]
     assert await found(query="tea", min_importance=0.5) == []
     await ask(served, "PATCH", f"/memories/{kept['Ada']['id']}", {"content": "Ada drinks coffee now"})
-    assert sorted(await found(query="coffee")) == ["Ada", "Nothing", "Tea", "The"]
-    assert (await found(query="coffee"))[0] == "Ada"
+    assert await found(query="coffee") == ["Ada", "Tea"]  # the one stands for the other
     await ask(served, "DELETE", f"/memories/{kept['Ada']['id']}", status=204)
     assert "Ada" not in await found(query="coffee")
     refused = await ask(served, "POST", "/search", {"query": "tea", "cursor": "x"}, status=400)
@@ -439,7 +438,7 @@ async def test_the_context_of_a_long_session(
     assert "Ada drinks green tea" in asked["context"]
     counter = token_counter()
     for most in range(1, 600, 20):  # a topic, of 240 bytes at most, may take a third
-        bounded = await ask(served, "POST", path, {"query": "tea", "max_tokens": most})
+        bounded = await ask(served, "POST", path, {"query": "kiln", "max_tokens": most})
         assert counter.count(bounded["context"]) <= most
     assert (bounded["memory_count"], "### Topics" in bounded["context"]) == (3, True)
     decided = await ask(served, "POST", path, {"include_types": ["decision"]})
