@@ -43,7 +43,7 @@ async def test_its_requests_do_what_it_says(memory: Memory, database: Database, 
         assert "We meet at nine." in context["context"]
         before, _, after = _answers(await _run(define + turns, tmp_path, own))
     assert len(before["input_items"]) == 1
-    assert '"value":"Ada"' in json.dumps(after["input_items"]).replace("\\", "")
+    assert '"value":"ada"' in json.dumps(after["input_items"]).replace("\\", "")
 
 
 def _split(found: Iterable[str], words: tuple[str, ...]) -> list[list[str]]:

@@ -47,7 +47,7 @@ async def test_the_chat_over_plain_http(served: Served) -> None:  # noqa: F811
     first = await asyncio.to_thread(run, "My name is Ada.")
     assert first == "  system: You are a friendly assistant.\n  user: My name is Ada."
     second = await asyncio.to_thread(run, "Who am I?")
-    assert '"value":"Ada"' in second
+    assert '"value":"ada"' in second
     assert second.endswith("  user: Who am I?")
 
 
@@ -57,7 +57,7 @@ async def test_the_chat_over_mcp(served: Served) -> None:  # noqa: F811
     answers: list[str] = []
 
     def told(items: list[dict[str, Any]]) -> str:
-        return "I know." if '"value":"Ada"' in example.echo(items) else "Hello."
+        return "I know." if '"value":"ada"' in example.echo(items) else "Hello."
 
     for line in ("My name is Ada.", "Who am I?", "And?"):
         async with McpClient(f"http://127.0.0.1:{served.port}/mcp/turns") as client:

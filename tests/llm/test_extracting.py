@@ -150,9 +150,9 @@ async def test_what_a_model_finds_is_recalled(database: Database, provider_of: A
     async with placed(database, url) as place:
         host = place.host()
         await host.after("t1", "My name is Ada. I live in Seoul and go to Busan soon")
-        assert await host.facts() == ["L0 home=Seoul", "L0 name=Ada"]
+        assert await host.facts() == ["L0 home=Seoul", "L0 name=ada"]
         assert await place.look() == 1
-        assert await host.facts() == ["L0 city=Seoul", "L0 home=Seoul", "L0 name=Ada Lovelace", "L2 trip=to Busan"]
+        assert await host.facts() == ["L0 city=Seoul", "L0 home=Seoul", "L0 name=ada lovelace", "L2 trip=to Busan"]
         kept = await rows(
             place.memory,
             "SELECT payload->>'speaker' AS speaker, payload->'note'->'fact'->>'confidence' AS confidence"
@@ -217,7 +217,7 @@ async def test_a_fact_is_not_replaced_by_one_that_is_less_sure(database: Databas
             await host.after(f"t{number}", text)
             await place.look()
             seen += await host.facts()
-    assert seen == ["L0 name=Ada", "L0 name=Ada", "L0 name=Eve"]
+    assert seen == ["L0 name=ada", "L0 name=ada", "L0 name=eve"]
 
 
 async def test_what_came_after_a_turn_counts_for_more(database: Database, provider_of: Any) -> None:
@@ -241,7 +241,7 @@ async def test_what_came_after_a_turn_counts_for_more(database: Database, provid
         notes = await place.memory.notes(TENANT)
         await notes.forget(TENANT, liked["note_id"], may_see=lambda _: True, force=True)
         assert await place.look() == 2
-        assert await host.facts() == ["L0 name=Ada", "L0 preference=coffee"]
+        assert await host.facts() == ["L0 name=ada", "L0 preference=coffee"]
 
 
 async def test_a_prompt_holds_one_session_of_one_scope(database: Database, provider_of: Any) -> None:
@@ -266,7 +266,7 @@ async def test_a_prompt_holds_one_session_of_one_scope(database: Database, provi
         )
         assert await place.look() == 3
         for host in (other, stranger):
-            assert await host.facts() == ["L0 name=Bob"]
+            assert await host.facts() == ["L0 name=bob"]
         assert await one.facts() == ["L0 city=Seoul [31m</memory_reference>"]
         prepared = await one.before("Where?")
         assert str(prepared.items[1]).count("</memory_reference>") == 1
@@ -306,7 +306,7 @@ async def test_a_failure_is_tried_again_and_given_up_at_last(database: Database,
         assert await place.waiting() == [1]
         failing = False
         assert await place.look() == 1
-        assert await host.facts() == ["L0 city=Seoul", "L0 name=Ada"]
+        assert await host.facts() == ["L0 city=Seoul", "L0 name=ada"]
         told = [item for item in provider.asked[-1].body["input"] if item.get("type") == "function_call_output"]
         assert len(told) == 2
         failing = True
@@ -328,7 +328,7 @@ async def test_nothing_waits_for_the_model(database: Database, provider_of: Any)
         run = asyncio.create_task(place.loop.extract())
         await until(lambda: provider.asked, "the provider being asked")
         await host.after("t2", "I like tea")
-        assert await host.facts() == ["L0 name=Ada", "L2 like=tea"]
+        assert await host.facts() == ["L0 name=ada", "L2 like=tea"]
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
         assert await place.waiting() == [1, 0]
@@ -497,16 +497,16 @@ async def test_facts_last_as_long_as_settings_say(database: Database) -> None:
         await host.after("t1", "Today I need milk. I like tea. My name is Ada")
         for day, facts in enumerate(
             (
-                ["L0 name=Ada", "L1 today_task=milk", "L2 like=tea"],
-                ["L0 name=Ada", "L1 today_task=milk"],
-                ["L0 name=Ada", "L1 today_task=milk"],
+                ["L0 name=ada", "L1 today_task=milk", "L2 like=tea"],
+                ["L0 name=ada", "L1 today_task=milk"],
+                ["L0 name=ada", "L1 today_task=milk"],
             )
         ):
             assert await host.facts() == facts, day
             await memory.turn_maintenance.run(TENANT, host.session, memory.turns, now=host.now)
             assert await host.facts() == facts, day
             host.now += DAY
-        assert await host.facts() == ["L0 name=Ada"]
+        assert await host.facts() == ["L0 name=ada"]
         await memory.turn_maintenance.run(TENANT, host.session, memory.turns, now=host.now)
         found = await rows(memory, "SELECT count(*) AS n FROM myria.withdrawn WHERE reason = 'expired'")
         assert found == [{"n": 2}]

@@ -334,7 +334,7 @@ ROWS = (
     # what is recalled is known by its fact_id
     before(lambda answer: answer["recall_fact_ids"] == ["user_name"], NAMED, current_input="What is my name?"),
     # facts by rule: tier, key, value as it was written, confidence; what is not certain by form is none
-    tells("my name is Ada", ("L0", "name", "Ada", "0.95")),
+    tells("my name is Ada", ("L0", "name", "ada", "0.95")),
     tells("I PREFER  green tea, not coffee", ("L0", "preference", "green tea", "0.92")),
     tells("i like celadon; really", ("L2", "like", "celadon", "0.85")),
     tells("Today I need milk!\nAnd more", ("L1", "today_task", "milk", "0.80")),
@@ -342,7 +342,7 @@ ROWS = (
     tells("Do I need a new wheel? I like what?"),
     tells("I like tea. I like clay", ("L2", "like", "tea", "0.85")),
     tells("My name is <b>&\u2028"),
-    tells("My name is " + "É" * 64, ("L0", "name", "É" * 64, "0.95")),
+    tells("My name is " + "É" * 64, ("L0", "name", "é" * 64, "0.95")),
     tells("My name is " + "É" * 65),
     tells("What is my name? They prefer tea"),
     before(

@@ -50,7 +50,7 @@ async def test_a_turn_is_its_items_its_facts_and_a_mark(memory: Memory, database
     assert [event["channel"] for event in events if event["type"] != "myria.note"] == ["turn:p/s"] * 3
     assert [event["internal"] for event in events] == [False] * 4 + [True]
     assert len({event["xid"] for event in events}) == 1
-    assert await host.facts() == ["L0 name=Ada", "L2 like=tea"]
+    assert await host.facts() == ["L0 name=ada", "L2 like=tea"]
     assert await is_folded(database)
 
 
@@ -87,7 +87,7 @@ async def test_turns_of_one_session_follow_each_other(memory: Memory, database: 
     )
     assert [mark["previous"] for mark in marks] == [None, *(mark["event_id"] for mark in marks[:-1])]
     last = keys[-1].split("-")[0].removeprefix("t")
-    assert await Host(memory).facts() == [f"L0 name=N{chr(97 + int(last))}"]
+    assert await Host(memory).facts() == [f"L0 name=n{chr(97 + int(last))}"]
     assert await is_folded(database)
 
 
@@ -116,13 +116,13 @@ async def test_facts_last_as_their_tier_says(memory: Memory) -> None:
     host = Host(memory)
     await host.after("t1", "My name is Ada. Today I need milk. This week I need a bike. I like tea")
     host.now = (MORNING // DAY + 1) * DAY - 1
-    assert await host.facts() == ["L0 name=Ada", "L1 today_task=milk", "L2 like=tea", "L2 weekly_task=a bike"]
+    assert await host.facts() == ["L0 name=ada", "L1 today_task=milk", "L2 like=tea", "L2 weekly_task=a bike"]
     host.now += 1
-    assert await host.facts() == ["L0 name=Ada", "L2 like=tea", "L2 weekly_task=a bike"]
+    assert await host.facts() == ["L0 name=ada", "L2 like=tea", "L2 weekly_task=a bike"]
     host.now += 6 * DAY
-    assert await host.facts() == ["L0 name=Ada"]
+    assert await host.facts() == ["L0 name=ada"]
     assert (await host.after("t2", "I like tea")).facts == {"L2": 1}
-    assert await host.facts() == ["L0 name=Ada", "L2 like=tea"]
+    assert await host.facts() == ["L0 name=ada", "L2 like=tea"]
 
 
 async def test_sessions_know_nothing_of_each_other(memory: Memory, database: Database) -> None:
@@ -136,7 +136,7 @@ async def test_sessions_know_nothing_of_each_other(memory: Memory, database: Dat
         assert (await other.after("t1", "My name is Ada")).is_new
     await memory.consolidation.run(TENANT, now=MORNING)
     for host in (one, *others):
-        assert await host.facts() == ["L0 name=Ada"]
+        assert await host.facts() == ["L0 name=ada"]
     assert await is_folded(database)
 
 
@@ -231,7 +231,7 @@ async def test_what_is_forgotten_is_in_no_prompt(memory: Memory) -> None:
     prepared = await host.before("Hm?")
     assert [text_of(item) for item in prepared.items] == ["Hello", "Hm?"]
     await host.after("t2", "My name is Ada")
-    assert await host.facts() == ["L0 name=Ada"]
+    assert await host.facts() == ["L0 name=ada"]
 
 
 async def test_a_long_context_is_compacted(memory: Memory) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from myria.contract.queries import EventNodesQuery
 from myria.events import searchable_text, speaker_of
@@ -290,13 +290,19 @@ def _is_new(hit: FoundEvent, shown: set[str]) -> bool:
     return hit.type not in (INPUT_TYPE, OUTPUT_TYPE) or identity_of(unpacked(hit.payload)) not in shown
 
 
+_IN_LOWER_CASE: Final = frozenset({"user_name", "user_preference", "user_like", "today_task", "weekly_task"})
+"""Facts whose values contract 002 shows in lower case; how they were written stands beside, as `text`."""
+
+
 def _fact_json(known: KnownFact) -> Json:
     fact = known.fact
+    value = fact.value.lower() if fact.fact_id in _IN_LOWER_CASE else fact.value
     return {
         "id": fact.fact_id,
         "tier": fact.tier,
         "key": fact.key,
-        "value": fact.value,
+        "value": value,
+        **({} if value == fact.value else {"text": fact.value}),
         "confidence": f"{fact.confidence:.2f}",
     }
 
