@@ -70,7 +70,7 @@ async def _import_fragments(
     ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
     longest = transfer.longest_line(limits_of(settings))
     notes = await _notes(options, settings, database, ingest)
-    with console.meter("importing bytes", size) as progress:
+    with console.meter("importing bytes", size, quiet=options.json) as progress:
         try:
             return await memento.import_fragments(
                 notes,
@@ -146,7 +146,7 @@ async def import_elsewhere(
     people = People(own, elsewhere.people)
 
     try:
-        with console.meter("importing", None) as progress:
+        with console.meter("importing", None, quiet=options.json) as progress:
             outcome = await store(
                 FORMATS[elsewhere.from_].records(Source(Path(file)), elsewhere.zone),
                 ingest=ingest,
@@ -184,7 +184,7 @@ async def _import_memories(
     memories = Memories(
         database, ingest.append_events, redactor_of_tenant, window_s=0, payload_bytes=settings.ingest.payload_bytes
     )
-    with console.meter("importing bytes", size) as progress:
+    with console.meter("importing bytes", size, quiet=options.json) as progress:
         try:
             return await memtrace.import_memories(
                 memories,
@@ -211,7 +211,7 @@ async def _import_sessions(
 ) -> transfer.ImportCount:
     """Store the turns that memory-tools kept, with what every turn is without taken out of them."""
     ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
-    with console.meter("importing turns", None) as progress:
+    with console.meter("importing turns", None, quiet=options.json) as progress:
         try:
             return await memory_tools.import_sessions(
                 database,

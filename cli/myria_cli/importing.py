@@ -32,7 +32,7 @@ async def import_events(
 ) -> transfer.ImportCount:
     """Append the events of JSON lines."""
     ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
-    with console.meter("importing bytes", size) as progress:
+    with console.meter("importing bytes", size, quiet=options.json) as progress:
         try:
             return await transfer.import_lines(
                 ingest,
