@@ -19,6 +19,7 @@ from myria.analysis.dates import DAY_US, Window, is_date_word, local_day, window
 from myria.analysis.languages import is_function_word, languages_of, stem_of
 from myria.analysis.related import members, related, states
 from myria.analysis.requests import asked_in, is_common_part, is_request_term, without_requests
+from myria.analysis.verbforms import verb_forms
 from myria.analysis.wordnet import wider
 from myria.analysis.written import Written, written_in
 from myria.events import TopicHint
@@ -271,7 +272,7 @@ def read(question: Question, *, names: Names, first: int, last: int, utc_offset:
             Word(
                 term=term,
                 stems=stems_by_term.get(term, ()),
-                instead=(*related(term), *joined.get(term, ())),
+                instead=(*related(term), *verb_forms(term, languages), *joined.get(term, ())),
                 members=_others(members(term), asked),
                 states=_others(states(term), asked),
                 wider=_others(wider(term), asked),
