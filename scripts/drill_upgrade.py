@@ -56,6 +56,8 @@ from scripts.drilling import (
 NO_HISTORY = 3
 WRITER = "drill-writer"
 """Who the client appends as: nobody else's answers hold its events."""
+PASSAGES = frozenset({"snippet"})
+"""Fields that show a part of a text: a release may choose another part."""
 WRITTEN = ("events", "scopes", "scope_members", "schema_migrations", "stored_sizes")
 """Tables that are written to meanwhile; events are checked by the answers and by the client's own record."""
 RELEASED = ROOT / "migrations/released"
@@ -169,10 +171,17 @@ async def upgrade(drill: Drill, folder: Path, old: Path) -> None:
 
 
 def known(before: Any, after: Any, new: set[str]) -> Any:
-    """Return an answer without the fields that the release before did not answer there; their names go into `new`."""
+    """Return an answer without the fields that the release before did not answer there; their names go into `new`.
+
+    Of what shows a part of a text (`PASSAGES`) only the presence is compared.
+    """
     if isinstance(before, dict) and isinstance(after, dict):
         new.update(after.keys() - before.keys())
-        return {name: known(before[name], value, new) for name, value in after.items() if name in before}
+        return {
+            name: before[name] if name in PASSAGES else known(before[name], value, new)
+            for name, value in after.items()
+            if name in before
+        }
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         return [known(one, other, new) for one, other in zip(before, after, strict=True)]
     return after

@@ -24,7 +24,7 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         (PING | {"params": []}, -32602, "params must be"),
         (PING | {"method": "tools/call", "params": {"name": 5}}, -32602, "params.name"),
         (
-            PING | {"method": "tools/call", "params": {"name": "myria.append_event", "arguments": []}},
+            PING | {"method": "tools/call", "params": {"name": "myria.append_event", "arguments": [1]}},
             -32602,
             "arguments",
         ),
