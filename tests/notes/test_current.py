@@ -115,3 +115,27 @@ def test_what_is_asked_for_with_a_sign_is_not_said_anew_without_it() -> None:
     assert not votes[1].replaces(votes[0], SoughtWords.of("who voted 🚀?"))
     works = [KeptStatement.of(f"Python {version} works on the old tablet.") for version in ("3.11.2", "3.12.1")]
     assert not works[1].replaces(works[0], SoughtWords.of("Does Python 3.11.2 work on the old tablet?"))
+
+
+@pytest.mark.parametrize(
+    ("of_herself", "of_another", "question"),
+    [
+        ("Ana lives in Porto.", "Ana's brother lives in Faro.", "Where does Ana live?"),
+        ("Ana moved to Porto.", "Ana's brother lives in Faro.", "Where does Ana live?"),
+        ("Ana wohnt in Hof.", "Der Bruder von Ana wohnt in Ulm.", "Wo wohnt Ana?"),
+        ("Ana habite à Brest.", "Le frère d'Ana a déménagé à Lyon.", "Où habite Ana ?"),
+        ("Ana vive en Vigo.", "La hermana de Ana se ha mudado a Lugo.", "¿Dónde vive Ana?"),
+    ],
+)
+def test_what_is_told_of_a_relation_says_nothing_of_the_person(of_herself: str, of_another: str, question: str) -> None:
+    """Neither is an older state of the other, whichever came first and whether or not it is asked for."""
+    one, other = KeptStatement.of(of_herself), KeptStatement.of(of_another)
+    for asked in (SoughtWords(), SoughtWords.of(question)):
+        assert not other.replaces(one, asked)
+        assert not one.replaces(other, asked)
+
+
+def test_a_relation_that_both_statements_are_of_may_be_told_anew() -> None:
+    """It is the relation that has moved."""
+    older, newer = map(KeptStatement.of, ("Ana's brother lives in Faro.", "Ana's brother moved to Lagos."))
+    assert newer.replaces(older)

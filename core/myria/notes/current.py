@@ -8,8 +8,9 @@ what is older is told below and marked, never hidden.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from myria.analysis.asking import asks
 from myria.analysis.changes import tells_of_change, tells_of_move, tells_where
@@ -33,6 +34,13 @@ _ASKED_ALIKE = 0.25
 
 _SPEAKERS = frozenset(map(root, "i we ich wir je nous yo nosotros eu nós io noi ik wij я мы".split()))  # noqa: SIM905
 """Who speaks of himself: two such statements are of one person where they share nothing else."""
+
+
+_RELATED_TO: Final = re.compile(
+    r"([^\W\d_]+)['\u2019]s\s+([^\W\d_]+)"
+    r"|([^\W\d_]+)\s+(?:(?:of|von|vom|de|del|da|do|di|van)\s+|d['\u2019])([^\W\d_]+)"
+)
+"""Somebody's relation or thing: "Ana's brother", "le frère d'Ana", "der Bruder von Ana"."""
 
 
 @value
@@ -59,7 +67,10 @@ NOTHING_ASKED = SoughtWords()
 
 @value
 class KeptStatement:
-    """A statement as it is compared: its words, those of them that tell what it is about, and its beginning."""
+    """A statement as it is compared: its words, those of them that tell what it is about, and its beginning.
+
+    `others` are pairs of somebody and of a relation or thing of his that it speaks of ("Ana's brother").
+    """
 
     beginning: str
     words: frozenset[str]
@@ -68,6 +79,7 @@ class KeptStatement:
     is_change: bool
     is_place: bool
     is_move: bool
+    others: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
     def of(cls, text: str) -> KeptStatement:
@@ -82,6 +94,7 @@ class KeptStatement:
             is_change=tells_of_change(beginning),
             is_place=tells_where(beginning),
             is_move=tells_of_move(beginning),
+            others=_others(beginning),
         )
 
     def replaces(self, older: KeptStatement, asked: SoughtWords = NOTHING_ASKED) -> bool:
@@ -91,6 +104,8 @@ class KeptStatement:
             asked: what both may answer.
         """
         if self.beginning == older.beginning or not asked.signed & older.about <= self.about:
+            return False
+        if self._is_of_other(older, asked) or older._is_of_other(self, asked):
             return False
         shared = len(self.about & older.about)
         of_one = shared > 0 or not _SPEAKERS.isdisjoint(self.words & older.words)
@@ -108,6 +123,10 @@ class KeptStatement:
             return False
         is_like = asked.is_question and alike >= _ASKED_ALIKE and self.has_number == older.has_number
         return self.is_change or is_like
+
+    def _is_of_other(self, statement: KeptStatement, asked: SoughtWords) -> bool:
+        """Tell whether it is of somebody's relation or thing where a statement, and the question, are of himself."""
+        return any(who in statement.about and what not in statement.about | asked.about for who, what in self.others)
 
     def _begins_as(self, older: KeptStatement) -> bool:
         """Tell whether two statements say something else of what they both begin with."""
@@ -166,6 +185,15 @@ def replaced(
 def _common_beginning(one: str, other: str) -> str:
     pairs = enumerate(zip(one, other, strict=False))
     return one[: next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))]
+
+
+def _others(beginning: str) -> frozenset[tuple[str, str]]:
+    pairs = ((of[1], of[2]) if of[1] else (of[4], of[3]) for of in _RELATED_TO.finditer(beginning))
+    return frozenset((_root(who), _root(what)) for who, what in pairs)
+
+
+def _root(word: str) -> str:
+    return root("".join(terms(word)))
 
 
 def _is_within_word(text: str, at: int) -> bool:
