@@ -52,6 +52,42 @@ def test_what_a_text_says_of_its_writer(text: str, expected: list[tuple[str, str
     assert found(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "identity", "value"),
+    [
+        ("I moved to Évora.", "user_home/home", "Évora"),
+        ("I've moved to Ghent, Belgium.", "user_home/home", "Ghent, Belgium"),
+        ("Ich bin nach Husum gezogen.", "user_home/home", "Husum"),
+        ("J'ai déménagé à Brest.", "user_home/home", "Brest"),
+        ("Me he mudado a Bilbao.", "user_home/home", "Bilbao"),
+        ("Я переехала в Томск.", "user_home/home", "Томск"),
+        ("我搬到苏州了。", "user_home/home", "苏州"),
+        ("私は京都に引っ越しました。", "user_home/home", "京都"),
+        ("My name is now Ana Lopes.", "user_name/name", "Ana Lopes"),
+        ("I now work as a baker.", "user_work/work", "baker"),
+    ],
+)
+def test_a_change_is_a_newer_value_of_the_same_fact(text: str, identity: str, value: str) -> None:
+    """Else what it replaces is told as if it still held."""
+    assert [(found_as, said) for found_as, _, said in found(text)] == [(identity, value)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I moved to Lisbon in 2010.",
+        "I moved to Lisbon when I was a child.",
+        "I moved to the next chapter.",
+        "If I moved to Rome, I would eat well.",
+        "We moved to GitHub.",
+        "Should I have moved to Rome?",
+    ],
+)
+def test_a_move_of_long_ago_or_of_another_kind_is_no_home(text: str) -> None:
+    """Where somebody once went is not where he lives."""
+    assert found(text) == []
+
+
 @pytest.mark.parametrize("name", ["seen", "blind", "fresh", "last", "final", "unseen"])
 def test_what_is_kept_is_right_and_most_is_kept(name: str) -> None:
     """Sentences in ten languages, half of which state nothing: 200 before the rules were made, the others after."""
