@@ -168,7 +168,7 @@ def test_a_fact_that_is_said_anew_replaces_the_imported_one(myria: Call, databas
     )
     assert imported(myria, tmp_path, "--project", "proj")["imported"] == 1
     asyncio.run(_say(database.server_dsn, ". ".join(words for *_, words in said_before)))
-    expected = {key: "Eve" if key == "name" else "clay" for _, key, _, _ in said_before}
+    expected = {key: "eve" if key == "name" else "clay" for _, key, _, _ in said_before}
     assert prompt(database, "s1")[1] == expected
 
 

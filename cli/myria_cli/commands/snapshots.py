@@ -126,8 +126,11 @@ async def _named(memory: Administration, tenant: str, name: str) -> str:
     """Return the id of a snapshot that is named as for `myria diff`: by its id, its number or `active`.
 
     Raises:
-        SnapshotNotFound: there is none.
+        SnapshotNotFound: there is none of that number. An id is left as it is: whoever moves the pointer to what is not
+            there is refused by the move itself, which writes that down.
     """
+    if name.startswith("snap_"):
+        return name
     await memory.ready()
     async with memory.database.read(tenant) as connection:
         return (await browse.find_snapshot(connection, tenant, name)).snapshot_id
