@@ -385,6 +385,63 @@ def test_slack_shows_names_and_keeps_threads(myria: Call, tmp_path: Path) -> Non
     assert lines[1]["context_id"] != lines[0]["context_id"]
 
 
+def slack_day(tmp_path: Path, name: str, *, answered: bool) -> Path:
+    """Return an export of one question, and of the answer that began a thread under it later."""
+    question = {"type": "message", "user": "U1", "text": "Which kiln?", "ts": "1741600001.000200"}
+    answer = {"type": "message", "user": "U2", "text": "The gas kiln", "ts": "1741600009.000100"}
+    thread = {"thread_ts": question["ts"]}
+    day = [{**question, **thread, "reply_count": 1}, {**answer, **thread}] if answered else [question]
+    return zipped(tmp_path / name, {"channels.json": [{"id": "C1", "name": "studio"}], "studio/2025-03-10.json": day})
+
+
+def test_a_thread_that_began_since_brings_its_answers_alone(myria: Call, tmp_path: Path) -> None:
+    """A message that is answered between two exports is known again; the answers are a context of their own."""
+    events(myria, "slack", slack_day(tmp_path, "first.zip", answered=False))
+    lines = events(myria, "slack", slack_day(tmp_path, "second.zip", answered=True))
+    assert texts(lines) == ["Which kiln?", "The gas kiln"]
+    assert lines[0]["context_id"] != lines[1]["context_id"]
+
+
+def test_telegram_chats_that_were_left_come_too(myria: Call, tmp_path: Path) -> None:
+    """An account's export lists them apart."""
+    chats = [
+        {
+            "id": number,
+            "messages": [{"id": 1, "type": "message", "date_unixtime": "1773342300", "text": f"in {number}"}],
+        }
+        for number in (1, 2)
+    ]
+    file = written(tmp_path / "result.json", {"chats": {"list": chats[:1]}, "left_chats": {"list": chats[1:]}})
+    assert sorted(texts(events(myria, "telegram", file))) == ["in 1", "in 2"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["Created At,Sender Name,Message Text", "createdAt,user_name,messageText", "Date/Time,From,Message (plain)"],
+)
+def test_columns_are_known_however_they_are_written(header: str, myria: Call, tmp_path: Path) -> None:
+    """In capitals, with spaces, underscores or slashes, in one word, or with a remark in brackets."""
+    lines = events(myria, "csv", written(tmp_path / "t.csv", f"{header}\n2026-03-12 19:05,Ana,The kiln is hot\n"))
+    assert [line["payload"] for line in lines] == [{"text": "The kiln is hot", "speaker": "Ana"}]
+
+
+def test_letters_are_kept_or_the_file_is_refused(myria: Call, tmp_path: Path) -> None:
+    """UTF-16 of spreadsheets is read by its mark; what does not say its encoding is refused, and not spoilt."""
+    table = "timestamp\tspeaker\ttext\n2026-03-12T19:05:00Z\tJörg\tGrüße aus Köln\n"
+    (tmp_path / "old.csv").write_bytes(table.encode("cp1252"))
+    refused = myria("import", tmp_path / "old.csv", "--from", "csv", "--as", "me")
+    assert (refused.status, "UTF-8" in refused.err) == (2, True)
+    (tmp_path / "new.csv").write_bytes(table.encode("utf-16"))
+    assert texts(events(myria, "csv", tmp_path / "new.csv")) == ["Grüße aus Köln"]
+
+
+def test_a_folder_without_such_a_file_is_refused(myria: Call, tmp_path: Path) -> None:
+    """Nothing to read is no success."""
+    (tmp_path / "empty").mkdir()
+    for system in EXPORTS:
+        assert myria("import", tmp_path / "empty", "--from", system, "--as", "me").status == 2, system
+
+
 def test_people_become_participants_only_by_the_people_file(myria: Call, tmp_path: Path) -> None:
     """By name or by id: who is named there may see what was said where they were, and speaks under that name."""
     file = slack(tmp_path)
@@ -408,6 +465,9 @@ def test_mem0_keeps_people_apart(myria: Call, tmp_path: Path) -> None:
     assert by_text["Dev works at TechCorp"]["payload"]["note"]["keywords"] == ["work"]
 
 
+PM = "2025-03-14T21:27:53Z"
+
+
 @pytest.mark.parametrize(
     ("text", "times"),
     [
@@ -422,6 +482,14 @@ def test_mem0_keeps_people_apart(myria: Call, tmp_path: Path) -> None:
             ["2026-03-14T09:01:00Z"],
         ),
         ("[12.3.2022 klo 14.08.18] Matias: moi\n", ["2022-03-12T14:08:18Z"]),
+        ("2025. 3. 14. 오전 9:26 - 아나: 네\n[2025. 3. 14. 오후 9:27:53] 벤: 네\n", ["2025-03-14T09:26:00Z", PM]),
+        ("2025/3/14 上午9:26 - 安娜: 好\n[2025/3/14 下午9:27:53] 本: 好\n", ["2025-03-14T09:26:00Z", PM]),
+        ("١٤\u200f/٣\u200f/٢٠٢٥، ٩:٢٦ ص - آنا: نعم\n[١٤/٣/٢٠٢٥، ٩:٢٧:٥٣ م] بن: نعم\n", ["2025-03-14T09:26:00Z", PM]),
+        ("14/3/25, 12:26 π.μ. - Άνα: α\n14/3/25, 9:27:53 μ.μ. - Μπεν: β\n", ["2025-03-14T00:26:00Z", PM]),
+        ("2025. 03. 14. 9:26 - Ana: Szia\n", ["2025-03-14T09:26:00Z"]),
+        ("14.03.25 г., 9:26 ч. - Ана: да\n", ["2025-03-14T09:26:00Z"]),
+        ("09:26, 14/03/2025 - Ana: vâng\n", ["2025-03-14T09:26:00Z"]),
+        ("14/3/2568 09:26 - Ana: ครับ\n", ["2025-03-14T09:26:00Z"]),
     ],
 )
 def test_whatsapp_times_in_any_language(text: str, times: list[str], myria: Call, tmp_path: Path) -> None:

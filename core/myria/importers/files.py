@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import zipfile
 from collections.abc import Iterator
@@ -55,8 +56,19 @@ class Source:
         return content
 
     def text(self, name: str) -> str:
-        """Return a file's content as text; bytes that are no UTF-8 become the replacement character."""
-        return self.read(name).decode("utf-8-sig", "replace")
+        """Return a file's content as text: UTF-8, or UTF-16 with its mark.
+
+        Raises:
+            InvalidArgument: it is neither. No other encoding tells itself, and a wrong guess would spoil every name.
+        """
+        content = self.read(name)
+        encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+        try:
+            return content.decode(encoding)
+        except UnicodeDecodeError as error:
+            raise InvalidArgument(
+                f"{name} is not UTF-8 (byte {error.start + 1}); save it as UTF-8 and run this again", field="file"
+            ) from error
 
     def json(self, name: str) -> Any:
         """Return a file's content as JSON.

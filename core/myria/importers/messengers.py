@@ -29,11 +29,25 @@ _SLACK_SAID = (None, "", "bot_message", "file_comment", "file_share", "me_messag
 
 _SLACK_MARK = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>")
 
-_WHATSAPP_LINE = re.compile(
-    r"^\[?(?P<date>\d{1,4}[./-]\d{1,2}[./-]\d{1,4}),?\s(?:klo\s|kl\.\s|à\s|um\s)?"
-    r"(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<second>\d{2}))?\s?(?P<half>[AaPp]\.?\s?[Mm]\.?)?"
-    r"(?:\]\s|\s[-\u2013]\s)(?P<rest>.*)$"
+_MORNING = r"a\.?\s?m\.?|오전|上午|凌晨|早上|午前|ص|π\.?μ\.?|de\."
+_AFTERNOON = r"p\.?\s?m\.?|오후|下午|中午|晚上|午後|م|μ\.?μ\.?|du\."
+_HALF = rf"(?:(?P<morning_{{0}}>{_MORNING})|(?P<afternoon_{{0}}>{_AFTERNOON}))"
+_DATE = r"(?P<date>\d{1,4}\s?\u200f?[./-]\s?\d{1,2}\s?\u200f?[./-]\s?\d{1,4})\.?(?:\sг\.)?"
+_TIME = (
+    rf"(?:{_HALF.format('before')}\s?)?"
+    r"(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<second>\d{2}))?"
+    rf"(?:\s?{_HALF.format('after')})?(?:\sч\.)?"
 )
+_END = r"(?:\]\s|\s[-\u2013]\s)(?P<rest>.*)$"
+_WHATSAPP_LINES = (
+    re.compile(rf"^\[?{_DATE}[,،]?\s(?:klo\s|kl\.\s|à\s|um\s)?{_TIME}{_END}", re.IGNORECASE),
+    re.compile(rf"^\[?{_TIME},\s{_DATE}{_END}", re.IGNORECASE),
+)
+"""How a line begins, which the telephone's language decides: date and time, or the other way round.
+
+Half days are told by known words alone: an unknown one would put every afternoon into the morning.
+"""
+_BUDDHIST, _BUDDHIST_YEARS = 2400, 543
 _MARKS = "\u200e\u200f\u202a\u202b\u202c\u2066\u2067\u2068\u2069\ufeff"
 """Marks of direction that WhatsApp writes around names, and before what it says itself."""
 
@@ -81,6 +95,8 @@ def _slack_message(item: Mapping[str, Any], channel: str, users: Mapping[str, st
     except (InvalidTimestamp, ValueError):
         return Unreadable(error=InvalidTimestamp("a message of Slack has `ts`, seconds since 1970", field="ts"))
     thread = text_of(item.get("thread_ts"))
+    if thread == stamp:
+        thread = ""  # what a thread answers stays in the channel: a later export must know it again
     profile = item.get("user_profile")
     spoken = users.get(user) or (_slack_name(profile) if isinstance(profile, dict) else "")
     return Message(
@@ -117,15 +133,19 @@ def _slack_text(text: str, users: Mapping[str, str]) -> str:
 
 def telegram(source: Source) -> Iterator[Record]:
     """Yield the messages of Telegram Desktop's export as JSON: of one chat, or of an account."""
-    for name in source.names(".json"):
+    refusal = InvalidArgument(
+        "a Telegram export is result.json with `messages`, or with `chats.list`; export as JSON, not HTML", field="file"
+    )
+    names = source.names(".json")
+    if not names:
+        raise refusal
+    for name in names:
         content = source.json(name)
-        chats = content.get("chats") if isinstance(content, dict) else None
-        listed = list(objects(chats.get("list"))) if isinstance(chats, dict) else [content]
+        lists = [content.get(field) for field in ("chats", "left_chats")] if isinstance(content, dict) else []
+        of_account = [chat for chats in lists if isinstance(chats, dict) for chat in objects(chats.get("list"))]
+        listed = of_account if any(isinstance(chats, dict) for chats in lists) else [content]
         if not all(isinstance(chat, dict) and isinstance(chat.get("messages"), list) for chat in listed):
-            raise InvalidArgument(
-                "a Telegram export is result.json with `messages`, or with `chats.list`; export as JSON, not HTML",
-                field="file",
-            )
+            raise refusal
         for chat in listed:
             yield from _telegram_chat(chat)
 
@@ -184,7 +204,12 @@ def whatsapp(source: Source, zone: tzinfo = UTC) -> Iterator[Record]:
     """
     are_read = False
     for name in source.names(".txt"):
-        lines = _whatsapp_lines(source.text(name))
+        try:
+            lines = _whatsapp_lines(source.text(name))
+        except InvalidArgument as error:  # a file that somebody sent in the chat is beside it in the ZIP
+            are_read = True
+            yield Unreadable(error=error)
+            continue
         if lines:
             are_read = True
             yield from _whatsapp_chat(lines, zone)
@@ -201,7 +226,8 @@ def _whatsapp_lines(text: str) -> list[tuple[re.Match[str], list[str]]]:
     found: list[tuple[re.Match[str], list[str]]] = []
     for line in text.splitlines():
         line = line.replace("\u202f", " ").replace("\xa0", " ")
-        match = _WHATSAPP_LINE.match(line.lstrip(_MARKS))
+        begun = line.lstrip(_MARKS)
+        match = next(filter(None, (pattern.match(begun) for pattern in _WHATSAPP_LINES)), None)
         if match is not None:
             found.append((match, []))
         elif found:
@@ -210,7 +236,7 @@ def _whatsapp_lines(text: str) -> list[tuple[re.Match[str], list[str]]]:
 
 
 def _whatsapp_chat(lines: Sequence[tuple[re.Match[str], list[str]]], zone: tzinfo) -> Iterator[Record]:
-    order = _date_order([[int(part) for part in re.split(r"[./-]", match["date"])] for match, _ in lines])
+    order = _date_order([_numbers(match) for match, _ in lines])
     first, rest = lines[0][0], [_whatsapp_said(match["rest"]) for match, _ in lines]
     chat = identified("whatsapp", first.group())
     people = tuple(sorted({said[0] for said in rest if said is not None}))
@@ -271,11 +297,22 @@ def _date_order(dates: Sequence[Sequence[int]]) -> tuple[int, int, int]:
 
 
 def _whatsapp_time(match: re.Match[str], order: tuple[int, int, int]) -> datetime:
-    parts = [int(part) for part in re.split(r"[./-]", match["date"])]
+    parts = _numbers(match)
     year, month, day = (parts[place] for place in order)
-    hour, half = int(match["hour"]), (match["half"] or "").lower()[:1]
-    if half:
-        hour = hour % 12 + (12 if half == "p" else 0)
+    if year < 100:
+        year += 2000
+    elif year > _BUDDHIST:
+        year -= _BUDDHIST_YEARS
+    hour = int(match["hour"])
+    if match["afternoon_before"] or match["afternoon_after"]:
+        hour = hour % 12 + 12
+    elif match["morning_before"] or match["morning_after"]:
+        hour %= 12
     return datetime(  # noqa: DTZ001 - the caller knows the zone
-        year + 2000 if year < 100 else year, month, day, hour, int(match["minute"]), int(match["second"] or 0)
+        year, month, day, hour, int(match["minute"]), int(match["second"] or 0)
     )
+
+
+def _numbers(match: re.Match[str]) -> list[int]:
+    """Return the three numbers of a line's date, in whichever digits they are written."""
+    return [int(number) for number in re.findall(r"\d+", match["date"])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, tzinfo
 from io import StringIO
@@ -12,14 +13,17 @@ from myria.importers.files import Source
 from myria.importers.records import NO_TEXT, Message, Record, Unreadable, identified, moment
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "timestamp": ("timestamp", "time", "date", "datetime", "created_at", "sent_at"),
-    "text": ("text", "message", "content", "body"),
-    "speaker": ("speaker", "author", "from", "sender", "user", "name", "role"),
-    "conversation": ("conversation", "channel", "thread", "chat", "context_id", "session_id"),
-    "key": ("key", "id", "message_id", "source_event_key"),
+    "timestamp": ("timestamp", "time", "date", "datetime", "date time", "created at", "sent at"),
+    "text": ("text", "message", "content", "body", "message text", "message body"),
+    "speaker": ("speaker", "author", "from", "sender", "user", "name", "role", "sender name", "user name"),
+    "conversation": ("conversation", "channel", "thread", "chat", "context id", "session id", "conversation id"),
+    "key": ("key", "id", "message id", "source event key"),
     "people": ("participants", "people", "members"),
 }
-"""What a row may say, and the names of columns that say it; the first column found counts."""
+"""What a row may say, and the names of columns that say it; the first column found counts.
+
+How a name is written makes no difference: "Created At", "created_at" and "createdAt (UTC)" are one.
+"""
 
 _FIELD_BYTES = 16 * 1024 * 1024
 
@@ -34,14 +38,17 @@ def table(source: Source, zone: tzinfo = UTC) -> Iterator[Record]:
         InvalidArgument: no column has a time, or none a text.
     """
     csv.field_size_limit(_FIELD_BYTES)
-    for name in source.names(".csv", ".tsv", ".txt"):
+    names = source.names(".csv", ".tsv", ".txt")
+    if not names:
+        raise InvalidArgument("a table is a file whose name ends in .csv, .tsv or .txt; none was found", field="file")
+    for name in names:
         text = source.text(name)
         try:
             dialect = csv.Sniffer().sniff(text.partition("\n")[0], ",;\t|").delimiter
         except csv.Error:
             dialect = ","
         rows = csv.reader(StringIO(text, newline=""), delimiter=dialect)
-        header = [column.strip().lower() for column in next(rows, [])]
+        header = [_plain(column) for column in next(rows, [])]
         places = {
             field: next((header.index(column) for column in columns if column in header), None)
             for field, columns in COLUMNS.items()
@@ -54,6 +61,12 @@ def table(source: Source, zone: tzinfo = UTC) -> Iterator[Record]:
                 field="file",
             )
         yield from _messages(rows, places, zone)
+
+
+def _plain(column: str) -> str:
+    """Return a column's name in small words, without a remark in brackets."""
+    words = re.findall(r"[^\W_]+", re.sub(r"\(.*?\)|(?<=[a-z])(?=[A-Z])", " ", column))
+    return " ".join(words).lower()
 
 
 def _messages(rows: Iterator[list[str]], places: Mapping[str, int | None], zone: tzinfo) -> Iterator[Record]:
