@@ -49,9 +49,12 @@ def _register_moves(app: typer.Typer) -> None:
         """Make a held snapshot the active one (compare-and-set: fails when its parent is no longer active)."""
         settings = options.settings()
         async with opened(options, settings) as place, administration_of(place, settings) as memory:
-            snapshot = await _named(memory, options.tenant, snapshot)
-            work = memory.publish_snapshot(options.tenant, snapshot, actor=actor(), reason=reason)
-            moved = await administered(memory, options, "publish_snapshot", snapshot, work)
+
+            async def work() -> Json:
+                named = await _named(memory, options.tenant, snapshot)
+                return await memory.publish_snapshot(options.tenant, named, actor=actor(), reason=reason)
+
+            moved = await administered(memory, options, "publish_snapshot", snapshot, work())
         _say_move(options, moved, "published")
 
     @command(
@@ -69,9 +72,12 @@ def _register_moves(app: typer.Typer) -> None:
         """Give up a held snapshot for good. Automatic builds no longer wait for it; new events start the next one."""
         settings = options.settings()
         async with opened(options, settings) as place, administration_of(place, settings) as memory:
-            snapshot = await _named(memory, options.tenant, snapshot)
-            work = memory.discard_snapshot(options.tenant, snapshot, actor=actor(), reason=reason)
-            answer = await administered(memory, options, "discard_snapshot", snapshot, work)
+
+            async def work() -> Json:
+                named = await _named(memory, options.tenant, snapshot)
+                return await memory.discard_snapshot(options.tenant, named, actor=actor(), reason=reason)
+
+            answer = await administered(memory, options, "discard_snapshot", snapshot, work())
         if options.json:
             console.write_json(answer)
         else:
@@ -102,9 +108,12 @@ myria rollback 3
         """
         settings = options.settings()
         async with opened(options, settings) as place, administration_of(place, settings) as memory:
-            snapshot = None if snapshot is None else await _named(memory, options.tenant, snapshot)
-            work = memory.rollback(options.tenant, snapshot, actor=actor(), reason=reason)
-            moved = await administered(memory, options, "rollback", snapshot, work)
+
+            async def work() -> Json:
+                named = None if snapshot is None else await _named(memory, options.tenant, snapshot)
+                return await memory.rollback(options.tenant, named, actor=actor(), reason=reason)
+
+            moved = await administered(memory, options, "rollback", snapshot, work())
         _say_move(options, moved, "rolled back to")
         if not options.json:
             console.say("automatic builds are paused; `myria resume` lets them run again", "dim")
@@ -126,11 +135,8 @@ async def _named(memory: Administration, tenant: str, name: str) -> str:
     """Return the id of a snapshot that is named as for `myria diff`: by its id, its number or `active`.
 
     Raises:
-        SnapshotNotFound: there is none of that number. An id is left as it is: whoever moves the pointer to what is not
-            there is refused by the move itself, which writes that down.
+        SnapshotNotFound: there is none.
     """
-    if name.startswith("snap_"):
-        return name
     await memory.ready()
     async with memory.database.read(tenant) as connection:
         return (await browse.find_snapshot(connection, tenant, name)).snapshot_id
