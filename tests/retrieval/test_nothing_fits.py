@@ -235,6 +235,38 @@ def test_a_verb_in_another_form_is_a_word_of_the_question(question: str, told: s
     assert _found(question, *others, told)[:1] == [told]
 
 
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("cheval", "Mes voisins élèvent des chevaux."),
+        ("journal", "Les journaux arrivent vers midi."),
+        ("amelie", "Le médecin d'Amélie s'appelle Roussel."),
+        ("schwester Kiel", "Meine Schwestern sind in Kiel."),
+        ("hermana", "Mis hermanas trabajan en un hospital."),
+        ("kiln", "We bought two kilns."),
+    ],
+)
+def test_a_word_alone_is_found_in_any_language(question: str, told: str) -> None:
+    """It says nothing of its own language, so that of the texts counts."""
+    assert _found(question, "Der Ofen ist laut.", "Il pleut à Brest.", "El coche no anda.", told) == [told]
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("Such in meinem Gedächtnis nach Auberginen", "Die Großmutter meines Freundes wohnt in Görlitz."),
+        ("Erinnerst du dich an meinen Zahnarzt?", "Der Hund meiner Tante bellt."),
+        ("鈴木さんの電話番号は？", "田中さんは京都に住んでいます。"),
+        ("Кому звонила бабушка?", "Кому-то понравился суп."),
+        ("Что ты знаешь о моей машине?", "У моей сестры двое детей."),
+        ("¿Alguien llamó?", "Alguien pintó la puerta."),
+    ],
+)
+def test_words_that_only_point_are_nothing_in_common(question: str, told: str) -> None:
+    """Whose it is, in any case, and how somebody is addressed are no subject."""
+    assert _found(question, told) == []
+
+
 def test_a_thing_that_every_text_holds_is_found_with_words_that_are_new() -> None:
     """Only names of people are held back: everything here is about the kiln, and so may be the answer."""
     texts = ["The kiln was mended on Monday.", "The kiln is loud.", "Ben fires the kiln."]

@@ -20,7 +20,7 @@ from myria.analysis._stemmers import stemmer
 from myria.analysis.function_words import AUXILIARIES, FUNCTION_WORDS
 from myria.analysis.tokens import MAX_TERM_CHARACTERS, TextWords, folded, stop_terms, terms
 
-_STEMMED: Final = (
+STEMMED: Final = (
     "german",
     "french",
     "spanish",
@@ -100,7 +100,7 @@ def languages_of(text: str, text_terms: Collection[str]) -> tuple[str, ...]:
     most = max(votes.values(), default=0)
     if not most or most <= english:
         return ()
-    return tuple(_STEMMED[position] for position in sorted(votes) if votes[position] == most)[:_AT_ONCE]
+    return tuple(STEMMED[position] for position in sorted(votes) if votes[position] == most)[:_AT_ONCE]
 
 
 def is_function_word(word: str, language: str) -> bool:
@@ -210,7 +210,7 @@ def _letters() -> dict[str, tuple[int, ...]]:
     positions: dict[str, list[int]] = {}
     for language, letters in _LETTERS.items():
         for letter in letters:
-            positions.setdefault(letter, []).append(_STEMMED.index(language))
+            positions.setdefault(letter, []).append(STEMMED.index(language))
     return {letter: tuple(found) for letter, found in positions.items()}
 
 
@@ -230,7 +230,7 @@ def _telling() -> frozenset[str]:
 def _voters() -> dict[str, tuple[int, ...]]:
     """Return the positions of the languages that a term is a function word of."""
     positions: dict[str, list[int]] = {}
-    for position, language in enumerate(_STEMMED):
+    for position, language in enumerate(STEMMED):
         for term in function_terms(language):
             positions.setdefault(term, []).append(position)
     return {term: tuple(found) for term, found in positions.items()}

@@ -25,16 +25,20 @@ _WORDS: Final = {
         suche such finde find prüfe schau nachsehen sag sage erzähl erzähle weißt weiss erinnere erinnerst
         erinnerung erinnerungen gedächtnis gespeichert gemerkt notiert notiz notizen erwähnt irgendwo zeig
         zeige gib nenne bitte kannst könntest name namen heißt information informationen
-        magst gern gerne gefällt gefallen""",
+        magst gern gerne gefällt gefallen
+        meinem meinen meines meiner deinem deinen deines deiner seines ihres unserem unseren unseres unserer
+        eurem euren keinem keinen keiner keines diesen diesem wieso weshalb etwas nichts kennst hast wen
+        darüber womit worüber wofür""",
     "french": """
         cherche chercher trouve trouver vérifie dis raconte sais savez souviens souvenez rappelle rappelles
         mémoire mémoires souvenir souvenirs noté notes mentionné mentionnée mentionnés quelque part montre
         donne liste nom noms s'il-te-plaît stp svp peux pourrais informations
-        j'aime aime aimes aimé""",
+        j'aime aime aimes aimé qu'est est-ce quelqu'un chose rien avais""",
     "spanish": """
         busca buscar encuentra encontrar mira comprueba revisa di dime cuéntame sabes sabe recuerdas
         recuerda recuerdo memoria memorias recuerdos nota notas guardado mencionado menciona menciono
         muestra muéstrame dame lista nombre nombres favor puedes podrías información
+        alguien nadie todas estás hemos tienes vuestro
         gusta gustan""",
     "portuguese": """
         procura procurar busca encontra encontrar verifica diz diga conta conte sabe sabes lembra lembras
@@ -69,7 +73,10 @@ _WORDS: Final = {
         ищи поищи найди найти проверь посмотри скажи расскажи знаешь знаете помнишь помните вспомни память
         памяти воспоминания заметка заметки заметках записано сохранено упоминается упоминаются упомянуто
         покажи дай список имя имени зовут название пожалуйста можешь можете информация
-        нравится нравятся люблю любит""",
+        нравится нравятся люблю любит
+        моё моего моей моих моему моим моими твоя твоего твоей твоих своего своей своих нашего нашей кого кому
+        кем ком чего чему какого зачем чьё чьи этого этой этом того все всё всех всего мной тобой них себя себе
+        обо""",
     "greek": """
         ψάξε βρες έλεγξε πες μου ξέρεις θυμάσαι θυμήσου μνήμη μνήμες σημείωση σημειώσεις αποθηκευμένο
         αναφέρεται δείξε δώσε λίστα όνομα λένε παρακαλώ μπορείς πληροφορίες
@@ -115,7 +122,7 @@ _REQUESTS_WITHIN: Final = (
     "について|に関する|に関して|検索して|検索|探して|調べて|教えてください|教えて|覚えています|覚えている|覚えてる|覚えて|思い出して|"
     "思い出せる|記憶|記録|メモ|ください|下さい|ありますか|あります|ありません|いますか|います|ですか|ですか|でしょうか|でしょう|でした|"
     "です|ましたか|ました|ますか|ます|ません|している|しています|していた|してい|した|して|する|だった|という|といった|って|何か|なにか|"
-    "どこか|どこ|いつ|だれ|誰|なに|何|どの|どんな|どう|どれ|なぜ|私の|私は|私|僕|俺|あなた|名前|こと|もの|から|まで|では|には|とは|"
+    "どこか|どこ|いつ|だれ|誰|なに|何|どの|どんな|どう|どれ|なぜ|(?<=[\u4e00-\u9fff\u30a0-\u30ff々])(?:さん|さま|ちゃん|くん)|私の|私は|私|僕|俺|あなた|名前|こと|もの|から|まで|では|には|とは|"
     "(?<=[\u4e00-\u9fff\u30a0-\u30ff々])[はがをにへでとものやか](?![ぁ-ん])|(?<=[ぁ-ん])[はがをの](?=[\u4e00-\u9fff\u30a0-\u30ff])|"
     # Korean
     "(?<![가-힣])(?:기억|검색|알려|찾아|말해|보여|확인|메모|기록|저장|언급|관련|관해|대해|대한|대하여|뭐|무엇|무슨|어디|누구|언제|어떤|"

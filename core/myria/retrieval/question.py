@@ -16,7 +16,7 @@ from typing import Final, Literal, Protocol
 from myria.analysis import Token, is_stopword, terms, tokens
 from myria.analysis.akin import akin
 from myria.analysis.dates import DAY_US, Window, is_date_word, local_day, windows
-from myria.analysis.languages import is_function_word, languages_of, stem_of
+from myria.analysis.languages import STEMMED, is_function_word, languages_of, stem_of
 from myria.analysis.related import members, related, states
 from myria.analysis.requests import asked_in, is_common_part, is_request_term, without_requests
 from myria.analysis.verbforms import verb_forms
@@ -247,7 +247,8 @@ def read(question: Question, *, names: Names, first: int, last: int, utc_offset:
     asking = {term for term in content if is_request_term(term, spoken_languages)}
     if asking and asking.issuperset(content) and not heard:
         return Reading(asked=False, hints=hints, hint_words=hint_words)
-    stems_by_term = _stems(question_tokens, languages)
+    # A word or two without any function word, such as "cheval", may be of any language.
+    stems_by_term = _stems(question_tokens, languages or (() if any(map(is_stopword, unique)) else STEMMED))
     now = last if question.now is None else question.now
     meant = windows(text, now=now, first=first, last=last, utc_offset=utc_offset)
     joined = _joined(question_tokens)
