@@ -27,6 +27,21 @@ CHANGES = (
     ("We ship parcels with Hermes.", "Beginning in June, we ship parcels with DHL.", "With whom do we ship parcels?"),
 )
 
+CHANGES_ELSEWHERE = (
+    (
+        "Der Müll wird dienstags geholt.",
+        "Ab dem 1. Juni wird der Müll freitags geholt.",
+        "Wann wird der Müll geholt?",
+    ),
+    ("Le bus part à 7h.", "À partir du 1er juin 2026 le bus part à 8h.", "Quand part le bus ?"),
+    (
+        "El mercado cierra los lunes.",
+        "A partir del 1 de junio el mercado cierra los martes.",
+        "¿Cuándo cierra el mercado?",
+    ),
+    ("Катя ведёт курс.", "С 1 июня курс ведёт Нина.", "Кто ведёт курс?"),
+)
+
 
 @pytest.fixture
 async def memory(database: Database) -> AsyncIterator[Memory]:
@@ -68,6 +83,20 @@ async def test_recall_tells_first_what_holds_when_it_is_asked(
         assert newer in after[0]
         assert "holds from" not in after[0]
         assert any(older in line and "(older)" in line for line in after[1:])
+
+
+@pytest.mark.parametrize(("older", "newer", "asked"), CHANGES_ELSEWHERE)
+async def test_a_change_is_announced_in_other_languages(memory: Memory, older: str, newer: str, asked: str) -> None:
+    """In recall and in what a session begins with, before the day and from it on."""
+    await _keep(memory, older, "2026-04-01T12:00:00Z")
+    await _keep(memory, newer, "2026-05-11T12:00:00Z")
+    masks = Masks.containing(US)
+    for moment, first, second in [("2026-05-31T23:00:00Z", older, newer), ("2026-06-01T01:00:00Z", newer, older)]:
+        query = RecallQuery(masks=masks, now=parse_timestamp(moment), text=asked)
+        assert [fragment.text for fragment in await memory.recall.find(TENANT, query)] == [first, second]
+        opening = (await memory.openings.gather(TENANT, masks, now=parse_timestamp(moment), budget=2_000)).text
+        assert opening.index(first) < opening.index(second)
+        assert (f"{newer} (holds from 2026-06-01)" in opening) == (first == older)
 
 
 @pytest.mark.parametrize("asked", ["How much will the rent be?", "How much is the rent on 3 June 2026?"])

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
+from myria.analysis.announcing import announces, with_english_beginnings
 from myria.analysis.asking import asks
 from myria.analysis.changes import tells_of_change, tells_of_move, tells_where
 from myria.analysis.dates import holds_from, local_day, meant
@@ -91,7 +92,7 @@ class KeptStatement:
             words=frozenset(map(root, words)),
             about=content_roots(words, text[:_COMPARED]),
             has_number=any(character.isdigit() for character in beginning),
-            is_change=tells_of_change(beginning),
+            is_change=tells_of_change(beginning) or announces(beginning),
             is_place=tells_where(beginning),
             is_move=tells_of_move(beginning),
             others=_others(beginning),
@@ -151,7 +152,7 @@ def holds_later(text: str, *, at: int, utc_offset: int = 0, now: int) -> int | N
         utc_offset: minutes east of UTC of the place where it was told.
         now: in microseconds since 1970 UTC.
     """
-    begins = holds_from(meant(text, local_day(at, utc_offset)))
+    begins = holds_from(meant(with_english_beginnings(text), local_day(at, utc_offset)))
     return None if begins is None or begins <= local_day(now, utc_offset) else begins
 
 
