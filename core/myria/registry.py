@@ -17,7 +17,7 @@ import orjson
 
 from myria import errors
 from myria.building.finish import free_numbers, move_pointer
-from myria.building.model import BuildRow, Degraded, Resource
+from myria.building.model import BuildRow, Degraded, Outcome, Resource
 from myria.due import Trigger
 from myria.ids import new_id
 from myria.retrieval import cursors
@@ -463,10 +463,7 @@ def _snapshot(row: asyncpg.Record) -> Json:
 
 
 async def _build_summary(connection: Connection, tenant: str, build: BuildRow) -> Json:
-    degraded = Degraded.of_build(build.counts, None)
-    if degraded is not None:
-        reason = await connection.fetchval(sql("builds.degraded_reason"), tenant, build.build_id)
-        degraded = Degraded.of_build(build.counts, reason)
+    degraded = await _degraded(connection, tenant, build)
     return {
         "build_id": build.build_id,
         "trigger": build.trigger,
@@ -478,6 +475,22 @@ async def _build_summary(connection: Connection, tenant: str, build: BuildRow) -
         "degraded": None if degraded is None else asdict(degraded),
         "counts": build.counts,
     }
+
+
+async def _degraded(connection: Connection, tenant: str, build: BuildRow) -> Degraded | None:
+    """Return what was planned without the model that was asked for it, by a build that may have asked none.
+
+    One that found nothing to do speaks for the snapshot that stayed: else a wrong key would look mended by it.
+    """
+    if build.outcome is Outcome.NOTHING_TO_DO and not any(name.startswith("llm_units_") for name in build.counts):
+        row = await connection.fetchrow(sql("builds.of_snapshot"), tenant, build.parent_snapshot_id)
+        if row is None:
+            return None
+        build = BuildRow.from_row(row)
+    if Degraded.of_build(build.counts, None) is None:
+        return None
+    reason = await connection.fetchval(sql("builds.degraded_reason"), tenant, build.build_id)
+    return Degraded.of_build(build.counts, reason)
 
 
 async def _build(connection: Connection, tenant: str, build: BuildRow) -> Json:

@@ -85,3 +85,28 @@ def test_a_copied_block_is_enough(  # noqa: PLR0917 - fixtures
     assert build["degraded"] is None, build["degraded"]
     assert build["counts"]["llm_units_planned"] > 0
     assert {asked.path for asked in provider.asked} == {"/v1/chat/completions"}
+
+
+def test_a_wrong_key_is_told_until_the_topics_are_made_anew(
+    database: Database, provide: Starting, tmp_path: Path
+) -> None:
+    """A build that finds nothing new still says that the active snapshot was planned without the model, and why."""
+    asyncio.run(append(database.server_dsn, conversation(60)))
+    oracle = Oracle()
+    provider = provide(lambda asked: openai(asked) or oracle(asked))
+    text = block("docs/llm.md", "OPENAI_API_KEY").replace("https://api.openai.com/v1", provider.url)
+    where = f"--json --dsn '{database.dsn}'"
+    path = os.pathsep.join([str(PROGRAMS), os.environ["PATH"]])
+
+    def build(key: str, *more: str) -> tuple[Any, Any]:
+        commands = f"myria rebuild --here --wait {' '.join(more)} {where}\nmyria status {where}"
+        script = re.sub(r"^myria up$", commands, text.replace("sk-...", key), flags=re.MULTILINE)
+        made, status = run(script, tmp_path, PATH=path).splitlines()[-2:]
+        return json.loads(made), json.loads(status)["last_build"]
+
+    build("sk-wrong")
+    for told in build("sk-wrong"):
+        assert told["status"] == "nothing_to_do"
+        assert "401: Incorrect API key provided" in told["degraded"]["reason"]
+    for told in build("sk-...", "--force", "--full"):
+        assert (told["status"], told["degraded"]) == ("succeeded", None)

@@ -200,8 +200,8 @@ def _tell(build: dict[str, Any]) -> None:
             f"nothing is new since snapshot {build['parent_snapshot_id']}: it stays the active one "
             "(--force makes another one all the same)"
         )
-        return
-    console.say(f"build {build['build_id']} {build['status']}: snapshot {build['snapshot_id'] or 'none'}")
+    else:
+        console.say(f"build {build['build_id']} {build['status']}: snapshot {build['snapshot_id'] or 'none'}")
     if build["snapshot_id"] is not None:
         counts = build["counts"]
         new, scopes, leaves = (counts.get(name, 0) for name in ("events_new", "scopes_changed", "leaves_planned"))

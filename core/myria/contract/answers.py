@@ -365,7 +365,7 @@ class LastBuild(Answer):
     started_at: str | None
     finished_at: str | None
     error: Failure | None = Field(description="Also why the last builder of a running build died")
-    degraded: DegradedBuild | None
+    degraded: DegradedBuild | None = Field(description="After nothing_to_do, that of the snapshot that stayed")
     counts: dict[str, int]
 
 

@@ -64,6 +64,14 @@ SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, 
 FROM myria.builds WHERE tenant_id = $1 AND build_id = $2
 FOR UPDATE;
 
+-- name: of_snapshot
+-- The build that made a snapshot, while it is kept.
+SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
+       created_at, started_at, finished_at, lease_until, error, counts
+FROM myria.builds
+WHERE tenant_id = $1
+  AND build_id = (SELECT s.build_id FROM myria.snapshots s WHERE s.tenant_id = $1 AND s.snapshot_id = $2);
+
 -- name: newest
 SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
        created_at, started_at, finished_at, lease_until, error, counts
