@@ -23,6 +23,7 @@ from myria.contract.limits import Limits, limits_of
 from myria.contract.tools import Tool, description, input_schema, output_schema
 from myria.settings import NameStyle, Settings
 from myria.values import short_value
+from myria_server import requestlog
 from myria_server.answers import SMALL_BYTES
 from myria_server.faces.agent.prompts import listed_prompts, prompt_named
 from myria_server.faces.agent.resources import listed_resources, read_resource
@@ -167,6 +168,7 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
 
     async def call_tool(context: _Context, params: mcp_types.CallToolRequestParams) -> mcp_types.CallToolResult:
         if not toolbox.knows(params.name):
+            requestlog.refused("unknown_tool")
             raise unknown_tool(params.name, toolbox)
         request = context.request
         arguments = params.arguments if request is None else request.scope.get(ARGUMENTS_KEY, params.arguments)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from myria.access.principal import local_principal
-from myria.contract import inputs
+from myria.contract import agent_links, agent_notes, inputs
 from myria.contract.inputs import read
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.errors import MyriaError
@@ -169,6 +169,22 @@ def test_an_unknown_field_wins_over_a_missing_one() -> None:
     """A misspelt required field is reported as a typo, not as missing."""
     error = refusal(inputs.EventNodesInput, {"participans": ["a"]})
     assert (error.code, error.details["nearest"]) == ("unknown_field", "participants")
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "meant"),
+    [
+        (agent_notes.ForgetInput, "fragmentId", "id"),
+        (agent_notes.ForgetInput, "parentId", "id"),
+        (agent_links.LinkInput, "type", "relationType"),
+        (agent_notes.RecallInput, "tokenBudjet", "tokenBudget"),
+    ],
+)
+def test_what_is_alike_but_means_something_else_is_not_offered(
+    model: type[inputs.Input], name: str, meant: str
+) -> None:
+    """An id of a note is not the agent's; what is only misspelt is still found by its spelling."""
+    assert refusal(model, {name: "x"}).details["nearest"] == meant
 
 
 @pytest.mark.parametrize("model", [inputs.EventLookupInput, inputs.TopicLookupInput])

@@ -54,6 +54,7 @@ async def test_each_request_has_a_line(memory: Memory, settings: Settings, caplo
             (PREFIX + "/nowhere", {"content": SAID}, {}, "rest - - - path_not_found"),
             ("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, BASE_HEADERS, "core tools/list - - ok"),
             ("/mcp", {"jsonrpc": "2.0", "id": 1, "method": SAID}, BASE_HEADERS, "core - - - "),
+            ("/mcp", call("nowhere", {}), headers("nowhere"), "core tools/call - - unknown_tool"),
             ("/mcp", [1], BASE_HEADERS, "core - - - ok"),
             ("/mcp", {"a": "x" * 20_000_000}, BASE_HEADERS, "core - - - body_too_large"),
         ]

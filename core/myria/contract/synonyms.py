@@ -33,7 +33,7 @@ _MEANINGS = (
     "memory_ids fragment_id fact_id node_id record_id name names",
     "fromId source source_id from subject head",
     "toId target target_id to object tail",
-    "relationType linkRelationType relation relation_type link_type predicate",
+    "relationType linkRelationType relation relation_type link_type predicate type",
     "type types memory_type memory_types event_type event_types include_types kind kinds category categories fact_type",
     "keywords tags topic_hints tag labels label keyword container_tags topics hints",
     "topic subject theme title folder",
@@ -73,7 +73,8 @@ def _folded(name: str) -> str:
 
 
 def _spelled(name: str, known: Collection[str], likeness: float) -> str | None:
-    folded = {_folded(field): field for field in sorted(known)}
+    # Slips seldom touch the first letter: "fragmentId" is alike "agentId", and another thing.
+    folded = {_folded(field): field for field in sorted(known) if _folded(field)[:1] == _folded(name)[:1]}
     close = difflib.get_close_matches(_folded(name), list(folded), n=1, cutoff=likeness)
     return folded[close[0]] if close else None
 
