@@ -52,6 +52,20 @@ bäckt backt backe backen buk gebacken
 liegt liege liegen lag gelegen
 sitzt sitze sitzen saß gesessen
 steht stehe stehen stand gestanden
+bricht breche brechen brach gebrochen
+wächst wachsen wuchs wuchsen gewachsen aufgewachsen
+stirbt sterben starb starben gestorben
+fliegt fliege fliegen flog flogen geflogen
+leiht leihe leihen lieh geliehen
+verspricht verspreche versprechen versprach versprochen
+bekommt bekomme bekommen bekam bekamen
+kennt kenne kennen kannte gekannt
+weiß wissen wusste gewusst
+ruft rufe rufen rief gerufen angerufen
+gewinnt gewinne gewinnen gewann gewonnen
+fängt fange fangen fing gefangen angefangen
+schneidet schneide schneiden schnitt geschnitten
+wäscht wasche waschen wusch gewaschen
 """,
     "french": """
 habite habites habitent habitez habiter habitait habité vit vis vivent vivez vivre vivait vécu déménagé déménage
@@ -77,6 +91,11 @@ achète achètes achètent acheter achetait acheté
 appelle appelles appellent appeler appelait appelé
 offre offrent offrir offert
 ouvre ouvrent ouvrir ouvert
+choisit choisis choisir choisi
+meurt meurent mourir mort morte
+promet promets promettre promis
+connaît connais connaître connu
+sort sors sortent sortir sorti sortie
 """,
     "spanish": """
 vive vivo vives viven vivir vivía vivían vivió vivido reside mudado mudó mudé mudaron mudarse trasladó trasladado
@@ -100,6 +119,12 @@ cierra cierro cierran cerrar cerraba cerró cerrado
 piensa pienso piensan pensar pensaba pensó
 abre abro abren abrir abrió abierto
 sigue sigo siguen seguir seguía siguió
+rompe rompo rompen romper rompía rompió roto rota
+encuentra encuentro encuentran encontrar encontró encontrado
+elige elijo eligen elegir eligió elegido
+cuenta cuento cuentan contar contó contado
+almuerza almuerzo almorzar almorzó almorzado
+vuela vuelo vuelan volar volaba voló
 """,
     "russian": """
 живёт живу живёшь живут живём жил жила жили жить проживает переехал переехала переехали переезжает переезд
