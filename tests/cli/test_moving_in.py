@@ -363,6 +363,21 @@ def test_chatgpt_gives_the_branch_that_was_seen(myria: Call, tmp_path: Path) -> 
     assert "topic_hints" not in lines[1] or not lines[1]["topic_hints"]
 
 
+@pytest.mark.parametrize(
+    ("written_so", "read_so"),
+    [
+        ("It rains. \ue200cite\ue202turn0search1\ue201", "It rains."),
+        ("Up\ue200cite\ue202turn0search1\ue202turn0news3\ue201, then down", "Up, then down"),
+        ("See page 3 \ue200filecite\ue202turn1file0\ue202L2-L9\ue201.", "See page 3."),
+        ("One \ue200other\ue202kept\ue201 mark", "One \ue200other\ue202kept\ue201 mark"),
+    ],
+)
+def test_chatgpts_marks_of_sources_are_no_words(written_so: str, read_so: str, myria: Call, tmp_path: Path) -> None:
+    """They point at results of a search that no export holds; marks that may show something stay."""
+    said = {"id": "c", "current_node": "a", "mapping": {"a": node("a", None, "assistant", [written_so], 1741600001)}}
+    assert texts(events(myria, "chatgpt", written(tmp_path / "conversations-000.json", [said]))) == [read_so]
+
+
 def test_claude_gives_the_branch_that_was_seen(myria: Call, tmp_path: Path) -> None:
     """Text blocks alone, and the older `text` where there are none."""
     assert texts(events(myria, "claude", claude(tmp_path))) == [

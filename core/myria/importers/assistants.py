@@ -6,6 +6,7 @@ path of it, from the newest message to the root; the other branches are left out
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -28,6 +29,9 @@ from myria.importers.records import (
 
 _ROLES = {"user": "user", "human": "user", "assistant": "assistant"}
 _HIDDEN = "is_visually_hidden_from_conversation"
+_CITATION = re.compile("[ ]?\ue200(?:file)?cite\ue202[^\ue200\ue201]*\ue201")
+"""What ChatGPT writes where it shows a source, in characters that no font has: numbers of results it had then."""
+
 _OTHER_BRANCH = LeftOut(reason="in branches that were abandoned")
 _TOOL = LeftOut(reason="calls and results of tools")
 
@@ -164,4 +168,4 @@ def _words(message: Mapping[str, Any]) -> str | LeftOut:
         text_of(part.get("text") if isinstance(part, dict) else part)
         for part in (parts if isinstance(parts, list) else [])
     ]
-    return "\n\n".join(filter(None, said))
+    return _CITATION.sub("", "\n\n".join(filter(None, said))).strip()
