@@ -139,3 +139,20 @@ def test_a_relation_that_both_statements_are_of_may_be_told_anew() -> None:
     """It is the relation that has moved."""
     older, newer = map(KeptStatement.of, ("Ana's brother lives in Faro.", "Ana's brother moved to Lagos."))
     assert newer.replaces(older)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Server alpha runs Debian 12.", "Server gamma runs Debian 11."),
+        ("Invoice 4411 was paid in March.", "Invoice 4412 was paid in April."),
+        ("The room B12 holds 14 chairs.", "The room B21 holds 20 chairs."),
+        ("Use tabs in the Go repo.", "Use spaces in the Python repo."),
+        ("Der Server Nord nutzt Debian 12.", "Der Server Süd nutzt Debian 11."),
+    ],
+)
+def test_what_is_told_of_two_things_of_a_kind_is_no_change(one: str, other: str) -> None:
+    """Both still hold, whichever was told last."""
+    first, second = KeptStatement.of(one), KeptStatement.of(other)
+    assert not second.replaces(first)
+    assert not first.replaces(second)

@@ -44,6 +44,11 @@ _RELATED_TO: Final = re.compile(
 """Somebody's relation or thing: "Ana's brother", "le frère d'Ana", "der Bruder von Ana"."""
 
 
+_ARTICLES: Final = frozenset(
+    terms("the a an der die das ein eine le la les l un une des el los las il lo gli o os as um uma de het een")
+)
+
+
 @value
 class SoughtWords:
     """What is asked for: the roots of its words, and whether it is a question rather than words that are looked for.
@@ -134,6 +139,8 @@ class KeptStatement:
         begun = _common_beginning(self.beginning, older.beginning)
         if _is_within_word(self.beginning, len(begun)) or _is_within_word(older.beginning, len(begun)):
             begun = begun[: begun.rfind(" ") + 1]
+        if _names_others(begun, self.beginning, older.beginning):
+            return False
         alike = len(self.words & older.words) / len(self.words | older.words)
         verbs = [token for token in tokens(begun) if is_verb_of_notes(token.surface)]
         if verbs and alike >= _SAID_ALIKE:
@@ -181,6 +188,20 @@ def replaced(
         [at for at in range(place) if statements[at].replaces(statements[place], asked)]
         for place in range(len(statements))
     ]
+
+
+def _names_others(begun: str, one: str, other: str) -> bool:
+    """Tell whether two statements are of two things of a kind: "server alpha runs 12" and "server gamma runs 11".
+
+    Behind a beginning that only names, one word differs, the next is the same, and then something else is told.
+    """
+    words = terms(begun)
+    languages = languages_of(one, terms(one))
+    functions = {word for word in words if is_stopword(word)}.union(*(function_terms(each) for each in languages))
+    if not functions.isdisjoint(set(words) - _ARTICLES):
+        return False
+    (_, *after), (_, *after_other) = one[len(begun) :].split() or [""], other[len(begun) :].split() or [""]
+    return after[:1] == after_other[:1] and bool(after[1:]) and after[1:] != after_other[1:]
 
 
 def _common_beginning(one: str, other: str) -> str:
