@@ -76,6 +76,9 @@ def test_a_change_is_a_newer_value_of_the_same_fact(text: str, identity: str, va
     "text",
     [
         "I moved to Lisbon in 2010.",
+        "I moved to Paris, but came back.",
+        "I moved to Marketing.",
+        "Me mudé a Sevilla, pero volví.",
         "I moved to Lisbon when I was a child.",
         "I moved to the next chapter.",
         "If I moved to Rome, I would eat well.",

@@ -74,6 +74,7 @@ class Rule:
     form: Literal["name", "place", "diet", "thing", "allergen", "task"]
     phrases: tuple[str, ...]
     each: bool = False
+    alone: bool = False
 
 
 @cache
@@ -183,6 +184,8 @@ def _of_sentence(sentence: str, *, is_question: bool) -> list[tuple[Rule, str]]:
             break
         found.append(stated)
     rest = clauses[len(found) :]
+    if any(rule.alone for rule, _ in found) and rest and not all(map(_is_capitalised, " ".join(rest).split())):
+        return []
     if not found or _doubt().match(tail := " ".join(rest)) is not None:
         return []
     if is_question and len(tail.split()) < _LEAST_QUESTION:
