@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
 import orjson
 
-from myria.redaction.expressions import compiled, first_look, literal
+from myria.redaction.expressions import compiled, literal
 from myria.values import short_value
 
 Span = tuple[int, int]
@@ -75,17 +75,11 @@ def first_look_for_secrets() -> str:
     return "|".join([*long, *short, f"(?:{words}){_ASSIGNED}", FIRST_LOOK_OWN])
 
 
+@lru_cache(maxsize=4096)
 def holds_proven_secret(text: bytes) -> bool:
     """Tell whether a key or token stands in UTF-8 text of which its own shape says what it is, and no word such as
-    `key` beside it: what a name is looked at for."""
-    return _proven_look().search(text) is not None and bool(find_secrets(text, proven=True))
-
-
-@cache
-def _proven_look() -> Any:
-    """Return an expression that matches whatever holds such a find: many harmless names hold a keyword of a rule."""
-    rules, _ = _rules()
-    return first_look("|".join(f"(?:{rule.regex})" for rule in rules if _GENERIC.isdisjoint(rule.keywords)))
+    `key` beside it: what a name is looked at for. Most names come again."""
+    return bool(find_secrets(text, proven=True))
 
 
 def find_secrets(text: bytes, *, proven: bool = False) -> list[Span]:
@@ -97,10 +91,9 @@ def find_secrets(text: bytes, *, proven: bool = False) -> list[Span]:
     rules, everywhere = _rules()
     lowered = text.lower()
     spans = []
-    tried = {place for keyword, places in _places_of_keywords() if keyword in lowered for place in places}
+    known = _places_of_keywords(proven=proven)
+    tried = {place for keyword, places in known if keyword in lowered for place in places}
     for rule in (rules[place] for place in sorted(tried)):
-        if proven and not _GENERIC.isdisjoint(rule.keywords):
-            continue
         for match in _expression(rule.regex).finditer(text):
             span = _secret(match, rule)
             if span[0] == span[1]:
@@ -117,10 +110,12 @@ def find_secrets(text: bytes, *, proven: bool = False) -> list[Span]:
 
 
 @cache
-def _places_of_keywords() -> tuple[tuple[bytes, tuple[int, ...]], ...]:
+def _places_of_keywords(*, proven: bool) -> tuple[tuple[bytes, tuple[int, ...]], ...]:
     """Return each keyword with the places of the rules that are tried where it stands."""
     places: dict[bytes, list[int]] = {}
     for place, rule in enumerate(_rules()[0]):
+        if proven and not _GENERIC.isdisjoint(rule.keywords):
+            continue
         for keyword in rule.keywords:
             places.setdefault(keyword, []).append(place)
     return tuple((keyword, tuple(of)) for keyword, of in places.items())
