@@ -10,6 +10,9 @@ from functools import cache
 _SURE, _LIKELY = 0.8, 0.6
 """How alike two spellings are (0 to 1) before, and after, it is asked what a name means."""
 
+_LEAST_ENDING = 5
+"""Letters of an unknown name that may be the end of a known one."""
+
 _MEANINGS = (
     "query text content_contains question q search search_query search_text search_term prompt information_to_get",
     "content text payload decision summary current_input_text current_input fact note memory message body data value "
@@ -64,12 +67,20 @@ def nearest(name: str, known: Collection[str]) -> str | None:
         _spelled(name, known, _SURE)
         or _meant(name, known)
         or (_meant(words[-1], known) if words else None)
+        or _ended(name, known)
         or _spelled(name, known, _LIKELY)
     )
 
 
 def _folded(name: str) -> str:
     return re.sub(r"[^a-z]", "", name.lower())
+
+
+def _ended(name: str, known: Collection[str]) -> str | None:
+    """Return the one known name that ends in an unknown one: `open_questions` for `questions`."""
+    ending = _folded(name)
+    found = [field for field in known if len(ending) >= _LEAST_ENDING and _folded(field).endswith(ending)]
+    return found[0] if len(found) == 1 else None
 
 
 def _spelled(name: str, known: Collection[str], likeness: float) -> str | None:
