@@ -103,7 +103,7 @@ async def test_context_tells_a_fact_once(served: Served, again: list[str], other
     text = (await ask(served, "context"))["injectionText"]
     assert other in text
     assert f"{again[-1]} ({len(again) - 1} more alike)" in text
-    assert text.count("- 2") == 2
+    assert text.count("\n- 2") == 2  # a fence may hold a 2 as well
 
 
 @EACH
