@@ -10,8 +10,9 @@ the trial's PostgreSQL stays until no build is left. No hook, pod or image is ne
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from myria.errors import ClusterRefused, ClusterUnavailable, MyriaError
@@ -93,12 +94,21 @@ async def end_builds(api: Api, ledger: Ledger, reconciler: Reconciler) -> int:
     for build in unfinished:
         await ledger.end_build(build.tenant, build.build_id, reasons.UNINSTALLED, message)
     logger.warning("uninstalled", extra={"action": "uninstalled", "ended": len(unfinished)})
-    # Where this fails, the pods notice by themselves that their build has ended.
+    # Where this fails, the pods notice by themselves that their build has ended; the next must still be tried.
     for build in unfinished:
         if build.name is not None:
-            with contextlib.suppress(MyriaError):
+            with _told(f"the end of {build.name} is not written"):
                 await reconciler.reconcile(build.name)
-    with contextlib.suppress(MyriaError):
+    with _told("Jobs stay"):
         for job in await api.jobs(SELECTOR):
             await api.delete_job(job["metadata"]["name"], job["metadata"]["uid"])
     return len(unfinished)
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Log what could not be done in the block, and go on."""
+    try:
+        yield
+    except MyriaError as error:
+        logger.warning("%s: %s", what, error.message, extra={"action": "not_tidied"})
