@@ -11,6 +11,7 @@ from typing import Protocol
 import asyncpg
 import orjson
 
+from myria.analysis.dates import local_day
 from myria.canonical import digest
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
@@ -24,7 +25,7 @@ from myria.errors import (
     Overloaded,
     PayloadTooLarge,
 )
-from myria.events import dedupe_key
+from myria.events import dedupe_key, speaker_of
 from myria.ids import new_id
 from myria.notes.details import NO_DETAILS, Details
 from myria.notes.drafting import Draft, NoteText, completed
@@ -34,6 +35,7 @@ from myria.notes.model import NOTE_CHANNEL, Changes, note_event, note_of
 from myria.redaction.kinds import Kind
 from myria.redaction.redactor import PayloadRedactor
 from myria.scopes import scope_key
+from myria.store.clock import to_microseconds
 from myria.store.database import Database
 from myria.store.queries import sql
 from myria.values import value
@@ -150,6 +152,8 @@ class Notes:
     ) -> Remembered:
         """Keep a note, once: of equal ones of the same people, kind and session, the first stays and is named.
 
+        What is said again after something else gets a version of its own, so that it counts as of now.
+
         Args:
             participants: canonical; who may see it.
             now: in microseconds since 1970 UTC; left out, this machine's clock.
@@ -204,9 +208,11 @@ class Notes:
                 earlier = await self._same(tenant, participants, note)
                 if earlier is None or await self._expire(tenant, earlier, now):
                     continue  # it was withdrawn meanwhile, or had expired
-                if replaced:
-                    successor = (await self._current(tenant, earlier, _anybody))["event_id"]
-                    await self._withdrawals.supersede(tenant, replaced, by=successor, may_see=may_see)
+                try:
+                    if again := await self._said_again(tenant, earlier, event, replaced):
+                        await self._append(tenant, again)
+                except AlreadySuperseded:
+                    continue  # another said it again meanwhile, or changed it
                 return Remembered(note_id=earlier, created=False, note=note, event_id=None, redacted=redacted)
             if results[0].deduplicated:
                 note_id = await self._check_repeat(tenant, results[0].event_id, note)
@@ -247,6 +253,7 @@ class Notes:
         for _ in range(_ATTEMPTS):
             ids: dict[tuple[str, str], str] = {}
             events: dict[str, NewEvent] = {}
+            again: list[NewEvent] = []
             for note in notes:
                 if (note.kind, note.content) in ids:
                     continue
@@ -255,21 +262,25 @@ class Notes:
                     earlier = None
                 note_id = earlier or new_id("note")
                 ids[note.kind, note.content] = note_id
+                event = note_event(
+                    note,
+                    participants,
+                    note_id=note_id,
+                    version=1,
+                    timestamp=time.time_ns() // 1000 if now is None else now,
+                    speaker=speaker,
+                    idle_s=self._session_idle_s,
+                )
+                self._check_size(event)
                 if earlier is None:
-                    events[note_id] = note_event(
-                        note,
-                        participants,
-                        note_id=note_id,
-                        version=1,
-                        timestamp=time.time_ns() // 1000 if now is None else now,
-                        speaker=speaker,
-                        idle_s=self._session_idle_s,
-                    )
-                    self._check_size(events[note_id])
+                    events[note_id] = event
+                else:
+                    again += await self._said_again(tenant, earlier, event)
             further = await beside([ids[note.kind, note.content] for note in notes], bool(events))
+            appended = [*events.values(), *further, *again]
             try:
-                results = await self._append(tenant, [*events.values(), *further]) if events or further else []
-            except NoteExists:
+                results = await self._append(tenant, appended) if appended else []
+            except (NoteExists, AlreadySuperseded):
                 continue
             event_ids = dict(zip(events, (result.event_id for result in results), strict=False))
             return [
@@ -277,6 +288,41 @@ class Notes:
                 for note, (_, redacted) in zip(notes, prepared, strict=True)
             ]
         raise Overloaded("the same notes are being kept and withdrawn again and again; retry")
+
+    async def _said_again(
+        self, tenant: str, note_id: str, said: NewEvent, replaced: Sequence[str] = ()
+    ) -> list[NewEvent]:
+        """Return the version that makes a note the newest statement, with what else it replaces; none for a mere retry.
+
+        It is one where nothing was said in between, on the same day, without a key that must be known again.
+
+        Args:
+            said: the event that would have kept it.
+            replaced: events of other notes.
+        """
+        row = await self._current(tenant, note_id, _anybody)
+        before = to_microseconds(row["changed_at"])
+        if not replaced and said.timestamp <= before:
+            return []  # it was kept before, as imports say, or at once by another
+        if not replaced and said.source_event_key is None and local_day(said.timestamp, 0) == local_day(before, 0):
+            async with self._database.read(tenant) as connection:
+                if not await connection.fetchval(sql("notes.is_followed"), tenant, row["event_id"]):
+                    return []
+        version = note_event(
+            note_of(orjson.loads(row["payload"]), context_id=row["context_id"]),
+            tuple(row["participants"]),
+            note_id=note_id,
+            version=row["version"] + 1,
+            timestamp=max(said.timestamp, before),
+            speaker=speaker_of(orjson.loads(said.payload_json)),
+            previous=row["event_id"],
+            key=said.source_event_key,
+            idle_s=self._session_idle_s,
+        )
+        again, withdrawals = await self._withdrawals.superseding(
+            tenant, version, [row["event_id"], *replaced], may_see=_anybody
+        )
+        return [again, *withdrawals]
 
     def _remembered(
         self, note_id: str, note: NoteText, redacted: dict[Kind, int], event_ids: dict[str, str]

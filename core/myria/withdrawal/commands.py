@@ -118,21 +118,6 @@ class Withdrawals:
         """
         await self._append_events(tenant, _by_scope(rows, Withdrawal(reason="forgotten", events=()), key=None))
 
-    async def supersede(self, tenant: str, event_ids: Sequence[str], *, by: str, may_see: MaySee) -> WithdrawalResult:
-        """Let an event that is in the log already take the place of others, all or none. A repeat changes nothing.
-
-        Args:
-            by: the id of the event that stands in their place.
-
-        Raises:
-            EventNotFound: one is absent, of others, or withdrawn.
-            AlreadySuperseded: another event has replaced one of them.
-        """
-        rows = await self._named(tenant, event_ids, may_see, lambda _: None, also_erased=True)
-        changed = [row for row in rows if row["successor_id"] != by or row["reason"] != "superseded"]
-        withdrawal = Withdrawal(reason="superseded", events=(), superseded_by=by)
-        return await self._append(tenant, rows, changed, withdrawal, dry_run=False)
-
     async def restore(
         self,
         tenant: str,

@@ -181,6 +181,12 @@ LEFT JOIN LATERAL (
     ORDER BY w.by_event_seq DESC LIMIT 1
 ) newest ON true;
 
+-- name: is_followed
+-- Whether something was said since an event.
+SELECT EXISTS (
+    SELECT FROM myria.events e JOIN myria.events f ON f.tenant_id = $1 AND f.event_seq > e.event_seq
+    WHERE e.tenant_id = $1 AND e.event_id = $2 AND NOT f.internal AND f.occurred_at > e.occurred_at);
+
 -- name: id_of_event
 -- The note of which an event is a version.
 SELECT e.payload->'note'->>'id' FROM myria.events e
