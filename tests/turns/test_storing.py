@@ -13,6 +13,7 @@ from myria.memory import Memory
 from myria.planning.settings import PlannerSettings
 from myria.settings import Settings, TurnsSettings
 from myria.store.database import Database as Pool
+from myria.turns.facts import note_id_of
 from myria.turns.items import POLICY, message, text_of
 from myria.turns.storing import StoredTurn
 from myria.verify.run import verify
@@ -109,6 +110,19 @@ async def test_a_newer_value_replaces_an_older_one(memory: Memory) -> None:
     assert await host.facts() == ["L0 preference=coffee"]
     versions = await rows(memory, "SELECT version, live FROM myria.notes")
     assert versions == [{"version": 3, "live": True}]
+
+
+async def test_a_fact_with_another_id_is_not_doubled(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose id names another tenant, or none, goes on under it: its next value takes its place."""
+    host = Host(memory)
+    with monkeypatch.context() as before:
+        before.setattr("myria.turns.keeping.note_id_of", lambda _, *named: note_id_of("elsewhere", *named))
+        await host.after("t1", "My name is Ada. I live in Porto. I like tea.")
+    ids = await rows(memory, "SELECT note_id FROM myria.notes ORDER BY note_id")
+    assert (await host.after("t2", "My name is Ada. I live in Faro. I work as a baker.")).facts == {"L0": 2}
+    assert await host.facts() == ["L0 home=Faro", "L0 name=ada", "L0 work=baker", "L2 like=tea"]
+    after = await rows(memory, "SELECT note_id FROM myria.notes WHERE topic <> 'work' AND live ORDER BY note_id")
+    assert after == ids
 
 
 async def test_facts_last_as_their_tier_says(memory: Memory) -> None:

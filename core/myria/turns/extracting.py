@@ -37,7 +37,7 @@ from myria.store.database import Connection, Database
 from myria.store.queries import sql
 from myria.turns.facts import Fact, KnownFact, Tier
 from myria.turns.items import is_spoken_by_user, text_of, unpacked
-from myria.turns.keeping import Standing, known_fact, named, next_versions, standing_facts
+from myria.turns.keeping import Standing, as_they_stand, known_fact, next_versions, standing_facts
 from myria.values import value
 from myria.vault import Secrets
 from myria.withdrawal.commands import Withdrawals
@@ -288,10 +288,11 @@ class Extractor:
     async def _apply(self, tenant: str, turn: _Awaiting, extracted: Extracted, shown: Sequence[KnownFact]) -> None:
         """Append what was found: nothing of it may undo what came after the turn."""
         redactor = await self._redactor_of(tenant)
-        facts = named(turn, _facts(extracted, redactor))
+        found = _facts(extracted, redactor)
         gone = {name.strip().lower() for name in extracted.deleted_fact_ids}
+        stated = {fact.identity for fact in found}
         deleted = [
-            known.note_id for known in shown if known.fact.fact_id.lower() in gone and known.note_id not in facts
+            known.note_id for known in shown if known.fact.fact_id.lower() in gone and known.fact.identity not in stated
         ]
         for _ in range(_RACES):
             [row] = (await self._stored(tenant, [_named(turn)])).values() or [None]
@@ -299,7 +300,8 @@ class Extractor:
                 return  # erased or withdrawn meanwhile, and these facts say it
             now = await self._database.now()
             async with self._database.read(tenant) as connection:
-                standing = await standing_facts(connection, tenant, [*facts, *deleted], now)
+                facts, standing = await as_they_stand(connection, tenant, turn, found, now)
+                standing |= await standing_facts(connection, tenant, deleted, now)
             mark: int = row["event_seq"]
             wanted = {
                 name: fact

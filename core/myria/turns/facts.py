@@ -71,13 +71,13 @@ def identity_of(fact_id: str, key: str) -> str:
     return f"{fact_id.lower()}::{key.lower()}"
 
 
-def note_id_of(owner: bytes, participants: Iterable[str], context_id: str, identity: str) -> str:
-    """Return the id of the note that holds a fact: the same for every version of it.
+def note_id_of(tenant: str, owner: bytes, participants: Iterable[str], context_id: str, identity: str) -> str:
+    """Return the id of the note that holds a fact: the same for every version of it, and of its tenant alone.
 
     Args:
         owner: whose session it is; see `myria.turns.model.Session`.
     """
-    return f"note_{digest([owner.hex(), list(participants), context_id, identity]).hex()[:32]}"
+    return f"note_{digest([tenant, owner.hex(), list(participants), context_id, identity]).hex()[:32]}"
 
 
 def terms_of(text: str) -> frozenset[str]:

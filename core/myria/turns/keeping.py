@@ -11,6 +11,7 @@ import orjson
 from myria.contract.event import NewEvent
 from myria.notes.expiry import Lasting
 from myria.notes.kinds import policies
+from myria.scopes import scope_key
 from myria.settings import TurnsSettings
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection
@@ -18,6 +19,9 @@ from myria.store.queries import sql
 from myria.turns.facts import Fact, KnownFact, Tier, note_id_of
 from myria.turns.model import KIND_OF_TIER, fact_events, fact_of
 from myria.values import value
+
+MOST_FACTS = 1_000
+"""Facts of a session that are looked at: those that changed last."""
 
 
 class Whose(Protocol):
@@ -57,9 +61,30 @@ class Standing:
         return max(self.event_seq, self.withdrawn_by or 0)
 
 
-def named(whose: Whose, facts: Iterable[Fact]) -> dict[str, Fact]:
-    """Return facts by the ids of their notes; of one identity the last one."""
-    return {note_id_of(whose.owner, whose.participants, whose.context_id, fact.identity): fact for fact in facts}
+async def as_they_stand(
+    connection: Connection, tenant: str, whose: Whose, facts: Iterable[Fact], now: int
+) -> tuple[dict[str, Fact], dict[str, Standing]]:
+    """Return facts by the ids of their notes, of one identity the last one, and those notes as they stand.
+
+    A fact that stands under another id goes on under it: the log was moved from another tenant, or comes from a release
+    whose ids did not say the tenant.
+
+    Args:
+        now: in microseconds since 1970 UTC.
+    """
+    own = {note_id_of(tenant, whose.owner, whose.participants, whose.context_id, fact.identity): fact for fact in facts}
+    standing = await standing_facts(connection, tenant, own, now)
+    if not own.keys() - standing.keys():
+        return own, standing
+    scopes = await connection.fetch(sql("notes.scopes_exactly"), tenant, [scope_key(whose.participants)])
+    rows = await connection.fetch(
+        sql("turns.facts"), tenant, whose.context_id, [row["scope_id"] for row in scopes], MOST_FACTS
+    )
+    others = {known.fact.identity: known.note_id for known in map(known_fact, rows)}
+    names = {
+        note_id if note_id in standing else others.get(fact.identity, note_id): fact for note_id, fact in own.items()
+    }
+    return names, standing | await standing_facts(connection, tenant, names.keys() - standing.keys(), now)
 
 
 async def standing_facts(connection: Connection, tenant: str, note_ids: Iterable[str], now: int) -> dict[str, Standing]:

@@ -37,7 +37,7 @@ from myria.turns.items import (
     text_of,
     unpacked,
 )
-from myria.turns.keeping import known_fact
+from myria.turns.keeping import MOST_FACTS, known_fact
 from myria.turns.model import INPUT_TYPE, OUTPUT_TYPE, Session
 from myria.turns.storing import recent_items, visible_scopes
 from myria.values import value
@@ -47,9 +47,6 @@ INSIGHTS = 5
 
 _LEAST_ITEMS = 6
 """Items of a session from which on it has insights."""
-
-_MOST_FACTS = 1_000
-"""Facts of a session that are ranked: those that changed last."""
 
 _TURNS_LOOKED_AT = 200
 """Turns among which it is counted how often a fact was said."""
@@ -141,7 +138,7 @@ class Preparing:
             return _Recalled(facts=(), insights=(), chunks=(), recent=(), topics=())
         question = "\n".join(text_of(item) for item in before.current)[:_QUESTION_CHARACTERS].strip()
         terms = terms_of(question)
-        rows = await connection.fetch(sql("turns.facts"), reader.tenant, session.context_id, scopes, _MOST_FACTS)
+        rows = await connection.fetch(sql("turns.facts"), reader.tenant, session.context_id, scopes, MOST_FACTS)
         standing = [known_fact(row) for row in rows if not Lasting.of(row).has_expired(now)]
         facts = best_facts(standing, terms, now, settings.recall_facts_limit)
         recent = await recent_items(connection, reader.tenant, session, scopes, settings.recent_context_items)

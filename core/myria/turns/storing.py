@@ -22,7 +22,7 @@ from myria.store.database import Connection, Database
 from myria.store.queries import sql
 from myria.turns.facts import Fact
 from myria.turns.items import Json, is_spoken_by_user, says_something, text_of, unpacked, without_echo
-from myria.turns.keeping import named, next_versions, standing_facts
+from myria.turns.keeping import as_they_stand, next_versions
 from myria.turns.model import Session, item_events, mark_event
 from myria.turns.stating import facts_in
 from myria.values import value
@@ -258,12 +258,12 @@ class TurnStore:
                     f"an item is {len(event.payload_json)} bytes of JSON; at most {self._payload_bytes} are stored",
                     limit=self._payload_bytes,
                 )
-        names = named(session, facts)
+        names: Mapping[str, Fact] = {}
         versions: Sequence[NewEvent] = ()
         kept: dict[str, int] = {}
-        if names:
+        if facts:
             async with self._database.read(tenant) as connection:
-                standing = await standing_facts(connection, tenant, names, now)
+                names, standing = await as_they_stand(connection, tenant, session, facts, now)
             versions, kept = next_versions(session, names, standing, self._settings, at=now, user_id=turn.user_id)
         mark = mark_event(
             session,
