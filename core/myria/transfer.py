@@ -58,11 +58,15 @@ class RefusedLine:
 
 @dataclass(slots=True, kw_only=True)
 class ImportCount:
-    """What became of the lines read so far. `redacted` are lines of which something was taken out; `bytes_read` serves
-    a progress bar."""
+    """What became of the lines read so far.
+
+    `edited` are those that took the place of what they said at an earlier import; `redacted`, those of which something
+    was taken out; `bytes_read` serves a progress bar.
+    """
 
     lines: int = 0
     imported: int = 0
+    edited: int = 0
     already_there: int = 0
     refused: int = 0
     blank: int = 0
@@ -79,6 +83,11 @@ class ImportCount:
             "blank": self.blank,
             "redacted": self.redacted,
         }
+
+
+Revise = Callable[[Sequence[tuple[NewEvent, AppendResult]]], Awaitable[list[bool | None]]]
+"""Decides what becomes of events whose source keys stand for other content; says of each if it was edited, or None to
+refuse it."""
 
 
 @short_value
@@ -103,6 +112,7 @@ async def import_lines(
     *,
     ignore: Collection[str] = (),
     redactor: PayloadRedactor | None = None,
+    revise: Revise | None = None,
     dry_run: bool = False,
     on_refused: Callable[[RefusedLine], None],
     on_progress: Callable[[ImportCount], None] = lambda _: None,
@@ -118,6 +128,7 @@ async def import_lines(
         ignore: fields beside the contract's that are dropped; any other unknown field refuses its line.
         redactor: what is taken out of lines without an event_id. One with an event_id was stored by a Myria before, and
             is stored as it is: an import gives back what an export took.
+        revise: left out, a line whose source_event_key stands for other content is refused.
         dry_run: read and check every line and store none: what would be stored counts as imported, also where it is
             there already.
         on_refused: told about each line that was not imported.
@@ -155,10 +166,10 @@ async def import_lines(
         is_made = event.event_id is None and event.source_event_key is None
         batch.append(_Line(count.lines, _named(event, seen) if is_made else event, is_made))
         if len(batch) >= IMPORT_BATCH:
-            await _store(ingest, tenant, batch, count, refuse)
+            await _store(ingest, tenant, batch, count, refuse, revise=revise)
             batch = []
             on_progress(count)
-    await _store(ingest, tenant, batch, count, refuse)
+    await _store(ingest, tenant, batch, count, refuse, revise=revise)
     on_progress(count)
     return count
 
@@ -215,11 +226,13 @@ async def _store(
     batch: Sequence[_Line],
     count: ImportCount,
     refuse: Callable[[int, errors.MyriaError], None],
+    *,
+    revise: Revise | None,
 ) -> None:
     """Append a batch as one commit; one that is refused is halved until the lines at fault stand alone."""
     batch = await _patiently(lambda: _identified(ingest.database, tenant, batch, refuse))
     if batch:
-        await _store_identified(ingest, tenant, batch, count, refuse)
+        await _store_identified(ingest, tenant, batch, count, refuse, revise=revise)
 
 
 async def _identified(
@@ -258,6 +271,8 @@ async def _store_identified(
     batch: Sequence[_Line],
     count: ImportCount,
     refuse: Callable[[int, errors.MyriaError], None],
+    *,
+    revise: Revise | None,
 ) -> None:
     try:
         results = await _patiently(lambda: ingest.import_events(tenant, [line.event for line in batch]))
@@ -266,16 +281,26 @@ async def _store_identified(
             refuse(batch[0].number, error)
             return
         middle = len(batch) // 2
-        await _store_identified(ingest, tenant, batch[:middle], count, refuse)
-        await _store_identified(ingest, tenant, batch[middle:], count, refuse)
+        await _store_identified(ingest, tenant, batch[:middle], count, refuse, revise=revise)
+        await _store_identified(ingest, tenant, batch[middle:], count, refuse, revise=revise)
         return
+    differing = []
     for line, result in zip(batch, results, strict=True):
         if result.payload_differs:
-            refuse(line.number, _differs(line.event, result))
+            differing.append((line, result))
         elif result.deduplicated:
             count.already_there += 1
         else:
             count.imported += 1
+    outcomes: list[bool | None] = [None] * len(differing)
+    if revise is not None and differing:
+        outcomes = await revise([(line.event, result) for line, result in differing])
+    for (line, result), is_edited in zip(differing, outcomes, strict=True):
+        if is_edited is None:
+            refuse(line.number, _differs(line.event, result))
+        else:
+            count.edited += is_edited
+            count.already_there += not is_edited
 
 
 async def _patiently(work: Callable[[], Awaitable[list[T]]]) -> list[T]:

@@ -563,3 +563,127 @@ def test_hostile_files_do_no_harm(myria: Call, tmp_path: Path) -> None:
     assert (answer.json["imported"], answer.json["refused"]) == (0, 2)
     (tmp_path / "broken.zip").write_bytes(b"PK\x03\x04 no archive")
     assert myria("import", tmp_path / "broken.zip", "--from", "slack", "--as", "me").status == 2
+
+
+def held(myria: Call) -> list[str]:
+    """Return what the log shows of messages and notes: of each the newest version."""
+    return sorted(texts(myria("events", "--json", "--limit", "100").lines))
+
+
+def said_in(system: str, tmp_path: Path, name: str, said: dict[str, str]) -> Path:
+    """Return an export of a system in which each of these ids says its text."""
+    at = [f"2026-03-12T19:0{number}:00+00:00" for number in range(9)]
+    if system == "chatgpt":
+        ids = [None, *said]
+        nodes = {
+            key: node(key, ids[place], "user", [text], 1741600001.0 + place)
+            for place, (key, text) in enumerate(said.items())
+        }
+        return zipped(
+            tmp_path / f"{name}.zip",
+            {"conversations.json": [{"id": "c", "title": "T", "current_node": [*said][-1], "mapping": nodes}]},
+        )
+    if system == "claude":
+        messages = [
+            {"uuid": key, "sender": "human", "text": text, "created_at": at[place]}
+            for place, (key, text) in enumerate(said.items())
+        ]
+        return zipped(tmp_path / f"{name}.zip", {"conversations.json": [{"uuid": "k", "chat_messages": messages}]})
+    if system == "slack":
+        day = [{"type": "message", "user": "U1", "text": text, "ts": f"1741600001.{key}"} for key, text in said.items()]
+        return zipped(tmp_path / f"{name}.zip", {"studio/2025-03-10.json": day})
+    if system == "telegram":
+        sent = [
+            {"id": key, "type": "message", "date_unixtime": "1773342300", "from": "Ana", "text": text}
+            for key, text in said.items()
+        ]
+        return written(tmp_path / f"{name}.json", {"id": 1, "name": "F", "messages": sent})
+    if system == "mem0":
+        kept = [{"id": key, "memory": text, "user_id": "dev", "created_at": at[0]} for key, text in said.items()]
+        return written(tmp_path / f"{name}.json", {"results": kept})
+    if system == "zep":
+        facts = [{"uuid": key, "fact": text, "created_at": at[0]} for key, text in said.items()]
+        return written(tmp_path / f"{name}.json", {"edges": facts})
+    rows = "".join(f'{at[0]},"{text}",{key}\n' for key, text in said.items())
+    return written(tmp_path / f"{name}.csv", "time,text,id\n" + rows)
+
+
+@pytest.mark.parametrize("system", ["chatgpt", "claude", "slack", "telegram", "mem0", "zep", "csv"])
+def test_a_later_export_brings_what_was_edited_and_added(system: str, myria: Call, tmp_path: Path) -> None:
+    """What says something else takes the place of what it said; what is gone stays; no older export goes back."""
+    exports = [
+        said_in(system, tmp_path, str(number), said)
+        for number, said in enumerate(
+            [
+                {"000100": "The kiln is red", "000200": "The glaze is blue", "000300": "The wheel is oak"},
+                {"000100": "The kiln is green", "000300": "The wheel is oak", "000400": "The clay is grey"},
+                {"000100": "The kiln is white", "000300": "The wheel is ash", "000400": "The clay is grey"},
+            ]
+        )
+    ]
+
+    def counts(number: int) -> tuple[int, int, int, int]:
+        called = myria("import", exports[number], "--from", system, "--as", "me", "--json")
+        assert called.status == 0, called.err
+        return tuple(called.json[name] for name in ("imported", "edited", "already_there", "refused"))
+
+    assert counts(0) == (3, 0, 0, 0)
+    assert counts(1) == (1, 1, 1, 0)
+    assert held(myria) == ["The clay is grey", "The glaze is blue", "The kiln is green", "The wheel is oak"]
+    assert counts(2) == (0, 2, 1, 0)
+    newest = ["The clay is grey", "The glaze is blue", "The kiln is white", "The wheel is ash"]
+    assert held(myria) == newest
+    assert [counts(number) for number in (2, 1, 0)] == [(0, 0, 3, 0)] * 3
+    assert held(myria) == newest
+
+
+@pytest.mark.parametrize("system", ["slack", "mem0"])
+def test_what_was_forgotten_stays_forgotten(system: str, myria: Call, tmp_path: Path) -> None:
+    """Neither the same export brings it back, nor one in which it was edited; nor is either an error."""
+    exports = [
+        said_in(system, tmp_path, text[-3:], {"000100": text}) for text in ("The kiln is red", "The kiln is tan")
+    ]
+    command = ("--from", system, "--as", "me", "--json")
+    assert myria("import", exports[0], *command).json["imported"] == 1
+    [event] = myria("events", "--json").lines
+    withdrawal = {"timestamp": event["timestamp"], "channel": "myria", "type": "myria.withdrawal", "internal": True}
+    withdrawal |= {
+        "participants": event["participants"],
+        "payload": {"reason": "forgotten", "events": [event["event_id"]]},
+    }
+    assert myria("import", written(tmp_path / "withdrawal.jsonl", withdrawal)).status == 0
+    assert held(myria) == []
+    for export in exports:
+        called = myria("import", export, *command)
+        assert (called.status, called.json["already_there"]) == (0, 1)
+    assert held(myria) == []
+
+
+def test_a_message_keeps_the_people_of_its_first_import(myria: Call, tmp_path: Path) -> None:
+    """Somebody who is mapped or renamed later changes no message: they are counted and said to stay."""
+    file = said_in("telegram", tmp_path, "a", {"1": "The kiln is red"})
+    people = written(tmp_path / "people.yaml", "Ana: ana\n")
+    assert myria("import", file, "--from", "telegram", "--as", "me").status == 0
+    again = myria("import", file, "--from", "telegram", "--as", "me", "--people", people, "--json")
+    assert (again.status, again.json["already_there"], sum(again.json["remarks"].values())) == (0, 1, 1)
+    changed = said_in("telegram", tmp_path, "b", {"1": "The kiln is tan"})
+    assert (
+        myria("import", changed, "--from", "telegram", "--as", "me", "--people", people, "--json").json["edited"] == 1
+    )
+    [line] = myria("events", "--json").lines
+    assert (line["participants"], line["payload"]["text"]) == (["me"], "The kiln is tan")
+
+
+def test_two_messages_of_one_id_are_not_versions(myria: Call, tmp_path: Path) -> None:
+    """An export that says two things under one id is no edit: the first counts, the second is refused, each time."""
+    file = written(
+        tmp_path / "t.csv", "time,text,id\n2026-03-12,The kiln,7\n2026-03-13,The wheel,7\n2026-03-12,The kiln,7\n"
+    )
+    for imported in (1, 0):
+        called = myria("import", file, "--from", "csv", "--as", "me", "--json")
+        assert (called.json["imported"], called.json["already_there"], called.json["refused"]) == (
+            imported,
+            2 - imported,
+            1,
+        )
+    assert held(myria) == ["The kiln"]

@@ -221,6 +221,7 @@ myria import export.zip --from slack --as team --people people.yaml
                 "--people and --zone go with --from; lines of events say both themselves", field="from"
             )
         left_out: dict[str, int] = {}
+        remarks: dict[str, int] = {}
         speakers: dict[str, int] = {}
         with _input(file, folder=from_ == "memory-tools" or from_ in WHOLE) as (source, size):
             async with (
@@ -251,7 +252,8 @@ myria import export.zip --from slack --as team --people people.yaml
                     outcome, known = await import_elsewhere(
                         elsewhere, options, settings, database, file=file, own=own, limits=limits, refused=refused
                     )
-                    count, left_out, speakers = outcome.count, dict(outcome.left_out), known.seen
+                    count, speakers = outcome.count, known.seen
+                    left_out, remarks = dict(outcome.left_out), dict(outcome.remarks)
                 else:
                     from myria_cli.adopting import adopt  # noqa: PLC0415 - a third of a second that few imports need
 
@@ -273,17 +275,22 @@ myria import export.zip --from slack --as team --people people.yaml
                 if count.imported >= MANY:
                     await transfer.analyze(place.owner)
         if options.json:
-            beside = {"left_out": left_out, "speakers": speakers} if from_ in WHOLE else {}
+            beside: dict[str, Any] = {}
+            if from_ in WHOLE:
+                beside = {"edited": count.edited, "left_out": left_out, "remarks": remarks, "speakers": speakers}
             console.write_json({**count.to_json(), **beside, **({"dry_run": True} if dry_run else {})})
         else:
             what = "lines" if from_ not in WHOLE else "messages and statements"
             console.say(
                 f"{count.imported:,} {'would be imported' if dry_run else 'imported'}, "
-                f"{count.already_there:,} already there, {count.refused:,} refused of "
+                + (f"{count.edited:,} edited since, " if from_ in WHOLE else "")
+                + f"{count.already_there:,} already there, {count.refused:,} refused of "
                 f"{count.lines - count.blank:,} {what}"
             )
             for reason, times in sorted(left_out.items()):
                 console.say(f"left out: {times:,} {reason}")
+            for remark, times in sorted(remarks.items()):
+                console.say(f"note: {times:,} {remark}")
             if dry_run and speakers:
                 console.say("who speaks (a people file maps these names to participants, `name: participant`):")
                 for name, times in sorted(speakers.items(), key=lambda speaker: (-speaker[1], speaker[0]))[:SPEAKERS]:

@@ -24,6 +24,7 @@ class Message:
         speaker: who said it, by name.
         people: names and ids of all who were there, as the export has them.
         title: what the conversation is called; given with its first message.
+        remark: what one should know of it; counted.
     """
 
     at: datetime
@@ -34,6 +35,7 @@ class Message:
     text: str
     people: tuple[str, ...]
     title: str | None = None
+    remark: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

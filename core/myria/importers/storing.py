@@ -1,4 +1,8 @@
-"""Storing what a reader yields: messages as events, statements as notes, each once."""
+"""Storing what a reader yields: messages as events, statements as notes, each once.
+
+What says something else than at an earlier import was edited at its source: a new version takes its place. What is no
+longer in an export stays, for an export rarely says why.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +13,37 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import asyncpg
 import orjson
 
 from myria import errors
+from myria.contract.acknowledgement import AppendResult
+from myria.contract.event import NewEvent
 from myria.contract.limits import MAX_CHANNEL, MAX_CONTEXT_ID, MAX_HINT, MAX_SOURCE_EVENT_KEY, Limits
+from myria.events import dedupe_key
 from myria.importers.records import LeftOut, Message, People, Record, Statement, Unreadable, identified
 from myria.ingest import Ingest
 from myria.notes.commands import Notes
+from myria.notes.histories import history
+from myria.notes.model import Changes
 from myria.notes.usage import keep_from
 from myria.redaction.redactor import PayloadRedactor
 from myria.scopes import canonical_participants
 from myria.store.clock import to_microseconds
 from myria.store.database import Database
+from myria.store.queries import sql
 from myria.transfer import ImportCount, RefusedLine, import_lines
+from myria.withdrawal.commands import Withdrawals
 
 AT_ONCE = 32
 """Statements that are stored at the same time: they share commits."""
+
+_FIRST_STAYS = "keep the people, speaker and time of their first import"
+_TWICE = Unreadable(
+    error=errors.InvalidArgument("two messages of one id say different things; the first was taken", field="key")
+)
+_VERSION = 16
+"""Characters of the digest that tells a version of a message from the others."""
 
 OnRefused = Callable[[RefusedLine], None]
 OnProgress = Callable[[ImportCount], None]
@@ -32,10 +51,11 @@ OnProgress = Callable[[ImportCount], None]
 
 @dataclass(slots=True, kw_only=True)
 class Imported:
-    """What became of an export. `left_out` counts by reason what is no memory."""
+    """What became of an export. `left_out` counts by reason what is no memory; `remarks`, what else to know."""
 
     count: ImportCount = field(default_factory=ImportCount)
     left_out: Counter[str] = field(default_factory=Counter)
+    remarks: Counter[str] = field(default_factory=Counter)
 
 
 async def store(
@@ -63,11 +83,17 @@ async def store(
     outcome = Imported()
     messages: list[Message] = []
     statements: list[tuple[int, Statement | Unreadable]] = []
+    texts: dict[tuple[str, str], str] = {}
     for number, record in enumerate(records, 1):
         if isinstance(record, LeftOut):
             outcome.left_out[record.reason] += 1
         elif isinstance(record, Message):
+            if texts.setdefault((record.conversation, record.key), record.text) != record.text:
+                statements.append((number, _TWICE))
+                continue
             messages.append(record)
+            if record.remark is not None:
+                outcome.remarks[record.remark] += 1
         else:
             statements.append((number, record))
     messages.sort(key=lambda message: message.at)  # exports list newest conversations first; the log goes with time
@@ -77,6 +103,7 @@ async def store(
         _lines(messages, people),
         limits,
         redactor=redactor,
+        revise=_Revising(ingest, tenant, people.own, outcome.remarks),
         dry_run=dry_run,
         on_refused=on_refused,
         on_progress=on_progress,
@@ -89,6 +116,55 @@ async def store(
     return outcome
 
 
+class _Revising:
+    """Puts new versions of messages in the place of those that an earlier import stored.
+
+    Only words make a version. Where people, speaker or time differ, the first import stays: who may see a message must
+    not change behind their backs, and whoever is renamed or given another zone must not write a whole history anew.
+
+    Args:
+        own: whose export it is: what they may not see of it is refused, for they would not find it.
+        remarks: counts what stays as it was.
+    """
+
+    def __init__(self, ingest: Ingest, tenant: str, own: tuple[str, ...], remarks: Counter[str]) -> None:
+        self._ingest = ingest
+        self._tenant = tenant
+        self._own = frozenset(own)
+        self._remarks = remarks
+        self._withdrawals = Withdrawals(ingest.database, ingest.append_events)
+
+    async def __call__(self, differing: Sequence[tuple[NewEvent, AppendResult]]) -> list[bool | None]:
+        """Return of each message whether it was edited, or None where it is refused."""
+        async with self._ingest.database.read(self._tenant) as connection:
+            rows = await connection.fetch(
+                sql("transfer.texts"), self._tenant, [result.event_id for _, result in differing]
+            )
+        first = {row["event_id"]: row for row in rows}
+        return [await self._edit(event, first[result.event_id]) for event, result in differing]
+
+    async def _edit(self, event: NewEvent, first: asyncpg.Record) -> bool | None:
+        if not self._own.issubset(first["participants"]):
+            return None
+        text = orjson.loads(event.payload_json)["text"]
+        if text == first["text"]:
+            self._remarks[_FIRST_STAYS] += 1
+            return False
+        key = f"{event.source_event_key}~{identified(text)[:_VERSION]}"
+        named = dedupe_key(event.channel, key)
+        async with self._ingest.database.read(self._tenant) as connection:
+            is_known = bool(await connection.fetch(sql("withdrawal.stored_keys"), self._tenant, [named]))
+            standing = await connection.fetchval(sql("transfer.standing"), self._tenant, first["event_id"])
+        if is_known or standing is None:
+            return False  # nothing goes back to an older export, and what was forgotten stays so
+        version = event._replace(source_event_key=key, participants=tuple(first["participants"]))
+        try:
+            await self._withdrawals.append(self._tenant, version, supersedes=[standing], may_see=_anybody)
+        except errors.EventErased:
+            return False
+        return True
+
+
 def _lines(messages: Sequence[Message], people: People) -> Iterator[bytes]:
     """Yield messages as the lines that `import_lines` reads."""
     for message in messages:
@@ -96,7 +172,7 @@ def _lines(messages: Sequence[Message], people: People) -> Iterator[bytes]:
             "timestamp": message.at.isoformat(),
             "channel": _short(message.channel, MAX_CHANNEL),
             "participants": people.participants(message.people),
-            "source_event_key": _short(f"{message.conversation}:{message.key}", MAX_SOURCE_EVENT_KEY),
+            "source_event_key": _short(f"{message.conversation}:{message.key}", MAX_SOURCE_EVENT_KEY - 1 - _VERSION),
             "context_id": _short(f"{message.channel}:{message.conversation}", MAX_CONTEXT_ID),
             "type": "message",
             "payload": {"text": message.text, "speaker": people.called(message.speaker)},
@@ -104,6 +180,10 @@ def _lines(messages: Sequence[Message], people: People) -> Iterator[bytes]:
         if message.title is not None:
             event["topic_hints"] = [{"hint": message.title[:MAX_HINT], "confidence": 1.0}]
         yield orjson.dumps(event)
+
+
+def _anybody(_: Sequence[str]) -> bool:
+    return True
 
 
 def _short(name: str, limit: int) -> str:
@@ -136,6 +216,25 @@ async def keep_statements(
         count.refused += 1
         on_refused(RefusedLine(line=number, code=error.code, message=error.message))
 
+    async def revise(number: int, statement: Statement, note_id: str) -> str | None:
+        """Let a note say what its source says now, unless it said that before: then the export is an older one."""
+        content, changed = notes.without_secrets(statement.draft.content.strip()), False
+        try:
+            past = await history(database, tenant, note_id, may_see=_anybody)
+            if all(version.note.content != content for version in past.versions):
+                changes = Changes(content=content, keywords=statement.draft.keywords)
+                at = now if statement.at is None else to_microseconds(statement.at)
+                amended = await notes.amend(tenant, note_id, changes, may_see=_anybody, contract="004", now=at)
+                changed = amended.changed
+        except errors.NoteNotFound:
+            pass  # it was forgotten since, and stays so
+        except (errors.InputError, errors.ConflictError) as error:
+            refuse(number, error)
+            return None
+        count.edited += changed
+        count.already_there += not changed
+        return note_id if changed else None
+
     async def keep(number: int, statement: Statement) -> str | None:
         try:
             named = [people.known(name) or name for name in statement.people]
@@ -149,6 +248,11 @@ async def keep_statements(
                 key=statement.key,
                 dry_run=dry_run,
             )
+        except errors.IdempotencyKeyReused as error:
+            return await revise(number, statement, str(error.details["note_id"]))
+        except errors.NoteNotFound:
+            count.already_there += 1  # it was forgotten since, and stays so
+            return None
         except (errors.InputError, errors.ConflictError) as error:
             refuse(number, error)
             return None

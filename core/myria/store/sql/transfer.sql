@@ -35,5 +35,33 @@ SELECT i.event_id, i.keyed,
                WHERE e.tenant_id = $1 AND e.event_id = i.keyed) AS is_erased
 FROM unnest($2::text[], myria.keyed_event_ids($1, $2)) AS i (event_id, keyed);
 
+-- name: texts
+-- What stored messages say, and who may see them.
+SELECT e.event_id, e.payload->>'text' AS text, s.participants
+FROM myria.events e JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
+WHERE e.tenant_id = $1 AND e.event_id = ANY ($2::text[]);
+
+-- name: standing
+-- Of a message, the version that stands now: each has the first one's source key, and more. None where it was withdrawn, or
+-- replaced by what is no version of it.
+WITH RECURSIVE chain AS (
+    SELECT e.event_seq, e.event_id, e.source_event_key || '~' AS versions
+    FROM myria.events e WHERE e.tenant_id = $1 AND e.event_id = $2
+    UNION
+    SELECT e.event_seq, e.event_id, c.versions
+    FROM chain c
+    CROSS JOIN LATERAL (
+        SELECT w.reason, w.superseded_by FROM myria.withdrawn w
+        WHERE w.tenant_id = $1 AND w.event_seq = c.event_seq
+        ORDER BY w.by_event_seq DESC LIMIT 1
+    ) newest
+    JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = newest.superseded_by
+    WHERE newest.reason = 'superseded' AND starts_with(e.source_event_key, c.versions)
+)
+SELECT c.event_id FROM chain c
+WHERE coalesce((SELECT w.reason = 'restored' FROM myria.withdrawn w
+                WHERE w.tenant_id = $1 AND w.event_seq = c.event_seq
+                ORDER BY w.by_event_seq DESC LIMIT 1), true);
+
 -- name: analyze
 ANALYZE myria.events, myria.scopes, myria.scope_members;
