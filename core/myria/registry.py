@@ -16,8 +16,8 @@ import asyncpg
 import orjson
 
 from myria import errors
-from myria.building.finish import free_numbers, move_pointer
-from myria.building.model import BuildRow, Degraded, Outcome, Resource
+from myria.building.finish import degraded_build, free_numbers, move_pointer
+from myria.building.model import BuildRow, Resource
 from myria.due import Trigger
 from myria.ids import new_id
 from myria.retrieval import cursors
@@ -139,6 +139,10 @@ class Registry:
             last = await connection.fetchrow(sql("triggers.last_tail_event"), tenant, cutoff)
             build = BuildRow.from_row(newest) if newest is not None else None
             last_build = await _build_summary(connection, tenant, build) if build is not None else None
+            degraded = None
+            if active is not None:
+                counts = orjson.loads(active["counts"])
+                degraded = await degraded_build(connection, tenant, active["build_id"], counts)
         paused_reason, paused_at = None, None
         if state is not None and state["auto_paused_at"] is not None:
             paused_reason, paused_at = state["auto_paused_reason"], state["auto_paused_at"]
@@ -147,6 +151,7 @@ class Registry:
         builder = self._settings.builder
         return {
             "active_snapshot_id": active["snapshot_id"] if active is not None else None,
+            "degraded": None if degraded is None else asdict(degraded),
             "tail_events": tail,
             "building": build is not None and build.status == "running",
             "queued": waiting + int(build is not None and build.status == "queued"),
@@ -463,7 +468,7 @@ def _snapshot(row: asyncpg.Record) -> Json:
 
 
 async def _build_summary(connection: Connection, tenant: str, build: BuildRow) -> Json:
-    degraded = await _degraded(connection, tenant, build)
+    degraded = await degraded_build(connection, tenant, build.build_id, build.counts)
     return {
         "build_id": build.build_id,
         "trigger": build.trigger,
@@ -475,22 +480,6 @@ async def _build_summary(connection: Connection, tenant: str, build: BuildRow) -
         "degraded": None if degraded is None else asdict(degraded),
         "counts": build.counts,
     }
-
-
-async def _degraded(connection: Connection, tenant: str, build: BuildRow) -> Degraded | None:
-    """Return what was planned without the model that was asked for it, by a build that may have asked none.
-
-    One that found nothing to do speaks for the snapshot that stayed: else a wrong key would look mended by it.
-    """
-    if build.outcome is Outcome.NOTHING_TO_DO and not any(name.startswith("llm_units_") for name in build.counts):
-        row = await connection.fetchrow(sql("builds.of_snapshot"), tenant, build.parent_snapshot_id)
-        if row is None:
-            return None
-        build = BuildRow.from_row(row)
-    if Degraded.of_build(build.counts, None) is None:
-        return None
-    reason = await connection.fetchval(sql("builds.degraded_reason"), tenant, build.build_id)
-    return Degraded.of_build(build.counts, reason)
 
 
 async def _build(connection: Connection, tenant: str, build: BuildRow) -> Json:

@@ -303,7 +303,9 @@ def _ended(view: RebuildView, build: BuildFacts, outcome: Outcome) -> tuple[Cond
             _published(TRUE, reasons.BUILD_PUBLISHED, f"snapshot {snapshot} became the active one"),
         )
     if outcome is Outcome.NOTHING_TO_DO:
-        message = f"nothing is new since snapshot {row.parent_snapshot_id}; build.force: true builds all the same"
+        message = (
+            f"nothing is new since snapshot {row.parent_snapshot_id}; build.force: true builds all the same{remark}"
+        )
         return _succeeded(TRUE, reasons.NOTHING_TO_DO, message), _published(FALSE, reasons.NOTHING_TO_DO, message)
     if outcome is Outcome.HELD:
         held = _succeeded(TRUE, reasons.HELD, f"snapshot {snapshot} is valid and held{remark}")

@@ -704,7 +704,17 @@ def test_a_build_without_its_model_says_so(ended: str, hold: bool) -> None:
     reason = "http_4xx (3 units): http_4xx: the provider answered 401: Incorrect API key provided"
     without = build(ended, facts={"degraded": 2, "degraded_reason": reason}, counts=counts, hold=hold)
     for facts, wanted in (
-        (without, f"degraded: 3 of 12 units were planned without the model: {reason}"),
+        (
+            without,
+            f"degraded: 3 of 12 units were planned without the model: {reason}; a full build asks for them again",
+        ),
+        (
+            build(
+                "nothing_to_do", facts={"degraded_reason": reason}, counts={"llm_units_degraded_standing": 3}, hold=hold
+            ),
+            f"degraded: 3 units of builds before stand planned without the model: {reason}; "
+            "a full build asks for them again",
+        ),
         (build(ended, hold=hold, error={"code": "model_failed", "message": "vectors wait: no"}), "vectors wait: no"),
     ):
         assert message(view(build=facts, job=job(complete=True))).endswith(wanted)

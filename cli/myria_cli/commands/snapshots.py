@@ -428,6 +428,7 @@ def _status_rows(place: str, tenant: str, answer: dict[str, Any]) -> list[Sequen
     rows: list[Sequence[object]] = [
         ("memory", f"{place}, tenant {tenant}"),
         ("active snapshot", answer["active_snapshot_id"] or "none yet"),
+        *([("", console.one_line(str(Degraded(**answer["degraded"]))))] if answer["degraded"] else []),
         ("fresh tail", count(answer["tail_events"], "event")),
         ("building", answer["building"]),
         ("queued", answer["queued"]),
@@ -438,7 +439,7 @@ def _status_rows(place: str, tenant: str, answer: dict[str, Any]) -> list[Sequen
         rows.append(("last build", f"{last['status']} ({last['trigger']}), {last['build_id']}"))
         if last.get("error"):
             rows.append(("its error", console.one_line(f"{last['error']['code']}: {last['error']['message']}")))
-        if last.get("degraded"):
+        if last.get("degraded") and last["snapshot_id"] not in {None, answer["active_snapshot_id"]}:
             rows.append(("", console.one_line(str(Degraded(**last["degraded"])))))
     rows += _trigger_rows(answer["triggers"])
     return rows

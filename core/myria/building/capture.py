@@ -14,9 +14,10 @@ import time
 from importlib import metadata
 
 import asyncpg
+import orjson
 
 from myria import errors
-from myria.building.finish import end_with_nothing
+from myria.building.finish import end_with_nothing, standing_after
 from myria.building.model import BuildRow, Outcome, Parent, RunningBuild
 from myria.building.queue import automatic_builds_pause
 from myria.building.versions import Fingerprint, planner_number
@@ -152,7 +153,8 @@ async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWat
             await connection.execute(
                 sql("builds.capture"), tenant, build.build_id, None, parent["snapshot_id"], cutoff, is_full
             )
-            await end_with_nothing(connection, tenant, build, "{}", (0, 0))
+            counts = orjson.dumps(standing_after(parent, {})).decode()
+            await end_with_nothing(connection, tenant, build, counts, (0, 0))
             return
         snapshot_id = new_id("snap")
         number = await connection.fetchval(

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from myria.building.blocks import BLOCKS_AT_ONCE, BlockNodes, HeldBlocks, PlannedDocs, block_nodes, make_blocks
 from myria.building.checking import broken, check_groups, check_unit
-from myria.building.model import PartKind, RunningBuild, Task, TaskPart
+from myria.building.model import DEGRADED_STANDING, PartKind, RunningBuild, Task, TaskPart
 from myria.building.parts import ScopeParts, part_of_subjects
 from myria.building.reading import PAGE_EVENTS, ScopeEvents, ScopeReads, ScopeTree
 from myria.building.subjects import CompiledSubjects, PlannedLeaves, ScopeSubjects, SharedSubjects
@@ -65,6 +65,8 @@ class Compiled:
 
     root: bytes | None
     blocks: list[bytes]
+    degraded: frozenset[bytes]
+    """The top renderings of its units that were planned without the model that was asked for."""
     changed: bool
     """False when the parent's row says the same already, or there is none and nothing to write."""
     subjects: CompiledSubjects | None = None
@@ -81,6 +83,7 @@ class _OldTree:
 
     root: bytes | None
     blocks: list[bytes]
+    degraded: frozenset[bytes]
     events: int
     leaves: int
 
@@ -111,7 +114,12 @@ class _Planned:
 
 
 class UnitShaper(Protocol):
-    """Decides how a unit is divided, such as a model with its stored plans."""
+    """Decides how a unit is divided, such as a model with its stored plans.
+
+    `is_degraded` tells that the unit before was left to the planner because a model that was asked failed.
+    """
+
+    is_degraded: bool
 
     def start_from(self, root: bytes | None) -> None:
         """Take note of the tree that the scope has in the parent."""
@@ -147,17 +155,28 @@ async def compile_scope(
         counts["events_eligible"] = task.eligible
     planned = await work.run()
     old, root = planned.old, planned.root
+    before = old.degraded if old is not None else frozenset()
     if planned.unchanged:
         subjects = await work.add_subjects(planned.old_root)
         if subjects is not None:
             counts["scopes"] = counts["scopes_changed"] = 1
         blocks = old.blocks if old is not None else []
-        return Compiled(root=planned.old_root, blocks=blocks, changed=False, subjects=subjects, last=work.last)
+        return Compiled(
+            root=planned.old_root,
+            blocks=blocks,
+            degraded=before,
+            changed=False,
+            subjects=subjects,
+            last=work.last,
+        )
+    degraded = work.degraded(before)
+    if degraded or before:
+        counts[DEGRADED_STANDING] = len(degraded) - len(before)
     if root is None:
         changed = planned.old_root is not None
         subjects = await work.compile_subjects(None, changed=changed)
         counts["scopes"], counts["scopes_changed"] = 1, int(changed or subjects is not None)
-        return Compiled(root=None, blocks=[], changed=changed, subjects=subjects, last=work.last)
+        return Compiled(root=None, blocks=[], degraded=degraded, changed=changed, subjects=subjects, last=work.last)
     await work.flush()
     async with work.reading_at_once():
         await work.validate_groups()
@@ -174,7 +193,8 @@ async def compile_scope(
     return Compiled(
         root=root.rendering_id,
         blocks=nodes.covering,
-        changed=changed,
+        degraded=degraded,
+        changed=changed or degraded != before,
         subjects=subjects,
         last=work.last,
         was_shared=work.is_divided,
@@ -304,6 +324,7 @@ class _Work:
         self._was_helped = False
         self._is_in_place = False
         self._gone: list[Outline] = []
+        self._degraded: set[bytes] = set()
         self._new_leaves: list[PlacedLeaf] = []
 
     async def run(self) -> _Planned:
@@ -330,9 +351,15 @@ class _Work:
         if row is None:
             return None
         if row["root_rendering_id"] is None:
-            return _OldTree(root=None, blocks=[], events=0, leaves=0)
+            return _OldTree(root=None, blocks=[], degraded=frozenset(), events=0, leaves=0)
         (root,) = await self._tree.nodes([row["root_rendering_id"]])
-        return _OldTree(root=root.rendering_id, blocks=list(row["blocks"]), events=root.events, leaves=root.leaves)
+        return _OldTree(
+            root=root.rendering_id,
+            blocks=list(row["blocks"]),
+            degraded=frozenset(row["degraded"] or ()),
+            events=root.events,
+            leaves=root.leaves,
+        )
 
     async def changes(self, old: _OldTree) -> _Changes | None:
         """Return what the parent's tree must gain and lose; None when all must be planned."""
@@ -396,6 +423,11 @@ class _Work:
         if changes.going:
             self._counts["events_withdrawn"] = len(changes.going)
         return _Planned(old=old, root=root)
+
+    def degraded(self, before: frozenset[bytes]) -> frozenset[bytes]:
+        """Return the top renderings of the units without the model that was asked for, of which `before` were so."""
+        kept = before.difference(outline.rendering_id for outline in self._gone) if self._is_in_place else frozenset()
+        return kept | self._degraded
 
     async def plan(self) -> Outline | None:
         """Plan the scope from all its events, streaming; a big one in parts."""
@@ -554,6 +586,8 @@ class _Work:
         shape = await self._shaper.shape(events) if self._shaper is not None else None
         if shape is None:
             nodes = plan_unit(self._task.participants, events, self._settings)
+            if self._shaper is not None and self._shaper.is_degraded:
+                self._degraded.add(nodes[-1].rendering_id)
         else:
             nodes = plan_shaped(self._task.participants, events, shape, self._settings)
         check_unit(nodes, events, participants=self._task.participants, settings=self._settings)

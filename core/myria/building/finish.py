@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
+import asyncpg
 import orjson
 
 from myria import errors
-from myria.building.model import BuildRow, Degraded, Outcome, Resource, RunningBuild
+from myria.building.model import (
+    DEGRADED_STANDING,
+    BuildRow,
+    Degraded,
+    Outcome,
+    Resource,
+    RunningBuild,
+    degraded_standing,
+)
 from myria.settings import BuilderSettings
 from myria.store.database import Connection, Database
 from myria.store.locks import lock_key
@@ -29,10 +39,11 @@ async def publish_or_hold(
     async with database.read(build.tenant) as connection:
         rows = await connection.fetch(sql("builds.task_counts"), build.tenant, build.build_id)
         tasks = await _count_tasks(connection, build.tenant, build.build_id)
-        counted = {row["name"]: row["value"] for row in rows}
-        reason = (
-            await connection.fetchval(sql("builds.degraded_reason"), build.tenant, build.build_id) if tasks[1] else None
-        )
+        parent = None
+        if build.parent is not None:
+            parent = await connection.fetchrow(sql("snapshots.get"), build.tenant, build.parent.snapshot_id)
+        counted = standing_after(parent, {row["name"]: row["value"] for row in rows})
+        degraded = await degraded_build(connection, build.tenant, build.build_id, counted)
     counts = orjson.dumps(counted).decode()
     error = None if remark is None else orjson.dumps(remark.to_json()).decode()
     outcome = await _move_pointer(database, build, settings, counts, tasks, error=error)
@@ -41,12 +52,27 @@ async def publish_or_hold(
             database, build.tenant, build.build_id, Outcome.SUPERSEDED, error=superseded(build), settings=settings
         )
     fields = {"action": "build_finished", "tenant": build.tenant, "build_id": build.build_id}
-    degraded = Degraded.of_build(counted, reason)
     if degraded is None:
         logger.info("the build ended: %s", outcome, extra=fields)
     else:
         logger.warning("the build ended: %s, %s", outcome, degraded, extra=fields)
     return outcome
+
+
+def standing_after(parent: asyncpg.Record | None, counts: dict[str, int]) -> dict[str, int]:
+    """Return a build's counts with the units that stand degraded in all: the parent's, and what its tasks changed."""
+    before = 0 if parent is None else degraded_standing(orjson.loads(parent["counts"]))
+    standing = before + counts.get(DEGRADED_STANDING, 0)
+    return {**counts, DEGRADED_STANDING: standing} if standing or DEGRADED_STANDING in counts else counts
+
+
+async def degraded_build(
+    connection: Connection, tenant: str, build_id: str, counts: Mapping[str, int]
+) -> Degraded | None:
+    """Return what the counts of a build say of units without their model, with the reason; None where all is well."""
+    if Degraded.of_build(counts, None) is None:
+        return None
+    return Degraded.of_build(counts, await connection.fetchval(sql("builds.degraded_reason"), tenant, build_id))
 
 
 async def end_without_result(

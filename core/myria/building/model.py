@@ -80,25 +80,44 @@ class BuildRow:
         )
 
 
+DEGRADED_STANDING = "llm_units_degraded_standing"
+"""A count: units of a snapshot that this build or those before it planned without the model that was asked for."""
+
+
 @value
 class Degraded:
-    """How many of the units for which a model was asked were planned without it, and why, with the provider's words."""
+    """Units that were planned without the model that was asked for, and why, with the provider's words.
+
+    `units` of the `of` for which this build wanted a model; `standing` in the snapshot, with those of builds before.
+    """
 
     units: int
     of: int
+    standing: int
     reason: str
 
     @classmethod
     def of_build(cls, counts: Mapping[str, int], reason: str | None) -> Degraded | None:
-        """Return what a build's counts, and the reason of one of its tasks, say; None for a build that is not."""
-        units = counts.get("llm_units_degraded", 0)
-        if not units:
+        """Return what the counts of a build or its snapshot say, with the reason of a task; None where all is well."""
+        units, standing = counts.get("llm_units_degraded", 0), degraded_standing(counts)
+        if not units and not standing:
             return None
         planned = sum(counts.get(f"llm_units_{how}", 0) for how in ("planned", "reused"))
-        return cls(units=units, of=units + planned, reason=reason or "the reason is no longer kept")
+        reason = reason or "the reason is no longer kept"
+        return cls(units=units, of=units + planned, standing=standing, reason=reason)
 
     def __str__(self) -> str:
-        return f"degraded: {self.units} of {self.of} units were planned without the model: {self.reason}"
+        if self.units:
+            told = f"{self.units} of {self.of} units were planned without the model"
+        else:
+            told = f"{self.standing} units of builds before stand planned without the model"
+        more = f" ({self.standing} in the whole snapshot)" if self.units and self.standing > self.units else ""
+        return f"degraded: {told}{more}: {self.reason}; a full build asks for them again"
+
+
+def degraded_standing(counts: Mapping[str, int]) -> int:
+    """Return how many units of a snapshot stand without the model; an older release counted its build's alone."""
+    return counts.get(DEGRADED_STANDING, counts.get("llm_units_degraded", 0))
 
 
 @value

@@ -130,6 +130,8 @@ async def _scope(database: Database, build: RunningBuild, row: Any, settings: Pl
 class _Again:
     """Shapes units by the stored plans that the build used, and leaves the others to the planner."""
 
+    is_degraded = False
+
     def __init__(self, database: Database, build: RunningBuild, task: Task, settings: PlannerSettings) -> None:
         self._build_id = build.build_id
         self._plans = UnitPlans(

@@ -137,6 +137,7 @@ async def finish(
             subjects is not None,
             None if subjects is None else subjects.root,
             None if subjects is None else subjects.since,
+            sorted(compiled.degraded),
         )
         if done is None:
             raise errors.LeaseLost(

@@ -347,10 +347,11 @@ class Snapshots(Answer):
 
 @all_open
 class DegradedBuild(Answer):
-    """A build whose units were planned by rules where a model was asked for."""
+    """Units that were planned by rules where a model was asked for."""
 
-    units: int
-    of: int = Field(description="Units for which a model was wanted")
+    units: int = Field(description="Of this build")
+    of: int = Field(description="Units for which this build wanted a model")
+    standing: int = Field(description="In the whole snapshot, with those of builds before, until they are planned anew")
     reason: str = Field(description="Kinds of failure with their units, and what the provider said")
 
 
@@ -365,7 +366,7 @@ class LastBuild(Answer):
     started_at: str | None
     finished_at: str | None
     error: Failure | None = Field(description="Also why the last builder of a running build died")
-    degraded: DegradedBuild | None = Field(description="After nothing_to_do, that of the snapshot that stayed")
+    degraded: DegradedBuild | None = Field(description="After nothing_to_do, what stands in the snapshot that stayed")
     counts: dict[str, int]
 
 
@@ -407,6 +408,7 @@ class Status(Answer):
     """get_snapshot_status."""
 
     active_snapshot_id: str | None
+    degraded: DegradedBuild | None = Field(description="Of the active snapshot")
     tail_events: int = Field(description="Events a build would take")
     building: bool
     queued: int

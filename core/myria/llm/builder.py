@@ -143,7 +143,7 @@ class UnitPlanner:
     """Gives the shapes of one task's units; None means: plan this unit deterministically.
 
     Without a model it only finds stored shapes. `degraded` counts the units that a model was asked for in vain, by
-    kind of failure.
+    kind of failure; `is_degraded` tells whether the unit before was one.
     """
 
     def __init__(
@@ -167,6 +167,7 @@ class UnitPlanner:
         self._old_root: bytes | None = None
         self._before: list[Node] = []
         self.degraded: Counter[str] = Counter()
+        self.is_degraded = False
         self._told = ""
 
     def start_from(self, root: bytes | None) -> None:
@@ -192,6 +193,7 @@ class UnitPlanner:
         """
         unit = unit_digest(events)
         shape = None
+        self.is_degraded = False
         if self._job.has_plans and await self._plans.known(unit):
             shape = await self._plans.find(unit, events)
         if shape is not None:
@@ -263,6 +265,7 @@ class UnitPlanner:
     async def _note_degraded(self, model: LanguageModel, unit: bytes, failure: errors.ModelFailed) -> None:
         kind = kind_of(failure).value
         self.degraded[kind] += 1
+        self.is_degraded = True
         if not self._told and kind_of(failure) in TOLD:
             self._told = failure.message.partition(": ")[2]
         self._counts["llm_units_degraded"] += 1

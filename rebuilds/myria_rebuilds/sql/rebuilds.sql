@@ -5,7 +5,14 @@ SELECT b.tenant_id, b.build_id, b.status, b.trigger, b.is_full, b.is_forced, b.h
        b.snapshot_id, b.cutoff, b.created_at, b.started_at, b.finished_at, b.lease_until, b.error, b.counts, b.job_uid,
        b.suspended, coalesce(b.lease_until > clock_timestamp(), false) AS alive,
        extract(epoch FROM clock_timestamp() - greatest(b.pods_wanted_at, b.lease_until))::double precision AS podless_s,
-       p.tasks, p.done, p.degraded, p.degraded_reason, s.first_event_seq, s.completed_at IS NOT NULL AND s.status <> 'failed' AS completed,
+       p.tasks, p.done, p.degraded,
+       coalesce(p.degraded_reason, CASE WHEN b.counts ? 'llm_units_degraded_standing' THEN (
+           SELECT t.degraded_reason
+           FROM myria.builds earlier
+           JOIN myria.build_tasks t ON t.tenant_id = $1 AND t.build_id = earlier.build_id AND t.degraded_reason IS NOT NULL
+           WHERE earlier.tenant_id = $1 AND earlier.tasks_degraded > 0 AND earlier.created_at < b.created_at
+           ORDER BY earlier.created_at DESC, t.scope_id LIMIT 1) END) AS degraded_reason,
+       s.first_event_seq, s.completed_at IS NOT NULL AND s.status <> 'failed' AS completed,
        s.activated_at IS NOT NULL AS published,
        coalesce((SELECT r.created_at FROM myria.rebuild_requests r
                  WHERE r.tenant_id = $1 AND r.request_id = b.request_id), b.created_at) AS requested_at,

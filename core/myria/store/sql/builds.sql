@@ -64,14 +64,6 @@ SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, 
 FROM myria.builds WHERE tenant_id = $1 AND build_id = $2
 FOR UPDATE;
 
--- name: of_snapshot
--- The build that made a snapshot, while it is kept.
-SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
-       created_at, started_at, finished_at, lease_until, error, counts
-FROM myria.builds
-WHERE tenant_id = $1
-  AND build_id = (SELECT s.build_id FROM myria.snapshots s WHERE s.tenant_id = $1 AND s.snapshot_id = $2);
-
 -- name: newest
 SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
        created_at, started_at, finished_at, lease_until, error, counts
@@ -347,10 +339,10 @@ WITH done AS (
       AND EXISTS (SELECT FROM myria.builds b WHERE b.tenant_id = $1 AND b.build_id = $2 AND b.status = 'running')
     RETURNING t.scope_id
 ), root AS (
-    INSERT INTO myria.scope_roots (tenant_id, scope_id, number, root_rendering_id, blocks)
-    SELECT $1, d.scope_id, $8, $5, $10 FROM done d WHERE $9
+    INSERT INTO myria.scope_roots (tenant_id, scope_id, number, root_rendering_id, blocks, degraded)
+    SELECT $1, d.scope_id, $8, $5, $10, $14 FROM done d WHERE $9
     ON CONFLICT (tenant_id, scope_id, number) DO UPDATE
-    SET root_rendering_id = excluded.root_rendering_id, blocks = excluded.blocks
+    SET root_rendering_id = excluded.root_rendering_id, blocks = excluded.blocks, degraded = excluded.degraded
 ), subjects AS (
     INSERT INTO myria.subject_roots (tenant_id, scope_id, number, root_rendering_id, since)
     SELECT $1, d.scope_id, $8, $12, $13 FROM done d WHERE $11
@@ -394,9 +386,13 @@ SELECT count(*) FILTER (WHERE status = 'done') AS done, count(degraded_reason) F
 FROM myria.build_tasks WHERE tenant_id = $1 AND build_id = $2;
 
 -- name: degraded_reason
--- Why one of a build's tasks was done without the model that was asked for; null where none was.
-SELECT degraded_reason FROM myria.build_tasks
-WHERE tenant_id = $1 AND build_id = $2 AND degraded_reason IS NOT NULL ORDER BY scope_id LIMIT 1;
+-- Why a task of a build, else of the newest build before it that is kept, was done without the model that was asked for.
+SELECT t.degraded_reason
+FROM myria.builds b
+JOIN myria.build_tasks t ON t.tenant_id = $1 AND t.build_id = b.build_id AND t.degraded_reason IS NOT NULL
+WHERE b.tenant_id = $1 AND (b.build_id = $2 OR b.tasks_degraded > 0)
+  AND b.created_at <= (SELECT x.created_at FROM myria.builds x WHERE x.tenant_id = $1 AND x.build_id = $2)
+ORDER BY b.created_at DESC, t.scope_id LIMIT 1;
 
 -- name: finish
 UPDATE myria.builds

@@ -1,6 +1,6 @@
 -- name: active
 SELECT s.snapshot_id, s.number, s.cutoff, s.tail_xid::text AS tail_xid, s.lineage::text AS lineage, s.parent_snapshot_id,
-       s.planner_settings, s.knows_withdrawals, a.moved_at
+       s.planner_settings, s.knows_withdrawals, s.build_id, s.counts, a.moved_at
 FROM myria.active_snapshots a
 JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = a.snapshot_id
 WHERE a.tenant_id = $1;

@@ -1,6 +1,6 @@
 -- name: scope_root
 -- A scope's newest tree within a lineage.
-SELECT r.number, r.root_rendering_id, r.blocks
+SELECT r.number, r.root_rendering_id, r.blocks, r.degraded
 FROM myria.scope_roots r
 WHERE r.tenant_id = $1 AND r.scope_id = $2
   AND r.number::bigint <@ (SELECT s.lineage FROM myria.snapshots s WHERE s.tenant_id = $1 AND s.snapshot_id = $3)
