@@ -417,6 +417,109 @@ def test_a_thread_that_began_since_brings_its_answers_alone(myria: Call, tmp_pat
     assert lines[0]["context_id"] != lines[1]["context_id"]
 
 
+@pytest.mark.parametrize(
+    ("said", "read_so"),
+    [
+        (
+            {"text": "ask <mailto:ana@example.org|ana@example.org> or <tel:+351123|+351123>"},
+            "ask ana@example.org or +351123",
+        ),
+        ({"text": "<#C1|studio>, <#C1> and <#C9|>"}, "#studio, #studio and #C9"),
+        ({"text": "<!here> <!channel> <!everyone|everyone>"}, "@here @channel @everyone"),
+        ({"text": "<!subteam^S1|@potters> by <!date^1741600001^{date_short}|10 March>"}, "@potters by 10 March"),
+        (
+            {"text": "<https://example.org> <https://example.org/a|plan>"},
+            "https://example.org plan (https://example.org/a)",
+        ),
+        ({"text": "<@U1> &lt;3 <@U9> &amp;amp;"}, "@Ana Lima <3 @U9 &amp;"),
+        (
+            {
+                "subtype": "bot_message",
+                "text": "",
+                "attachments": [{"fallback": "no", "title": "Build 7", "text": "failed"}],
+            },
+            "Build 7\nfailed",
+        ),
+        (
+            {"subtype": "bot_message", "attachments": [{"fallback": "[red] build <https://ci.example|7>"}]},
+            "[red] build 7 (https://ci.example)",
+        ),
+        (
+            {"attachments": [{"pretext": "Alert", "fields": [{"title": "Host", "value": "kiln-2"}]}]},
+            "Alert\nHost: kiln-2",
+        ),
+        (
+            {
+                "bot_id": "B1",
+                "text": "This content can't be displayed.",
+                "blocks": [
+                    {"type": "header", "text": {"type": "plain_text", "text": "Deploy"}},
+                    {"type": "divider"},
+                    {
+                        "type": "section",
+                        "text": {"type": "mrkdwn", "text": "by <@U1>"},
+                        "fields": [{"type": "mrkdwn", "text": "*ok*"}],
+                    },
+                    {
+                        "type": "actions",
+                        "elements": [{"type": "button", "text": {"type": "plain_text", "text": "Undo"}}],
+                    },
+                    {"type": "context", "elements": [{"type": "mrkdwn", "text": "took 3 s"}]},
+                ],
+            },
+            "Deploy\nby @Ana Lima\n*ok*\ntook 3 s",
+        ),
+        (
+            {
+                "blocks": [
+                    {
+                        "type": "rich_text",
+                        "elements": [
+                            {
+                                "type": "rich_text_section",
+                                "elements": [
+                                    {"type": "text", "text": "Hi "},
+                                    {"type": "user", "user_id": "U2"},
+                                    {"type": "text", "text": ", see "},
+                                    {"type": "link", "url": "https://example.org"},
+                                    {"type": "emoji", "name": "wave"},
+                                ],
+                            },
+                            {
+                                "type": "rich_text_list",
+                                "elements": [
+                                    {"type": "rich_text_section", "elements": [{"type": "text", "text": line}]}
+                                    for line in ("clay", "glaze")
+                                ],
+                            },
+                        ],
+                    }
+                ]
+            },
+            "Hi @Ben Ito, see https://example.org:wave:\nclay\nglaze",
+        ),
+    ],
+)
+def test_slack_is_read_as_it_is_shown(said: dict[str, Any], read_so: str, myria: Call, tmp_path: Path) -> None:
+    """Marks of its text, and texts that stand in blocks or attachments alone, as those of bots do."""
+    users = [{"id": "U1", "real_name": "Ana Lima"}, {"id": "U2", "name": "ben", "profile": {"real_name": "Ben Ito"}}]
+    members = {
+        "users.json": users,
+        "channels.json": [{"id": "C1", "name": "studio", "members": []}],
+        "studio/2025-03-10.json": [{"type": "message", "ts": "1741600001.000200", **said}],
+    }
+    assert texts(events(myria, "slack", zipped(tmp_path / "slack.zip", members))) == [read_so]
+
+
+@pytest.mark.parametrize("subtype", ["tombstone", "channel_join", "channel_topic", "bot_add", "huddle_thread"])
+def test_slacks_own_words_are_notices(subtype: str, myria: Call, tmp_path: Path) -> None:
+    """What nobody wrote is counted, a message that was deleted too."""
+    notice = {"type": "message", "subtype": subtype, "text": "This message was deleted.", "ts": "1741600001.000200"}
+    file = written(tmp_path / "slack" / "D1" / "2025-03-10.json", [notice, {"type": "other"}]).parents[1]
+    called = myria("import", file, "--from", "slack", "--as", "me", "--json")
+    assert (called.json["imported"], called.json["left_out"]) == (0, {"notices of the system": 2})
+
+
 def test_telegram_chats_that_were_left_come_too(myria: Call, tmp_path: Path) -> None:
     """An account's export lists them apart."""
     chats = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from itertools import pairwise
@@ -28,6 +29,16 @@ _SLACK_SAID = (None, "", "bot_message", "file_comment", "file_share", "me_messag
 """Subtypes of Slack's messages that somebody wrote; all others are notices."""
 
 _SLACK_MARK = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>")
+_SLACK_ELEMENTS = {
+    "user": "<@{user_id}>",
+    "channel": "<#{channel_id}>",
+    "broadcast": "<!{range}>",
+    "emoji": ":{name}:",
+    "link": "<{url}|{text}>",
+    "date": "{fallback}",
+    "actions": "",
+}
+"""What parts of a block say that have no text of their own, as a message's text says it; buttons say nothing."""
 
 _MORNING = r"a\.?\s?m\.?|오전|上午|凌晨|早上|午前|ص|π\.?μ\.?|de\."
 _AFTERNOON = r"p\.?\s?m\.?|오후|下午|中午|晚上|午後|م|μ\.?μ\.?|du\."
@@ -60,6 +71,7 @@ _LONGEST_NAME = 100
 def slack(source: Source) -> Iterator[Record]:
     """Yield the messages of a Slack export: a folder or ZIP with `users.json` and a folder for each channel."""
     users: dict[str, str] = {}
+    channels: dict[str, str] = {}
     members: dict[str, list[str]] = {}
     days: dict[str, list[str]] = {}
     for name in source.names(".json"):
@@ -69,23 +81,25 @@ def slack(source: Source) -> Iterator[Record]:
         elif place[-1] in _SLACK_LISTS:
             for listed in objects(source.json(name)):
                 known = [member for member in listed.get("members") or [] if isinstance(member, str)]
-                members[text_of(listed.get("name")) or str(listed.get("id"))] = known
+                named = text_of(listed.get("name")) or str(listed.get("id"))
+                members[named] = known
+                channels[str(listed.get("id"))] = named
         elif len(place) > 1:
             days.setdefault(place[-2], []).append(name)
     if not days:
         raise InvalidArgument("a Slack export is a folder or ZIP with a folder of days for each channel", field="file")
     for channel, names in days.items():
-        found = [item for name in names for item in objects(source.json(name)) if item.get("type") == "message"]
+        found = [item for name in names for item in objects(source.json(name))]
         there = {*members.get(channel, ()), *(str(item["user"]) for item in found if item.get("user"))}
         people = tuple(sorted(there | {users[user] for user in there if user in users}))
         for item in found:
-            yield _slack_message(item, channel, users, people)
+            yield _slack_message(item, channel, channels | users, people)
 
 
-def _slack_message(item: Mapping[str, Any], channel: str, users: Mapping[str, str], people: tuple[str, ...]) -> Record:
-    if item.get("subtype") not in _SLACK_SAID:
+def _slack_message(item: Mapping[str, Any], channel: str, names: Mapping[str, str], people: tuple[str, ...]) -> Record:
+    if item.get("type") != "message" or item.get("subtype") not in _SLACK_SAID:
         return NOTICE
-    text = _slack_text(text_of(item.get("text")), users)
+    text = _slack_text(_slack_words(item), names)
     if not text:
         return NO_TEXT
     stamp, user = text_of(item.get("ts")), text_of(item.get("user"))
@@ -97,14 +111,14 @@ def _slack_message(item: Mapping[str, Any], channel: str, users: Mapping[str, st
     thread = text_of(item.get("thread_ts"))
     if thread == stamp:
         thread = ""  # what a thread answers stays in the channel: a later export must know it again
-    profile = item.get("user_profile")
-    spoken = users.get(user) or (_slack_name(profile) if isinstance(profile, dict) else "")
+    profiles = [profile for field in ("user_profile", "bot_profile") if isinstance(profile := item.get(field), dict)]
+    spoken = names.get(user) or text_of(item.get("username")) or next(map(_slack_name, profiles), "")
     return Message(
         at=at,
         channel=f"slack:{channel}",
         conversation=f"{channel}/{thread}" if thread else channel,
         key=stamp,
-        speaker=spoken or text_of(item.get("username")) or user or "bot",
+        speaker=spoken or user or "bot",
         text=text,
         people=people,
     )
@@ -117,15 +131,42 @@ def _slack_name(user: Mapping[str, Any]) -> str:
     return next((name for name in map(text_of, map(named.get, fields)) if name), str(user.get("id")))
 
 
-def _slack_text(text: str, users: Mapping[str, str]) -> str:
-    """Return a text of Slack with names for ids of people, and links as they are read."""
+def _slack_words(item: Mapping[str, Any]) -> str:
+    """Return a message's text; where it has none of its own, as of many bots, what its blocks or attachments say."""
+    text = text_of(item.get("text"))
+    if text and text != "This content can't be displayed.":
+        return text
+    said = [_slack_block(block) for block in objects(item.get("blocks"))]
+    for attachment in [] if any(said) else objects(item.get("attachments")):
+        parts = [text_of(attachment.get(field)) for field in ("pretext", "title", "text")]
+        parts += [_slack_block(block) for block in objects(attachment.get("blocks"))]
+        parts += [
+            f"{field.get('title') or ''}: {field.get('value') or ''}" for field in objects(attachment.get("fields"))
+        ]
+        said += list(filter(None, parts)) or [text_of(attachment.get("fallback"))]
+    return "\n".join(filter(None, said)) or text
+
+
+def _slack_block(block: Mapping[str, Any]) -> str:
+    kind, text = str(block.get("type")), block.get("text")
+    if kind in _SLACK_ELEMENTS:
+        return _SLACK_ELEMENTS[kind].format_map(defaultdict(str, block))
+    own = text.get("text") if isinstance(text, dict) else text
+    inner = [_slack_block(part) for field in ("fields", "elements") for part in objects(block.get(field))]
+    is_line = kind.startswith("rich_text_") and kind != "rich_text_list"
+    return ("" if is_line else "\n").join(filter(None, [str(own or ""), *inner]))
+
+
+def _slack_text(text: str, names: Mapping[str, str]) -> str:
+    """Return a text of Slack with names for ids of people and channels, and links as they are read."""
 
     def shown(mark: re.Match[str]) -> str:
         sign, target, label = mark.groups()
-        if sign == "@":
-            return "@" + (users.get(target) or label or target)
-        if sign in ("#", "!"):
-            return ("#" if sign == "#" else "@") + (label or target)
+        if sign == "!":  # a group's label begins with @, and a date's is the date
+            return label if label and "^" in target else f"@{label or target}"
+        if sign:
+            return sign + (names.get(target) or label or target)
+        target = re.sub(r"^(?:mailto|tel):", "", target)
         return target if not label or label in target else f"{label} ({target})"
 
     return html.unescape(_SLACK_MARK.sub(shown, text))
