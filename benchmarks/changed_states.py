@@ -50,6 +50,8 @@ class Conversation:
     corpus: Corpus
     facts: tuple[Fact, ...]
     texts: Mapping[int, str]
+    events: Mapping[int, Mapping[str, Any]]
+    """Arguments of append_event, by number."""
 
 
 Found = tuple[Fact, tuple[int | None, ...]]
@@ -69,6 +71,7 @@ def conversations(data: str = STATES) -> Iterator[Conversation]:
             corpus=indexed(tuple(sorted(people)), list(told.events.items())),
             facts=tuple(_facts(chat["facts"], told)),
             texts=told.texts,
+            events=told.events,
         )
 
 

@@ -1,0 +1,331 @@
+"""How well the ranking finds what answers a question, on every kind of talk, beside plain BM25: the exam of all rules.
+
+    python -m benchmarks.retrieval [--data DIR] [--kinds talk,code] [--vectors] [--blind]
+
+Each log is planned by the real planner, indexed in memory and asked its questions; only vectors of texts are kept
+between runs. R@k is the share of a question's gold events among the first k, averaged over questions; MRR the mean of
+1 / place of the first of them within 20. `--vectors` adds the ranking with vectors of the local model. `--blind` asks
+the halves that nobody looks at while rules are written; of those only totals are printed. `--without RULE[,RULE]` gives
+rules of the ranking the weight 0.
+
+`newer first` is the share of facts that changed whose newest statement stands above all older ones; `wrong first` the
+share of questions whose first hit only seems to be the answer, and how many of these are so because of the rule
+"changed later"; `nothing` the share of questions that nobody can answer from the log and that find nothing; `lost` the
+same of those that can be answered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from benchmarks.bm25 import Bm25
+from benchmarks.kept_vectors import KeptVectors
+from benchmarks.locomo_offline import Meanings
+from benchmarks.retrieval_logs import KINDS, Asked, Log, SetMissing
+from myria.embeddings.local import LocalModel
+from myria.embeddings.model import EmbeddingModel
+from myria.retrieval import question as reading
+from myria.retrieval import ranking
+from myria.retrieval.question import Question
+from myria.retrieval.ranking import rank
+
+LIMIT = 20
+PRODUCT, PLAIN, VECTORS = "product", "BM25", "with vectors"
+CHANGED_LATER = "changed later"
+DATA_FOLDER = "MYRIA_GOLD_DATA"
+VECTORS_FILE = user_cache_path("myria") / "benchmarks" / "vectors.sqlite3"
+_PROCESSES = 2
+_TOGETHER = {"chats": "chats, mean", "changed": "changed, mean"}
+"""Kinds of several rows, by how their names begin, which have a mean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What one question found: numbers of events by way of ranking, best first.
+
+    Attributes:
+        said_by: who said each gold event.
+        unmoved: the first hit of the product without the rule "changed later", where that was tried.
+    """
+
+    asked: Asked
+    found: Mapping[str, tuple[int, ...]]
+    said_by: Mapping[int, str]
+    unmoved: int | None = None
+
+    def recall(self, way: str, cut: int) -> float:
+        """Return the share of the gold events among the first."""
+        return len(self.asked.gold.intersection(self.found[way][:cut])) / len(self.asked.gold)
+
+    def reciprocal_rank(self, way: str) -> float:
+        """Return 1 / the place of the first gold event, 0 where none is among the hits."""
+        return next((1 / at for at, number in enumerate(self.found[way], 1) if number in self.asked.gold), 0.0)
+
+    def is_newest_first(self, way: str) -> bool:
+        """Tell whether the gold event is found, above all that are wrong."""
+        places = [
+            number in self.asked.gold for number in self.found[way] if number in self.asked.gold | self.asked.wrong
+        ]
+        return bool(places) and places[0]
+
+    def is_wrong_first(self, way: str) -> bool:
+        """Tell whether a wrong statement is the first hit."""
+        return bool(self.asked.wrong.intersection(self.found[way][:1]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the workers need to know of the command line."""
+
+    data: Path | None
+    vectors: bool
+    blind: bool
+    without: tuple[str, ...]
+
+
+def answered(log: Log, model: EmbeddingModel | None = None, *, unmoved: bool = False) -> list[Answered]:
+    """Ask a log its questions.
+
+    Args:
+        model: what computes vectors, None for words alone.
+        unmoved: also without the rule "changed later".
+    """
+    corpora = (log.corpus(),)
+    texts = log.texts()
+    plain = Bm25(texts)
+    meanings = Meanings([(corpora[0], texts)], model) if model is not None else None
+    rows: list[Answered] = []
+    for asked in log.questions:
+        question = Question(text=asked.text)
+        found = {PRODUCT: _first(rank(question, corpora, limit=LIMIT)), PLAIN: plain.first(asked.text, LIMIT)}
+        if meanings is not None:
+            near = meanings.near(question, corpora)
+            found[VECTORS] = _first(rank(question, corpora, limit=LIMIT, near=near))
+        before = None
+        if unmoved:
+            with _nothing_changed_later():
+                before = next(iter(_first(rank(question, corpora, limit=1))), None)
+        said_by = {number: log.said_by(number) for number in asked.gold}
+        rows.append(Answered(asked=asked, found=found, said_by=said_by, unmoved=before))
+    return rows
+
+
+def kind_answered(kind: str, options: Options) -> list[Answered] | str:
+    """Return what the questions of a kind found, or why there are none."""
+    try:
+        logs = KINDS[kind](options.data, blind=options.blind)
+    except SetMissing as missing:
+        return str(missing)
+    model = KeptVectors(LocalModel.installed(), VECTORS_FILE) if options.vectors else None
+    with without(options.without):
+        return [row for log in logs for row in answered(log, model, unmoved=kind == "unchanged")]
+
+
+@contextmanager
+def without(rules: Sequence[str]) -> Iterator[None]:
+    """Give rules of the ranking the weight 0 for a while.
+
+    Raises:
+        SystemExit: the ranking has no rule of that name.
+    """
+    weights: dict[str, int] = getattr(ranking, "WEIGHTS", {})
+    before = dict(weights)
+    for rule in rules:
+        if rule not in weights:
+            raise SystemExit(f"no rule {rule!r}; there are: {', '.join(weights) or 'none that can be taken out'}")
+        weights[rule] = 0
+    try:
+        yield
+    finally:
+        weights.update(before)
+
+
+def main() -> None:
+    """Print the tables."""
+    options = _parser().parse_args()
+    kinds = list(KINDS) if options.kinds is None else options.kinds.split(",")
+    kinds = [name for kind in kinds for name in KINDS if name == kind or name.rstrip(" 123") == kind]
+    if not kinds:
+        raise SystemExit(f"no such kind; there are: {', '.join(KINDS)}")
+    if options.blind and options.misses:
+        raise SystemExit("--misses lists questions, which nobody looks at in the blind halves")
+    if options.vectors:
+        LocalModel.installed()
+    chosen = Options(
+        data=options.data,
+        vectors=options.vectors,
+        blind=options.blind,
+        without=tuple(filter(None, (options.without or "").split(","))),
+    )
+    begin = time.perf_counter()
+    found: dict[str, list[Answered]] = {}
+    with ProcessPoolExecutor(_PROCESSES) as pool:
+        running = {kind: pool.submit(kind_answered, kind, chosen) for kind in kinds}
+        for kind, task in running.items():
+            rows = task.result()
+            if isinstance(rows, str):
+                print(f"{kind}: left out, {rows}")
+            else:
+                found[kind] = rows
+    for line in tables(found, categories=options.categories and not options.blind):
+        print(line)
+    if options.misses:
+        _list_misses(found)
+    print(f"{time.perf_counter() - begin:.0f} s", file=sys.stderr)
+
+
+def tables(found: Mapping[str, Sequence[Answered]], *, categories: bool = False) -> Iterator[str]:
+    """Yield the lines of the tables: all kinds, by who said the answer, and by category."""
+    ways = list(dict.fromkeys(way for rows in found.values() for row in rows[:1] for way in row.found))
+    header = "".join(f" {way} R@5 | R@10 | MRR |" for way in ways)
+    yield f"| kind | n |{header} besides |"
+    yield "|---|---:|" + "---:|" * 3 * len(ways) + "---|"
+    means: dict[str, list[list[float]]] = defaultdict(list)
+    for kind, rows in found.items():
+        told = [row for row in rows if row.asked.gold]
+        values = _values(told, ways)
+        means[kind.split()[0]].append(values)
+        yield f"| {kind} | {len(told)} | {_cells(values)} | {'; '.join(_besides(kind, rows, ways))} |"
+    for group, lines in means.items():
+        if group in _TOGETHER and len(lines) > 1:
+            mean = [sum(column) / len(lines) for column in zip(*lines, strict=True)]
+            yield f"| {_TOGETHER[group]} | | {_cells(mean)} | |"
+    yield ""
+    yield from _grouped("said by", found, ways, _by_speaker)
+    if categories:
+        yield ""
+        yield from _grouped("category", found, ways, _by_category)
+
+
+def _grouped(
+    name: str,
+    found: Mapping[str, Sequence[Answered]],
+    ways: Sequence[str],
+    groups: Callable[[Answered], Iterator[tuple[str, Answered]]],
+) -> Iterator[str]:
+    yield f"| kind | {name} | n |" + "".join(f" {way} R@10 |" for way in ways)
+    yield "|---|---|---:|" + "---:|" * len(ways)
+    for kind, rows in found.items():
+        members: dict[str, list[Answered]] = defaultdict(list)
+        for row in rows:
+            for group, part in groups(row):
+                members[group].append(part)
+        for group, parts in sorted(members.items()):
+            values = [sum(part.recall(way, 10) for part in parts) / len(parts) for way in ways]
+            yield f"| {kind} | {group} | {len(parts)} | {_cells(values)} |"
+
+
+def _by_speaker(row: Answered) -> Iterator[tuple[str, Answered]]:
+    """Yield the question once for each who said gold events, with those events alone as its gold."""
+    for speaker in sorted(set(row.said_by.values())):
+        gold = frozenset(number for number in row.asked.gold if row.said_by[number] == speaker)
+        asked = Asked(text=row.asked.text, gold=gold, wrong=row.asked.wrong, category=row.asked.category)
+        yield speaker, Answered(asked=asked, found=row.found, said_by=row.said_by)
+
+
+def _by_category(row: Answered) -> Iterator[tuple[str, Answered]]:
+    if row.asked.gold and row.asked.category:
+        yield row.asked.category, row
+
+
+def _values(rows: Sequence[Answered], ways: Sequence[str]) -> list[float]:
+    count = max(1, len(rows))
+    return [
+        value
+        for way in ways
+        for value in (
+            sum(row.recall(way, 5) for row in rows) / count,
+            sum(row.recall(way, 10) for row in rows) / count,
+            sum(row.reciprocal_rank(way) for row in rows) / count,
+        )
+    ]
+
+
+def _besides(kind: str, rows: Sequence[Answered], ways: Sequence[str]) -> Iterator[str]:
+    """Yield the figures that only some kinds have."""
+    told = [row for row in rows if row.asked.gold]
+    untold = [row for row in rows if not row.asked.gold]
+    if kind.startswith("changed"):
+        yield "newer first " + ", ".join(f"{way} {_share(row.is_newest_first(way) for row in told)}" for way in ways)
+    elif any(row.asked.wrong for row in told):
+        yield "wrong first " + ", ".join(f"{way} {_share(row.is_wrong_first(way) for row in told)}" for way in ways)
+        moved = [row.is_wrong_first(PRODUCT) and row.unmoved not in row.asked.wrong for row in told]
+        yield f"by {CHANGED_LATER} {_share(moved)}"
+    if untold:
+        yield f"{len(untold)} absent: nothing " + ", ".join(
+            f"{way} {_share(not row.found[way] for row in untold)}" for way in ways
+        )
+        yield "lost " + ", ".join(f"{way} {_share(not row.found[way] for row in told)}" for way in ways)
+
+
+def _share(flags: Iterator[bool] | Sequence[bool]) -> str:
+    values = list(flags)
+    return _figure(sum(values) / max(1, len(values)))
+
+
+def _cells(values: Sequence[float]) -> str:
+    return " | ".join(map(_figure, values))
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _list_misses(found: Mapping[str, Sequence[Answered]]) -> None:
+    for kind, rows in found.items():
+        for row in rows:
+            is_lost = row.asked.gold and row.recall(PRODUCT, 10) < 1
+            if is_lost or row.is_wrong_first(PRODUCT) or (not row.asked.gold and row.found[PRODUCT]):
+                print(f"{kind}: {row.asked.text} gold {sorted(row.asked.gold)} found {row.found[PRODUCT][:10]}")
+
+
+def _first(ranked: ranking.Ranking) -> tuple[int, ...]:
+    return tuple(hit.event_seq for hit in ranked.hits)
+
+
+@contextmanager
+def _nothing_changed_later() -> Iterator[None]:
+    """Take the rule "changed later" out for a while."""
+    if CHANGED_LATER in getattr(ranking, "WEIGHTS", {}):
+        with without([CHANGED_LATER]):
+            yield
+        return
+    asks_for = reading._asks_for  # noqa: SLF001
+    reading._asks_for = lambda text: None  # type: ignore[assignment]  # noqa: SLF001
+    try:
+        yield
+    finally:
+        reading._asks_for = asks_for  # noqa: SLF001
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="What the ranking finds, on every kind of talk.")
+    folder = os.environ.get(DATA_FOLDER)
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path(folder) if folder else None,
+        help=f"folder with locomo-dev/ and agents-dev/ (default: ${DATA_FOLDER})",
+    )
+    parser.add_argument("--kinds", metavar="A,B", help=f"only these of: {', '.join(KINDS)}")
+    parser.add_argument("--vectors", action="store_true", help="also with vectors of the local model")
+    parser.add_argument("--blind", action="store_true", help="the halves that nobody looks at while rules are written")
+    parser.add_argument("--categories", action="store_true", help="also R@10 by category")
+    parser.add_argument("--without", metavar="RULE,RULE", help="give these rules the weight 0")
+    parser.add_argument("--misses", action="store_true", help="list what was not found among the first ten")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

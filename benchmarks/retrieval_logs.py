@@ -1,0 +1,234 @@
+"""Logs with questions whose answers are known, of each kind of talk: what benchmarks.retrieval asks.
+
+A set of our own is a file of data/, whose half that nobody looks at while rules are written is called `_blind`. Its
+`logs` have lines as benchmarks.chat_lines reads them, and questions with the marks of the lines that answer them
+(`gold`) and of those that only seem to (`wrong`). What is not ours stands in a folder outside the project.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from benchmarks import changed_facts, changed_states
+from benchmarks.chat_lines import written
+from benchmarks.locomo_offline import ADVERSARIAL, indexed
+from benchmarks.messy_chats import DATA as CHATS
+from myria.events import searchable_text, speaker_of
+from myria.index import Corpus
+
+DATA = Path(__file__).parent / "data"
+ASSISTANTS = frozenset({"assistant", "agent", "bot", "helper"})
+"""Speakers that are no people, in lower case."""
+
+Event = Mapping[str, Any]
+"""Arguments of append_event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question about one log.
+
+    Attributes:
+        gold: numbers of the events that answer it; none where the log does not say it.
+        wrong: of those that answer something like it, which somebody could take for the answer.
+    """
+
+    text: str
+    gold: frozenset[int]
+    wrong: frozenset[int] = frozenset()
+    category: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """Events of one set of participants, by number, with the questions about them."""
+
+    name: str
+    events: Mapping[int, Event]
+    questions: tuple[Asked, ...]
+
+    def corpus(self) -> Corpus:
+        """Return the log as the real planner plans it, indexed."""
+        participants = next(iter(self.events.values()))["participants"]
+        return indexed(tuple(sorted(participants)), list(self.events.items()))
+
+    def texts(self) -> dict[int, str]:
+        """Return what was said, by number."""
+        return {number: searchable_text(event["payload"]) for number, event in self.events.items()}
+
+    def said_by(self, number: int) -> str:
+        """Return `assistant` or `user` of a log that an assistant takes part in, `other` of one of people alone."""
+        event = self.events[number]
+        if not any(name.casefold() in ASSISTANTS for name in event["participants"]):
+            return "other"
+        return "assistant" if (speaker_of(event["payload"]) or "").casefold() in ASSISTANTS else "user"
+
+
+class SetMissing(Exception):
+    """The data of a kind are not there."""
+
+
+def gold_data(name: str, folder: Path | None, *, blind: bool) -> list[Log]:
+    """Return the logs of a data set outside the project: events.jsonl and questions.jsonl in a folder of that name.
+
+    Raises:
+        SetMissing: it is not there, or was asked for its blind half: what is here may be looked at.
+    """
+    if blind:
+        raise SetMissing("has no blind half here")
+    if folder is None or not (folder / name / "events.jsonl").is_file():
+        raise SetMissing(f"needs {name}/ in the folder of --data")
+    scopes: dict[tuple[str, ...], dict[int, Event]] = defaultdict(dict)
+    numbers: dict[str, int] = {}
+    for number, line in enumerate((folder / name / "events.jsonl").read_bytes().splitlines(), 1):
+        event = orjson.loads(line)
+        scopes[tuple(sorted(event["participants"]))][number] = event
+        numbers[event["source_event_key"]] = number
+    asked: dict[tuple[str, ...], list[Asked]] = defaultdict(list)
+    for line in (folder / name / "questions.jsonl").read_bytes().splitlines():
+        question = orjson.loads(line)
+        if question["evidence"] and question["category"] != ADVERSARIAL:
+            asked[tuple(sorted(question["participants"]))].append(
+                Asked(
+                    text=question["question"],
+                    gold=frozenset(numbers[key] for key in question["evidence"]),
+                    category=str(question.get("category_name", question["category"])),
+                )
+            )
+    return [Log(name="-".join(scope), events=events, questions=tuple(asked[scope])) for scope, events in scopes.items()]
+
+
+def chats(name: str, folder: Path | None, *, blind: bool) -> list[Log]:
+    """Return one set of data/messy_chats.toml."""
+    _no_blind_half(blind)
+    told = tomllib.loads(CHATS.read_text(encoding="utf-8"))["chats"]
+    return [_log(chat) for chat in told if chat.get("set", "first") == name]
+
+
+def changed_once(folder: Path | None, *, blind: bool) -> list[Log]:
+    """Return the questions for the present of data/changed_facts.toml: the newer statement is gold, the older wrong."""
+    _no_blind_half(blind)
+    return [
+        Log(
+            name=f"{talk.half} {at}",
+            events=talk.events,
+            questions=tuple(
+                Asked(text=fact.text, gold=frozenset({fact.newer}), wrong=frozenset({fact.older}))
+                for fact in talk.facts
+                if fact.asks == "now"
+            ),
+        )
+        for at, talk in enumerate(changed_facts.conversations())
+    ]
+
+
+def changed_often(data: str, folder: Path | None, *, blind: bool) -> list[Log]:
+    """Return the same of a set of benchmarks.changed_states."""
+    _no_blind_half(blind)
+    return [
+        Log(
+            name=talk.name,
+            events=talk.events,
+            questions=tuple(
+                Asked(text=fact.text, gold=frozenset({fact.states[-1]}), wrong=frozenset(fact.states[:-1]))
+                for fact in talk.facts
+                if fact.asks == "now"
+            ),
+        )
+        for talk in changed_states.conversations(data)
+    ]
+
+
+def own(name: str, folder: Path | None, *, blind: bool) -> list[Log]:
+    """Return a set of our own."""
+    return [_log(log) for log in read(name, blind=blind)["logs"]]
+
+
+def read(name: str, *, blind: bool) -> dict[str, Any]:
+    """Return what a file of data/ or its blind half says.
+
+    Raises:
+        SetMissing: it is not there.
+    """
+    path = DATA / f"{name}{'_blind' if blind else ''}.toml"
+    if not path.is_file():
+        raise SetMissing(f"needs {path.name}")
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def absent(folder: Path | None, *, blind: bool) -> list[Log]:
+    """Return logs of several kinds, with questions that they do not answer beside those that they do.
+
+    Those that stand beside are the log's own. Without the folder of --data the logs that are there are left out.
+    """
+    logs: list[Log] = []
+    for asked in read("absent", blind=blind)["absent"]:
+        try:
+            found = _named(asked["log"], folder, blind=blind)
+        except SetMissing:
+            continue
+        questions = tuple(Asked(text=text, gold=frozenset()) for text in asked["asked"])
+        logs.append(Log(name=asked["log"], events=found.events, questions=(*questions, *found.questions)))
+    return logs
+
+
+def _named(name: str, folder: Path | None, *, blind: bool) -> Log:
+    kind, _, log = name.partition("/")
+    # a blind question may be about a log that everybody may read: it is the question that nobody has seen
+    for half in (blind, False):
+        try:
+            return next(one for one in KINDS[kind](folder, blind=half) if one.name == log)
+        except (SetMissing, StopIteration):
+            continue
+    raise SetMissing(f"no log {name}")
+
+
+Kind = Callable[..., list[Log]]
+KINDS: Mapping[str, Kind] = {
+    "talk": partial(gold_data, "locomo-dev"),
+    "agents": partial(gold_data, "agents-dev"),
+    "chats 1": partial(chats, "first"),
+    "chats 2": partial(chats, "second"),
+    "chats 3": partial(chats, "third"),
+    "changed once": changed_once,
+    "changed often": partial(changed_often, changed_states.STATES),
+    "changed in talk": partial(changed_often, changed_states.IN_TALK),
+    "code": partial(own, "code_log"),
+    "support": partial(own, "support_log"),
+    "languages": partial(own, "five_languages"),
+    "unchanged": partial(own, "unchanged"),
+    "absent": absent,
+}
+"""Where each kind's logs are read, by the folder of --data and whether the blind half is asked for."""
+
+
+def _no_blind_half(blind: bool) -> None:
+    if blind:
+        raise SetMissing("has no blind half")
+
+
+def _log(log: Mapping[str, Any]) -> Log:
+    told = written(log["said"], log["people"])
+    return Log(
+        name=log["name"],
+        events=told.events,
+        questions=tuple(_questions(log["questions"], told.numbers, log.get("category", ""))),
+    )
+
+
+def _questions(given: Sequence[Mapping[str, Any]], numbers: Mapping[str, int], category: str) -> Iterator[Asked]:
+    for question in given:
+        yield Asked(
+            text=question["asked"],
+            gold=frozenset(numbers[mark] for mark in question["gold"]),
+            wrong=frozenset(numbers[mark] for mark in question.get("wrong", ())),
+            category=question.get("category", category),
+        )

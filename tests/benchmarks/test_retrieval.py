@@ -1,0 +1,128 @@
+"""The exam of the ranking: what a question counts as, and that every log's questions can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from benchmarks.bm25 import Bm25
+from benchmarks.kept_vectors import KeptVectors
+from benchmarks.retrieval import Answered, Options, answered, kind_answered, tables, without
+from benchmarks.retrieval_logs import KINDS, Asked, Log, SetMissing
+
+SAID = (
+    ("Ada", "My bicycle is red and stands in the cellar."),
+    ("assistant", "A bicycle wants oil on its chain every month."),
+    ("Ada", "The kiln at the pottery reaches 1280 degrees."),
+    ("Ada", "Thanks, talk to you tomorrow."),
+)
+
+
+def log(*questions: Asked) -> Log:
+    """Return a short log with some questions."""
+    begin = datetime(2025, 3, 4, 18, tzinfo=UTC)
+    events = {
+        number: {
+            "participants": ["Ada", "assistant"],
+            "timestamp": (begin + timedelta(minutes=number)).isoformat(),
+            "channel": "chat",
+            "source_event_key": str(number),
+            "type": "message",
+            "payload": {"speaker": speaker, "text": text},
+        }
+        for number, (speaker, text) in enumerate(SAID, 1)
+    }
+    return Log(name="bicycle", events=events, questions=questions)
+
+
+def test_bm25_ranks_by_rare_words_and_leaves_out_what_shares_none() -> None:
+    """The text with the rarer word is first, and a text without any of the words is no hit."""
+    texts = log().texts()
+    assert Bm25(texts).first("Which bicycles are in a cellar?", 10) == (1, 2)
+    assert Bm25(texts).first("Who plays the trombone?", 10) == ()
+
+
+def test_a_question_is_answered_by_the_product_and_by_bm25() -> None:
+    """Both find the kiln first, which the user spoke of."""
+    (row,) = answered(log(Asked(text="How hot does the kiln get?", gold=frozenset({3}))))
+    assert row.recall("product", 5) == row.recall("BM25", 5) == 1.0
+    assert row.reciprocal_rank("product") == row.reciprocal_rank("BM25") == 1.0
+    assert row.said_by == {3: "user"}
+
+
+def test_newest_first_wants_the_gold_above_every_wrong_statement() -> None:
+    """Places of other hits do not matter, and what is not found is not first."""
+    asked = Asked(text="?", gold=frozenset({4}), wrong=frozenset({1, 2}))
+
+    def row(*found: int) -> Answered:
+        return Answered(asked=asked, found={"product": found}, said_by={})
+
+    assert row(9, 4, 1).is_newest_first("product")
+    assert not row(9, 1, 4).is_newest_first("product")
+    assert not row(9, 8).is_newest_first("product")
+    assert row(1, 4).is_wrong_first("product")
+    assert not row(9, 1).is_wrong_first("product")
+
+
+def test_the_table_has_a_row_for_each_kind_and_each_speaker() -> None:
+    """Questions without an answer are counted apart: they have no recall."""
+    asked = log(
+        Asked(text="Where does my bicycle stand?", gold=frozenset({1})),
+        Asked(text="How often does a chain want oil?", gold=frozenset({2})),
+        Asked(text="Who plays the trombone?", gold=frozenset()),
+    )
+    lines = list(tables({"bicycles": answered(asked)}))
+    assert sum(line.startswith("| bicycles |") for line in lines) == 3
+    assert lines[2].startswith("| bicycles | 2 |")
+    assert "1 absent: nothing " in lines[2]
+
+
+def test_data_that_are_not_there_are_told() -> None:
+    """A kind outside the project is left out with its reason, the others are asked all the same."""
+    options = Options(data=None, vectors=False, blind=False, without=())
+    assert kind_answered("talk", options) == "needs locomo-dev/ in the folder of --data"
+
+
+def test_an_unknown_rule_cannot_be_taken_out() -> None:
+    """A figure without a rule must not be one of the whole ranking."""
+    with pytest.raises(SystemExit, match="no rule 'rainbow'"), without(["rainbow"]):
+        pass
+
+
+@pytest.mark.parametrize("blind", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_mark_of_a_set_is_there_and_no_question_is_asked_twice(kind: str, *, blind: bool) -> None:
+    """Gold and wrong statements differ, and so do questions of one log."""
+    try:
+        logs = KINDS[kind](None, blind=blind)
+    except SetMissing:
+        return
+    for one in logs:
+        texts = [question.text for question in one.questions]
+        assert len(set(texts)) == len(texts)
+        for question in one.questions:
+            assert question.gold | question.wrong <= set(one.events)
+            assert not question.gold & question.wrong
+
+
+async def test_vectors_are_computed_once(tmp_path: Path) -> None:
+    """A second run looks up what a first one computed."""
+
+    class Counting:
+        name = "counting"
+        computed = 0
+
+        async def embed(self, texts: Sequence[str], *, within_s: float) -> list[bytes | None]:
+            self.computed += len(texts)
+            return [text.encode() or None for text in texts]
+
+        async def close(self) -> None: ...
+
+    model = Counting()
+    first = await KeptVectors(model, tmp_path / "vectors.sqlite3").embed(["a", "", "a", "b"], within_s=1.0)
+    again = await KeptVectors(model, tmp_path / "vectors.sqlite3").embed(["b", "", "a"], within_s=1.0)
+    assert (first, again) == ([b"a", None, b"a", b"b"], [b"b", None, b"a"])
+    assert model.computed == 3
