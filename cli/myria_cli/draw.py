@@ -143,7 +143,7 @@ def answer_lines(
     if skipped := answer.get("skipped"):
         notes.append(f"{count(skipped['count'], 'event')} too large to show (their ids: --json)")
     if answer.get("degraded"):
-        notes.append(f"degraded: {answer.get('degraded_reason')}")
+        notes.append(f"degraded: {answer.get('degraded_note')}")
     yield Line("", "", Text(shown(" · ".join(notes)), style="dim"))
 
 

@@ -106,7 +106,7 @@ def _remarks(answer: Json, *, is_empty: bool) -> Iterator[str]:
         yield NOTHING
     yield from spelling_remarks(answer.get("other_spellings", {}))
     if answer["degraded"]:
-        yield f"A language model was asked for and did not answer: {answer['degraded_reason']}."
+        yield answer["degraded_note"]
     if answer.get("skipped"):
         yield f"{answer['skipped']['count']} more had no room."
     if answer["next_cursor"] is not None:

@@ -172,6 +172,7 @@ class Registry:
                     "max_unindexed_events": builder.max_unindexed_events,
                 },
             },
+            "waits": orjson.loads(state["waits"]) if state is not None else {},
             "consecutive_failures": state["consecutive_failures"] if state is not None else 0,
             "retry_at": _time(state["retry_at"]) if state is not None and state["backing_off"] else None,
         }

@@ -12,7 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-from myria import errors
+from myria import errors, waits
 from myria.access import journal
 from myria.build_loop import BuildLoop, Launch
 from myria.building.collect import collect_garbage, tenants_with_garbage
@@ -32,6 +32,7 @@ from myria.store.queries import sql
 from myria.turns.maintaining import TurnMaintenance
 from myria.turns.shadow import forget_shadows
 from myria.vault import Secrets, opened_secrets
+from myria.waits import Work
 
 logger = logging.getLogger(__name__)
 
@@ -258,6 +259,8 @@ class ControlLoop(BuildLoop):
             await collect_garbage(self._database, tenant, self._settings.retention)
         model = None if self._vectors is None else self._vectors.model
         await remove_former(self._database, model, after_s=self._settings.embeddings.keep_former_s)
+        works = {Work.VECTORS: self._vectors, Work.RATINGS: self._evaluator, Work.FACTS: self._extractor}
+        await waits.forget(self._database, [work for work, who in works.items() if who is None])
         await journal.forget(self._database, self._settings.audit)
         async with self._database.write(ALL_TENANTS) as connection:
             await connection.execute(sql("triggers.fold_totals"))

@@ -99,7 +99,7 @@ GRANT INSERT, UPDATE ON myria.text_vectors, myria.event_vectors, myria.vector_pr
 GRANT INSERT ON myria.tenants TO myria_builder;
 -- What builds write of a tenant; whether it is suspended or deleted is the control plane's to say.
 REVOKE UPDATE ON myria.tenants FROM myria_builder;
-GRANT UPDATE (auto_paused_at, auto_paused_reason, attempted_cutoff, consecutive_failures, retry_at, llm_planned_at)
+GRANT UPDATE (auto_paused_at, auto_paused_reason, attempted_cutoff, consecutive_failures, retry_at, llm_planned_at, waits)
     ON myria.tenants TO myria_builder;
 GRANT INSERT ON myria.pointer_moves, myria.llm_calls, myria.unit_plans TO myria_builder;
 GRANT INSERT, UPDATE ON myria.build_units TO myria_builder;

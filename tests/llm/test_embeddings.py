@@ -362,3 +362,49 @@ async def test_an_agent_is_told_what_vectors_did(database: Database, provide: St
         assert (await ask_agent(served, "recall", text="the train", threshold=1.0))["count"] == 1
         await keep(served, "a note that waits for its vector")
         assert (await ask_agent(served, "memory_consolidate"))["embeddingsAdded"] == len(TALK)
+
+
+async def test_status_tells_that_vectors_wait_until_they_are_made(
+    database: Database, provide: Starting, embedding: Embedding
+) -> None:
+    """A wrong key stands in `status` with the provider's words, of builds and of upkeep, until a run goes well."""
+    refusal = Answer(status=401, body=b'{"error": {"message": "Incorrect API key provided"}}')
+    refused = [True]
+    settings = embedding(provide(lambda asked: refusal if refused[0] else embedded(asked)))
+
+    async def waits(pool: Pool) -> dict[str, Any]:
+        told: dict[str, Any] = (await Registry(pool, settings).status(TENANT))["waits"]
+        return told
+
+    async with Memory(database.server_dsn, settings) as memory, catching_up(database, settings) as catch_up:
+        await append(memory, talk())
+        async with Pool(database.server_dsn) as pool:
+            await builds.build(database, configured=settings)
+            first = await waits(pool)
+            await catch_up()
+            assert await waits(pool) == first
+            assert first["vectors"]["reason"] == "http_4xx: the endpoint answered 401: Incorrect API key provided"
+            refused[0] = False
+            assert await catch_up() == len(TALK)
+            assert await waits(pool) == {}
+
+
+async def test_work_that_is_switched_off_waits_for_nothing(
+    database: Database, provide: Starting, embedding: Embedding
+) -> None:
+    """Once nobody makes vectors any more, upkeep forgets that they wait."""
+    settings = embedding(provide(partial(answering, Answer(status=401, body=b"{}"))))
+    async with Memory(database.server_dsn, settings) as memory:
+        await append(memory, talk())
+    async with catching_up(database, settings) as catch_up:
+        await catch_up()
+
+    async def launch(_tenant: str, _build_id: str) -> int:
+        raise AssertionError("no build is due")
+
+    async with Pool(database.operator_dsn) as pool:
+        assert set((await Registry(pool, settings).status(TENANT))["waits"]) == {"vectors"}
+        loop = ControlLoop(pool, Settings(), launch)
+        await loop.collect()
+        await loop.close()
+        assert (await Registry(pool, settings).status(TENANT))["waits"] == {}

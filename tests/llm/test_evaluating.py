@@ -21,6 +21,7 @@ from myria.notes.evaluator import MOST_ATTEMPTS
 from myria.notes.model import Changes
 from myria.notes.questions import RecallQuery
 from myria.notes.statistics import statistics
+from myria.registry import Registry
 from myria.settings import LlmSettings, NotesSettings, Settings
 from myria.store.database import Database as Pool
 from myria.triggers import ControlLoop
@@ -295,3 +296,24 @@ async def test_without_a_model_the_setting_is_refused(database: Database) -> Non
     async with Pool(database.operator_dsn) as pool:
         with pytest.raises(ConfigurationError, match=r"llm\.template"):
             ControlLoop(pool, settings, lambda *_: asyncio.sleep(0, 0))
+
+
+async def test_status_tells_that_ratings_wait_for_the_provider(
+    database: Database, provide: Starting, configured: Configuring
+) -> None:
+    """A wrong key stands in `status` until a note is rated; a reply that cannot be used does not."""
+    replies = [Answer(status=401, body=b'{"error": "no such key"}'), Answer(status=401, body=b"{}")]
+    scripted = rating()
+    llm = configured(provide(lambda asked: replies.pop(0) if replies else scripted(asked)), retries=0)
+    async with keeping(database, llm) as keeper:
+        await keeper.keep("the kiln fires at nine")
+        registry = Registry(keeper.memory.database, Settings())
+        assert await keeper.rate() == 0
+        first = (await registry.status(TENANT))["waits"]["ratings"]
+        assert first["reason"].endswith("401: no such key")
+        await keeper.hurry()
+        assert await keeper.rate() == 0
+        assert (await registry.status(TENANT))["waits"]["ratings"]["since"] == first["since"]
+        await keeper.hurry()
+        assert await keeper.rate() == 1
+        assert (await registry.status(TENANT))["waits"] == {}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from myria.llm.failures import Kind
+from myria.llm.failures import Kind, advice
 from myria.llm.template import RequestTemplate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,3 +31,10 @@ def test_every_reason_is_documented() -> None:
     """docs/llm.md names each way in which an answer can be degraded."""
     text = (ROOT / "docs" / "llm.md").read_text(encoding="utf-8")
     assert not [kind.value for kind in Kind if f"`{kind.value}`" not in text]
+
+
+def test_each_way_says_what_to_do() -> None:
+    """The note of a degraded answer names the failure, what was done instead and a next step, for every kind."""
+    notes = {kind: advice(kind.value) for kind in Kind}
+    assert all(f"({kind})" in note and "words and structure found" in note for kind, note in notes.items())
+    assert all(note.partition("until then: ")[2] for note in notes.values())

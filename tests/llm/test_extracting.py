@@ -512,3 +512,16 @@ async def test_facts_last_as_long_as_settings_say(database: Database) -> None:
         assert found == [{"n": 2}]
         async with Pool(database.server_dsn) as pool:
             assert (await verify(pool, TENANT, PlannerSettings())).failed == 0
+
+
+async def test_status_tells_that_facts_wait_for_the_provider(database: Database, provider_of: Any) -> None:
+    """A wrong key stands in `status` with the provider's words, until the model has looked at a turn."""
+    replies = [Answer(status=401, body=b'{"error": "no such key"}')]
+    _, url = provider_of(lambda _: replies.pop(0) if replies else finding())
+    async with placed(database, url) as place:
+        await place.host().after("t1", "my sister plays the oboe in Turin")
+        registry = Registry(place.memory.database, Settings())
+        await place.look()
+        assert (await registry.status(TENANT))["waits"]["facts"]["reason"].endswith("401: no such key")
+        await place.look()
+        assert (await registry.status(TENANT))["waits"] == {}

@@ -142,6 +142,7 @@ async def test_without_a_model_answers_are_byte_identical(database: Database, co
     assert orjson.dumps(auto) == orjson.dumps(plain)
     assert wanted["root"] == auto["root"]
     assert (wanted["degraded"], wanted["degraded_reason"]) == (True, "not_configured")
+    assert "set llm.template" in wanted["degraded_note"]
 
 
 async def test_who_walks(database: Database, provide: Starting, configured: Configuring) -> None:
@@ -250,6 +251,8 @@ async def test_failures_leave_the_deterministic_answer(
     # A call without an answer may end a moment before the walk that it takes all the time of.
     assert walked["degraded_reason"] in {reason, "timeout" if reason == "budget_time" else reason}
     assert walked["degraded"]
+    assert f"({walked['degraded_reason']}), so this is what words and structure found" in walked["degraded_note"]
+    assert "degraded_note" not in plain
     assert walked["root"] == plain["root"]
 
 

@@ -441,6 +441,8 @@ def _status_rows(place: str, tenant: str, answer: dict[str, Any]) -> list[Sequen
             rows.append(("its error", console.one_line(f"{last['error']['code']}: {last['error']['message']}")))
         if last.get("degraded") and last["snapshot_id"] not in {None, answer["active_snapshot_id"]}:
             rows.append(("", console.one_line(str(Degraded(**last["degraded"])))))
+    for work, wait in answer["waits"].items():
+        rows.append((f"{work} wait", console.one_line(f"since {wait['since']}: {wait['reason']}; see docs/llm.md")))
     rows += _trigger_rows(answer["triggers"])
     return rows
 

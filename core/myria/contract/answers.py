@@ -229,6 +229,7 @@ class Tree(Answer):
     next_cursor: str | None
     degraded: bool = Field(description="A deterministic fallback answered where a model was asked for")
     degraded_reason: str | None
+    degraded_note: str | None = Field(default=None, description="What was done instead, and what to do; when degraded")
     counts: TreeCounts
     skipped: Skipped | None = Field(default=None, description="There when matches fit on no page; next_cursor goes on")
     other_spellings: dict[str, list[str]] | None = Field(
@@ -268,6 +269,7 @@ class LeanTree(Answer):
     next_cursor: str | None = None
     degraded: bool
     degraded_reason: str | None = None
+    degraded_note: str | None = None
     skipped: Skipped | None = None
     other_spellings: dict[str, list[str]] | None = None
 
@@ -404,6 +406,14 @@ class Triggers(Answer):
 
 
 @all_open
+class Wait(Answer):
+    """Work beside builds that the provider of a model keeps from being done."""
+
+    reason: str = Field(description="The last failure, with what the provider said")
+    since: str
+
+
+@all_open
 class Status(Answer):
     """get_snapshot_status."""
 
@@ -418,6 +428,10 @@ class Status(Answer):
     held_snapshot_id: str | None
     last_build: LastBuild | None
     triggers: Triggers
+    waits: dict[Literal["vectors", "ratings", "facts"], Wait] = Field(
+        description="Work beside builds that a model's provider keeps from being done: vectors of events, ratings of "
+        "notes, facts of turns"
+    )
     consecutive_failures: int = Field(description="Builds that failed since the last good one")
     retry_at: str | None
 

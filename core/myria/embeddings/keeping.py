@@ -16,12 +16,14 @@ import orjson
 
 from myria.embeddings.choosing import configured
 from myria.embeddings.model import EmbeddingModel
+from myria.errors import ModelFailed
 from myria.events import searchable_text
 from myria.settings import Settings
 from myria.store.database import Database
 from myria.store.locks import lock_key
 from myria.store.queries import sql
 from myria.vault import Secrets
+from myria.waits import Work, note_outcome
 
 AT_ONCE: Final = 128
 """Events that are read, computed and kept in one step."""
@@ -88,11 +90,17 @@ class VectorKeeper:
             UnavailableError: as above.
         """
         done = 0
-        while done < most:
-            looked_at, is_complete = await self._step(tenant, min(AT_ONCE, most - done))
-            done += looked_at
-            if is_complete:
-                break
+        try:
+            while done < most:
+                looked_at, is_complete = await self._step(tenant, min(AT_ONCE, most - done))
+                done += looked_at
+                if is_complete:
+                    break
+        except ModelFailed as failure:
+            await note_outcome(self._database, tenant, Work.VECTORS, failure)
+            raise
+        if done:
+            await note_outcome(self._database, tenant, Work.VECTORS, None)
         return done
 
     async def _step(self, tenant: str, limit: int) -> tuple[int, bool]:

@@ -70,6 +70,33 @@ TOLD = TRANSIENT | {Kind.HTTP_3XX, Kind.HTTP_4XX, Kind.RESTING}
 """Failures whose message says what the provider did or said, and nothing of what was asked."""
 
 
+def advice(reason: str) -> str:
+    """Return what was done instead of asking a model, or of using its answer, and what the reader can do.
+
+    Args:
+        reason: the name of a failure, as it stands in `degraded_reason`.
+    """
+    kind = Kind(reason)
+    if kind is Kind.NOT_CONFIGURED:
+        todo = "set llm.template, or ask with mode deterministic"
+    elif kind in {Kind.HTTP_3XX, Kind.HTTP_4XX}:
+        todo = "check the key, the model and llm.base_url; `myria audit --failed` has the provider's words"
+    elif kind in TRANSIENT or kind in {Kind.RESTING, Kind.BUSY}:
+        todo = "ask again in a minute"
+    elif kind is Kind.BUDGET_TENANT:
+        todo = "ask again tomorrow (UTC), or raise the tenant's tokens of a day with `myria tenant set`"
+    elif kind.startswith("budget_"):
+        todo = "ask for less, or raise the llm.walk_... limit of the same name"
+    elif kind is Kind.INTERNAL:
+        todo = "the server's log has the error"
+    else:
+        todo = "ask again; if it stays so, use another model"
+    return (
+        f"The model gave no answer of use ({kind}), so this is what words and structure found, "
+        f"with what the model had added until then: {todo}."
+    )
+
+
 def failed(kind: Kind, message: str) -> ModelFailed:
     """Return the error of a named failure; `message` is scrubbed by whoever shows it."""
     return ModelFailed(f"{kind}: {message}", kind=kind.value)

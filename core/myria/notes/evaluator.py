@@ -32,6 +32,7 @@ from myria.notes.expiry import Lasting
 from myria.store.database import Database
 from myria.store.queries import sql
 from myria.values import value
+from myria.waits import Work, note_outcome
 
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
 
@@ -127,6 +128,7 @@ class Evaluator:
                 evaluations = await self._rated(tenant, [row for row, _ in batch], meter)
             except ModelFailed as failure:
                 await self._failed(tenant, [note for _, note in batch], failure)
+                await note_outcome(self._database, tenant, Work.RATINGS, failure)
                 continue
             participants = tuple(batch[0][0]["participants"])
             now = time.time_ns() // 1000
@@ -135,6 +137,7 @@ class Evaluator:
             )
             await self._done(tenant, [note for _, note in batch])
             rated += len(evaluations)
+            await note_outcome(self._database, tenant, Work.RATINGS, None)
         return rated
 
     async def _claim(self, tenant: str) -> list[_Claimed]:

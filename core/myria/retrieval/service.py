@@ -21,6 +21,7 @@ from myria.embeddings.asking import QuestionVectors
 from myria.embeddings.choosing import configured
 from myria.events import TopicHint, searchable_text, speaker_of
 from myria.handles import Handles
+from myria.llm.failures import advice
 from myria.masks import Masks
 from myria.passages import sought_in
 from myria.retrieval import cursors
@@ -225,7 +226,7 @@ class Retrieval:
             walked = await self.walker.walk(start)
             return await self._walked(tenant, query, answer, within, page=page, wider=wider, walked=walked)
         if query.mode == "llm" and self.walker is None:
-            return {**answer, "degraded": True, "degraded_reason": "not_configured"}
+            return {**answer, **_degraded("not_configured")}
         return answer
 
     async def _references(
@@ -353,8 +354,7 @@ class Retrieval:
             longer = {
                 **answer,
                 "root": tree.root,
-                "degraded": walked.reason is not None,
-                "degraded_reason": walked.reason,
+                **_degraded(walked.reason),
                 "counts": _counts(tree),
                 "walk": {"rounds": walked.rounds, "calls": walked.calls, "tokens": walked.tokens},
             }
@@ -546,8 +546,7 @@ class Retrieval:
             "constraints": _constraints(query, arguments),
             "truncated": more or answer.cut_by_depth or bool(answer.skipped),
             "next_cursor": next_cursor,
-            "degraded": False,
-            "degraded_reason": None,
+            **_degraded(None),
             "counts": _counts(answer),
         }
         if answer.skipped:
@@ -676,6 +675,13 @@ def _no_event(event_id: str, successor_id: str | None = None) -> errors.EventNot
         event_id=event_id,
         superseded_by=successor_id,
     )
+
+
+def _degraded(reason: str | None) -> Json:
+    """Return what an answer says of a model that was asked in vain, for this reason, or of none."""
+    if reason is None:
+        return {"degraded": False, "degraded_reason": None}
+    return {"degraded": True, "degraded_reason": reason, "degraded_note": advice(reason)}
 
 
 def _counts(answer: Assembled) -> Json:

@@ -40,6 +40,7 @@ from myria.turns.items import is_spoken_by_user, text_of, unpacked
 from myria.turns.keeping import Standing, as_they_stand, known_fact, next_versions, standing_facts
 from myria.values import value
 from myria.vault import Secrets
+from myria.waits import Work, note_outcome
 from myria.withdrawal.commands import Withdrawals
 
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
@@ -209,10 +210,12 @@ class Extractor:
                 extracted, shown = await self._ask(tenant, turn, meter)
             except ModelFailed as failure:
                 await self._failed(tenant, turn, failure)
+                await note_outcome(self._database, tenant, Work.FACTS, failure)
                 continue
             await self._apply(tenant, turn, extracted, shown)
             await self._done(tenant, turn)
             looked_at += 1
+            await note_outcome(self._database, tenant, Work.FACTS, None)
         return looked_at
 
     async def _claim(self, tenant: str) -> list[_Awaiting]:

@@ -113,3 +113,17 @@ LEFT JOIN LATERAL (
 -- name: fold_totals
 -- Add up what transactions have counted since the last call.
 SELECT myria.fold_tallies();
+
+-- name: note_wait
+-- Work $2 waits, for the reason $3: since now, or since it did.
+UPDATE myria.tenants t
+SET waits = t.waits || jsonb_build_object($2::text, jsonb_build_object(
+    'reason', $3::text, 'since', coalesce(t.waits->$2->>'since', to_char(
+        clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))))
+WHERE t.tenant_id = $1;
+
+-- name: end_wait
+UPDATE myria.tenants SET waits = waits - $2::text WHERE tenant_id = $1 AND waits ? $2;
+
+-- name: forget_waits
+UPDATE myria.tenants SET waits = waits - $1::text[] WHERE waits ?| $1::text[];
