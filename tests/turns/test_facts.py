@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from myria.turns.facts import Fact, KnownFact, best_facts, recall_score, terms_of
-from myria.turns.stating import facts_in, rules
+from myria.turns.stating import rules, statements_in
 
 HOUR = 3_600 * 10**6
 SAID = pathlib.Path(__file__).parent / "said"
@@ -15,7 +15,7 @@ LEAST_PRECISION, LEAST_RECALL = 0.98, 0.60
 
 
 def found(*texts: str) -> list[tuple[str, str, str]]:
-    return [(f"{fact.fact_id}/{fact.key}", fact.tier, fact.value) for fact in facts_in(texts)]
+    return [(f"{fact.fact_id}/{fact.key}", fact.tier, fact.value) for fact in statements_in(texts).facts]
 
 
 @pytest.mark.parametrize(
@@ -91,6 +91,87 @@ def test_a_move_of_long_ago_or_of_another_kind_is_no_home(text: str) -> None:
     assert found(text) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "identity", "value"),
+    [
+        ("I no longer live in Porto.", "user_home", "Porto"),
+        ("Actually, I don't live in Porto any more.", "user_home", "Porto"),
+        ("I don't live in Porto anymore, I moved last week", "user_home", "Porto"),
+        ("I moved away from Porto.", "user_home", "Porto"),
+        ("I'm not allergic to nuts after all.", "user_allergy:nuts", "nuts"),
+        ("It turns out I am not allergic to nuts", "user_allergy:nuts", "nuts"),
+        ("I no longer have a peanut allergy.", "user_allergy:peanut", "peanut"),
+        ("I'm no longer vegan.", "user_diet", "vegan"),
+        ("I no longer work as a nurse, because of my back.", "user_work", "nurse"),
+        ("I don't like black coffee any more.", "user_like", "black coffee"),
+        ("I no longer prefer dark mode", "user_preference", "dark mode"),
+        ("Ich wohne nicht mehr in Hof.", "user_home", "Hof"),
+        ("Ich bin doch nicht allergisch gegen Nüsse.", "user_allergy:nüsse", "Nüsse"),
+        ("Ich bin keine Veganerin mehr.", "user_diet", "Veganerin"),
+        ("Ich arbeite nicht mehr als Koch.", "user_work", "Koch"),
+        ("Ya no vivo en Sevilla.", "user_home", "Sevilla"),
+        ("Al final no soy alérgica a los frutos secos.", "user_allergy:frutos secos", "frutos secos"),
+        ("Ya no soy vegetariano.", "user_diet", "vegetariano"),
+        ("Je n’habite plus à Lyon.", "user_home", "Lyon"),
+        ("Finalement, je ne suis pas allergique aux noix.", "user_allergy:noix", "noix"),
+        ("Je ne travaille plus comme cuisinier.", "user_work", "cuisinier"),
+        ("Já não moro em Braga.", "user_home", "Braga"),
+        ("Não moro mais no Porto.", "user_home", "Porto"),
+        ("Eu não sou mais vegana", "user_diet", "vegana"),
+        ("Afinal não sou alérgico a amendoim.", "user_allergy:amendoim", "amendoim"),
+        ("私はもう京都に住んでいません。", "user_home", "京都"),
+        ("実は、私はナッツアレルギーではありませんでした。", "user_allergy:ナッツ", "ナッツ"),
+        ("もうベジタリアンではありません", "user_diet", "ベジタリアン"),
+        ("Я больше не живу в Томск.", "user_home", "Томск"),
+        ("我不再住在上海。", "user_home", "上海"),
+    ],
+)
+def test_what_a_text_denies_of_its_writer(text: str, identity: str, value: str) -> None:
+    """It names the fact that it ends, and states none."""
+    said = statements_in(["Hello", text])
+    assert [(place, fact.fact_id, fact.value) for place, fact in said.denied] == [(1, identity, value)]
+    assert said.facts == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "If I no longer live in Porto, who gets my mail?",
+        "I don't live in Porto any more, do I?",
+        "I'm not allergic to nuts?",
+        "She says I no longer live in Porto.",
+        '"I no longer live in Porto," he wrote.',
+        "I don't live in Porto with my parents.",
+        "I don't live in Porto because of the weather but because of my work.",
+        "I don't like tea when it is cold.",
+        "I no longer live in Porto, I think.",
+        "I'm not allergic to nuts or milk.",
+        "I'm not sure.",
+        "I am not a fan.",
+        "We no longer live in Porto.",
+        "My sister no longer lives in Porto.",
+        "Translate: I no longer live in Porto.",
+        "Wenn ich nicht mehr in Hof wohne, melde ich mich ab.",
+        "Ich wohne nicht mehr in Hof, glaube ich.",
+        "Je n'habite plus à Lyon ?",
+        "Si ya no vivo en Sevilla, ¿qué hago?",
+        "もう京都に住んでいませんか？",
+    ],
+)
+def test_what_is_no_certain_denial_ends_nothing(text: str) -> None:
+    """Questions, suppositions, others, quotations, doubts, and what denies a part alone."""
+    assert statements_in([text]).denied == ()
+
+
+def test_of_a_fact_that_is_stated_and_denied_the_last_counts() -> None:
+    """Another value that is denied says nothing of the one that is stated."""
+    moved = statements_in(["I no longer live in Porto. I live in Faro."])
+    back = statements_in(["I live in Faro and I no longer live in Porto."])
+    gone = statements_in(["I live in Porto.", "I no longer live in Porto."])
+    assert [[fact.value for fact in said.facts] for said in (moved, back, gone)] == [["Faro"], ["Faro"], []]
+    assert [[fact.value for _, fact in said.denied] for said in (moved, back, gone)] == [[], [], ["Porto"]]
+
+
 @pytest.mark.parametrize("name", ["seen", "blind", "fresh", "last", "final", "unseen"])
 def test_what_is_kept_is_right_and_most_is_kept(name: str) -> None:
     """Sentences in ten languages, half of which state nothing: 200 before the rules were made, the others after."""
@@ -98,7 +179,9 @@ def test_what_is_kept_is_right_and_most_is_kept(name: str) -> None:
     for line in (SAID / f"{name}.tsv").read_text(encoding="utf-8").splitlines():
         _, text, facts = line.split("\t")
         wanted = dict(fact.split("=") for fact in facts.split("; ") if fact)
-        given = {fact.fact_id.partition(":")[0]: fact.value for fact in facts_in([text.replace("\\n", "\n")])}
+        given = {
+            fact.fact_id.partition(":")[0]: fact.value for fact in statements_in([text.replace("\\n", "\n")]).facts
+        }
         stated, kept = stated + len(wanted), kept + len(given)
         right += sum(value in wanted.get(fact_id, "").split("|") for fact_id, value in given.items())
     print(f"{name}: precision {right / kept:.3f}, recall {right / stated:.3f} of {stated} facts")

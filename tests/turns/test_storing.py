@@ -125,6 +125,44 @@ async def test_a_fact_with_another_id_is_not_doubled(memory: Memory, monkeypatch
     assert after == ids
 
 
+@pytest.mark.parametrize(
+    ("stated", "denied", "again"),
+    [
+        ("I live in Porto, Portugal.", "I no longer live in Porto.", "I live in Porto."),
+        (
+            "Ich bin allergisch gegen Nüsse.",
+            "Ich bin doch nicht allergisch gegen Nüsse.",
+            "Ich bin Veganer.",
+        ),
+        ("J'habite à Lyon.", "Je n'habite plus à Lyon.", "J'habite à Brest."),
+        ("Soy alérgica a los frutos secos.", "Ya no soy alérgica a los frutos secos.", "Soy alérgica al polen."),
+        ("Moro em Braga.", "Já não moro em Braga.", "Moro em Faro."),
+        ("私は京都に住んでいます。", "私はもう京都に住んでいません。", "私は奈良に住んでいます。"),
+    ],
+)
+async def test_a_fact_that_is_denied_stands_no_longer(
+    memory: Memory, database: Database, stated: str, denied: str, again: str
+) -> None:
+    """Nothing is deleted: it is told on request, and said again it stands again. Of another value nothing was said."""
+    host = Host(memory)
+    await host.after("t1", f"My name is Ada. {stated}")
+    assert len(await host.facts()) == 2
+    await host.after("t2", "I no longer live in Oslo. I'm not allergic to fish any more. I'm not vegan.")
+    assert len(await host.facts()) == 2
+    await host.after("t3", denied)
+    assert await host.facts() == ["L0 name=ada"]
+    [replaced] = await rows(
+        memory,
+        "SELECT w.reason, f.payload->>'text' AS fact, e.payload->>'text' AS denied FROM myria.withdrawn w "
+        "JOIN myria.events f USING (tenant_id, event_seq) JOIN myria.events e ON e.event_seq = w.superseded_by",
+    )
+    assert (replaced["reason"], replaced["denied"]) == ("superseded", denied)
+    assert await is_folded(database)
+    await host.after("t4", again)
+    assert len(await host.facts()) == 2
+    assert await is_folded(database)
+
+
 async def test_facts_last_as_their_tier_says(memory: Memory) -> None:
     """L1 for its day in UTC, L2 for seven days, L0 for ever; said again after its end it stands again."""
     host = Host(memory)

@@ -15,6 +15,7 @@ Tier = Literal["L0", "L1", "L2"]
 VALUE_BYTES = 128
 """The longest value that is found by form, in UTF-8: of a longer one nobody knows where it ends."""
 
+_HOME = "home"
 _HOUR_US = 3_600 * 10**6
 _TIER_BONUS: Mapping[Tier, float] = {"L0": 0.35, "L2": 0.20, "L1": 0.10}
 _FRESHNESS = 0.25
@@ -50,6 +51,11 @@ class Fact:
         """Tell whether another fact has the same value in the same tier."""
         return self.tier == other.tier and essence(self.value) == essence(other.value)
 
+    def is_denied_by(self, denied: Fact) -> bool:
+        """Tell whether a fact of its identity that is said not to hold is this one: "Porto" denies "Porto, Brazil"."""
+        own, other = essence(self.value).casefold(), essence(denied.value).casefold()
+        return own == other or (self.key == _HOME and _town(own) == _town(other))
+
     def to_json(self) -> dict[str, Any]:
         """Return what the event of its note says of it."""
         return {"fact_id": self.fact_id, "key": self.key, "value": self.value, "confidence": self.confidence}
@@ -78,6 +84,11 @@ def note_id_of(tenant: str, owner: bytes, participants: Iterable[str], context_i
         owner: whose session it is; see `myria.turns.model.Session`.
     """
     return f"note_{digest([tenant, owner.hex(), list(participants), context_id, identity]).hex()[:32]}"
+
+
+def _town(place: str) -> str:
+    """Return a place without where it is."""
+    return place.partition(",")[0].strip()
 
 
 def terms_of(text: str) -> frozenset[str]:

@@ -19,6 +19,7 @@ from myria.store.queries import sql
 from myria.turns.facts import Fact, KnownFact, Tier, note_id_of
 from myria.turns.model import KIND_OF_TIER, fact_events, fact_of
 from myria.values import value
+from myria.withdrawal.model import Withdrawal, withdrawal_event
 
 MOST_FACTS = 1_000
 """Facts of a session that are looked at: those that changed last."""
@@ -141,6 +142,26 @@ def next_versions(
             lasts_days=_lasts_days(fact.tier, settings),
         )
     return events, kept
+
+
+def ended(
+    whose: Whose, denied: Mapping[str, Fact], standing: Mapping[str, Standing], denying: Mapping[str, str | None]
+) -> list[NewEvent]:
+    """Return the withdrawals of facts that are denied; of another value nothing was said.
+
+    Args:
+        denied: by the ids of their notes.
+        denying: by their identities the events that deny them, which are told in their place.
+    """
+    return [
+        withdrawal_event(
+            Withdrawal(reason="superseded", events=(before.known.event_id,), superseded_by=denying[fact.identity]),
+            whose.participants,
+            timestamp=before.known.at,
+        )
+        for note_id, fact in denied.items()
+        if (before := standing.get(note_id)) is not None and before.stands and before.known.fact.is_denied_by(fact)
+    ]
 
 
 def _lasts_days(tier: Tier, settings: TurnsSettings) -> int | None:

@@ -1,8 +1,9 @@
-"""Facts that a text states of its writer, found by form (contract 002; facts.toml). Pure.
+"""Facts that a text states, or denies, of its writer, found by form (contract 002; facts.toml). Pure.
 
 Precision comes first. A text is read clause by clause: a clause states a fact only where all of it is a phrase of
 facts.toml, at the beginning of a sentence or right after a clause that states one. So what stands behind "if", "she
-says" or "I think" states nothing, and neither does what is quoted, listed, code, or material after a colon.
+says" or "I think" states nothing, and neither does what is quoted, listed, code, or material after a colon. What is
+denied is read likewise: "I no longer live in Porto" withdraws the fact that says Porto, and no other.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib import resources
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -48,6 +49,9 @@ _MATERIAL = re.compile(r"[:：](?=\s|[^\x00-\x7f]|\Z)")
 _SENTENCE_END = re.compile(
     r"(?:(?<!\b\w)(?<!\bSt)(?<!\bDr)(?<!\bMr)(?<!\bMs)(?<!\bMrs)(?<!\bSte)(?<!\.)\.(?=\s|\Z)|[!?。！？¿¡;；\n\r]|(?:\.{2,}|…)(?!\.*\s*[^\W\d_A-Z]))+"
 )
+_NO_LONGER = re.compile(r"\bnão (\w+) mais (?=\w)", re.IGNORECASE)
+"""Portuguese "não moro mais em": read as "já não moro em", since "mais" joins clauses in French."""
+
 _POLITE = re.compile(
     r" (?:please|thanks|thank you|bitte|danke|por favor|gracias|merci|too|as well|auch)\Z", re.IGNORECASE
 )
@@ -73,8 +77,30 @@ class Rule:
     confidence: Annotated[float, Field(ge=0, le=1)]
     form: Literal["name", "place", "diet", "thing", "allergen", "task"]
     phrases: tuple[str, ...]
+    denied: tuple[str, ...] = ()
     each: bool = False
     alone: bool = False
+
+    def fact(self, value: str) -> Fact:
+        """Return the fact that it finds."""
+        fact_id = f"{self.fact_id}:{value.lower()}" if self.each else self.fact_id
+        return Fact(fact_id=fact_id, key=self.key, value=value, tier=self.tier, confidence=self.confidence)
+
+
+class StatedFacts(NamedTuple):
+    """What texts say of their writer: facts in the order of the rules, and those denied, by the places of the texts."""
+
+    facts: tuple[Fact, ...] = ()
+    denied: tuple[tuple[int, Fact], ...] = ()
+
+
+class _Clause(NamedTuple):
+    """What a clause states, or denies; `alone` tells that it is certain only where nothing follows."""
+
+    rule: Rule
+    value: str
+    alone: bool
+    is_denied: bool
 
 
 @cache
@@ -94,17 +120,23 @@ def _words(name: str) -> frozenset[str]:
 
 
 @cache
-def _phrases() -> tuple[tuple[Rule, str, str], ...]:
-    """Return what comes before and after the value of each phrase, those phrases first that say most about it."""
-    phrases = sorted(((phrase, rule) for rule in rules() for phrase in rule.phrases), key=lambda pair: -len(pair[0]))
-    parts = ((rule, phrase.partition(_SLOT)) for phrase, rule in phrases)
-    return tuple((rule, before, after) for rule, (before, _, after) in parts)
+def _phrases() -> tuple[tuple[Rule, str, str, bool], ...]:
+    """Return what comes before and after the value of each phrase, and whether it denies, the longest phrase first."""
+    phrases = [
+        (rule, phrase, is_denied)
+        for rule in rules()
+        for is_denied, said in ((False, rule.phrases), (True, rule.denied))
+        for phrase in said
+    ]
+    phrases.sort(key=lambda each: -len(each[1]))
+    parts = ((rule, phrase.partition(_SLOT), is_denied) for rule, phrase, is_denied in phrases)
+    return tuple((rule, before, after, is_denied) for rule, (before, _, after), is_denied in parts)
 
 
 @cache
 def _first_look() -> Any:
     """Return what tells in time linear in a text, and small, that no rule's phrase is in it."""
-    parts = {max(before, after, key=len) for _, before, after in _phrases()}
+    parts = {max(before, after, key=len) for _, before, after, _ in _phrases()}
     return first_look("|".join(r"\s+".join(map(literal, part.split())) for part in parts))
 
 
@@ -116,7 +148,7 @@ def _any_of(texts: Iterable[str]) -> str:
 @cache
 def _separator() -> re.Pattern[str]:
     """Return what stands between two clauses: a mark, what contrasts them, or an "and" before another statement."""
-    begun = {before for rule, before, _ in _phrases() if rule.form != "diet" and before}
+    begun = {before for rule, before, *_ in _phrases() if rule.form != "diet" and before}
     bare = {before.removeprefix(subject) for before in begun for subject in _words("subject")}
     other = rf"{_any_of(begun | bare)}|(?:{_any_of(_words('another'))}) "
     joins = rf" (?:{_any_of(_words('but'))})(?= )| (?:{_any_of(_words('and'))}) (?={other})"
@@ -138,29 +170,42 @@ def _not_meant() -> re.Pattern[str]:
     return re.compile(rf"(?<![a-zA-Z])(?:{_any_of(_words('not_meant'))})", re.IGNORECASE)
 
 
-def facts_in(texts: Iterable[str]) -> list[Fact]:
-    """Return what texts state of whoever wrote them, in the order of the rules; of one identity the first counts."""
-    found: dict[str, tuple[int, Fact]] = {}
+@cache
+def _no_more() -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{_any_of(_words('no_more'))})", re.IGNORECASE)
+
+
+@cache
+def _at_its_end() -> re.Pattern[str]:
+    return re.compile(rf" (?:{_any_of(_words('no_more'))})\Z", re.IGNORECASE)
+
+
+def statements_in(texts: Iterable[str]) -> StatedFacts:
+    """Return what texts say of whoever wrote them. Of one identity the first fact counts, unless it is denied later."""
+    found: dict[str, Fact] = {}
+    denied: dict[str, tuple[int, Fact]] = {}
+    order: dict[str, int] = {}
     left = _READ
-    for written in texts:
-        begun = written[:left].replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+    for place, written in enumerate(texts):
+        begun = _NO_LONGER.sub(r"já não \1 ", written[:left].replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))
         if _first_look().search(begun.encode("utf-8", "surrogatepass")) is None:
             continue
         left -= len(begun)
-        for rule, value in _stated(begun):
-            fact = Fact(
-                fact_id=f"{rule.fact_id}:{value.lower()}" if rule.each else rule.fact_id,
-                key=rule.key,
-                value=value,
-                tier=rule.tier,
-                confidence=rule.confidence,
-            )
-            found.setdefault(fact.identity, (rules().index(rule), fact))
-    return [fact for _, fact in sorted(found.values(), key=lambda pair: pair[0])][:_MOST_FACTS]
+        for clause in _stated(begun):
+            fact = clause.rule.fact(clause.value)
+            if not clause.is_denied:
+                denied.pop(fact.identity, None)
+                found.setdefault(fact.identity, fact)
+                order.setdefault(fact.identity, rules().index(clause.rule))
+            elif fact.identity not in found or found[fact.identity].is_denied_by(fact):
+                found.pop(fact.identity, None)
+                denied[fact.identity] = (place, fact)
+    facts = sorted(found.values(), key=lambda fact: order[fact.identity])
+    return StatedFacts(facts=tuple(facts[:_MOST_FACTS]), denied=tuple(denied.values())[:_MOST_FACTS])
 
 
-def _stated(text: str) -> Iterator[tuple[Rule, str]]:
-    """Yield the rules by which a text states something, each with its value."""
+def _stated(text: str) -> Iterator[_Clause]:
+    """Yield what the clauses of a text state and deny."""
     for aside, stands_for in ((_ASIDE, ""), (_FENCED, ' " '), (_QUOTED, ' " '), (_SPACES, " ")):
         text = aside.sub(stands_for, text)
     if _not_meant().search(text) is not None:
@@ -173,18 +218,18 @@ def _stated(text: str) -> Iterator[tuple[Rule, str]]:
         begin = end.end()
 
 
-def _of_sentence(sentence: str, *, is_question: bool) -> list[tuple[Rule, str]]:
+def _of_sentence(sentence: str, *, is_question: bool) -> list[_Clause]:
     if (lead := _lead().match(sentence)) is not None:
         sentence = sentence[lead.end() :]
     clauses = [clause for clause in _separator().split(sentence) if clause]
-    found: list[tuple[Rule, str]] = []
+    found: list[_Clause] = []
     for place, clause in enumerate(clauses):
         stated = next(filter(None, map(_of_clause, _said_whole(clause, follows=place > 0))), None)
         if stated is None:
             break
         found.append(stated)
     rest = clauses[len(found) :]
-    if any(rule.alone for rule, _ in found) and rest and not all(map(_is_capitalised, " ".join(rest).split())):
+    if any(clause.alone for clause in found) and rest and not all(map(_is_capitalised, " ".join(rest).split())):
         return []
     if not found or _doubt().match(tail := " ".join(rest)) is not None:
         return []
@@ -193,9 +238,10 @@ def _of_sentence(sentence: str, *, is_question: bool) -> list[tuple[Rule, str]]:
     return _with_list(found, rest)
 
 
-def _with_list(found: Sequence[tuple[Rule, str]], rest: Sequence[str]) -> list[tuple[Rule, str]]:
+def _with_list(found: Sequence[_Clause], rest: Sequence[str]) -> list[_Clause]:
     """Return what is stated, with what the clauses after it add to the last value: more things, or where a place is."""
-    *others, (rule, first) = found
+    *others, last = found
+    rule, first = last.rule, last.value
     if rule.form == "place":
         belongs = len(rest) == 1 and all(map(_is_capitalised, rest[0].split()))
     else:
@@ -205,7 +251,7 @@ def _with_list(found: Sequence[tuple[Rule, str]], rest: Sequence[str]) -> list[t
         return list(found)
     listed = ", ".join([first, *rest])
     is_value = rule.form == "place" or _value(rule, "", listed)
-    return [*others, (rule, listed)] if is_value else others
+    return [*others, last._replace(value=listed)] if is_value else others
 
 
 def _said_whole(clause: str, *, follows: bool) -> Iterator[str]:
@@ -218,18 +264,23 @@ def _said_whole(clause: str, *, follows: bool) -> Iterator[str]:
         yield from (f"{subject}{whole}" for subject in _words("subject"))
 
 
-def _of_clause(clause: str) -> tuple[Rule, str] | None:
-    """Return the rule of which a clause is a phrase, and its value."""
+def _of_clause(clause: str) -> _Clause | None:
+    """Return what a clause states or denies where it is a phrase of a rule."""
     lowered = clause.lower()
     if len(clause) > _MOST_CLAUSE or clause.isupper() or len(lowered) != len(clause):
         return None  # where all letters are capitals, they tell no name
-    for rule, before, after in _phrases():
+    for rule, before, after, is_denied in _phrases():
         if lowered.startswith(before) and lowered.endswith(after):
             said, given = clause[: len(before)], clause[len(before) : len(clause) - len(after)]
             if said.istitle() and " " in said.strip():
                 return None  # a title, such as that of a film
-            if value := _value(rule, before, given):
-                return rule, value
+            if is_denied:
+                given = _at_its_end().sub("", given.strip())
+            value = _value(rule, before, given)
+            if value and not is_denied:
+                return _Clause(rule, value, rule.alone, is_denied=False)
+            if value and value == given:  # of what is denied with more words, part may hold
+                return _Clause(rule, value, _no_more().search(clause) is None, is_denied=True)
     return None
 
 

@@ -22,9 +22,9 @@ from myria.store.database import Connection, Database
 from myria.store.queries import sql
 from myria.turns.facts import Fact
 from myria.turns.items import Json, is_spoken_by_user, says_something, text_of, unpacked, without_echo
-from myria.turns.keeping import as_they_stand, next_versions
+from myria.turns.keeping import as_they_stand, ended, next_versions
 from myria.turns.model import Session, item_events, mark_event
-from myria.turns.stating import facts_in
+from myria.turns.stating import StatedFacts, statements_in
 from myria.values import value
 
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
@@ -170,8 +170,8 @@ class TurnStore:
             if state.is_stored:
                 return StoredTurn(is_new=False, facts={})
             given = list(turn.given) if turn.is_current else without_echo(turn.given, state.recent)
-            clean, facts, redacted = await _prepared(replace(turn, given=given, came_out=list(turn.came_out)), redactor)
-            events, kept = await self._events(tenant, clean, facts, previous=state.newest, now=now)
+            clean, said, redacted = await _prepared(replace(turn, given=given, came_out=list(turn.came_out)), redactor)
+            events, kept = await self._events(tenant, clean, said, previous=state.newest, now=now)
             asks = self._settings.heuristic_enabled and turn.facts is None and says_something(clean.given)
             if asks and not is_awaited:
                 await self._await_facts(tenant, turn)
@@ -191,7 +191,7 @@ class TurnStore:
             self._remember(name, turn.turn_id, results[-1].event_id)
             for kind, count in redacted.items():
                 self._on_redacted(kind, count)
-            return StoredTurn(is_new=True, facts=kept, found=facts, given=clean.given)
+            return StoredTurn(is_new=True, facts=kept, found=said.facts, given=clean.given)
 
     def _guess(self, name: tuple[str, bytes, str], turn: FinishedTurn) -> _State | None:
         """Return what the session probably is, where this process stored its last turn; None where it must look.
@@ -244,7 +244,7 @@ class TurnStore:
         self,
         tenant: str,
         turn: FinishedTurn,
-        facts: Sequence[Fact],
+        said: StatedFacts,
         *,
         previous: str | None,
         now: int,
@@ -258,18 +258,23 @@ class TurnStore:
                     f"an item is {len(event.payload_json)} bytes of JSON; at most {self._payload_bytes} are stored",
                     limit=self._payload_bytes,
                 )
-        names: Mapping[str, Fact] = {}
+        stated: Mapping[str, Fact] = {}
         versions: Sequence[NewEvent] = ()
         kept: dict[str, int] = {}
-        if facts:
+        if said.facts or said.denied:
+            denying = {fact.identity: items[place].event_id for place, fact in said.denied}
+            facts = [*said.facts, *(fact for _, fact in said.denied)]
             async with self._database.read(tenant) as connection:
                 names, standing = await as_they_stand(connection, tenant, session, facts, now)
-            versions, kept = next_versions(session, names, standing, self._settings, at=now, user_id=turn.user_id)
+            stated = {note_id: fact for note_id, fact in names.items() if fact.identity not in denying}
+            versions, kept = next_versions(session, stated, standing, self._settings, at=now, user_id=turn.user_id)
+            denied = {note_id: fact for note_id, fact in names.items() if fact.identity in denying}
+            versions = [*versions, *ended(session, denied, standing, denying)]
         mark = mark_event(
             session,
             turn.turn_id,
             [event.event_id or "" for event in items],
-            list(names),
+            list(stated),
             previous=previous,
             at=now,
         )
@@ -323,24 +328,28 @@ async def recent_items(
 
 async def _prepared(
     turn: FinishedTurn, redactor: PayloadRedactor
-) -> tuple[FinishedTurn, list[Fact], Mapping[Kind, int]]:
-    """Return a turn without what must not be kept, the facts in what the user said, and what was taken out."""
+) -> tuple[FinishedTurn, StatedFacts, Mapping[Kind, int]]:
+    """Return a turn without what must not be kept, what the user stated in it, and what was taken out.
+
+    What is denied has the place of the item that denies it.
+    """
     values = [fact.value for fact in turn.facts or ()]
     written = orjson.dumps(
         {"given": turn.given, "came_out": turn.came_out, "values": values}, option=orjson.OPT_SORT_KEYS
     )
 
-    def work() -> tuple[FinishedTurn, list[Fact], Mapping[Kind, int]]:
+    def work() -> tuple[FinishedTurn, StatedFacts, Mapping[Kind, int]]:
         redacted = redactor.payload(written)
         clean, kept_values = turn, values
         if redacted.counts:  # else nothing is decoded once more: a turn may be as long as a request
             kept = orjson.loads(redacted.payload_json)
             clean, kept_values = replace(turn, given=kept["given"], came_out=kept["came_out"]), kept["values"]
         if turn.facts is None:
-            facts = facts_in(text_of(item) for item in clean.given if is_spoken_by_user(item))
+            said = statements_in(text_of(item) if is_spoken_by_user(item) else "" for item in clean.given)
         else:
-            facts = [replace(fact, value=value) for fact, value in zip(turn.facts, kept_values, strict=True)]
-        return clean, facts, redacted.counts
+            facts = (replace(fact, value=value) for fact, value in zip(turn.facts, kept_values, strict=True))
+            said = StatedFacts(facts=tuple(facts))
+        return clean, said, redacted.counts
 
     return work() if len(written) < _BIG_BYTES else await asyncio.to_thread(work)
 
