@@ -42,6 +42,7 @@ from myria.errors import (
 )
 from myria.fairness import Caller
 from myria.jsonslices import Refused
+from myria_server import requestlog
 from myria_server.answers import Unanswered
 from myria_server.authentication import ACCESS_KEY, CREDENTIALS, Authentication, Headers
 from myria_server.bodies import Bodies
@@ -49,7 +50,7 @@ from myria_server.door import Door
 from myria_server.envelope import fault
 from myria_server.gate import HostList
 from myria_server.protocol import ADDRESS_KEY, PRINCIPAL_KEY
-from myria_server.refusals import id_of
+from myria_server.refusals import code_of, id_of, rpc_error
 
 STREAM_PATH = "/sse"
 MESSAGE_PATH = "/message"
@@ -194,25 +195,41 @@ class LegacyTransport:
         self._open[principal.caller] += 1
 
     async def message(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer POST /message: 202, and what comes of it on the stream."""
+        """Answer POST /message: 202, and what comes of it on the stream; a refusal is a JSON-RPC error, with its id."""
         usage = None
+        request_id: int | str | None = None
+        code: int | None = None
         try:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"{MESSAGE_PATH} takes POST alone")
             headers = _headers(scope)
             self._check_host(headers)
             session_id, credential, unknown = self._session(scope, headers)
-            principal = await self._principal(scope, credential)
+            try:
+                principal = await self._principal(scope, credential)
+            except UnavailableError:
+                request_id = await self._id_of_unread(receive)
+                raise
             if unknown is not None:  # who proves nothing learns nothing of streams
                 raise unknown
             if (usage := self._limits.of(principal)) is not None:
                 usage.begin()
-            body, decoded = await self._checked_body(receive)
+            body = await self._body(receive)
+            decoded = await self._bodies.decode(body)
+            request_id = id_of(decoded)
+            if (wrong := fault(decoded)) is not None:
+                code = wrong[0]
+                raise InvalidArgument(wrong[1])
             owing = self._owe(self._sessions.get(session_id), decoded)
-        except MyriaError as error:
+        except (MyriaError, Refused) as refused:
+            error = refused.error if isinstance(refused, Refused) else refused
+            if isinstance(refused, Refused):
+                request_id, code = id_of(refused.outline), mcp_types.PARSE_ERROR
             if usage is not None:
                 usage.end()
-            await self._refuse(send, error)
+            requestlog.refused(error.code)
+            said = rpc_error(request_id, code or code_of(error), error.message, error.to_json())
+            await self._refuse(send, error, said)
             return
         inner = {
             **scope,
@@ -300,8 +317,16 @@ class LegacyTransport:
             return session_id, given, absent
         return session_id, stream.credential, None
 
-    async def _checked_body(self, receive: Receive) -> tuple[bytes, Any]:
-        """Return a message as it came, and decoded."""
+    async def _id_of_unread(self, receive: Receive) -> int | str | None:
+        """Return the id of a message that nobody has read yet; None where it has none, or is too large or late."""
+        try:
+            return id_of(await self._bodies.decode(await self._body(receive)))
+        except Refused as refused:
+            return id_of(refused.outline)
+        except MyriaError:
+            return None
+
+    async def _body(self, receive: Receive) -> bytes:
         parts: list[bytes] = []
         try:
             async with asyncio.timeout(self._body_timeout):
@@ -315,20 +340,13 @@ class LegacyTransport:
                         break
         except TimeoutError as error:
             raise DeadlineExceeded("the message did not arrive in time", deadline_s=self._body_timeout) from error
-        body = b"".join(parts)
-        try:
-            decoded = await self._bodies.decode(body)
-        except Refused as refused:
-            raise refused.error from None
-        if (wrong := fault(decoded)) is not None:
-            raise InvalidArgument(wrong[1])
-        return body, decoded
+        return b"".join(parts)
 
-    async def _refuse(self, send: Send, error: MyriaError) -> None:
+    async def _refuse(self, send: Send, error: MyriaError, body: bytes | None = None) -> None:
         extra = self._authentication.challenge(error, _FACE) if isinstance(error, AccessError) else ()
         if isinstance(error, RateLimited):
             extra += retry_headers(error)
-        await _answer(send, error, extra)
+        await _answer(send, error, extra, body)
 
 
 async def _pass_on(
@@ -380,8 +398,10 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-async def _answer(send: Send, error: MyriaError, extra: tuple[tuple[bytes, bytes], ...]) -> None:
-    body = orjson.dumps({"error": error.to_json()}, default=str)
+async def _answer(
+    send: Send, error: MyriaError, extra: tuple[tuple[bytes, bytes], ...], body: bytes | None = None
+) -> None:
+    body = body or orjson.dumps({"error": error.to_json()}, default=str)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *extra]
     await send({"type": "http.response.start", "status": error.http_status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

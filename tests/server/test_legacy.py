@@ -112,7 +112,7 @@ async def test_a_message_must_be_one(old: Served, store: AccessStore) -> None:
             own = {"memento-access-key": key} if body == b"[]" else {}
             refused = await old.client.post("/message", params={"sessionId": named[0]}, content=body, headers=own)
             assert refused.status_code == 400, body
-            assert refused.json()["error"]["code"]
+            assert refused.json()["error"]["data"]["code"]
         assert (await message(old, "x", LIST, authorization=f"Bearer {key}")).status_code == 400
         for absent in ("x", "0" * 32):
             assert (await message(old, absent, LIST)).status_code == 401, "who proves nothing learns of no stream"
@@ -135,7 +135,7 @@ async def test_who_reads_no_answers_asks_no_further(
             assert (await session.list_tools()).tools
         monkeypatch.setattr(legacy, "UNANSWERED_EACH", 0)
         refused = await message(old, named[0], LIST)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "rate_limited")
+        assert (refused.status_code, refused.json()["error"]["data"]["code"]) == (429, "rate_limited")
         noted = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
         assert (await message(old, named[0], noted)).status_code == 202
 
@@ -153,7 +153,7 @@ async def test_a_revoked_key_ends_what_its_stream_can_do(old: Served, store: Acc
         ping = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         while (answer := await message(old, named[0], ping)).status_code == 202:
             pass
-        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "credential_invalid")
+        assert (answer.status_code, answer.json()["error"]["data"]["code"]) == (401, "credential_invalid")
 
 
 async def test_no_credential_takes_all_streams(

@@ -10,7 +10,7 @@ import pytest
 from myria.access.store import AccessStore
 from myria.contract.tools import PATH_OF, TURNS_OVER_HTTP
 from myria.memory import Memory
-from myria.settings import AuthSettings, Settings, TurnsSettings
+from myria.settings import AuthSettings, McpSettings, Settings, TurnsSettings
 from tests.server.wire import META, Served, call, event, headers, serving
 from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
@@ -30,7 +30,9 @@ async def store(database: Database) -> AsyncIterator[AccessStore]:
 async def away(store: AccessStore) -> AsyncIterator[tuple[Served, dict[str, str]]]:
     """A server whose database is away, and the header of a good key."""
     text = await make_key(store, "ada", faces=tuple(PATH_OF))
-    settings = Settings(auth=AuthSettings(mode="keys"), turns=TurnsSettings(enabled=True))
+    settings = Settings(
+        auth=AuthSettings(mode="keys"), turns=TurnsSettings(enabled=True), mcp=McpSettings(legacy_sse=True)
+    )
     async with Memory(NOWHERE, settings) as memory, serving(memory, settings) as served:
         yield served, {"authorization": f"Bearer {text}"}
 
@@ -109,3 +111,35 @@ async def test_where_no_mcp_is_spoken_the_contract_s_refusal_is_given(
     assert response.status_code == 503
     assert "jsonrpc" not in response.json()
     assert response.json()["retryable"] is True
+
+
+@pytest.mark.parametrize(
+    ("message", "request_id"),
+    [
+        ({"jsonrpc": "2.0", "id": 7, "method": "tools/list"}, 7),
+        ({"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": {"name": "recall", "arguments": {}}}, "a"),
+        ({"id": 3, "method": 4}, 3),
+        ({"jsonrpc": "2.0", "method": "notifications/initialized"}, None),
+    ],
+)
+async def test_the_transport_of_2024_answers_under_the_id_too(
+    away: tuple[Served, dict[str, str]], message: dict[str, Any], request_id: object
+) -> None:
+    """A message whose stream's credential cannot be looked up is no riddle to its client."""
+    served, key = away
+    response = await served.post(message, headers(version=None) | key, path=f"/message?sessionId={'0' * 32}")
+    assert response.status_code == 503
+    checked(response.json(), request_id)
+
+
+async def test_oauth_tells_an_outage_in_its_own_words(database: Database) -> None:
+    """Not 500 and not an HTML page: an error of RFC 6749 that says to come again, at each of its endpoints."""
+    settings = Settings(auth=AuthSettings(mode="keys", server=True, public_url="http://localhost:8321"))
+    async with Memory(NOWHERE, settings) as memory, serving(memory, settings) as served:
+        for path, body in (
+            ("token", {"data": {"grant_type": "refresh_token", "refresh_token": "x", "client_id": "c"}}),
+            ("revoke", {"data": {"token": "x", "client_id": "c"}}),
+            ("register", {"json": {"redirect_uris": ["http://localhost:1234/back"]}}),
+        ):
+            response = await served.client.post(f"/oauth/{path}", **body)
+            assert (path, response.status_code, response.json()["error"]) == (path, 503, "temporarily_unavailable")
