@@ -520,6 +520,167 @@ def test_slacks_own_words_are_notices(subtype: str, myria: Call, tmp_path: Path)
     assert (called.json["imported"], called.json["left_out"]) == (0, {"notices of the system": 2})
 
 
+def zep_file(tmp_path: Path, content: Any) -> Path:
+    return written(tmp_path / "zep.json", content)
+
+
+def said_to_zep(uuid: str, text: str, **more: Any) -> dict[str, Any]:
+    return {"uuid": uuid, "content": text, "role": "user", "name": "Ana", "created_at": "2026-01-02T00:00:00Z", **more}
+
+
+@pytest.mark.parametrize(
+    ("content", "conversations", "unknown"),
+    [
+        (
+            [
+                {"thread_id": "t1", "messages": [said_to_zep("1", "a")]},
+                {"thread_id": "t2", "messages": [said_to_zep("2", "b")]},
+            ],
+            2,
+            0,
+        ),
+        (
+            [
+                {
+                    "messages": [said_to_zep("1", "a")],
+                    "user_id": "u",
+                    "thread_created_at": "2026-01-01T00:00:00Z",
+                    "row_count": 1,
+                },
+                {
+                    "messages": [said_to_zep("2", "b")],
+                    "user_id": "u",
+                    "thread_created_at": "2026-01-09T00:00:00Z",
+                    "row_count": 1,
+                },
+            ],
+            2,
+            0,
+        ),
+        ({"sessions": [{"session_id": "s1", "messages": [said_to_zep("1", "a"), said_to_zep("2", "b")]}]}, 1, 0),
+        ({"episodes": [said_to_zep("1", "a", session_id="s1"), said_to_zep("2", "b", session_id="s2")]}, 2, 0),
+        ({"messages": [said_to_zep("1", "a", user_id="u1"), said_to_zep("2", "b", user_id="u2")]}, 2, 2),
+        ({"messages": [said_to_zep("1", "a"), said_to_zep("2", "b")], "user_id": "u1", "thread_id": None}, 1, 2),
+    ],
+)
+def test_zeps_threads_are_conversations(
+    content: Any, conversations: int, unknown: int, myria: Call, tmp_path: Path
+) -> None:
+    """By the thread or session of a message or of what holds it; where none is said, by the user, and counted."""
+    answer = myria("import", zep_file(tmp_path, content), "--from", "zep", "--as", "me", "--json").json
+    assert (answer["imported"], sum(answer["remarks"].values())) == (2, unknown)
+    assert len({line["context_id"] for line in myria("events", "--json").lines}) == conversations
+
+
+def test_zeps_edges_name_episodes_and_are_none(myria: Call, tmp_path: Path) -> None:
+    """The ids of the episodes of a fact hold nothing; a node says what it is known for."""
+    edge = {"uuid": "e", "fact": "Ana lives in Porto", "episodes": ["p1"], "created_at": "2026-01-03T00:00:00Z"}
+    node = {"uuid": "n", "name": "Ana", "summary": "rows on Sundays", "created_at": "2026-01-03T00:00:00Z"}
+    lines = events(myria, "zep", written(tmp_path / "zep.jsonl", "\n".join(map(json.dumps, [edge, node]))))
+    assert sorted(texts(lines)) == ["Ana lives in Porto", "Ana: rows on Sundays"]
+
+
+def test_the_memory_server_says_what_things_are(myria: Call, tmp_path: Path) -> None:
+    """The kind of an entity is a keyword of what is known of it, and is itself known where nothing else is."""
+    lines = [
+        {"type": "entity", "name": "Ana", "entityType": "Person", "observations": ["speaks Portuguese"]},
+        {"type": "entity", "name": "Studio", "entityType": "workshop", "observations": []},
+        {"type": "entity", "name": "Kiln", "entityType": "", "observations": ["is red"]},
+        {"type": "relation", "from": "Ana", "to": "Studio", "relationType": "works_at"},
+        {"type": "else"},
+    ]
+    command = ("import", written(tmp_path / "m.jsonl", "\n".join(map(json.dumps, lines))), "--from", "memory-server")
+    assert myria(*command, "--as", "me", "--json").json["left_out"] == {"neither entity nor relation": 1}
+    notes = {line["payload"]["text"]: line["payload"]["note"] for line in myria("events", "--json").lines}
+    assert set(notes) == {"Ana: speaks Portuguese", "Studio: workshop", "Kiln: is red", "Ana works at Studio"}
+    assert notes["Ana: speaks Portuguese"]["keywords"][0] == "person"
+    assert "portuguese" in notes["Ana: speaks Portuguese"]["keywords"]
+
+
+def test_mem0_says_what_belongs_together(myria: Call, tmp_path: Path) -> None:
+    """The relations of its graph are notes, in either spelling; the memories of its store have their text as data."""
+    content = {
+        "results": [{"id": "1", "data": "Likes tea", "user_id": "dev"}],
+        "relations": [
+            {"source": "dev", "relationship": "works_at", "target": "TechCorp"},
+            {"source": "dev", "relationship": "lives_in", "destination": "Porto"},
+        ],
+    }
+    lines = events(myria, "mem0", written(tmp_path / "m.json", content))
+    assert sorted(texts(lines)) == ["Likes tea", "dev lives in Porto", "dev works at TechCorp"]
+
+
+def test_a_later_export_of_whatsapp_adds_what_is_new(myria: Call, tmp_path: Path) -> None:
+    """Though no message has an id: an edited one is known by its place, a deleted one moves no other."""
+    lines = [
+        "3/5/26, 7:05\u202fPM - Ana: The kiln is red",
+        "3/5/26, 7:05\u202fPM - Ana: The wheel is oak",
+        "3/5/26, 7:05\u202fPM - Ana: The clay is grey",
+        "3/5/26, 7:06\u202fPM - Ben: The glaze is blue",
+        "3/6/26, 7:06\u202fPM - Ben: Deleted soon",
+    ]
+
+    def counts(text: list[str]) -> tuple[int, int, int]:
+        file = written(tmp_path / "chat.txt", "\n".join(text))
+        called = myria("import", file, "--from", "whatsapp", "--as", "me", "--json")
+        assert called.status == 0
+        return tuple(called.json[name] for name in ("imported", "edited", "already_there"))
+
+    assert counts(lines) == (5, 0, 0)
+    assert {line["timestamp"][:7] for line in myria("events", "--json").lines} == {"2026-03"}
+    lines[3] = "3/5/26, 7:06\u202fPM - Ben: The glaze is green <This message was edited>"
+    lines[4] = "3/6/26, 7:06\u202fPM - Ben: This message was deleted"
+    lines += ["3/13/26, 7:06\u202fPM - Ben: The shelf is full"]
+    assert counts(lines) == (1, 1, 3)
+    assert counts(lines[1:]) == (0, 0, 4)
+    assert held(myria) == [
+        "Deleted soon",
+        "The clay is grey",
+        "The glaze is green",
+        "The kiln is red",
+        "The shelf is full",
+        "The wheel is oak",
+    ]
+
+
+def test_whatsapp_says_more_beneath_a_picture(myria: Call, tmp_path: Path) -> None:
+    """A name of a file is no word; what stands beneath it is."""
+    text = (
+        "12/03/2026, 19:05 - Ana: IMG-20260312-WA0001.jpg (file attached)\nThe red kiln\n"
+        "12/03/2026, 19:06 - Ana: \u200eVID-20260312-WA0002.mp4 (Datei angehängt)\nThe wheel\n"
+        "12/03/2026, 19:07 - Ana: AUD-20260312-WA0003.opus (file attached)\n"
+    )
+    assert texts(events(myria, "whatsapp", written(tmp_path / "chat.txt", text))) == ["The red kiln", "The wheel"]
+
+
+def test_what_people_sent_is_no_chat_of_telegram(myria: Call, tmp_path: Path) -> None:
+    """A folder of an export holds files beside result.json."""
+    telegram(tmp_path / "export")
+    written(tmp_path / "export" / "files" / "data.json", {"hello": "world"})
+    assert len(events(myria, "telegram", tmp_path / "export")) == 2
+
+
+def test_claude_shows_no_blocks_but_text(myria: Call, tmp_path: Path) -> None:
+    """What stands for a block in the old text field is not what was said."""
+    message = {"uuid": "1", "sender": "assistant", "created_at": "2026-01-01T00:00:00Z"}
+    message |= {"text": "This block is not supported on your current device yet.", "content": [{"type": "tool_use"}]}
+    file = written(tmp_path / "conversations.json", [{"uuid": "k", "chat_messages": [message]}])
+    called = myria("import", file, "--from", "claude", "--as", "me", "--json")
+    assert (called.json["imported"], called.json["left_out"]) == (0, {"without text": 1})
+
+
+@pytest.mark.parametrize(
+    "at", ["1741600001", "1741600001.0", "1741600001000", "2025-03-10T09:46:41Z", "2025-03-10 09:46:41 UTC"]
+)
+def test_a_table_says_its_times_in_many_ways(at: str, myria: Call, tmp_path: Path) -> None:
+    """With a mark of UTF-8 first, semicolons, lines within quotes, and columns that are not read but counted."""
+    file = written(tmp_path / "t.csv", f'\ufeff"time";"text";"mood"\n{at};"The kiln;\nthe ""red"" one";good\n')
+    called = myria("import", file, "--from", "csv", "--as", "me", "--json")
+    assert called.json["remarks"] == {"have columns that were left out: mood": 1}
+    [line] = myria("events", "--json").lines
+    assert (line["timestamp"], line["payload"]["text"]) == ("2025-03-10T09:46:41Z", 'The kiln;\nthe "red" one')
+
+
 def test_telegram_chats_that_were_left_come_too(myria: Call, tmp_path: Path) -> None:
     """An account's export lists them apart."""
     chats = [

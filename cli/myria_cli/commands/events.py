@@ -275,15 +275,15 @@ myria import export.zip --from slack --as team --people people.yaml
                 if count.imported >= MANY:
                     await transfer.analyze(place.owner)
         if options.json:
-            beside: dict[str, Any] = {}
+            beside: dict[str, Any] = {} if from_ is None else {"edited": count.edited}
             if from_ in WHOLE:
-                beside = {"edited": count.edited, "left_out": left_out, "remarks": remarks, "speakers": speakers}
+                beside |= {"left_out": left_out, "remarks": remarks, "speakers": speakers}
             console.write_json({**count.to_json(), **beside, **({"dry_run": True} if dry_run else {})})
         else:
             what = "lines" if from_ not in WHOLE else "messages and statements"
             console.say(
                 f"{count.imported:,} {'would be imported' if dry_run else 'imported'}, "
-                + (f"{count.edited:,} edited since, " if from_ in WHOLE else "")
+                + (f"{count.edited:,} edited since, " if from_ is not None else "")
                 + f"{count.already_there:,} already there, {count.refused:,} refused of "
                 f"{count.lines - count.blank:,} {what}"
             )

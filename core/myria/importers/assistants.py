@@ -33,7 +33,7 @@ _CITATION = re.compile("[ ]?\ue200(?:file)?cite\ue202[^\ue200\ue201]*\ue201")
 """What ChatGPT writes where it shows a source, in characters that no font has: numbers of results it had then."""
 
 _OTHER_BRANCH = LeftOut(reason="in branches that were abandoned")
-_TOOL = LeftOut(reason="calls and results of tools")
+_TOOL = LeftOut(reason="thoughts, and calls and results of tools")
 
 
 @dataclass(slots=True)
@@ -53,10 +53,10 @@ class _Chat:
         if not text:
             return NO_TEXT
         try:
-            if at is None and self.last is not None:
+            if not at and self.last is not None:
                 sent = self.last + timedelta(microseconds=1)
             else:
-                sent = moment(self.begun if at is None else at)
+                sent = moment(at or self.begun)
         except InvalidTimestamp as error:
             return Unreadable(error=error)
         title = self.title if self.last is None else None
@@ -108,8 +108,9 @@ def claude(source: Source) -> Iterator[Record]:
         chat = _chat(conversation, "claude", ("uuid",), "name", "created_at")
         for key in path:
             item = nodes[key]
-            said = [text_of(part.get("text")) for part in objects(item.get("content")) if part.get("type") == "text"]
-            text = "\n\n".join(filter(None, said)) or text_of(item.get("text"))
+            blocks = list(objects(item.get("content")))
+            said = [text_of(part.get("text")) for part in blocks if part.get("type") == "text"]
+            text = "\n\n".join(filter(None, said)) if blocks else text_of(item.get("text"))
             yield chat.message(key=key, role=text_of(item.get("sender")), at=item.get("created_at"), text=text)
 
 

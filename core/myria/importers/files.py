@@ -44,16 +44,13 @@ class Source:
             BodyTooLarge: it is larger than `MEMBER_BYTES`.
         """
         try:
-            if self.path.is_dir():
-                content = _bounded((self.path / name).stat().st_size, name) or (self.path / name).read_bytes()
-            elif self._is_archive():
+            if not self.path.is_dir() and self._is_archive():
                 with zipfile.ZipFile(self.path) as archive:
-                    content = _bounded(archive.getinfo(name).file_size, name) or archive.read(name)
-            else:
-                content = _bounded(self.path.stat().st_size, name) or self.path.read_bytes()
+                    return _bounded(archive.getinfo(name).file_size, name) or archive.read(name)
+            file = self.path / name if self.path.is_dir() else self.path
+            return _bounded(file.stat().st_size, name) or file.read_bytes()
         except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
             raise InvalidArgument(f"{name} cannot be read: {error}", field="file") from error
-        return content
 
     def text(self, name: str) -> str:
         """Return a file's content as text: UTF-8, or UTF-16 with its mark.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -21,13 +21,15 @@ from myria.importers.records import (
     Unreadable,
     identified,
     moment,
-    objects,
     text_of,
 )
-from myria.notes.drafting import Draft
+from myria.notes.drafting import Draft, keywords_of
 
 _PART = 4_000
 """Characters of a page's text that make one note."""
+
+_WHOSE = ("user_id", "session_id", "thread_id", "thread_created_at")
+"""Fields of an object that hold for what stands in its lists."""
 
 _OVER = LeftOut(reason="no longer true")
 _FRONT = re.compile(r"\A---\r?\n(.*?)\r?\n---\r?\n?", re.DOTALL)
@@ -39,45 +41,45 @@ _TASK = re.compile(r"^[ xX-]$")
 
 def mem0(source: Source) -> Iterator[Record]:
     """Yield the memories that Mem0's `get_all` returns: `{"results": [...]}`, its list, or JSON lines."""
-    for item in _items(source, ("results", "memories", "data"), "memory", "Mem0's get_all"):
-        text = text_of(item.get("memory") or item.get("text"))
-        if not text:
+    fields = ("memory", "text", "data", "content", "relationship")
+    for item in _items(source, ("results", "memories", "data", "relations"), fields, "Mem0's get_all"):
+        user, agent = (text_of(item.get(field)) for field in ("user_id", "agent_id"))
+        people = tuple(filter(None, (user, agent)))
+        text = next(filter(None, (text_of(item.get(field)) for field in fields)), "")
+        if item.get("relationship"):
+            yield _relation("mem0", item.get("source"), text, item.get("target") or item.get("destination"), people)
+        elif text:
+            key = str(item.get("id") or identified(text, user, agent))
+            at, keywords = item.get("updated_at") or item.get("created_at"), _keywords(item.get("categories"))
+            yield _statement("mem0", key, text, at=at, people=people, agent=agent or None, keywords=keywords)
+        else:
             yield NO_TEXT
-            continue
-        people = [text_of(item.get(field)) for field in ("user_id", "agent_id")]
-        yield _statement(
-            key=f"mem0:{item.get('id') or identified(text, *people)}",
-            at=item.get("updated_at") or item.get("created_at"),
-            draft=Draft(content=text, keywords=_keywords(item.get("categories")), source="mem0"),
-            people=tuple(filter(None, people)),
-            agent=people[1] or None,
-        )
 
 
 def zep(source: Source) -> Iterator[Record]:
     """Yield what Zep's graph holds: facts of `edges` (or `facts`), and `episodes` or `messages`, which were said."""
-    names = ("edges", "facts", "episodes", "messages")
-    for item in _items(source, names, "fact", "Zep's edges and episodes", also="content"):
-        fact = text_of(item.get("fact"))
-        if fact:
-            if item.get("invalid_at") or item.get("expired_at"):
-                yield _OVER
-                continue
-            yield _statement(
-                key=f"zep:{item.get('uuid') or identified(fact)}",
-                at=item.get("valid_at") or item.get("created_at"),
-                draft=Draft(content=fact, source="zep"),
-                people=tuple(filter(None, [text_of(item.get("user_id"))])),
-            )
-        else:
+    holders = ("edges", "facts", "episodes", "messages", "nodes", "items", "threads", "sessions", "users")
+    for item in _items(source, holders, ("fact", "content", "summary"), "Zep's edges and episodes"):
+        summary = text_of(item.get("summary"))
+        fact = text_of(item.get("fact")) or (summary and f"{item.get('name')}: {summary}")
+        if not fact:
             yield _said_to_zep(item)
+        elif item.get("invalid_at") or item.get("expired_at"):
+            yield _OVER
+        else:
+            people = tuple(filter(None, [text_of(item.get("user_id"))]))
+            at = item.get("valid_at") or item.get("created_at")
+            yield _statement("zep", str(item.get("uuid") or identified(fact)), fact, at=at, people=people)
 
 
 def _said_to_zep(item: Mapping[str, Any]) -> Record:
     text = text_of(item.get("content"))
     if not text:
         return NO_TEXT
-    thread = text_of(item.get("thread_id") or item.get("session_id")) or "graph"
+    thread = text_of(item.get("thread_id") or item.get("session_id"))
+    # An answer to thread.get does not name its thread: it says whose that is and when it began.
+    owner = text_of(item.get("user_id")) or "graph"
+    begun = text_of(item.get("thread_created_at"))
     role = text_of(item.get("role_type") or item.get("role"))
     speaker = text_of(item.get("name")) or text_of(item.get("role")) or role or "user"
     try:
@@ -87,49 +89,44 @@ def _said_to_zep(item: Mapping[str, Any]) -> Record:
     return Message(
         at=at,
         channel="zep",
-        conversation=thread,
+        conversation=thread or f"{owner} {begun}".strip(),
         key=text_of(item.get("uuid")) or identified(thread, text, at.isoformat()),
         speaker=speaker,
         text=text,
         people=tuple({speaker, text_of(item.get("user_id")) or speaker}),
+        remark=None if thread or begun else "have no thread: what is of one user is one conversation",
     )
 
 
 def memory_server(source: Source) -> Iterator[Record]:
     """Yield the observations and relations of MCP's reference memory server: `memory.json`, in fact JSON lines."""
-    found = False
-    for name in source.names(".json", ".jsonl"):
-        for item in _flat(source.json_lines(name), ("entities", "relations")):
-            found = found or "observations" in item or "relationType" in item
-            yield from _of_memory_server(item)
-    if not found:
-        raise _none("the memory server's memory.jsonl", "type: entity")
+    for item in _items(source, ("entities", "relations"), ("name", "relationType"), "the memory server's memory.jsonl"):
+        if text_of(item.get("relationType")):
+            yield _relation("memory-server", item.get("from"), item["relationType"], item.get("to"))
+        elif text_of(item.get("name")) and isinstance(item.get("observations"), list):
+            yield from _entity(text_of(item["name"]), text_of(item.get("entityType")), item["observations"])
+        else:
+            yield LeftOut(reason="neither entity nor relation")
 
 
-def _of_memory_server(item: Mapping[str, Any]) -> Iterator[Record]:
-    entity, observations = text_of(item.get("name")), item.get("observations")
-    if entity and isinstance(observations, list):
-        for observation in map(text_of, observations):
-            if not observation:
-                yield NO_TEXT
-                continue
-            # An observation is often half a sentence: without its subject nobody would know whom it speaks of.
-            content = observation if entity.lower() in observation.lower() else f"{entity}: {observation}"
-            yield _statement(
-                key=f"memory-server:{identified(entity, observation)}",
-                at=None,
-                draft=Draft(content=content, topic=entity[:MAX_ID], source="memory-server"),
-            )
-    elif text_of(item.get("relationType")):
-        parts = [text_of(item.get(field)) for field in ("from", "relationType", "to")]
-        content = " ".join([parts[0], parts[1].replace("_", " "), parts[2]])
-        yield _statement(
-            key=f"memory-server:{identified(*parts)}",
-            at=None,
-            draft=Draft(content=content, kind="relation", topic=parts[0][:MAX_ID], source="memory-server"),
-        )
-    else:
-        yield LeftOut(reason="neither entity nor relation")
+def _entity(entity: str, kind: str, observations: list[Any]) -> Iterator[Record]:
+    """Yield what is known of an entity: its kind is a keyword, and all of it where there is nothing else."""
+    for text in map(text_of, observations or [kind]):
+        if not text:
+            yield NO_TEXT
+            continue
+        # An observation is often half a sentence: without its subject nobody would know whom it speaks of.
+        content = text if entity.lower() in text.lower() else f"{entity}: {text}"
+        keywords = (kind[:MAX_ID], *keywords_of(content)) if kind else None
+        key = identified(entity, text)
+        yield _statement("memory-server", key, content, topic=entity[:MAX_ID], keywords=keywords)
+
+
+def _relation(system: str, subject: Any, relation: Any, target: Any, people: tuple[str, ...] = ()) -> Record:
+    parts = [text_of(subject), text_of(relation), text_of(target)]
+    content = " ".join([parts[0], parts[1].replace("_", " "), parts[2]])
+    key = identified(*parts, *people)
+    return _statement(system, key, content, people=people, kind="relation", topic=parts[0][:MAX_ID] or None)
 
 
 def basic_memory(source: Source) -> Iterator[Record]:
@@ -160,22 +157,22 @@ def _page(name: str, text: str) -> Iterator[Record]:
     prose: list[str] = []
     for line in (text[match.end() :] if match else text).splitlines():
         observation, relation = _OBSERVATION.match(line), _RELATION.match(line)
+        key = identified(page, line.strip())
         if observation is not None and not _TASK.match(observation["category"]):
             said = observation["text"].strip()
             content = said if title.lower() in said.lower() else f"{title}: {said}"
             keywords = tuple(dict.fromkeys([observation["category"].strip(), *_TAG.findall(said)]))
-            draft = Draft(content=content, topic=title[:MAX_ID], keywords=keywords, source="basic-memory")
-            yield _statement(key=f"basic-memory:{identified(page, line.strip())}", at=at, draft=draft)
+            yield _statement("basic-memory", key, content, at=at, topic=title[:MAX_ID], keywords=keywords)
         elif relation is not None:
             content = f"{title} {relation['relation'].replace('_', ' ')} {relation['target']}"
             content += f" ({relation['note']})" if relation["note"] else ""
-            draft = Draft(content=content, kind="relation", topic=title[:MAX_ID], source="basic-memory")
-            yield _statement(key=f"basic-memory:{identified(page, line.strip())}", at=at, draft=draft)
+            yield _statement("basic-memory", key, content, at=at, kind="relation", topic=title[:MAX_ID])
         elif not line.lstrip().startswith("#"):
             prose.append(line)
     for part in _parts("\n".join(prose)):
-        draft = Draft(content=f"{title}\n\n{part}", kind="fact", topic=title[:MAX_ID], source="basic-memory")
-        yield _statement(key=f"basic-memory:{identified(page, part)}", at=at, draft=draft)
+        key, tags = identified(page, part), _keywords(front.get("tags"))
+        content = f"{title}\n\n{part}"
+        yield _statement("basic-memory", key, content, at=at, kind="fact", topic=title[:MAX_ID], keywords=tags)
 
 
 def _parts(text: str) -> Iterator[str]:
@@ -197,36 +194,49 @@ def _day(front: Mapping[str, Any]) -> Any:
     return None if value is None else str(value)
 
 
-def _items(
-    source: Source, lists: tuple[str, ...], field: str, what: str, *, also: str | None = None
-) -> Iterator[dict[str, Any]]:
+def _items(source: Source, holders: tuple[str, ...], fields: tuple[str, ...], what: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a system's files, and what the lists of `holders` hold, unless it has a text in `fields`.
+
+    Raises:
+        InvalidArgument: none has one.
+    """
     found = False
     for name in source.names(".json", ".jsonl"):
-        for item in _flat(source.json_lines(name), lists):
-            if field in item or (also is not None and also in item):
-                found = True
-                yield item
+        for item in _flat(source.json_lines(name), holders, fields):
+            found = found or any(isinstance(item.get(field), str) for field in fields)
+            yield item
     if not found:
-        raise _none(what, field)
+        raise InvalidArgument(f"nothing was found that looks like {what}: objects with {fields[0]!r}", field="file")
 
 
-def _flat(values: Iterator[Any], lists: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a file: those of a list, those under the named fields of an object, or the object itself."""
+def _flat(values: Iterable[Any], holders: tuple[str, ...], fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     for value in values:
         if isinstance(value, list):
-            yield from objects(value)
+            yield from _flat(value, holders, fields)
         elif isinstance(value, dict):
-            inner = [item for name in lists for item in objects(value.get(name))]
-            yield from inner or ([] if any(name in value for name in lists) else [value])
+            if any(isinstance(value.get(field), str) for field in fields) or not any(map(value.__contains__, holders)):
+                yield value
+                continue
+            whose = {field: value[field] for field in _WHOSE if value.get(field)}
+            for name in holders:
+                if isinstance(value.get(name), list):
+                    yield from (whose | item for item in _flat(value[name], holders, fields))
 
 
-def _none(what: str, field: str) -> InvalidArgument:
-    return InvalidArgument(f"nothing was found that looks like {what}: objects with {field!r}", field="file")
-
-
-def _statement(*, key: str, at: Any, draft: Draft, people: tuple[str, ...] = (), agent: str | None = None) -> Record:
+def _statement(
+    system: str,
+    key: str,
+    content: str,
+    *,
+    at: Any = None,
+    people: tuple[str, ...] = (),
+    agent: str | None = None,
+    **more: Any,
+) -> Record:
+    """Return a statement of a system; `more` says more of its draft."""
     try:
-        return Statement(key=key, at=None if not at else moment(at), draft=draft, people=people, agent=agent)
+        draft = Draft(content=content, source=system, **more)
+        return Statement(key=f"{system}:{key}", at=moment(at) if at else None, draft=draft, people=people, agent=agent)
     except InvalidTimestamp as error:
         return Unreadable(error=error)
 

@@ -63,27 +63,26 @@ _MARKS = "\u200e\u200f\u202a\u202b\u202c\u2066\u2067\u2068\u2069\ufeff"
 """Marks of direction that WhatsApp writes around names, and before what it says itself."""
 
 _NO_MARKS = dict.fromkeys(map(ord, _MARKS))
-_WHATSAPP_OWN = re.compile(r"\s*\u200e<[^<>]*>$")
-_WHATSAPP_MEDIA = re.compile(r"^<[^<>]*>$|^(?:This message was deleted|You deleted this message)\.?$")
+_WHATSAPP_OWN = re.compile(r"\s*(?:\u200e<[^<>]*>|<This message was edited>)$")
+_WHATSAPP_MEDIA = re.compile(
+    r"^(?:<[^<>]*>|This message was deleted\.?|You deleted this message\.?|[A-Z]{3}-\d{8}-WA\S+ \(.*\))$"
+)
 _LONGEST_NAME = 100
 
 
 def slack(source: Source) -> Iterator[Record]:
     """Yield the messages of a Slack export: a folder or ZIP with `users.json` and a folder for each channel."""
-    users: dict[str, str] = {}
-    channels: dict[str, str] = {}
+    called: dict[str, str] = {}
     members: dict[str, list[str]] = {}
     days: dict[str, list[str]] = {}
     for name in source.names(".json"):
         place = name.split("/")
         if place[-1] == "users.json":
-            users = {str(user.get("id")): _slack_name(user) for user in objects(source.json(name))}
+            called |= {str(user.get("id")): _slack_name(user) for user in objects(source.json(name))}
         elif place[-1] in _SLACK_LISTS:
             for listed in objects(source.json(name)):
-                known = [member for member in listed.get("members") or [] if isinstance(member, str)]
-                named = text_of(listed.get("name")) or str(listed.get("id"))
-                members[named] = known
-                channels[str(listed.get("id"))] = named
+                named = called[str(listed.get("id"))] = text_of(listed.get("name")) or str(listed.get("id"))
+                members[named] = [member for member in listed.get("members") or [] if isinstance(member, str)]
         elif len(place) > 1:
             days.setdefault(place[-2], []).append(name)
     if not days:
@@ -91,15 +90,15 @@ def slack(source: Source) -> Iterator[Record]:
     for channel, names in days.items():
         found = [item for name in names for item in objects(source.json(name))]
         there = {*members.get(channel, ()), *(str(item["user"]) for item in found if item.get("user"))}
-        people = tuple(sorted(there | {users[user] for user in there if user in users}))
+        people = tuple(sorted(there | {called[user] for user in there if user in called}))
         for item in found:
-            yield _slack_message(item, channel, channels | users, people)
+            yield _slack_message(item, channel, called, people)
 
 
-def _slack_message(item: Mapping[str, Any], channel: str, names: Mapping[str, str], people: tuple[str, ...]) -> Record:
+def _slack_message(item: Mapping[str, Any], channel: str, called: Mapping[str, str], people: tuple[str, ...]) -> Record:
     if item.get("type") != "message" or item.get("subtype") not in _SLACK_SAID:
         return NOTICE
-    text = _slack_text(_slack_words(item), names)
+    text = _slack_text(_slack_words(item), called)
     if not text:
         return NO_TEXT
     stamp, user = text_of(item.get("ts")), text_of(item.get("user"))
@@ -112,7 +111,7 @@ def _slack_message(item: Mapping[str, Any], channel: str, names: Mapping[str, st
     if thread == stamp:
         thread = ""  # what a thread answers stays in the channel: a later export must know it again
     profiles = [profile for field in ("user_profile", "bot_profile") if isinstance(profile := item.get(field), dict)]
-    spoken = names.get(user) or text_of(item.get("username")) or next(map(_slack_name, profiles), "")
+    spoken = called.get(user) or text_of(item.get("username")) or next(map(_slack_name, profiles), "")
     return Message(
         at=at,
         channel=f"slack:{channel}",
@@ -157,7 +156,7 @@ def _slack_block(block: Mapping[str, Any]) -> str:
     return ("" if is_line else "\n").join(filter(None, [str(own or ""), *inner]))
 
 
-def _slack_text(text: str, names: Mapping[str, str]) -> str:
+def _slack_text(text: str, called: Mapping[str, str]) -> str:
     """Return a text of Slack with names for ids of people and channels, and links as they are read."""
 
     def shown(mark: re.Match[str]) -> str:
@@ -165,7 +164,7 @@ def _slack_text(text: str, names: Mapping[str, str]) -> str:
         if sign == "!":  # a group's label begins with @, and a date's is the date
             return label if label and "^" in target else f"@{label or target}"
         if sign:
-            return sign + (names.get(target) or label or target)
+            return sign + (called.get(target) or label or target)
         target = re.sub(r"^(?:mailto|tel):", "", target)
         return target if not label or label in target else f"{label} ({target})"
 
@@ -180,7 +179,7 @@ def telegram(source: Source) -> Iterator[Record]:
     names = source.names(".json")
     if not names:
         raise refusal
-    for name in names:
+    for name in [name for name in names if name.endswith("result.json")] or names:  # beside what people sent
         content = source.json(name)
         lists = [content.get(field) for field in ("chats", "left_chats")] if isinstance(content, dict) else []
         of_account = [chat for chats in lists if isinstance(chats, dict) for chat in objects(chats.get("list"))]
@@ -278,26 +277,30 @@ def _whatsapp_lines(text: str) -> list[tuple[re.Match[str], list[str]]]:
 
 def _whatsapp_chat(lines: Sequence[tuple[re.Match[str], list[str]]], zone: tzinfo) -> Iterator[Record]:
     order = _date_order([_numbers(match) for match, _ in lines])
-    first, rest = lines[0][0], [_whatsapp_said(match["rest"]) for match, _ in lines]
-    chat = identified("whatsapp", first.group())
+    rest = [_whatsapp_said(match["rest"]) for match, _ in lines]
     people = tuple(sorted({said[0] for said in rest if said is not None}))
+    chat = ""
     repeats: dict[str, int] = {}
     for (match, more), said in zip(lines, rest, strict=True):
-        if said is None:
-            yield NOTICE
-            continue
-        speaker, beginning = said
-        text = _WHATSAPP_OWN.sub("", "\n".join([beginning, *more])).translate(_NO_MARKS).strip()
-        if not text or _WHATSAPP_MEDIA.match(text):
-            yield NO_TEXT
-            continue
         try:
             at = _whatsapp_time(match, order).replace(tzinfo=zone)
         except ValueError:
             yield Unreadable(error=InvalidTimestamp(f"{match['date']} is no date", field="timestamp"))
             continue
-        key = identified(at.replace(tzinfo=None).isoformat(), speaker, text)
+        # In one order for all, since a later export may show that what was taken for the month is the day.
+        stamp = f"{sorted((at.year, at.month, at.day))} {at.time()}"
+        chat = chat or identified("whatsapp", stamp)
+        if said is None:
+            yield NOTICE
+            continue
+        speaker, beginning = said
+        # No message has an id: of several in one minute each is told by its place, which a deleted one keeps.
+        key = identified(stamp, speaker)
         repeats[key] = repeats.get(key, 0) + 1
+        text = _WHATSAPP_OWN.sub("", "\n".join([beginning, *more])).translate(_NO_MARKS).strip()
+        if not text:
+            yield NO_TEXT
+            continue
         yield Message(
             at=at,
             channel="whatsapp",
@@ -310,31 +313,30 @@ def _whatsapp_chat(lines: Sequence[tuple[re.Match[str], list[str]]], zone: tzinf
 
 
 def _whatsapp_said(rest: str) -> tuple[str, str] | None:
-    """Return who said what, or None where the line is WhatsApp's own: those name no speaker, or bear its mark."""
+    """Return who said what, or None where the line names no speaker; what bears WhatsApp's mark says nothing."""
     speaker, colon, text = rest.partition(":")
     speaker = speaker.translate(_NO_MARKS).strip().lstrip("~ ")
     is_name = 0 < len(speaker) <= _LONGEST_NAME and not re.search(r"[\"\u201c\u201d]", speaker)
-    return (speaker, text.strip(" ")) if colon and is_name and not text.startswith(" \u200e") else None
+    is_own = text.startswith(" \u200e") or _WHATSAPP_MEDIA.match(text.strip())
+    return (speaker, "" if is_own else text.strip(" ")) if colon and is_name else None
 
 
 def _date_order(dates: Sequence[Sequence[int]]) -> tuple[int, int, int]:
     """Return where year, month and day stand in a file's dates, which its language decides.
 
-    A number above 12 is a day. Where none is, the order that leaves fewer steps back in time is right; of equals the
-    day comes first, as in most of the world.
+    A number above 12 is a day. Where none is, the order that leaves fewer steps back in time is right; of equals that
+    with the shorter time between them, and then the day first, as in most of the world.
     """
     if any(date[0] > 31 for date in dates):
         return 0, 1, 2
-    if any(date[0] > 12 for date in dates):
-        return 2, 1, 0
-    if any(date[1] > 12 for date in dates):
-        return 2, 0, 1
 
-    def steps_back(month: int, day: int) -> int:
-        seen = [(date[2], date[month], date[day]) for date in dates]
-        return sum(1 for before, after in pairwise(seen) if after < before)
+    def strangeness(order: tuple[int, int, int]) -> tuple[int, int, int]:
+        seen = [(date[order[0]], date[order[1]], date[order[2]]) for date in dates]
+        days = [372 * year + 31 * month + day for year, month, day in seen]
+        no_months = sum(month > 12 for _, month, _ in seen)
+        return no_months, sum(after < before for before, after in pairwise(seen)), max(days) - min(days)
 
-    return (2, 0, 1) if steps_back(0, 1) < steps_back(1, 0) else (2, 1, 0)
+    return min((2, 1, 0), (2, 0, 1), key=strangeness)
 
 
 def _whatsapp_time(match: re.Match[str], order: tuple[int, int, int]) -> datetime:

@@ -90,7 +90,7 @@ def text_of(value: Any) -> str:
 
 
 def moment(value: Any, zone: tzinfo = UTC) -> datetime:
-    """Return a time as exports write it: seconds since 1970 (a number or its digits), or ISO 8601.
+    """Return a time as exports write it: seconds or milliseconds since 1970 (a number or its digits), or ISO 8601.
 
     Args:
         zone: of a time that does not name its own.
@@ -99,12 +99,11 @@ def moment(value: Any, zone: tzinfo = UTC) -> datetime:
         InvalidTimestamp: it is neither.
     """
     try:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return datetime.fromtimestamp(value, UTC)
-        text = text_of(value)
-        if text.replace(".", "", 1).isdigit():
-            return datetime.fromtimestamp(float(text), UTC)
-        at = datetime.fromisoformat(text)
+        text = str(value).strip()
+        if text.replace(".", "", 1).isdecimal():
+            seconds = float(text)  # which are milliseconds where they would lie beyond the year 5000
+            return datetime.fromtimestamp(seconds if seconds < 1e11 else seconds / 1000, UTC)
+        at = datetime.fromisoformat(text.removesuffix(" UTC") + ("+00:00" if text.endswith(" UTC") else ""))
     except (ValueError, OverflowError, OSError) as error:
         raise InvalidTimestamp(
             "the time is neither seconds since 1970 nor ISO 8601, such as 2026-03-12T19:05:00Z", field="timestamp"

@@ -20,7 +20,6 @@ from myria import errors
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.contract.limits import MAX_CHANNEL, MAX_CONTEXT_ID, MAX_HINT, MAX_SOURCE_EVENT_KEY, Limits
-from myria.events import dedupe_key
 from myria.importers.records import LeftOut, Message, People, Record, Statement, Unreadable, identified
 from myria.ingest import Ingest
 from myria.notes.commands import Notes
@@ -39,9 +38,7 @@ AT_ONCE = 32
 """Statements that are stored at the same time: they share commits."""
 
 _FIRST_STAYS = "keep the people, speaker and time of their first import"
-_TWICE = Unreadable(
-    error=errors.InvalidArgument("two messages of one id say different things; the first was taken", field="key")
-)
+_TWICE = Unreadable(error=errors.InvalidArgument("two messages have one id; the first was taken", field="key"))
 _VERSION = 16
 """Characters of the digest that tells a version of a message from the others."""
 
@@ -121,14 +118,11 @@ class _Revising:
 
     Only words make a version. Where people, speaker or time differ, the first import stays: who may see a message must
     not change behind their backs, and whoever is renamed or given another zone must not write a whole history anew.
-
-    Args:
-        own: whose export it is: what they may not see of it is refused, for they would not find it.
-        remarks: counts what stays as it was.
+    What the owners of the export may not see is refused, for they would not find it.
     """
 
     def __init__(self, ingest: Ingest, tenant: str, own: tuple[str, ...], remarks: Counter[str]) -> None:
-        self._ingest = ingest
+        self._database = ingest.database
         self._tenant = tenant
         self._own = frozenset(own)
         self._remarks = remarks
@@ -136,28 +130,27 @@ class _Revising:
 
     async def __call__(self, differing: Sequence[tuple[NewEvent, AppendResult]]) -> list[bool | None]:
         """Return of each message whether it was edited, or None where it is refused."""
-        async with self._ingest.database.read(self._tenant) as connection:
-            rows = await connection.fetch(
-                sql("transfer.texts"), self._tenant, [result.event_id for _, result in differing]
-            )
-        first = {row["event_id"]: row for row in rows}
-        return [await self._edit(event, first[result.event_id]) for event, result in differing]
+        ids = [result.event_id for _, result in differing]
+        texts = [orjson.loads(event.payload_json)["text"] for event, _ in differing]
+        async with self._database.read(self._tenant) as connection:
+            rows = await connection.fetch(sql("transfer.said"), self._tenant, ids, texts)
+        return [await self._edit(event, row) for (event, _), row in zip(differing, rows, strict=True)]
 
     async def _edit(self, event: NewEvent, first: asyncpg.Record) -> bool | None:
         if not self._own.issubset(first["participants"]):
             return None
-        text = orjson.loads(event.payload_json)["text"]
-        if text == first["text"]:
-            self._remarks[_FIRST_STAYS] += 1
+        if first["is_known"]:  # nothing goes back to an older export
+            self._remarks[_FIRST_STAYS] += first["is_same"]
             return False
-        key = f"{event.source_event_key}~{identified(text)[:_VERSION]}"
-        named = dedupe_key(event.channel, key)
-        async with self._ingest.database.read(self._tenant) as connection:
-            is_known = bool(await connection.fetch(sql("withdrawal.stored_keys"), self._tenant, [named]))
+        async with self._database.read(self._tenant) as connection:
             standing = await connection.fetchval(sql("transfer.standing"), self._tenant, first["event_id"])
-        if is_known or standing is None:
-            return False  # nothing goes back to an older export, and what was forgotten stays so
-        version = event._replace(source_event_key=key, participants=tuple(first["participants"]))
+        if standing is None:
+            return False  # what was forgotten stays so
+        version = event._replace(
+            source_event_key=f"{event.source_event_key}~{identified(first['text'])[:_VERSION]}",
+            participants=tuple(first["participants"]),
+            timestamp=to_microseconds(first["occurred_at"]),
+        )
         try:
             await self._withdrawals.append(self._tenant, version, supersedes=[standing], may_see=_anybody)
         except errors.EventErased:
@@ -216,40 +209,36 @@ async def keep_statements(
         count.refused += 1
         on_refused(RefusedLine(line=number, code=error.code, message=error.message))
 
-    async def revise(number: int, statement: Statement, note_id: str) -> str | None:
+    async def revise(statement: Statement, note_id: str, at: int) -> bool:
         """Let a note say what its source says now, unless it said that before: then the export is an older one."""
-        content, changed = notes.without_secrets(statement.draft.content.strip()), False
-        try:
-            past = await history(database, tenant, note_id, may_see=_anybody)
-            if all(version.note.content != content for version in past.versions):
-                changes = Changes(content=content, keywords=statement.draft.keywords)
-                at = now if statement.at is None else to_microseconds(statement.at)
-                amended = await notes.amend(tenant, note_id, changes, may_see=_anybody, contract="004", now=at)
-                changed = amended.changed
-        except errors.NoteNotFound:
-            pass  # it was forgotten since, and stays so
-        except (errors.InputError, errors.ConflictError) as error:
-            refuse(number, error)
-            return None
-        count.edited += changed
-        count.already_there += not changed
-        return note_id if changed else None
+        content = notes.without_secrets(statement.draft.content.strip())
+        past = await history(database, tenant, note_id, may_see=_anybody)
+        if any(version.note.content == content for version in past.versions):
+            return False
+        changes = Changes(content=content, keywords=statement.draft.keywords)
+        return (await notes.amend(tenant, note_id, changes, may_see=_anybody, contract="004", now=at)).changed
 
     async def keep(number: int, statement: Statement) -> str | None:
+        at = now if statement.at is None else to_microseconds(statement.at)
         try:
             named = [people.known(name) or name for name in statement.people]
-            kept = await notes.remember(
-                tenant,
-                canonical_participants([*people.own, *named], field="participants"),
-                statement.draft,
-                contract="004",
-                speaker=None if statement.agent is None else people.known(statement.agent) or statement.agent,
-                now=now if statement.at is None else to_microseconds(statement.at),
-                key=statement.key,
-                dry_run=dry_run,
-            )
-        except errors.IdempotencyKeyReused as error:
-            return await revise(number, statement, str(error.details["note_id"]))
+            try:
+                kept = await notes.remember(
+                    tenant,
+                    canonical_participants([*people.own, *named], field="participants"),
+                    statement.draft,
+                    contract="004",
+                    speaker=None if statement.agent is None else people.known(statement.agent) or statement.agent,
+                    now=at,
+                    key=statement.key,
+                    dry_run=dry_run,
+                )
+            except errors.IdempotencyKeyReused as error:
+                note_id = str(error.details["note_id"])
+                is_edited = await revise(statement, note_id, at)
+                count.edited += is_edited
+                count.already_there += not is_edited
+                return note_id if is_edited else None
         except errors.NoteNotFound:
             count.already_there += 1  # it was forgotten since, and stays so
             return None

@@ -60,7 +60,8 @@ def table(source: Source, zone: tzinfo = UTC) -> Iterator[Record]:
                 f"{' or '.join(COLUMNS[missing[0]])}",
                 field="file",
             )
-        yield from _messages(rows, places, zone)
+        unread = ", ".join(column for place, column in enumerate(header) if column and place not in places.values())
+        yield from _messages(rows, places, zone, f"have columns that were left out: {unread}" if unread else None)
 
 
 def _plain(column: str) -> str:
@@ -69,7 +70,9 @@ def _plain(column: str) -> str:
     return " ".join(words).lower()
 
 
-def _messages(rows: Iterator[list[str]], places: Mapping[str, int | None], zone: tzinfo) -> Iterator[Record]:
+def _messages(
+    rows: Iterator[list[str]], places: Mapping[str, int | None], zone: tzinfo, remark: str | None
+) -> Iterator[Record]:
     repeats: dict[str, int] = {}
     while True:
         try:
@@ -103,4 +106,5 @@ def _messages(rows: Iterator[list[str]], places: Mapping[str, int | None], zone:
             speaker=speaker,
             text=said["text"],
             people=tuple({speaker, *filter(None, map(str.strip, said["people"].split(";")))}),
+            remark=remark,
         )

@@ -35,11 +35,18 @@ SELECT i.event_id, i.keyed,
                WHERE e.tenant_id = $1 AND e.event_id = i.keyed) AS is_erased
 FROM unnest($2::text[], myria.keyed_event_ids($1, $2)) AS i (event_id, keyed);
 
--- name: texts
--- What stored messages say, and who may see them.
-SELECT e.event_id, e.payload->>'text' AS text, s.participants
-FROM myria.events e JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
-WHERE e.tenant_id = $1 AND e.event_id = ANY ($2::text[]);
+-- name: said
+-- Whether stored messages say these texts, who may see them, and whether another of the same conversation and instant says
+-- so: a version of the message, or one whose place in a minute it took since one was deleted.
+SELECT e.event_id, e.occurred_at, s.participants, said.text, e.payload->>'text' = said.text AS is_same, EXISTS (
+    SELECT FROM myria.events x
+    WHERE x.tenant_id = $1 AND x.scope_id = e.scope_id AND x.occurred_at = e.occurred_at
+      AND x.context_id = e.context_id AND x.payload->>'text' = said.text
+) AS is_known
+FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS said (event_id, text, place)
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_id = said.event_id
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
+ORDER BY said.place;
 
 -- name: standing
 -- Of a message, the version that stands now: each has the first one's source key, and more. None where it was withdrawn, or
