@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from myria.contract.fields import parse_timestamp
 from myria.masks import Masks
 from myria.memory import Memory
-from myria.notes.commands import Notes
+from myria.notes.commands import Notes, Remembered
 from myria.notes.drafting import Draft
+from myria.notes.histories import history
 from myria.notes.questions import RecallQuery
+from myria.planning.settings import PlannerSettings
 from myria.redaction.redactor import PayloadRedactor
 from myria.settings import Settings
+from myria.verify.run import verify
 from tests.support.building import build_now
 from tests.support.postgres import Database
 
@@ -49,12 +53,23 @@ async def memory(database: Database) -> AsyncIterator[Memory]:
         yield one
 
 
-async def _keep(memory: Memory, content: str, moment: str) -> None:
+async def _keep(memory: Memory, content: str, moment: str, *supersedes: str, **more: Any) -> Remembered:
     notes = Notes(
         memory.appending, memory.append_events, PayloadRedactor(()), content_characters=4_000, payload_bytes=99_999
     )
-    draft = Draft(content=content, kind="fact")
-    await notes.remember(TENANT, US, draft, contract="004", speaker="bot", now=parse_timestamp(moment))
+    draft = Draft(content=content, kind="fact", anchor=more.pop("anchor", False))
+    now = parse_timestamp(moment)
+    return await notes.remember(
+        TENANT,
+        US,
+        draft,
+        contract="004",
+        speaker="bot",
+        now=now,
+        supersedes=supersedes,
+        may_see=lambda _: True,
+        **more,
+    )
 
 
 async def _keep_all(memory: Memory) -> None:
@@ -125,3 +140,61 @@ async def test_a_session_begins_with_what_holds_on_its_day(memory: Memory) -> No
         assert after.index("[OLDER]") < after.index(older)
     assert "[OLDER]" not in before
     assert "holds from" not in after
+
+
+REPLACED_LATER = (
+    (
+        "The rent of the flat is 900 euros.",
+        "From 1 June we pay 950 euros for the flat.",
+        "What do we pay for the flat?",
+    ),
+    *((older, newer, asked) for older, newer, asked in CHANGES[1:3]),
+    *CHANGES_ELSEWHERE,
+)
+
+
+@pytest.mark.parametrize("is_built", [False, True])
+@pytest.mark.parametrize("anchor", [False, True])
+@pytest.mark.parametrize(("older", "newer", "asked"), REPLACED_LATER)
+async def test_what_a_note_replaces_by_its_id_holds_until_the_day_that_it_says(
+    memory: Memory, database: Database, older: str, newer: str, asked: str, *, anchor: bool, is_built: bool
+) -> None:
+    """In recall and in what a session begins with; from that day on it is gone, and found as superseded."""
+    kept = await _keep(memory, older, "2026-04-01T12:00:00Z", anchor=anchor)
+    later = [await _keep(memory, newer, "2026-05-11T12:00:00Z", kept.note_id, key="once") for _ in range(2)]
+    assert [one.created for one in later] == [True, False]
+    if is_built:
+        await build_now(database.builder_dsn)
+    masks = Masks.containing(US)
+
+    async def told(moment: str, **more: Any) -> list[str]:
+        query = RecallQuery(masks=masks, now=parse_timestamp(moment), text=asked, **more)
+        return [fragment.written() for fragment in await memory.recall.find(TENANT, query)]
+
+    first, second = await told("2026-05-31T23:00:00Z")
+    assert first.startswith(f"2026-04-01 bot: {older}")
+    assert f"{newer} (holds from 2026-06-01)" in second
+    [only] = await told("2026-06-01T01:00:00Z")
+    assert newer in only
+    for moment, is_shown in (("2026-05-31T23:00:00Z", True), ("2026-06-01T01:00:00Z", False)):
+        opening = (await memory.openings.gather(TENANT, masks, now=parse_timestamp(moment), budget=2_000)).text
+        assert (older in opening) == is_shown
+        assert newer in opening
+    await memory.consolidation.run(TENANT, now=parse_timestamp("2026-06-02T00:00:00Z"))
+    replaced = await told("2026-06-02T01:00:00Z", include_superseded=True)
+    assert [line for line in replaced if older in line and "superseded by e:" in line]
+    told_of = await history(memory.appending, TENANT, kept.note_id, may_see=lambda _: True)
+    assert told_of.superseded_by == (later[0].note_id,)
+    assert (await verify(memory.appending, TENANT, PlannerSettings())).failed == 0
+
+
+async def test_what_is_replaced_by_a_note_of_no_day_or_of_a_past_one_is_gone_at_once(memory: Memory) -> None:
+    """As ever; and a note that was to end later may be replaced at once, too."""
+    masks = Masks.containing(US)
+    first = await _keep(memory, "The kiln opens at six.", "2026-05-01T12:00:00Z")
+    await _keep(memory, "From 1 June 2026 the kiln opens at seven.", "2026-05-02T12:00:00Z", first.note_id)
+    second = await _keep(memory, "The kiln opens at eight.", "2026-05-03T12:00:00Z", first.note_id)
+    await _keep(memory, "Since 1 April the kiln opens at nine.", "2026-05-04T12:00:00Z", second.note_id)
+    query = RecallQuery(masks=masks, now=parse_timestamp("2026-05-05T12:00:00Z"), text="When does the kiln open?")
+    found = [fragment.text for fragment in await memory.recall.find(TENANT, query)]
+    assert found == ["Since 1 April the kiln opens at nine.", "From 1 June 2026 the kiln opens at seven."]

@@ -27,11 +27,12 @@ from myria.errors import (
 )
 from myria.events import dedupe_key, speaker_of
 from myria.ids import new_id
+from myria.notes.current import holds_later
 from myria.notes.details import NO_DETAILS, Details
 from myria.notes.drafting import Draft, NoteText, completed
 from myria.notes.expiry import SESSION_IDLE_S, Lasting
-from myria.notes.kinds import Contract, tier
-from myria.notes.model import NOTE_CHANNEL, Changes, note_event, note_of
+from myria.notes.kinds import FACT_KINDS, Contract, tier
+from myria.notes.model import NOTE_CHANNEL, NOTE_TYPE, Changes, hints_of, names_of, note_event, note_of
 from myria.redaction.kinds import Kind
 from myria.redaction.redactor import PayloadRedactor
 from myria.scopes import scope_key
@@ -158,7 +159,7 @@ class Notes:
             participants: canonical; who may see it.
             now: in microseconds since 1970 UTC; left out, this machine's clock.
             key: the caller's own name for this note: a repeat for the same people answers the first.
-            supersedes: ids of notes that this one replaces.
+            supersedes: ids of notes that this one replaces: at once, or on the day from which it says that it holds.
             may_see: whether the caller may see what these participants may; asked of `supersedes`.
             dry_run: only say what would be kept.
             beside: what is appended with a new note, given its id.
@@ -190,7 +191,7 @@ class Notes:
                 idle_s=self._session_idle_s,
             )
             self._check_size(event)
-            replaced = []
+            replaced: list[asyncpg.Record] = []
             if key is None or not supersedes or not await self._was_kept(tenant, key):
                 replaced = await self._to_replace(tenant, participants, note, supersedes, may_see=may_see, now=now)
             if dry_run:
@@ -198,9 +199,9 @@ class Notes:
                 return Remembered(note_id=earlier or "", created=False, note=note, event_id=None, redacted=redacted)
             try:
                 if replaced:
-                    results = await self._withdrawals.append(
-                        tenant, event, supersedes=replaced, may_see=may_see, beside=beside(note_id)
-                    )
+                    event = event._replace(event_id=new_id("evt"))
+                    group = await self._replacing(tenant, event, replaced)
+                    results = await self._append(tenant, [*group, *beside(note_id)])
                 else:
                     scopes = tuple(map(scope_key, beside_in)) if compare else None
                     results = await self._append(tenant, (event, *beside(note_id)), compare=scopes)
@@ -290,7 +291,7 @@ class Notes:
         raise Overloaded("the same notes are being kept and withdrawn again and again; retry")
 
     async def _said_again(
-        self, tenant: str, note_id: str, said: NewEvent, replaced: Sequence[str] = ()
+        self, tenant: str, note_id: str, said: NewEvent, replaced: Sequence[asyncpg.Record] = ()
     ) -> list[NewEvent]:
         """Return the version that makes a note the newest statement, with what else it replaces; none for a mere retry.
 
@@ -298,7 +299,7 @@ class Notes:
 
         Args:
             said: the event that would have kept it.
-            replaced: events of other notes.
+            replaced: other notes.
         """
         row = await self._current(tenant, note_id, _anybody)
         before = to_microseconds(row["changed_at"])
@@ -318,11 +319,9 @@ class Notes:
             previous=row["event_id"],
             key=said.source_event_key,
             idle_s=self._session_idle_s,
-        )
-        again, withdrawals = await self._withdrawals.superseding(
-            tenant, version, [row["event_id"], *replaced], may_see=_anybody
-        )
-        return [again, *withdrawals]
+        )._replace(event_id=new_id("evt"))
+        again, withdrawals = await self._withdrawals.superseding(tenant, version, [row["event_id"]], may_see=_anybody)
+        return [*(await self._replacing(tenant, again, replaced) if replaced else [again]), *withdrawals]
 
     def _remembered(
         self, note_id: str, note: NoteText, redacted: dict[Kind, int], event_ids: dict[str, str]
@@ -355,8 +354,8 @@ class Notes:
         *,
         may_see: MaySee,
         now: int | None,
-    ) -> list[str]:
-        """Return the events of the notes that this one replaces, without those that its equal has replaced already.
+    ) -> list[asyncpg.Record]:
+        """Return the notes that this one replaces, without those that its equal has replaced already.
 
         Raises:
             NoteNotFound: one is absent, of others, or withdrawn.
@@ -364,15 +363,42 @@ class Notes:
         if not supersedes:
             return []
         same = await self._same(tenant, participants, note)
-        events = []
+        rows = []
         for name in supersedes:
             row = await self._current(tenant, name, may_see)
             if name == same:
                 continue
             if await self._is_live(row, now):
-                events.append(row["event_id"])
+                rows.append(row)
             elif same is None or row["reason"] != "superseded" or same not in await self._successors(tenant, name):
                 raise note_absent(name)
+        return rows
+
+    async def _replacing(self, tenant: str, event: NewEvent, replaced: Sequence[asyncpg.Record]) -> list[NewEvent]:
+        """Return the event of a note with what lets it take the place of others, in the order of the append.
+
+        Where it says that it holds from a later day on, the others get versions that end on that day; maintenance then
+        lets it stand in their place. What ends by itself stays as it is.
+
+        Raises:
+            AlreadySuperseded: one of them was replaced meanwhile.
+        """
+        text = orjson.loads(event.payload_json)["text"]
+        day = holds_later(text, at=event.timestamp, utc_offset=event.utc_offset, now=event.timestamp)
+        if day is None:
+            at_once, withdrawals = await self._withdrawals.superseding(
+                tenant, event, [row["event_id"] for row in replaced], may_see=_anybody
+            )
+            return [at_once, *withdrawals]
+        events = [event]
+        for row in replaced:
+            lasting = Lasting.of(row)
+            if lasting.session_ends_at is None and row["kind"] not in FACT_KINDS:
+                version = _ending(row, day - local_day(lasting.changed_at, 0), by=event)
+                held, withdrawals = await self._withdrawals.superseding(
+                    tenant, version, [row["event_id"]], may_see=_anybody
+                )
+                events += [held, *withdrawals]
         return events
 
     async def _successors(self, tenant: str, note_id: str) -> list[str]:
@@ -619,6 +645,32 @@ class Notes:
                 field="content",
                 limit=self._payload_bytes,
             )
+
+
+def _ending(row: asyncpg.Record, days: int, *, by: NewEvent) -> NewEvent:
+    """Return the version of a note that says the same for so many days of UTC since it was said.
+
+    Args:
+        by: the event that replaces it then.
+    """
+    payload = orjson.loads(row["payload"])
+    payload["note"] |= {
+        "version": row["version"] + 1,
+        "previous": row["event_id"],
+        "lasts_days": days,
+        "replaced_by": by.event_id,
+    }
+    payload["note"].pop("anchor", None)  # an anchor never ends
+    return NewEvent(
+        timestamp=to_microseconds(row["changed_at"]),
+        channel=NOTE_CHANNEL,
+        participants=tuple(row["participants"]),
+        payload_json=orjson.dumps(payload, option=orjson.OPT_SORT_KEYS),
+        source_event_key=None if by.source_event_key is None else f"{by.source_event_key}:{row['note_id']}",
+        context_id=row["context_id"],
+        type=NOTE_TYPE,
+        topic_hints=hints_of(names_of(note_of(payload, context_id=row["context_id"]))),
+    )
 
 
 def _anybody(_: Sequence[str]) -> bool:

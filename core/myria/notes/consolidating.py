@@ -181,7 +181,7 @@ class Consolidation:
         report.looked_at = len(looks)
         gone = [look.note_id for look in looks if look.lasting is None]
         expired = [look for look in looks if look.lasting is not None and look.lasting.has_expired(at)]
-        await self._expire(tenant, [look.note_id for look in expired])
+        await self._expire(tenant, expired)
         report.counts["expiry"] = len(expired)
         standing = [look for look in looks if look.lasting is not None and not look.lasting.has_expired(at)]
         merged = await self._merge(tenant, [look for look in standing if look.phase is None])
@@ -206,14 +206,29 @@ class Consolidation:
         report.counts["statistics"] = report.looked_at
         return report
 
-    async def _expire(self, tenant: str, note_ids: Sequence[str]) -> None:
-        """Withdraw all versions of notes that have expired."""
+    async def _expire(self, tenant: str, looks: Sequence[_Look]) -> None:
+        """Withdraw all versions of notes that have expired; what another note replaces from now on is superseded."""
         events: list[str] = []
         async with self._database.read(tenant) as connection:
-            for note_id in note_ids:
-                rows = await connection.fetch(sql("notes.versions"), tenant, note_id)
-                events += [row["event_id"] for row in rows]
+            versions = {
+                look.note_id: [
+                    row["event_id"] for row in await connection.fetch(sql("notes.versions"), tenant, look.note_id)
+                ]
+                for look in looks
+            }
+        for look in looks:
+            successor = orjson.loads(look.row["payload"])["note"].get("replaced_by")
+            if successor is None or not await self._replaced(tenant, versions[look.note_id][0], successor):
+                events += versions[look.note_id]
         await self._withdrawals.withdraw_versions(tenant, events, "expired", may_see=_anybody)
+
+    async def _replaced(self, tenant: str, event_id: str, by: str) -> bool:
+        """Let an event stand in the place of another; return whether it could."""
+        try:
+            await self._withdrawals.replace(tenant, [event_id], by, may_see=_anybody)
+        except (AlreadySuperseded, EventNotFound):
+            return False
+        return True
 
     async def _merge(self, tenant: str, looks: Sequence[_Look]) -> set[str]:
         """Let the newest of notes that say the same stand for the others; return those.

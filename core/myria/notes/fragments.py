@@ -48,7 +48,8 @@ class Fragment:
     `superseded_by` the handle of what replaced it, `contradicted_by` those of notes that links say contradict it;
     `resolved` that one of the same people says that another note resolves this error; `holds_from` the day (since 1970)
     from which it says that it holds, while that is to come; `change` which side of a change it tells of, where that was
-    asked for, or that a newer note may say it anew (`older`); `alike` how many others it stands for that only say it
+    asked for, or that a newer note may say it anew (`older`); `replaced_by` the event that takes its place from a later
+    day on; `alike` how many others it stands for that only say it
     again.
 
     `age_days` is since its last version; `uses` how often it was recalled; `confidence` its utility within 0.1 and 1,
@@ -80,6 +81,7 @@ class Fragment:
     contradicted_by: tuple[str, ...] = ()
     resolved: bool = False
     holds_from: int | None = None
+    replaced_by: str | None = None
     change: Literal["newer", "older"] | None = None
     alike: int = 0
     details: Details = NO_DETAILS

@@ -55,7 +55,9 @@ async def history(
         row = await connection.fetchrow(sql("notes.current"), tenant, note_id)
         if row is None or not may_see(row["participants"]):
             raise note_absent(note_id)
-        if not (row["live"] or row["reason"] == "superseded") or Lasting.of(row).has_expired(now):
+        is_superseded = row["reason"] == "superseded"
+        was_replaced = is_superseded and "replaced_by" in orjson.loads(row["payload"])["note"]
+        if not (row["live"] or is_superseded) or (Lasting.of(row).has_expired(now) and not was_replaced):
             raise note_absent(note_id)
         versions = await connection.fetch(sql("notes.history"), tenant, note_id, MAX_VERSIONS)
         successors = await connection.fetch(sql("notes.successors"), tenant, note_id)

@@ -82,7 +82,7 @@ def note_event(
         source_event_key=key,
         context_id=note.session_id,
         type=NOTE_TYPE,
-        topic_hints=hints_of(_names(note)),
+        topic_hints=hints_of(names_of(note)),
     )
 
 
@@ -100,7 +100,7 @@ def hints_of(names: tuple[str, ...]) -> tuple[TopicHint, ...]:
     return tuple([TopicHint(hint=name, confidence=1.0) for name in chosen])
 
 
-def _names(note: NoteText) -> tuple[str, ...]:
+def names_of(note: NoteText) -> tuple[str, ...]:
     """Return what a note is about in so many names, its topic first."""
     case = () if note.details.case_id is None else (note.details.case_id,)
     return (note.topic, *case, *note.keywords)

@@ -325,7 +325,9 @@ class Recall:
         note = _note(event)
         if row["note_id"] is None or note is None or not (row["is_current"] or event.superseded):
             return None
-        if not _is_wanted(query, note, row):
+        replaced_by = event.payload["note"].get("replaced_by")
+        was_replaced = row["reason"] == "superseded" and replaced_by is not None
+        if not _is_wanted(query, note, row) or (not was_replaced and Lasting.of(row).has_expired(query.now)):
             return None
         settings = self._settings
         moment = query.now if query.as_of is None else query.as_of
@@ -354,6 +356,7 @@ class Recall:
             key=_key(query, score, event.at, event.event_seq),
             lane="keywords" if shared else fragment.lane,
             kind=note.kind,
+            replaced_by=replaced_by,
             topic=note.topic,
             keywords=note.keywords,
             importance=round(importance, 3),
@@ -437,7 +440,8 @@ def _newest_above(query: RecallQuery, fragments: list[Fragment]) -> list[Fragmen
     older: set[int] = set()
     anew = replaced(notes, lambda note: KeptStatement.of(note.text), SoughtWords.of(asked))
     for note, places in zip(notes, anew, strict=True):
-        for newer in [notes[at] for at in places]:
+        named = [at for at, other in enumerate(notes) if other.event_id == note.replaced_by]
+        for newer in [notes[at] for at in {*places, *named}]:
             if newer.holds_from is not None and newer.holds_from > day:
                 above.setdefault(newer.event_seq, []).append(note)
             else:
@@ -506,10 +510,8 @@ def _note(event: FoundEvent) -> NoteText | None:
 
 
 def _is_wanted(query: RecallQuery, note: NoteText, row: asyncpg.Record) -> bool:
-    """Tell whether a note is what was asked for, and has not expired."""
+    """Tell whether a note is what was asked for."""
     if (row["session"] or note.lifetime == "session") and note.session_id != query.session_id:
-        return False
-    if Lasting.of(row).has_expired(query.now):
         return False
     if (query.kind is not None and note.kind != query.kind) or (query.kinds and note.kind not in query.kinds):
         return False
