@@ -11,28 +11,32 @@ rules of the ranking the weight 0.
 `newer first` is the share of facts that changed whose newest statement stands above all older ones; `wrong first` the
 share of questions whose first hit only seems to be the answer, and how many of these are so because of the rule
 "changed later"; `nothing` the share of questions that nobody can answer from the log and that find nothing; `lost` the
-same of those that can be answered.
+same of those that can be answered. `--notes` adds what goes through remember and recall, on a PostgreSQL of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import math
 import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 from platformdirs import user_cache_path
 
 from benchmarks.bm25 import Bm25
+from benchmarks.kept_notes import recalled
 from benchmarks.kept_vectors import KeptVectors
 from benchmarks.locomo_offline import Meanings
-from benchmarks.retrieval_logs import KINDS, Asked, Log, SetMissing
+from benchmarks.retrieval_logs import KINDS, NOTES, NOTES_CHANGED, Asked, Log, SetMissing, notes
 from myria.embeddings.local import LocalModel
 from myria.embeddings.model import EmbeddingModel
 from myria.retrieval import question as reading
@@ -124,12 +128,26 @@ def answered(log: Log, model: EmbeddingModel | None = None, *, unmoved: bool = F
 def kind_answered(kind: str, options: Options) -> list[Answered] | str:
     """Return what the questions of a kind found, or why there are none."""
     try:
+        if kind == NOTES:
+            with without(options.without):
+                return notes_answered(notes(blind=options.blind))
         logs = KINDS[kind](options.data, blind=options.blind)
     except SetMissing as missing:
         return str(missing)
     model = KeptVectors(LocalModel.installed(), VECTORS_FILE) if options.vectors else None
     with without(options.without):
         return [row for log in logs for row in answered(log, model, unmoved=kind == "unchanged")]
+
+
+def notes_answered(logs: Sequence[Log]) -> list[Answered]:
+    """Keep logs as notes and ask for them by recall."""
+    rows: list[Answered] = []
+    for log, found in zip(logs, asyncio.run(recalled(logs, LIMIT)), strict=True):
+        plain = Bm25(log.texts())
+        for asked, product in zip(log.questions, found, strict=True):
+            ways = {PRODUCT: product, PLAIN: plain.first(asked.text, LIMIT)}
+            rows.append(Answered(asked=asked, found=ways, said_by=dict.fromkeys(asked.gold, "notes")))
+    return rows
 
 
 @contextmanager
@@ -154,10 +172,7 @@ def without(rules: Sequence[str]) -> Iterator[None]:
 def main() -> None:
     """Print the tables."""
     options = _parser().parse_args()
-    kinds = list(KINDS) if options.kinds is None else options.kinds.split(",")
-    kinds = [name for kind in kinds for name in KINDS if name == kind or name.rstrip(" 123") == kind]
-    if not kinds:
-        raise SystemExit(f"no such kind; there are: {', '.join(KINDS)}")
+    kinds = _chosen(options.kinds, notes_too=options.notes)
     if options.blind and options.misses:
         raise SystemExit("--misses lists questions, which nobody looks at in the blind halves")
     if options.vectors:
@@ -176,6 +191,9 @@ def main() -> None:
             rows = task.result()
             if isinstance(rows, str):
                 print(f"{kind}: left out, {rows}")
+            elif kind == NOTES:
+                found[NOTES] = [row for row in rows if not row.asked.wrong]
+                found[NOTES_CHANGED] = [row for row in rows if row.asked.wrong]
             else:
                 found[kind] = rows
     for line in tables(found, categories=options.categories and not options.blind):
@@ -183,6 +201,24 @@ def main() -> None:
     if options.misses:
         _list_misses(found)
     print(f"{time.perf_counter() - begin:.0f} s", file=sys.stderr)
+
+
+def _chosen(named: str | None, *, notes_too: bool) -> list[str]:
+    """Return the kinds that are named: `chats` are all whose name begins so.
+
+    Raises:
+        SystemExit: one of them is no kind.
+    """
+    known = [*KINDS, NOTES]
+    if named is None:
+        return known if notes_too else list(KINDS)
+    chosen: list[str] = []
+    for name in named.split(","):
+        kinds = [kind for kind in known if kind == name or kind.startswith(f"{name} ")]
+        if not kinds:
+            raise SystemExit(f"no kind {name!r}; there are: {', '.join(known)}")
+        chosen += kinds
+    return chosen
 
 
 def tables(found: Mapping[str, Sequence[Answered]], *, categories: bool = False) -> Iterator[str]:
@@ -194,13 +230,17 @@ def tables(found: Mapping[str, Sequence[Answered]], *, categories: bool = False)
     means: dict[str, list[list[float]]] = defaultdict(list)
     for kind, rows in found.items():
         told = [row for row in rows if row.asked.gold]
+        if not told:
+            continue
         values = _values(told, ways)
         means[kind.split()[0]].append(values)
-        yield f"| {kind} | {len(told)} | {_cells(values)} | {'; '.join(_besides(kind, rows, ways))} |"
+        yield f"| {kind} | {len(told)} | {_cells(values)} | {'; '.join(_besides(kind, told, ways))} |"
     for group, lines in means.items():
         if group in _TOGETHER and len(lines) > 1:
             mean = [sum(column) / len(lines) for column in zip(*lines, strict=True)]
             yield f"| {_TOGETHER[group]} | | {_cells(mean)} | |"
+    yield ""
+    yield from _nothing_found(found, ways)
     yield ""
     yield from _grouped("said by", found, ways, _by_speaker)
     if categories:
@@ -222,7 +262,7 @@ def _grouped(
             for group, part in groups(row):
                 members[group].append(part)
         for group, parts in sorted(members.items()):
-            values = [sum(part.recall(way, 10) for part in parts) / len(parts) for way in ways]
+            values = [_mean([part.recall(way, 10) for part in parts if way in part.found]) for way in ways]
             yield f"| {kind} | {group} | {len(parts)} | {_cells(values)} |"
 
 
@@ -240,38 +280,52 @@ def _by_category(row: Answered) -> Iterator[tuple[str, Answered]]:
 
 
 def _values(rows: Sequence[Answered], ways: Sequence[str]) -> list[float]:
-    count = max(1, len(rows))
-    return [
-        value
-        for way in ways
-        for value in (
-            sum(row.recall(way, 5) for row in rows) / count,
-            sum(row.recall(way, 10) for row in rows) / count,
-            sum(row.reciprocal_rank(way) for row in rows) / count,
-        )
-    ]
+    values: list[float] = []
+    for way in ways:
+        ranked = [row for row in rows if way in row.found]
+        values += [_mean([row.recall(way, cut) for row in ranked]) for cut in (5, 10)]
+        values.append(_mean([row.reciprocal_rank(way) for row in ranked]))
+    return values
 
 
 def _besides(kind: str, rows: Sequence[Answered], ways: Sequence[str]) -> Iterator[str]:
     """Yield the figures that only some kinds have."""
-    told = [row for row in rows if row.asked.gold]
-    untold = [row for row in rows if not row.asked.gold]
-    if kind.startswith("changed"):
-        yield "newer first " + ", ".join(f"{way} {_share(row.is_newest_first(way) for row in told)}" for way in ways)
-    elif any(row.asked.wrong for row in told):
-        yield "wrong first " + ", ".join(f"{way} {_share(row.is_wrong_first(way) for row in told)}" for way in ways)
-        moved = [row.is_wrong_first(PRODUCT) and row.unmoved not in row.asked.wrong for row in told]
+    ways = [way for way in ways if way in rows[0].found]
+    if "changed" in kind.split():
+        yield "newer first " + ", ".join(f"{way} {_share(row.is_newest_first(way) for row in rows)}" for way in ways)
+    elif any(row.asked.wrong for row in rows):
+        yield "wrong first " + ", ".join(f"{way} {_share(row.is_wrong_first(way) for row in rows)}" for way in ways)
+        moved = [row.is_wrong_first(PRODUCT) and row.unmoved not in row.asked.wrong for row in rows]
         yield f"by {CHANGED_LATER} {_share(moved)}"
-    if untold:
-        yield f"{len(untold)} absent: nothing " + ", ".join(
-            f"{way} {_share(not row.found[way] for row in untold)}" for way in ways
-        )
-        yield "lost " + ", ".join(f"{way} {_share(not row.found[way] for row in told)}" for way in ways)
 
 
-def _share(flags: Iterator[bool] | Sequence[bool]) -> str:
-    values = list(flags)
-    return _figure(sum(values) / max(1, len(values)))
+def _nothing_found(found: Mapping[str, Sequence[Answered]], ways: Sequence[str]) -> Iterator[str]:
+    """Yield which questions find nothing: of those that a log does not answer, and of those that it does."""
+    columns = [f"absent | {' | '.join(f'{way} nothing' for way in ways)}"]
+    columns.append(f"present | {' | '.join(f'{way} lost' for way in ways)}")
+    yield f"| kind | {' | '.join(columns)} |"
+    yield "|---|" + "---:|" * 2 * (1 + len(ways))
+    untold = [row for rows in found.values() for row in rows if not row.asked.gold]
+    told = {kind: [row for row in rows if row.asked.gold] for kind, rows in found.items()}
+    for kind in dict.fromkeys((*told, *(row.asked.category for row in untold), "all")):
+        absent = [row for row in untold if kind in (row.asked.category, "all")]
+        present = [row for name, rows in told.items() for row in rows if kind in (name, "all")]
+        if absent or present:
+            cells = [f"{len(rows)} | {_cells([_silent(rows, way) for way in ways])}" for rows in (absent, present)]
+            yield f"| {kind} | {' | '.join(cells)} |"
+
+
+def _silent(rows: Sequence[Answered], way: str) -> float:
+    """Return the share of the questions that find nothing at all."""
+    return _mean([not row.found[way] for row in rows if way in row.found])
+
+
+def _share(flags: Iterable[bool]) -> str:
+    return _figure(_mean(list(flags)))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
 
 
 def _cells(values: Sequence[float]) -> str:
@@ -279,7 +333,7 @@ def _cells(values: Sequence[float]) -> str:
 
 
 def _figure(value: float) -> str:
-    return f"{value:.3f}"
+    return "–" if math.isnan(value) else f"{value:.3f}"
 
 
 def _list_misses(found: Mapping[str, Sequence[Answered]]) -> None:
@@ -294,19 +348,11 @@ def _first(ranked: ranking.Ranking) -> tuple[int, ...]:
     return tuple(hit.event_seq for hit in ranked.hits)
 
 
-@contextmanager
-def _nothing_changed_later() -> Iterator[None]:
+def _nothing_changed_later() -> AbstractContextManager[object]:
     """Take the rule "changed later" out for a while."""
     if CHANGED_LATER in getattr(ranking, "WEIGHTS", {}):
-        with without([CHANGED_LATER]):
-            yield
-        return
-    asks_for = reading._asks_for  # noqa: SLF001
-    reading._asks_for = lambda text: None  # type: ignore[assignment]  # noqa: SLF001
-    try:
-        yield
-    finally:
-        reading._asks_for = asks_for  # noqa: SLF001
+        return without([CHANGED_LATER])
+    return patch.object(reading, "_asks_for", lambda text: None)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -319,6 +365,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"folder with locomo-dev/ and agents-dev/ (default: ${DATA_FOLDER})",
     )
     parser.add_argument("--kinds", metavar="A,B", help=f"only these of: {', '.join(KINDS)}")
+    parser.add_argument("--notes", action="store_true", help="also what is kept as notes: needs a PostgreSQL")
     parser.add_argument("--vectors", action="store_true", help="also with vectors of the local model")
     parser.add_argument("--blind", action="store_true", help="the halves that nobody looks at while rules are written")
     parser.add_argument("--categories", action="store_true", help="also R@10 by category")

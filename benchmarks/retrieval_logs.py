@@ -10,7 +10,7 @@ from __future__ import annotations
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ DATA = Path(__file__).parent / "data"
 ASSISTANTS = frozenset({"assistant", "agent", "bot", "helper"})
 """Speakers that are no people, in lower case."""
 
+NOTES = "notes"
+NOTES_CHANGED = "notes changed"
 Event = Mapping[str, Any]
 """Arguments of append_event."""
 
@@ -165,30 +167,58 @@ def read(name: str, *, blind: bool) -> dict[str, Any]:
 
 
 def absent(folder: Path | None, *, blind: bool) -> list[Log]:
-    """Return logs of several kinds, with questions that they do not answer beside those that they do.
+    """Return logs of several kinds with questions that they do not answer; the category says of which kind a log is.
 
-    Those that stand beside are the log's own. Without the folder of --data the logs that are there are left out.
+    Logs that are not there are left out, and notes, which are not asked in memory.
     """
     logs: list[Log] = []
-    for asked in read("absent", blind=blind)["absent"]:
+    for kind, name, questions in _absent(blind=blind):
         try:
-            found = _named(asked["log"], folder, blind=blind)
+            log = _named(kind, name, folder, blind=blind) if kind != NOTES else None
         except SetMissing:
             continue
-        questions = tuple(Asked(text=text, gold=frozenset()) for text in asked["asked"])
-        logs.append(Log(name=asked["log"], events=found.events, questions=(*questions, *found.questions)))
+        if log is not None:
+            logs.append(Log(name=name, events=log.events, questions=questions))
     return logs
 
 
-def _named(name: str, folder: Path | None, *, blind: bool) -> Log:
-    kind, _, log = name.partition("/")
+def notes(*, blind: bool) -> list[Log]:
+    """Return the logs of data/notes.toml, whose events are to be kept as notes, with all questions about them.
+
+    Questions about what changed have `wrong` notes, those about what no note says no gold.
+    """
+    untold = {name: questions for kind, name, questions in _absent(blind=blind) if kind == NOTES}
+    logs: list[Log] = []
+    for given in read("notes", blind=blind)["logs"]:
+        log = _log({**given, "questions": [*given["questions"], *given["changed"]], "category": given["name"]})
+        questions = (*(_by_span(asked, log) for asked in log.questions), *untold.get(log.name, ()))
+        logs.append(Log(name=log.name, events=log.events, questions=questions))
+    return logs
+
+
+def _by_span(asked: Asked, log: Log) -> Asked:
+    """Return a question with its language as its category, or with how far apart the two notes of a change are."""
+    if not asked.wrong:
+        return asked
+    newer, older = (log.events[number]["timestamp"][:10] for number in (*asked.gold, *asked.wrong))
+    return replace(asked, category="one day" if newer == older else "months")
+
+
+def _absent(*, blind: bool) -> Iterator[tuple[str, str, tuple[Asked, ...]]]:
+    """Yield a log's kind and name, and the questions that it does not answer."""
+    for asked in read("absent", blind=blind)["absent"]:
+        kind, _, name = asked["log"].partition("/")
+        yield kind, name, tuple(Asked(text=text, gold=frozenset(), category=kind) for text in asked["asked"])
+
+
+def _named(kind: str, name: str, folder: Path | None, *, blind: bool) -> Log:
     # a blind question may be about a log that everybody may read: it is the question that nobody has seen
     for half in (blind, False):
         try:
-            return next(one for one in KINDS[kind](folder, blind=half) if one.name == log)
+            return next(log for log in KINDS[kind](folder, blind=half) if log.name == name)
         except (SetMissing, StopIteration):
             continue
-    raise SetMissing(f"no log {name}")
+    raise SetMissing(f"no log {kind}/{name}")
 
 
 Kind = Callable[..., list[Log]]

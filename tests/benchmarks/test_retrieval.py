@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.bm25 import Bm25
 from benchmarks.kept_vectors import KeptVectors
-from benchmarks.retrieval import Answered, Options, answered, kind_answered, tables, without
-from benchmarks.retrieval_logs import KINDS, Asked, Log, SetMissing
+from benchmarks.retrieval import Answered, Options, answered, kind_answered, notes_answered, tables, without
+from benchmarks.retrieval_logs import KINDS, Asked, Log, SetMissing, notes
 
 SAID = (
     ("Ada", "My bicycle is red and stands in the cellar."),
@@ -72,12 +72,12 @@ def test_the_table_has_a_row_for_each_kind_and_each_speaker() -> None:
     asked = log(
         Asked(text="Where does my bicycle stand?", gold=frozenset({1})),
         Asked(text="How often does a chain want oil?", gold=frozenset({2})),
-        Asked(text="Who plays the trombone?", gold=frozenset()),
+        Asked(text="Who plays the trombone?", gold=frozenset(), category="bicycles"),
     )
     lines = list(tables({"bicycles": answered(asked)}))
-    assert sum(line.startswith("| bicycles |") for line in lines) == 3
     assert lines[2].startswith("| bicycles | 2 |")
-    assert "1 absent: nothing " in lines[2]
+    assert "| bicycles | 1 | 1.000 | 1.000 | 2 | 0.000 | 0.000 |" in lines
+    assert [line for line in lines if line.startswith("| bicycles | assistant | 1 |")]
 
 
 def test_data_that_are_not_there_are_told() -> None:
@@ -106,6 +106,23 @@ def test_every_mark_of_a_set_is_there_and_no_question_is_asked_twice(kind: str, 
         for question in one.questions:
             assert question.gold | question.wrong <= set(one.events)
             assert not question.gold & question.wrong
+
+
+def test_notes_that_changed_are_asked_apart_from_ordinary_ones() -> None:
+    """Each has its gold among the notes of its log; thirty facts changed in every half."""
+    for blind in (False, True):
+        logs = notes(blind=blind)
+        asked = [(log, question) for log in logs for question in log.questions if question.gold]
+        assert all(question.gold | question.wrong <= set(log.events) for log, question in asked)
+        assert sum(bool(question.wrong) for _, question in asked) >= 30
+        assert sum(not question.wrong for _, question in asked) >= 60
+
+
+def test_what_is_kept_as_notes_is_asked_by_recall() -> None:
+    """The figures of notes are those of remember and recall, on a database of their own."""
+    kept = log(Asked(text="How hot does the kiln get?", gold=frozenset({3})))
+    (row,) = notes_answered([kept])
+    assert row.found["product"][0] == 3
 
 
 async def test_vectors_are_computed_once(tmp_path: Path) -> None:
