@@ -159,6 +159,10 @@ async def import_elsewhere(
                 on_refused=refused,
                 on_progress=lambda count: progress.advance(count.lines, what=f"{count.imported:,} imported"),
             )
+    except InvalidArgument as error:
+        if error.details.get("field") != "file":
+            raise
+        raise InvalidArgument(f"{error.message} (--from takes {', '.join(FORMATS)})", field="file") from error
     finally:
         await ingest.close()
     return outcome, people

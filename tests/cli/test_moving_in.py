@@ -769,6 +769,13 @@ PM = "2025-03-14T21:27:53Z"
         ("14.03.25 г., 9:26 ч. - Ана: да\n", ["2025-03-14T09:26:00Z"]),
         ("09:26, 14/03/2025 - Ana: vâng\n", ["2025-03-14T09:26:00Z"]),
         ("14/3/2568 09:26 - Ana: ครับ\n", ["2025-03-14T09:26:00Z"]),
+        ("3/5/26, 7:06\u202fPM - Ana: one day alone\n", ["2026-03-05T19:06:00Z"]),
+        ("[3/5/26, 7:06:33\u202fPM] Ana: one day alone\n", ["2026-03-05T19:06:33Z"]),
+        ("05/03/26, 7:06 PM - Ana: one day alone\n", ["2026-03-05T19:06:00Z"]),
+        ("5/3/26, 19:06 - Ana: one day alone, at 7 PM\n", ["2026-03-05T19:06:00Z"]),
+        ("3/4/26, 19:06 - Ana: a\n3/5/26, 19:06 - Ana: b\n", ["2026-03-04T19:06:00Z", "2026-03-05T19:06:00Z"]),
+        ("[12/03/2026 à 19:05:34] Ana : bonjour\n", ["2026-03-12T19:05:34Z"]),
+        ("12-03-2026 19:05 - Ana: hoi\n", ["2026-03-12T19:05:00Z"]),
     ],
 )
 def test_whatsapp_times_in_any_language(text: str, times: list[str], myria: Call, tmp_path: Path) -> None:
@@ -806,6 +813,7 @@ def test_a_file_that_is_something_else_is_refused(myria: Call, tmp_path: Path) -
         answer = myria("import", stranger, "--from", system, "--as", "me")
         assert answer.status == 2, system
         assert "error[" in answer.err, system
+        assert all(other in answer.err for other in FORMATS), system
     assert "chatgpt" in myria("import", stranger, "--from", "elsewhere").err
     unsaid = myria("import", written(tmp_path / "c.json", [{"mapping": {}}]))
     assert "--from" in unsaid.err
@@ -951,3 +959,17 @@ def test_two_messages_of_one_id_are_not_versions(myria: Call, tmp_path: Path) ->
             1,
         )
     assert held(myria) == ["The kiln"]
+
+
+def test_a_page_that_was_edited_says_what_it_says_now(myria: Call, tmp_path: Path) -> None:
+    """Its text is one note by its permalink; a sentence names its subject unless it does so itself, as a word."""
+    page = tmp_path / "pages" / "ana.md"
+    command = ("import", page.parent, "--from", "basic-memory", "--as", "me", "--json")
+    front = "---\ntitle: Ana\npermalink: people/ana\ntags: [potters]\n---\n"
+    written(page, front + "Rows on Sundays.\n\n- [food] likes banana bread\n")
+    assert myria(*command).json["imported"] == 2
+    assert held(myria) == ["Ana\n\nRows on Sundays.", "Ana: likes banana bread"]
+    written(page, front + "Rows on Mondays.\n\n- [food] likes banana bread\n")
+    again = myria(*command)
+    assert (again.status, again.json["imported"], again.json["edited"], again.json["already_there"]) == (0, 0, 1, 1)
+    assert held(myria) == ["Ana\n\nRows on Mondays.", "Ana: likes banana bread"]

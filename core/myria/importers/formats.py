@@ -28,7 +28,7 @@ class Format:
         """
         try:
             yield from self.read(source, zone) if self.is_local else self.read(source)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             # Readers check what they use; a shape that no release has exported must still end in a sentence.
             raise InvalidArgument(f"the file is not what is expected: {self.takes} ({error})", field="file") from error
 
@@ -38,7 +38,7 @@ FORMATS: Mapping[str, Format] = {
     "claude": Format(assistants.claude, "conversations.json, or the ZIP that Claude sends"),
     "slack": Format(messengers.slack, "the ZIP of a workspace's export, or its folder"),
     "whatsapp": Format(messengers.whatsapp, "a chat exported as text, or its ZIP", is_local=True),
-    "telegram": Format(messengers.telegram, "result.json of Telegram Desktop"),
+    "telegram": Format(messengers.telegram, "result.json of Telegram Desktop", is_local=True),
     "mem0": Format(memories.mem0, "what get_all returns, as JSON"),
     "zep": Format(memories.zep, "edges, facts, episodes or messages of the API, as JSON"),
     "basic-memory": Format(memories.basic_memory, "a project's folder of Markdown files, or its ZIP"),

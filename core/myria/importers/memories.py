@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 from typing import Any
 
 import yaml
@@ -36,7 +35,6 @@ _FRONT = re.compile(r"\A---\r?\n(.*?)\r?\n---\r?\n?", re.DOTALL)
 _OBSERVATION = re.compile(r"^\s*[-*]\s+\[(?P<category>[^\[\]()]+)\]\s+(?P<text>.+)$")
 _RELATION = re.compile(r"^\s*[-*]\s+(?P<relation>[^\[\]]+?)\s+\[\[(?P<target>[^\[\]]+)\]\](?:\s+\((?P<note>.*)\))?\s*$")
 _TAG = re.compile(r"(?<!\S)#([\w/-]+)")
-_TASK = re.compile(r"^[ xX-]$")
 
 
 def mem0(source: Source) -> Iterator[Record]:
@@ -58,7 +56,18 @@ def mem0(source: Source) -> Iterator[Record]:
 
 def zep(source: Source) -> Iterator[Record]:
     """Yield what Zep's graph holds: facts of `edges` (or `facts`), and `episodes` or `messages`, which were said."""
-    holders = ("edges", "facts", "episodes", "messages", "nodes", "items", "threads", "sessions", "users")
+    holders = (
+        "edges",
+        "facts",
+        "relevant_facts",
+        "episodes",
+        "messages",
+        "nodes",
+        "items",
+        "threads",
+        "sessions",
+        "users",
+    )
     for item in _items(source, holders, ("fact", "content", "summary"), "Zep's edges and episodes"):
         summary = text_of(item.get("summary"))
         fact = text_of(item.get("fact")) or (summary and f"{item.get('name')}: {summary}")
@@ -78,8 +87,7 @@ def _said_to_zep(item: Mapping[str, Any]) -> Record:
         return NO_TEXT
     thread = text_of(item.get("thread_id") or item.get("session_id"))
     # An answer to thread.get does not name its thread: it says whose that is and when it began.
-    owner = text_of(item.get("user_id")) or "graph"
-    begun = text_of(item.get("thread_created_at"))
+    owner, begun = text_of(item.get("user_id")), text_of(item.get("thread_created_at"))
     role = text_of(item.get("role_type") or item.get("role"))
     speaker = text_of(item.get("name")) or text_of(item.get("role")) or role or "user"
     try:
@@ -89,11 +97,11 @@ def _said_to_zep(item: Mapping[str, Any]) -> Record:
     return Message(
         at=at,
         channel="zep",
-        conversation=thread or f"{owner} {begun}".strip(),
+        conversation=thread or f"{owner or 'graph'} {begun}".strip(),
         key=text_of(item.get("uuid")) or identified(thread, text, at.isoformat()),
         speaker=speaker,
         text=text,
-        people=tuple({speaker, text_of(item.get("user_id")) or speaker}),
+        people=tuple({speaker, owner or speaker}),
         remark=None if thread or begun else "have no thread: what is of one user is one conversation",
     )
 
@@ -115,11 +123,16 @@ def _entity(entity: str, kind: str, observations: list[Any]) -> Iterator[Record]
         if not text:
             yield NO_TEXT
             continue
-        # An observation is often half a sentence: without its subject nobody would know whom it speaks of.
-        content = text if entity.lower() in text.lower() else f"{entity}: {text}"
+        content = _about(entity, text)
         keywords = (kind[:MAX_ID], *keywords_of(content)) if kind else None
         key = identified(entity, text)
         yield _statement("memory-server", key, content, topic=entity[:MAX_ID], keywords=keywords)
+
+
+def _about(subject: str, text: str) -> str:
+    """Return a text that names its subject; an observation is often half a sentence, of whom nobody would know."""
+    is_named = re.search(rf"\b{re.escape(subject)}\b", text, re.IGNORECASE)
+    return text if is_named else f"{subject}: {text}"
 
 
 def _relation(system: str, subject: Any, relation: Any, target: Any, people: tuple[str, ...] = ()) -> Record:
@@ -153,14 +166,14 @@ def _page(name: str, text: str) -> Iterator[Record]:
     front = front if isinstance(front, dict) else {}
     title = text_of(front.get("title")) or name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
     page = text_of(front.get("permalink")) or name
-    at = _day(front)
+    at = str(next((front[field] for field in ("updated", "modified", "created", "date") if front.get(field)), ""))
     prose: list[str] = []
     for line in (text[match.end() :] if match else text).splitlines():
         observation, relation = _OBSERVATION.match(line), _RELATION.match(line)
         key = identified(page, line.strip())
-        if observation is not None and not _TASK.match(observation["category"]):
+        if observation is not None and observation["category"] not in tuple(" xX-"):
             said = observation["text"].strip()
-            content = said if title.lower() in said.lower() else f"{title}: {said}"
+            content = _about(title, said)
             keywords = tuple(dict.fromkeys([observation["category"].strip(), *_TAG.findall(said)]))
             yield _statement("basic-memory", key, content, at=at, topic=title[:MAX_ID], keywords=keywords)
         elif relation is not None:
@@ -169,8 +182,8 @@ def _page(name: str, text: str) -> Iterator[Record]:
             yield _statement("basic-memory", key, content, at=at, kind="relation", topic=title[:MAX_ID])
         elif not line.lstrip().startswith("#"):
             prose.append(line)
-    for part in _parts("\n".join(prose)):
-        key, tags = identified(page, part), _keywords(front.get("tags"))
+    for number, part in enumerate(_parts("\n".join(prose))):
+        key, tags = identified(page, "text", str(number)), _keywords(front.get("tags"))
         content = f"{title}\n\n{part}"
         yield _statement("basic-memory", key, content, at=at, kind="fact", topic=title[:MAX_ID], keywords=tags)
 
@@ -185,13 +198,6 @@ def _parts(text: str) -> Iterator[str]:
         part = f"{part}\n\n{paragraph}" if part else paragraph
     if part:
         yield part
-
-
-def _day(front: Mapping[str, Any]) -> Any:
-    value = next((front[field] for field in ("updated", "modified", "created", "date") if front.get(field)), None)
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return None if value is None else str(value)
 
 
 def _items(source: Source, holders: tuple[str, ...], fields: tuple[str, ...], what: str) -> Iterator[dict[str, Any]]:
@@ -219,8 +225,8 @@ def _flat(values: Iterable[Any], holders: tuple[str, ...], fields: tuple[str, ..
                 continue
             whose = {field: value[field] for field in _WHOSE if value.get(field)}
             for name in holders:
-                if isinstance(value.get(name), list):
-                    yield from (whose | item for item in _flat(value[name], holders, fields))
+                if isinstance(value.get(name), list | dict):
+                    yield from (whose | item for item in _flat([value[name]], holders, fields))
 
 
 def _statement(

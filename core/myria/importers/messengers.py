@@ -107,9 +107,8 @@ def _slack_message(item: Mapping[str, Any], channel: str, called: Mapping[str, s
         at = moment(seconds) + timedelta(microseconds=int(fraction[:6].ljust(6, "0") or 0))
     except (InvalidTimestamp, ValueError):
         return Unreadable(error=InvalidTimestamp("a message of Slack has `ts`, seconds since 1970", field="ts"))
-    thread = text_of(item.get("thread_ts"))
-    if thread == stamp:
-        thread = ""  # what a thread answers stays in the channel: a later export must know it again
+    # What a thread answers stays in the channel: a later export must know it again.
+    thread = "" if item.get("thread_ts") == stamp else text_of(item.get("thread_ts"))
     profiles = [profile for field in ("user_profile", "bot_profile") if isinstance(profile := item.get(field), dict)]
     spoken = called.get(user) or text_of(item.get("username")) or next(map(_slack_name, profiles), "")
     return Message(
@@ -171,13 +170,12 @@ def _slack_text(text: str, called: Mapping[str, str]) -> str:
     return html.unescape(_SLACK_MARK.sub(shown, text))
 
 
-def telegram(source: Source) -> Iterator[Record]:
-    """Yield the messages of Telegram Desktop's export as JSON: of one chat, or of an account."""
+def telegram(source: Source, zone: tzinfo = UTC) -> Iterator[Record]:
+    """Yield the messages of Telegram Desktop's JSON, of one chat or of an account; old ones say `zone`'s time."""
     refusal = InvalidArgument(
         "a Telegram export is result.json with `messages`, or with `chats.list`; export as JSON, not HTML", field="file"
     )
-    names = source.names(".json")
-    if not names:
+    if not (names := source.names(".json")):
         raise refusal
     for name in [name for name in names if name.endswith("result.json")] or names:  # beside what people sent
         content = source.json(name)
@@ -187,10 +185,10 @@ def telegram(source: Source) -> Iterator[Record]:
         if not all(isinstance(chat, dict) and isinstance(chat.get("messages"), list) for chat in listed):
             raise refusal
         for chat in listed:
-            yield from _telegram_chat(chat)
+            yield from _telegram_chat(chat, zone)
 
 
-def _telegram_chat(chat: Mapping[str, Any]) -> Iterator[Record]:
+def _telegram_chat(chat: Mapping[str, Any], zone: tzinfo) -> Iterator[Record]:
     identity = str(chat.get("id") or identified(str(chat.get("name"))))
     found = list(objects(chat.get("messages")))
     said = [item for item in found if item.get("type") == "message"]
@@ -202,7 +200,7 @@ def _telegram_chat(chat: Mapping[str, Any]) -> Iterator[Record]:
             yield NO_TEXT if item.get("type") == "message" else NOTICE
             continue
         try:
-            at = _telegram_time(item)
+            at = _telegram_time(item, zone)
         except InvalidTimestamp as error:
             yield Unreadable(error=error)
             continue
@@ -224,10 +222,10 @@ def _telegram_text(text: Any) -> str:
     return "".join(part.get("text", "") if isinstance(part, dict) else str(part or "") for part in parts).strip()
 
 
-def _telegram_time(item: Mapping[str, Any]) -> datetime:
+def _telegram_time(item: Mapping[str, Any], zone: tzinfo) -> datetime:
     """Return when a message was sent: `date` is local to who exported, `date_unixtime` says where that was."""
     if not item.get("date_unixtime"):
-        return moment(item.get("date"))
+        return moment(item.get("date"), zone)
     at = moment(item["date_unixtime"])
     try:
         offset = moment(item.get("date")) - at
@@ -276,7 +274,9 @@ def _whatsapp_lines(text: str) -> list[tuple[re.Match[str], list[str]]]:
 
 
 def _whatsapp_chat(lines: Sequence[tuple[re.Match[str], list[str]]], zone: tzinfo) -> Iterator[Record]:
-    order = _date_order([_numbers(match) for match, _ in lines])
+    first = lines[0][0]
+    is_american = (first["morning_after"] or first["afternoon_after"] or "").isupper() and first["date"][0] != "0"
+    order = _date_order([_numbers(match) for match, _ in lines], is_american)
     rest = [_whatsapp_said(match["rest"]) for match, _ in lines]
     people = tuple(sorted({said[0] for said in rest if said is not None}))
     chat = ""
@@ -321,11 +321,11 @@ def _whatsapp_said(rest: str) -> tuple[str, str] | None:
     return (speaker, "" if is_own else text.strip(" ")) if colon and is_name else None
 
 
-def _date_order(dates: Sequence[Sequence[int]]) -> tuple[int, int, int]:
+def _date_order(dates: Sequence[Sequence[int]], is_american: bool) -> tuple[int, int, int]:
     """Return where year, month and day stand in a file's dates, which its language decides.
 
     A number above 12 is a day. Where none is, the order that leaves fewer steps back in time is right; of equals that
-    with the shorter time between them, and then the day first, as in most of the world.
+    with the shorter time between them, and then the day first, as in most of the world, but where it is 7:05 PM.
     """
     if any(date[0] > 31 for date in dates):
         return 0, 1, 2
@@ -336,7 +336,8 @@ def _date_order(dates: Sequence[Sequence[int]]) -> tuple[int, int, int]:
         no_months = sum(month > 12 for _, month, _ in seen)
         return no_months, sum(after < before for before, after in pairwise(seen)), max(days) - min(days)
 
-    return min((2, 1, 0), (2, 0, 1), key=strangeness)
+    orders = (2, 1, 0), (2, 0, 1)
+    return min(reversed(orders) if is_american else orders, key=strangeness)
 
 
 def _whatsapp_time(match: re.Match[str], order: tuple[int, int, int]) -> datetime:

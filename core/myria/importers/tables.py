@@ -42,7 +42,7 @@ def table(source: Source, zone: tzinfo = UTC) -> Iterator[Record]:
     if not names:
         raise InvalidArgument("a table is a file whose name ends in .csv, .tsv or .txt; none was found", field="file")
     for name in names:
-        text = source.text(name)
+        text = re.sub(r"\Asep=.\r?\n", "", source.text(name))  # for spreadsheets
         try:
             dialect = csv.Sniffer().sniff(text.partition("\n")[0], ",;\t|").delimiter
         except csv.Error:
