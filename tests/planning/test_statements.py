@@ -47,6 +47,36 @@ async def test_an_exclamation_that_says_something_is_a_state() -> None:
     assert "“I sold the violin to a museum in Vienna!”" in (await subject("violin", said)).summary
 
 
+@pytest.mark.parametrize(
+    ("name", "older", "newer", "day"),
+    [
+        (
+            "violin",
+            "The violin is with Petra in Porto.",
+            "From 1 June the violin is at the museum in Vienna.",
+            "1 June",
+        ),
+        ("violin", "The violin is kept in Porto.", "Starting 3 May 1970 the violin is kept in Braga.", "3 May"),
+        ("Geige", "Die Geige liegt in Hof.", "Ab dem 1. März 1970 liegt die Geige bei Ben in Ulm.", "1 March"),
+        ("violon", "Le violon est chez Petra à Lyon.", "À partir du 2 juin 1970 le violon est à Brest.", "2 June"),
+    ],
+)
+async def test_what_is_announced_is_no_state_yet(name: str, older: str, newer: str, day: str) -> None:
+    """What holds until then is the latest state, with the other behind it; alone it is called after its day."""
+    summary = (await subject(name, [("Ana", older), ("Ana", newer)])).summary
+    assert summary.startswith(f"Latest, on 1 January 1970: Ana: “{older}” From {day} 1970: Ana: “{newer}”")
+    alone = await subject("violin", [("Bo", "What a violin!"), ("Ana", "From 1 June the violin is in Vienna.")])
+    assert alone.summary.startswith("From 1 June 1970: Ana: “From 1 June the violin is in Vienna.”")
+
+
+async def test_what_was_announced_for_a_day_that_has_come_is_a_state() -> None:
+    """Something was said on that day, or after it."""
+    said = [("Ana", "The violin is in Porto."), ("Ana", "From 5 January the violin is in Vienna.")]
+    later = [*said, *[("Bo", "What a violin!")] * 2]
+    assert (await subject("violin", said)).summary.startswith("Latest, on 1 January 1970: ")
+    assert (await subject("violin", later)).summary.startswith("Latest, on 4 January 1970: Ana: “From 5 January")
+
+
 async def test_where_nobody_says_anything_the_newest_talk_is_named() -> None:
     """A subject has a latest state in any case."""
     said = [("Ana", "What a violin!"), ("Bo", "Such a violin!")]

@@ -11,6 +11,7 @@ from typing import Protocol
 import asyncpg
 import orjson
 
+from myria.analysis.announcing import holds_later
 from myria.analysis.dates import local_day
 from myria.canonical import digest
 from myria.contract.acknowledgement import AppendResult
@@ -27,7 +28,6 @@ from myria.errors import (
 )
 from myria.events import dedupe_key, speaker_of
 from myria.ids import new_id
-from myria.notes.current import holds_later
 from myria.notes.details import NO_DETAILS, Details
 from myria.notes.drafting import Draft, NoteText, completed
 from myria.notes.expiry import SESSION_IDLE_S, Lasting

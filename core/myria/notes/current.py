@@ -12,10 +12,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from myria.analysis.announcing import announces, with_english_beginnings
+from myria.analysis.announcing import announces
 from myria.analysis.asking import asks
 from myria.analysis.changes import tells_of_change, tells_of_move, tells_where
-from myria.analysis.dates import holds_from, local_day, meant
 from myria.analysis.languages import function_terms, languages_of
 from myria.analysis.roots import root
 from myria.analysis.tokens import is_stopword, terms, tokens
@@ -149,18 +148,6 @@ class KeptStatement:
         if not content_roots(telling, begun) & self.about:
             return False
         return alike > _BEGUN_ALIKE
-
-
-def holds_later(text: str, *, at: int, utc_offset: int = 0, now: int) -> int | None:
-    """Return the day (since 1970) from which a text says that what it tells holds; None where it holds now.
-
-    Args:
-        at: when it was told, in microseconds since 1970 UTC.
-        utc_offset: minutes east of UTC of the place where it was told.
-        now: in microseconds since 1970 UTC.
-    """
-    begins = holds_from(meant(with_english_beginnings(text), local_day(at, utc_offset)))
-    return None if begins is None or begins <= local_day(now, utc_offset) else begins
 
 
 def content_roots(words: Sequence[str], text: str) -> frozenset[str]:

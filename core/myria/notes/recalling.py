@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 import asyncpg
 
 from myria.analysis import is_stopword, terms
+from myria.analysis.announcing import holds_later
 from myria.analysis.dates import local_day, windows
 from myria.errors import CursorInvalid
 from myria.events import searchable_text, speaker_of
@@ -23,7 +24,7 @@ from myria.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.index.block import name_terms
 from myria.masks import Masks
 from myria.notes.bysubject import text_by_subject
-from myria.notes.current import KeptStatement, SoughtWords, holds_later, replaced
+from myria.notes.current import KeptStatement, SoughtWords, replaced
 from myria.notes.drafting import NoteText
 from myria.notes.expiry import DAY_US, Lasting
 from myria.notes.fragments import WHOLE, Fragment, Json, Key, Shape, json_within

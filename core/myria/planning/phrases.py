@@ -17,6 +17,7 @@ from itertools import islice, pairwise
 from typing import Final, NamedTuple, cast
 
 from myria.analysis import TextWords, WordForm, terms
+from myria.analysis.announcing import MONTH
 from myria.analysis.common_words import plain_terms, weak_terms
 from myria.analysis.tokens import is_bare, stop_terms
 from myria.planning.courtesies import courtesies
@@ -84,7 +85,8 @@ _IDENTIFIER = re.compile(r"[-./:_]\d")
 """What follows a token that is the beginning of TC-4, v0.7 or 10:30, not a word."""
 
 _SENTENCE_END = re.compile(
-    r"[.!?…。！？\r\n](?:(?<=[.!?…])(?<!\b[DM]r\.)(?<!\bM[rsi]s\.)(?<!\bProf\.)(?<!\bSt\.)(?<!\be\.g\.)"
+    rf"[.!?…。！？\r\n](?!(?<=\d\.) ?(?i:{MONTH})\b)"  # "ab dem 1. März"
+    r"(?:(?<=[.!?…])(?<!\b[DM]r\.)(?<!\bM[rsi]s\.)(?<!\bProf\.)(?<!\bSt\.)(?<!\be\.g\.)"
     r"(?<!\bi\.e\.)(?<!\bz\.B\.)[\"'”’)]*[ \t]+|(?<=[。！？])|(?<=[\r\n])[\r\n]*)"
 )
 _LINE_ENDS = "\r\n"

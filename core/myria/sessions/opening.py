@@ -17,8 +17,9 @@ from typing import Any
 import asyncpg
 import orjson
 
+from myria.analysis.announcing import holds_later
 from myria.masks import Masks
-from myria.notes.current import KeptStatement, holds_later, replaced
+from myria.notes.current import KeptStatement, replaced
 from myria.notes.details import Details
 from myria.notes.expiry import Lasting
 from myria.notes.kinds import importance_now, kinds_of, policies

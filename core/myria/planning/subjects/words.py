@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
+from myria.analysis.announcing import holds_later
+from myria.analysis.dates import DAY_US
 from myria.planning.calendar import date_text, period_text
 from myria.planning.describe import LABEL_CHARACTERS, Description
 from myria.planning.lines import as_many_as_fit, capitalised, clip, counted, fitting, listed, shortened
@@ -118,19 +120,32 @@ def _history(key: str, children: Sequence[Node], most: int) -> str:
 
 
 def _latest(keys: Sequence[str], children: Sequence[Node], most: int) -> tuple[str, list[Node]]:
-    """Return the latest state that is told, of the first of some keys that it is told of; and what was before it."""
+    """Return the latest state that is told, of the first of some keys that it is told of; and what was before it.
+
+    A state that was announced for a day after all that was said stands behind the one that holds until then.
+    """
     newest = sorted(children, key=_IN_TIME, reverse=True)
+    announced = ""
     for at, node in enumerate(newest):
         if node.node_type != LEAF:
-            return clip(node.summary, most), newest[at + 1 :]
-        if (state := state_of(keys, node)) is not None:
-            return _dated(node, state, most), newest[at + 1 :]
+            return clip(f"{node.summary}{announced}", most), newest[at + 1 :]
+        if (state := state_of(keys, node)) is None:
+            continue
+        day = holds_later(state, at=node.last_at, now=newest[0].last_at)
+        if day is None:
+            return clip(f"{_dated(node, state, most)}{announced}", most), newest[at + 1 :]
+        announced = announced or f" From {date_text(day * DAY_US)}: {_ended(state)}"
+    if announced:
+        return clip(announced.strip(), most), newest[1:]
     return _dated(newest[0], called(keys[0], newest[0]), most), newest[1:]
 
 
 def _dated(leaf: Node, state: str, most: int) -> str:
-    now = f"Latest, on {date_text(leaf.last_at)}: {state}"
-    return clip(now if now.endswith((".", "”", "…", "!", "?")) else f"{now}.", most)
+    return clip(_ended(f"Latest, on {date_text(leaf.last_at)}: {state}"), most)
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "”", "…", "!", "?")) else f"{sentence}."
 
 
 def _entry(node: Node) -> str:
