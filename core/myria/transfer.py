@@ -294,7 +294,8 @@ async def _store_identified(
             count.imported += 1
     outcomes: list[bool | None] = [None] * len(differing)
     if revise is not None and differing:
-        outcomes = await revise([(line.event, result) for line, result in differing])
+        known = [(line.event, result) for line, result in differing]
+        outcomes = await _patiently(lambda: revise(known))
     for (line, result), is_edited in zip(differing, outcomes, strict=True):
         if is_edited is None:
             refuse(line.number, _differs(line.event, result))

@@ -662,7 +662,7 @@ def test_what_people_sent_is_no_chat_of_telegram(myria: Call, tmp_path: Path) ->
 
 def test_claude_shows_no_blocks_but_text(myria: Call, tmp_path: Path) -> None:
     """What stands for a block in the old text field is not what was said."""
-    message = {"uuid": "1", "sender": "assistant", "created_at": "2026-01-01T00:00:00Z"}
+    message: dict[str, Any] = {"uuid": "1", "sender": "assistant", "created_at": "2026-01-01T00:00:00Z"}
     message |= {"text": "This block is not supported on your current device yet.", "content": [{"type": "tool_use"}]}
     file = written(tmp_path / "conversations.json", [{"uuid": "k", "chat_messages": [message]}])
     called = myria("import", file, "--from", "claude", "--as", "me", "--json")
@@ -973,3 +973,43 @@ def test_a_page_that_was_edited_says_what_it_says_now(myria: Call, tmp_path: Pat
     again = myria(*command)
     assert (again.status, again.json["imported"], again.json["edited"], again.json["already_there"]) == (0, 0, 1, 1)
     assert held(myria) == ["Ana\n\nRows on Mondays.", "Ana: likes banana bread"]
+
+
+def test_an_old_export_of_telegram_is_in_the_zone_that_is_said(myria: Call, tmp_path: Path) -> None:
+    """Before it told seconds since 1970, it told local time alone."""
+    message = {"id": 1, "type": "message", "date": "2021-07-12T20:05:00", "from": "Ana", "text": "hello"}
+    [line] = events(
+        myria,
+        "telegram",
+        written(tmp_path / "result.json", {"id": 1, "messages": [message]}),
+        "--zone",
+        "Europe/Lisbon",
+    )
+    assert line["timestamp"].startswith(("2021-07-12T19:05:00Z", "2021-07-12T20:05:00+01:00"))
+
+
+def test_an_organisation_of_slack_lists_its_people_apart(myria: Call, tmp_path: Path) -> None:
+    """The export of an Enterprise Grid names them in org_users.json, and has a folder for each workspace."""
+    members = {
+        "org_users.json": [{"id": "W1", "real_name": "Ana Lima"}],
+        "teams/studio/general/2025-03-10.json": [
+            {"type": "message", "user": "W1", "text": "hello <@W1>", "ts": "1741600001.000200"}
+        ],
+    }
+    [line] = events(myria, "slack", zipped(tmp_path / "grid.zip", members))
+    assert line["payload"] == {"text": "hello @Ana Lima", "speaker": "Ana Lima"}
+
+
+def test_an_edited_question_of_chatgpt_is_a_new_branch(myria: Call, tmp_path: Path) -> None:
+    """ChatGPT keeps both: the later export adds what is seen now, and what was seen before stays."""
+
+    def export(nodes: list[dict[str, Any]], end: str) -> Path:
+        conversation = {"id": "c", "current_node": end, "mapping": {each["id"]: each for each in nodes}}
+        return written(tmp_path / "conversations.json", [conversation])
+
+    before = [node("q", None, "user", ["Which kiln?"], 1741600001), node("a", "q", "assistant", ["Gas"], 1741600002)]
+    since = [node("r", None, "user", ["Which wheel?"], 1741600009), node("b", "r", "assistant", ["Oak"], None)]
+    assert len(events(myria, "chatgpt", export(before, "a"))) == 2
+    called = myria("import", export([*before, *since], "b"), "--from", "chatgpt", "--as", "me", "--json")
+    assert (called.status, called.json["imported"], called.json["refused"]) == (0, 2, 0)
+    assert held(myria) == ["Gas", "Oak", "Which kiln?", "Which wheel?"]

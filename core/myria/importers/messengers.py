@@ -77,7 +77,7 @@ def slack(source: Source) -> Iterator[Record]:
     days: dict[str, list[str]] = {}
     for name in source.names(".json"):
         place = name.split("/")
-        if place[-1] == "users.json":
+        if place[-1] in ("users.json", "org_users.json"):
             called |= {str(user.get("id")): _slack_name(user) for user in objects(source.json(name))}
         elif place[-1] in _SLACK_LISTS:
             for listed in objects(source.json(name)):
