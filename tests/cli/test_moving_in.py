@@ -1013,3 +1013,17 @@ def test_an_edited_question_of_chatgpt_is_a_new_branch(myria: Call, tmp_path: Pa
     called = myria("import", export([*before, *since], "b"), "--from", "chatgpt", "--as", "me", "--json")
     assert (called.status, called.json["imported"], called.json["refused"]) == (0, 2, 0)
     assert held(myria) == ["Gas", "Oak", "Which kiln?", "Which wheel?"]
+
+
+def test_a_chat_without_a_beginning_begins_with_its_first_time(myria: Call, tmp_path: Path) -> None:
+    """Neither the conversation nor its first message says when: the next that does is as early as anybody knows."""
+    nodes = {
+        each["id"]: each
+        for each in [node("q", None, "user", ["Which kiln?"], None), node("a", "q", "assistant", ["Gas"], 1741600001)]
+    }
+    conversation = {"id": "c", "create_time": None, "current_node": "a", "mapping": nodes}
+    lines = events(myria, "chatgpt", written(tmp_path / "conversations.json", [conversation]))
+    assert {line["payload"]["text"]: line["timestamp"] for line in lines} == {
+        "Which kiln?": "2025-03-10T09:46:41Z",
+        "Gas": "2025-03-10T09:46:41Z",
+    }

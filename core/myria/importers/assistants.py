@@ -81,10 +81,9 @@ def chatgpt(source: Source) -> Iterator[Record]:
         path = _path(nodes, end if end in nodes else _newest(nodes), "parent")
         yield from [_OTHER_BRANCH for key, node in nodes.items() if key not in path and node.get("message")]
         chat = _chat(conversation, "chatgpt", ("conversation_id", "id"), "title", "create_time")
-        for key in path:
-            message = nodes[key].get("message")
-            if not isinstance(message, dict):
-                continue
+        said = [(key, message) for key in path if isinstance(message := nodes[key].get("message"), dict)]
+        chat.begun = chat.begun or next(filter(None, (message.get("create_time") for _, message in said)), None)
+        for key, message in said:
             words = _words(message)
             if isinstance(words, LeftOut):
                 yield words
