@@ -249,7 +249,7 @@ async def test_earlier_turns_and_insights_are_recalled_as_data(database: Databas
         host = Host(small)
         await host.after("t1", "The celadon glaze " + "of the kiln " * 80, answer="")
         for number, text in enumerate(
-            ("I prefer tea", "I prefer coffee", "I like clay", "I like clay", "Yes", "No"), 2
+            ("I prefer tea", "I prefer coffee", "I like celadon", "I like celadon", "Yes", "No"), 2
         ):
             await host.after(f"t{number}", text, answer="")
         prepared = await host.before("Where is the celadon?")
@@ -260,8 +260,8 @@ async def test_earlier_turns_and_insights_are_recalled_as_data(database: Databas
     assert 560 <= len(chunk["text"]) <= 600
     assert chunk["text"].startswith("The celadon glaze of the kiln")
     assert [(insight["type"], insight["confidence"]) for insight in data["insights"]] == [
-        ("fact_evolution", "0.84"),
         ("fact_stability", "0.78"),
+        ("fact_evolution", "0.84"),
     ]
     assert prepared.insight_ids == tuple(insight["id"] for insight in data["insights"])
 

@@ -39,6 +39,7 @@ from myria.turns.items import (
 )
 from myria.turns.keeping import MOST_FACTS, known_fact
 from myria.turns.model import INPUT_TYPE, OUTPUT_TYPE, Session
+from myria.turns.relating import facts_about
 from myria.turns.storing import recent_items, visible_scopes
 from myria.values import value
 
@@ -140,7 +141,7 @@ class Preparing:
         terms = terms_of(question)
         rows = await connection.fetch(sql("turns.facts"), reader.tenant, session.context_id, scopes, MOST_FACTS)
         standing = [known_fact(row) for row in rows if not Lasting.of(row).has_expired(now)]
-        facts = best_facts(standing, terms, now, settings.recall_facts_limit)
+        facts = best_facts(facts_about(standing, question), terms, now, settings.recall_facts_limit)
         recent = await recent_items(connection, reader.tenant, session, scopes, settings.recent_context_items)
         insights = await self._insights(reader, session, facts, terms, len(recent))
         given = {identity_of(item) for item in (*before.history, *before.current)}

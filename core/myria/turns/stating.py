@@ -80,6 +80,8 @@ class Rule:
     denied: tuple[str, ...] = ()
     each: bool = False
     alone: bool = False
+    always: bool = False
+    about: tuple[str, ...] = ()
 
     def fact(self, value: str) -> Fact:
         """Return the fact that it finds."""
@@ -115,7 +117,8 @@ def rules() -> tuple[Rule, ...]:
 
 
 @cache
-def _words(name: str) -> frozenset[str]:
+def words_of(name: str) -> frozenset[str]:
+    """Return a list of words of facts.toml."""
     return frozenset(_file()["words"][name])
 
 
@@ -149,35 +152,35 @@ def _any_of(texts: Iterable[str]) -> str:
 def _separator() -> re.Pattern[str]:
     """Return what stands between two clauses: a mark, what contrasts them, or an "and" before another statement."""
     begun = {before for rule, before, *_ in _phrases() if rule.form != "diet" and before}
-    bare = {before.removeprefix(subject) for before in begun for subject in _words("subject")}
-    other = rf"{_any_of(begun | bare)}|(?:{_any_of(_words('another'))}) "
-    joins = rf" (?:{_any_of(_words('but'))})(?= )| (?:{_any_of(_words('and'))}) (?={other})"
+    bare = {before.removeprefix(subject) for before in begun for subject in words_of("subject")}
+    other = rf"{_any_of(begun | bare)}|(?:{_any_of(words_of('another'))}) "
+    joins = rf" (?:{_any_of(words_of('but'))})(?= )| (?:{_any_of(words_of('and'))}) (?={other})"
     return re.compile(rf" ?(?:[,，、(（)）—–…]|\.{{2,}}) ?| -+ |{joins}", re.IGNORECASE)
 
 
 @cache
 def _lead() -> re.Pattern[str]:
-    return re.compile(rf"(?:(?:{_any_of(_words('lead'))})(?!\w)(?: [^ ,，]+[,，])?[ ,，、]*)+", re.IGNORECASE)
+    return re.compile(rf"(?:(?:{_any_of(words_of('lead'))})(?!\w)(?: [^ ,，]+[,，])?[ ,，、]*)+", re.IGNORECASE)
 
 
 @cache
 def _doubt() -> re.Pattern[str]:
-    return re.compile(rf"(?:{_any_of(_words('doubt'))})(?!\w)|not\Z|no\Z", re.IGNORECASE)
+    return re.compile(rf"(?:{_any_of(words_of('doubt'))})(?!\w)|not\Z|no\Z", re.IGNORECASE)
 
 
 @cache
 def _not_meant() -> re.Pattern[str]:
-    return re.compile(rf"(?<![a-zA-Z])(?:{_any_of(_words('not_meant'))})", re.IGNORECASE)
+    return re.compile(rf"(?<![a-zA-Z])(?:{_any_of(words_of('not_meant'))})", re.IGNORECASE)
 
 
 @cache
 def _no_more() -> re.Pattern[str]:
-    return re.compile(rf"\b(?:{_any_of(_words('no_more'))})", re.IGNORECASE)
+    return re.compile(rf"\b(?:{_any_of(words_of('no_more'))})", re.IGNORECASE)
 
 
 @cache
 def _at_its_end() -> re.Pattern[str]:
-    return re.compile(rf" (?:{_any_of(_words('no_more'))})\Z", re.IGNORECASE)
+    return re.compile(rf" (?:{_any_of(words_of('no_more'))})\Z", re.IGNORECASE)
 
 
 def statements_in(texts: Iterable[str]) -> StatedFacts:
@@ -246,7 +249,7 @@ def _with_list(found: Sequence[_Clause], rest: Sequence[str]) -> list[_Clause]:
         belongs = len(rest) == 1 and all(map(_is_capitalised, rest[0].split()))
     else:
         are_short = all(len(clause.split()) <= _MOST_LISTED_WORDS for clause in rest)
-        belongs = bool(rest) and are_short and not _words("and").isdisjoint(rest[-1].lower().split()[:-1])
+        belongs = bool(rest) and are_short and not words_of("and").isdisjoint(rest[-1].lower().split()[:-1])
     if not belongs or rule.form in ("name", "diet"):
         return list(found)
     listed = ", ".join([first, *rest])
@@ -259,9 +262,9 @@ def _said_whole(clause: str, *, follows: bool) -> Iterator[str]:
     yield clause
     if follows:
         joined, _, said = clause.partition(" ")
-        whole = said if joined.lower() in _words("and") else clause
+        whole = said if joined.lower() in words_of("and") else clause
         yield whole
-        yield from (f"{subject}{whole}" for subject in _words("subject"))
+        yield from (f"{subject}{whole}" for subject in words_of("subject"))
 
 
 def _of_clause(clause: str) -> _Clause | None:
@@ -292,11 +295,11 @@ def _value(rule: Rule, before: str, given: str) -> str:
     if rule.form in ("thing", "allergen", "task"):
         if rule.form == "allergen" and not _names_allergen(value):
             return ""
-        is_own = rule.form == "thing" and not _words("own").isdisjoint(value.lower().split())
+        is_own = rule.form == "thing" and not words_of("own").isdisjoint(value.lower().split())
         return value if _is_thing(value) and not is_own else ""
     if rule.form == "diet":
-        return _leading(value, lambda word: word.lower() in _words("diet"), most=1)
-    if len(value) == 1 or not _words("no_name").isdisjoint({value, *value.split()}):
+        return _leading(value, lambda word: word.lower() in words_of("diet"), most=1)
+    if len(value) == 1 or not words_of("no_name").isdisjoint({value, *value.split()}):
         return ""
     if value[0].isupper() or value[0].islower():
         return _leading(value, _is_capitalised, most=_MOST_NAME_WORDS)
@@ -306,12 +309,12 @@ def _value(rule: Rule, before: str, given: str) -> str:
 def _leading(value: str, is_one: Callable[[str], bool], *, most: int) -> str:
     """Return the words with which a value begins that are of a kind, where nothing else but a new thought follows."""
     words = value.split()
-    belongs = [is_one(word) or word in _words("particle") for word in words]
+    belongs = [is_one(word) or word in words_of("particle") for word in words]
     count = belongs.index(False) if False in belongs else len(words)
     while count and not is_one(words[count - 1]):
         count -= 1  # a particle joins two words
     rest = words[count:]
-    goes_on = not rest or (rest[0].lower() in _words("goes_on") and not (len(rest) > 1 and is_one(rest[1])))
+    goes_on = not rest or (rest[0].lower() in words_of("goes_on") and not (len(rest) > 1 and is_one(rest[1])))
     begins = count > 0 and is_one(words[0])
     return " ".join(words[:count]) if begins and count <= most and goes_on else ""
 
@@ -325,9 +328,9 @@ def _is_name_without_capitals(value: str, before: str, form: str) -> bool:
     if len(value) > _MOST_UNSPACED or _has_vague_part(value):
         return False
     if form == "place":
-        return value in _words("place") or (_PLACE.fullmatch(value) is not None and _GRAMMAR.search(value) is None)
+        return value in words_of("place") or (_PLACE.fullmatch(value) is not None and _GRAMMAR.search(value) is None)
     family = _file()["words"]["family"]
-    if before in _words("before_chinese_name"):
+    if before in words_of("before_chinese_name"):
         return value[0] in family and _CHINESE_NAME.fullmatch(value) is not None
     if _HANGUL.search(value) is not None:
         return value[0] in family and _KOREAN_NAME.fullmatch(value) is not None
@@ -335,24 +338,24 @@ def _is_name_without_capitals(value: str, before: str, form: str) -> bool:
 
 
 def _has_vague_part(value: str) -> bool:
-    return any(part in value for part in _words("vague_part"))
+    return any(part in value for part in words_of("vague_part"))
 
 
 def _names_allergen(value: str) -> bool:
     """Tell whether a value has a word that is an allergen, or begins or ends as one: of other things people joke."""
     words = [word.lower() for word in _WORD.findall(value)]
-    parts = tuple(part for part in _words("allergen") if len(part) >= _LEAST_PART or not part.isascii())
-    return any(word in _words("allergen") or word.startswith(parts) or word.endswith(parts) for word in words)
+    parts = tuple(part for part in words_of("allergen") if len(part) >= _LEAST_PART or not part.isascii())
+    return any(word in words_of("allergen") or word.startswith(parts) or word.endswith(parts) for word in words)
 
 
 def _is_thing(value: str) -> bool:
     """Tell whether a value stands by itself, wherever it is read again."""
     words = [word.lower() for word in _WORD.findall(value)]
-    if not words or len(words) > _MOST_WORDS or "n't" in value or words[0] in _words("vague_first"):
+    if not words or len(words) > _MOST_WORDS or "n't" in value or words[0] in words_of("vague_first"):
         return False
     is_unspaced = _UNSPACED.search(value) is not None
     if (is_unspaced and (len(value) > 2 * _MOST_UNSPACED or value[-1] == "の")) or (
         not is_unspaced and len(value) == 1
     ):
         return False
-    return _SOMEBODYS.search(value) is None and _words("vague").isdisjoint(words) and not _has_vague_part(value)
+    return _SOMEBODYS.search(value) is None and words_of("vague").isdisjoint(words) and not _has_vague_part(value)
