@@ -157,3 +157,15 @@ async def test_what_was_replaced_ends_with_its_session(served: Served) -> None:
     assert (await ask(served, "fragment_history", id=first))["count"] == 1
     await ask(served, "reflect", summary="We painted", sessionId="s1")
     assert (await ask(served, "fragment_history", id=first))["code"] == "note_not_found"
+
+
+async def test_consolidation_tells_whether_there_is_feedback_to_report(served: Served) -> None:
+    """Of what the caller sees: feedback of another agent is not told."""
+
+    async def told(agent: str) -> bool:
+        answer: dict[str, bool] = await ask(served, "memory_consolidate", agentId=agent)
+        return answer["feedbackReportGenerated"]
+
+    assert not await told("row-one")
+    await ask(served, "tool_feedback", tool_name="recall", relevant=True, sufficient=True, agentId="row-one")
+    assert (await told("row-one"), await told("row-two")) == (True, False)

@@ -224,7 +224,7 @@ class ConsolidateAnswer(AgentAnswer):
     )
     utilityUpdated: int
     contradictionsFound: int
-    feedbackReportGenerated: bool
+    feedbackReportGenerated: bool = Field(description="`myria feedback` reports what was said of tools")
     indexesPruned: int
     stale_fragments: list[StaleBody]
     contradictions: list[ContradictionBody] = Field(description="For you to resolve: nothing does it by itself")

@@ -300,7 +300,9 @@ class PreparedAnswer(Answer):
 
     input_items: list[dict[str, Any]]
     recall_fact_ids: list[str]
-    recall_insight_ids: list[str]
+    recall_insight_ids: list[str] = Field(
+        description="Always empty: the contract has it, and there are no insights here"
+    )
     context_token_count: int
 
 

@@ -23,6 +23,7 @@ from myria.contract.limits import MAX_WITHDRAWN
 from myria.errors import AlreadySuperseded, EventNotFound
 from myria.masks import Masks
 from myria.notes.expiry import DAY_US, Lasting
+from myria.notes.feedback import has_feedback
 from myria.notes.kinds import FACT_KINDS, importance_now, policies
 from myria.notes.likeness import essence
 from myria.notes.links import MAX_LINKS, Relation, link_event
@@ -74,6 +75,8 @@ class Consolidated:
     contradictions: list[Json] = field(default_factory=list)
     more: bool = False
     has_vectors: bool = False
+    has_feedback: bool = False
+    """Whether `myria feedback` has something to report of what the caller sees."""
 
     def to_json(self) -> Json:
         """Return it under the contract's names."""
@@ -88,7 +91,7 @@ class Consolidated:
             "embeddingsAdded": counts["embeddings"],
             "utilityUpdated": counts["utility"],
             "contradictionsFound": counts["contradictions"],
-            "feedbackReportGenerated": False,
+            "feedbackReportGenerated": self.has_feedback,
             "indexesPruned": counts["pruning"],
             "stale_fragments": self.stale,
             "contradictions": self.contradictions,
@@ -195,6 +198,7 @@ class Consolidation:
         async with self._database.read(tenant) as connection:
             stale = await connection.fetch(sql("consolidation.stale"), tenant, scopes, _SHOWN_STALE)
             pairs = await connection.fetch(sql("consolidation.contradictions"), tenant, scopes, _SHOWN_STALE)
+            report.has_feedback = masks is not None and await has_feedback(connection, tenant, masks)
             if self._vectors is not None:
                 seqs = [look.row["event_seq"] for look in standing]
                 report.counts["embeddings"] = await connection.fetchval(

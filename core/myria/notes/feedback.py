@@ -9,6 +9,7 @@ import asyncpg
 import orjson
 
 from myria.contract.event import NewEvent
+from myria.masks import Masks
 from myria.projections import Incoming, Stored
 from myria.store.clock import rfc3339_of
 from myria.store.database import Connection, Database
@@ -84,6 +85,14 @@ class FeedbackProjection:
     async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
         """Write the rows of a commit."""
         await connection.execute(sql("feedback.fold"), tenant, [event.event_seq for event in events])
+
+
+async def has_feedback(connection: Connection, tenant: str, masks: Masks) -> bool:
+    """Tell whether there is feedback on tools for `feedback_report` to tell, of what masks see."""
+    for mask in masks:
+        if await connection.fetchval(sql("feedback.is_there"), tenant, list(mask.participants), mask.exact):
+            return True
+    return False
 
 
 async def feedback_report(database: Database, tenant: str, *, limit: int) -> dict[str, Any]:

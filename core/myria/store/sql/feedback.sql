@@ -28,3 +28,10 @@ SELECT f.said_at, f.tool, f.relevant, f.sufficient, e.payload->'feedback'->>'sug
 FROM myria.tool_feedback f JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = f.event_seq
 WHERE f.tenant_id = $1 AND e.payload->'feedback' ?| ARRAY['suggestion', 'context']
 ORDER BY f.said_at DESC, f.event_seq DESC LIMIT $2;
+
+-- name: is_there
+-- Whether somebody said something of a tool, of the scopes that hold $2; of the one that holds nobody else where $3 is true.
+SELECT EXISTS (
+    SELECT FROM myria.tool_feedback f
+    JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = f.scope_id
+    WHERE f.tenant_id = $1 AND s.participants @> $2::text[] AND (NOT $3 OR s.participants <@ $2::text[]));
