@@ -4,6 +4,7 @@
     ├── InputError                    the caller must change the request
     │   ├── InvalidArgument           invalid_argument
     │   ├── UnknownField              unknown_field
+    │   ├── UnknownTool               unknown_tool
     │   ├── InvalidParticipants       invalid_participants
     │   ├── InvalidTimestamp          invalid_timestamp
     │   ├── InvalidText               invalid_text
@@ -154,6 +155,12 @@ class UnknownField(InputError):
     """A field is not part of the contract; the message names the nearest known one."""
 
     code = "unknown_field"
+
+
+class UnknownTool(InputError):
+    """No tool of this endpoint has this name; the message names the nearest one, and which endpoint has it."""
+
+    code = "unknown_tool"
 
 
 class InvalidParticipants(InputError):

@@ -103,13 +103,6 @@ _LISTING_HINT = CacheHint(ttl_ms=300_000, scope="private")
 _Context = ServerRequestContext[Any, Any]
 
 
-def unknown_tool(name: str, toolbox: Toolbox) -> MCPError:
-    """Return the JSON-RPC error for a tool nobody has."""
-    nearest = toolbox.nearest(name)
-    advice = f"; did you mean {nearest}?" if nearest else ""
-    return MCPError(code=mcp_types.INVALID_PARAMS, message=f"Unknown tool: {name[:100]}{advice}")
-
-
 def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Server[Any]:
     """Return the SDK's server with the tools of one face.
 
@@ -169,7 +162,8 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
     async def call_tool(context: _Context, params: mcp_types.CallToolRequestParams) -> mcp_types.CallToolResult:
         if not toolbox.knows(params.name):
             requestlog.refused("unknown_tool")
-            raise unknown_tool(params.name, toolbox)
+            unknown = toolbox.unknown(params.name)
+            raise MCPError(code=mcp_types.INVALID_PARAMS, message=unknown.message, data=unknown.to_json())
         request = context.request
         arguments = params.arguments if request is None else request.scope.get(ARGUMENTS_KEY, params.arguments)
         reporting = REPORT.set(partial(_report, context))

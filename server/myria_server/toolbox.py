@@ -23,7 +23,7 @@ from myria.contract.coercion import coerced
 from myria.contract.event import each_event, parse_event
 from myria.contract.limits import limits_of
 from myria.contract.routes import Route
-from myria.contract.tools import PATH_OF, TOOLS, Tool
+from myria.contract.tools import PATH_OF, SWITCH_OF, TOOLS, Tool
 from myria.contract.without_read import open_part
 from myria.deadlines import Deadlines
 from myria.errors import (
@@ -35,6 +35,7 @@ from myria.errors import (
     Overloaded,
     SourceEventKeyTaken,
     ToolNotEnabled,
+    UnknownTool,
 )
 from myria.fairness import caller
 from myria.masks import Masks
@@ -138,6 +139,7 @@ class Toolbox:
         self.memory = memory
         self.metrics = metrics
         self.limits = limits_of(settings)
+        self._settings = settings
         self._max_in_flight = settings.mcp.max_in_flight
         # The domain has its own append deadline and knows the commit's outcome; this one is only a safeguard.
         self._append_deadline = Deadlines(settings.mcp.append_deadline_s + 1.0)
@@ -203,14 +205,28 @@ class Toolbox:
                 f"{name} belongs to the profile {tool.profile}, which this server does not offer; mcp.profiles adds it",
                 setting="mcp.profiles",
             )
-        endpoints = " or ".join(PATH_OF[face] for face in tool.faces)
-        return ToolNotEnabled(f"{name} is offered at {endpoints}", endpoint=endpoints)
+        where, details = self._offered_at(tool)
+        return ToolNotEnabled(f"{name} is offered at {where}", **details)
 
-    def nearest(self, name: str) -> str | None:
-        """Return the offered tool whose name comes nearest, as it is advertised."""
-        names = [tool.named(self._name_style) for tool in self.offered]
-        close = difflib.get_close_matches(name[:100], names, n=1, cutoff=0.5)
-        return close[0] if close else None
+    def _offered_at(self, tool: Tool) -> tuple[str, dict[str, str]]:
+        """Return where a tool of other faces is offered, in words and as data, with the setting where that is off."""
+        endpoints = " or ".join(PATH_OF[face] for face in tool.faces)
+        off = [SWITCH_OF[face] for face in tool.faces if face in SWITCH_OF and not self._settings.get(SWITCH_OF[face])]
+        if len(off) < len(tool.faces):
+            return endpoints, {"endpoint": endpoints}
+        return f"{endpoints}, which {off[0]} switches on", {"endpoint": endpoints, "setting": off[0]}
+
+    def unknown(self, name: str) -> UnknownTool:
+        """Return the refusal of a tool that nobody has: with the nearest one, and where that is another face's."""
+        shown, tools = name[:100], {tool.named(self._name_style): tool for tool in TOOLS}
+        close = difflib.get_close_matches(shown, list(tools), n=1, cutoff=0.5)
+        if not close:
+            return UnknownTool(f"Unknown tool: {shown}; tools/list names those of {PATH_OF[self.face]}")
+        where, details = "", {"nearest": close[0]}
+        if self.face not in tools[close[0]].faces:
+            offered_at, more = self._offered_at(tools[close[0]])
+            where, details = f", which is offered at {offered_at}", details | more
+        return UnknownTool(f"Unknown tool: {shown}; did you mean {close[0]}{where}?", **details)
 
     async def call(
         self, name: str, arguments: Any, principal: Principal, address_of: AddressOf | None = None

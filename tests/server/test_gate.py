@@ -11,7 +11,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from myria.contract.tools import TOOLS
+from myria.access.principal import Face
+from myria.contract.tools import PATH_OF, TOOLS
 from myria.memory import Memory
 from myria.settings import PostgresSettings, Settings
 from myria_server import gate as gate_module
@@ -534,3 +535,41 @@ async def test_a_bug_is_not_shown_to_the_caller(database: Database, version: str
         assert (answer.code, answer.content["error"]["retryable"]) == ("internal_error", False)
         assert "secret" not in json.dumps(answer.content)
         assert not (await served.call("append_event", event(), version=version)).is_error
+
+
+@pytest.mark.parametrize(
+    ("face", "name", "nearest", "endpoint"),
+    [
+        ("core", "myria_apend_event", "myria_append_event", None),
+        ("agent", "recal", "recall", None),
+        ("agent", "memtrace_serach", "memtrace_search", "/mcp/memtrace"),
+        ("rest", "fragment_histories", "fragment_history", "/mcp/agent"),
+        ("rest", "myria.triger_build", "myria_trigger_build", "/mcp/admin"),
+        ("core", "zzzz", None, None),
+    ],
+)
+async def test_an_unknown_tool_is_coded_and_says_where_it_is(
+    served: Served, face: Face, name: str, nearest: str | None, endpoint: str | None
+) -> None:
+    """With the nearest name as data, and the endpoint that has it where that is another."""
+    response = await served.post(call(name, {}), headers(name), path=PATH_OF[face])
+    error = response.json()["error"]
+    details = error["data"].get("details", {})
+    assert (error["code"], error["data"]["code"]) == (-32602, "unknown_tool")
+    assert (details.get("nearest"), details.get("endpoint")) == (nearest, endpoint)
+    assert all(said in error["message"] for said in (nearest, endpoint) if said is not None)
+
+
+async def test_an_unknown_tool_of_a_face_that_is_off_names_the_setting(memory: Memory) -> None:
+    """As message, and as data for programs."""
+    settings = Settings()
+    assert not settings.turns.enabled
+    async with serving(memory, settings) as served:
+        for path, name in (
+            ("/mcp", "memory_before_turn"),
+            ("/mcp/agent", "memory_before_turns"),
+            ("/mcp/memtrace", "memory_after_turn"),
+        ):
+            response = await served.post(call(name, {}), headers(name), path=path)
+            text = json.dumps(response.json())
+            assert "is offered at /mcp/turns, which turns.enabled switches on" in text

@@ -55,7 +55,7 @@ _MEANINGS = (
     "order sort sort_by order_by direction",
     "depth max_depth hops max_hops levels",
     "format output output_format response_format",
-    "reason why comment",
+    "reason reasoning why because rationale justification comment",
 )
 """Names of one meaning, ours first: the first of them that is known is meant."""
 
