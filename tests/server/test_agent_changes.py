@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from myria.contract.rest import PREFIX
+from myria.contract.tools import PATH_OF
 from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
 from myria.redaction.redactor import PayloadRedactor
 from tests.cli.test_hooks import hook, servers
 from tests.server.test_agent import ask, raw
-from tests.server.wire import Served
+from tests.server.wire import Served, call, headers
 from tests.support.builds import build
 from tests.support.changing_facts import ALL, Change
 from tests.support.postgres import Database
@@ -88,3 +90,40 @@ async def test_recall_shows_what_holds_now(served: Served, memory: Memory, datab
         if line and "(older)" not in line:
             faults.append(f"not marked: {line}")
     assert [fault for fault in faults if fault] == []
+
+
+@pytest.mark.parametrize("is_built", [False, True])
+async def test_rest_and_memtrace_put_what_holds_now_first(
+    served: Served, memory: Memory, database: Database, is_built: bool
+) -> None:
+    """The route and the tool order what they find as recall does: no replaced statement above what replaced it."""
+    await kept(memory)
+    if is_built:
+        await build(database)
+    wrong = []
+    for change in ALL:
+        route = await served.client.post(f"{PREFIX}/search", json={"query": change.question})
+        tool = await served.post(
+            call("memtrace_search", {"query": change.question}),
+            headers("memtrace_search"),
+            path=PATH_OF["rest"],
+        )
+        of_tool = tool.json()["result"]["structuredContent"]
+        told = [[memory["content"] for memory in answer["results"]] for answer in (route.json(), of_tool)]
+        assert told[0] == told[1]
+        if change.newer not in told[0] or change.older in told[0][: told[0].index(change.newer)]:
+            wrong.append((change.question, told[0]))
+    assert wrong == []
+
+
+async def test_pages_of_what_changed_miss_nothing(served: Served, memory: Memory) -> None:
+    """However small the page, each memory is on one of them."""
+    await kept(memory)
+
+    async def page(limit: int, offset: int) -> list[str]:
+        body = {"query": ALL[0].question, "limit": limit, "offset": offset}
+        answer = await served.client.post(f"{PREFIX}/search", json=body)
+        return [memory["id"] for memory in answer.json()["results"]]
+
+    whole = await page(50, 0)
+    assert sorted([one for at in range(len(whole)) for one in await page(1, at)]) == sorted(whole)

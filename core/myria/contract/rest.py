@@ -496,6 +496,9 @@ class SearchToolInput(Input):
     """Arguments of memtrace_search."""
 
     agent_id: OptionalId = Field(default=None, description="Left out: of all agents")
+    query: Annotated[str | None, _text(10_000), _schema("string", maxLength=10_000)] = Field(
+        default=None, description="What it is about: the best come first"
+    )
     content_contains: Annotated[str | None, _text(10_000), _schema("string", maxLength=10_000)] = Field(
         default=None, description="What the content holds, as it is written"
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from itertools import takewhile
 
@@ -23,6 +23,7 @@ from myria.memories.context import MOST_TOPICS
 from myria.memories.model import StoredMemory, memory_of, memory_of_event
 from myria.memories.reading import MemoryFilters, MemoryPage, Order, Viewer, cursor_of, place_after
 from myria.notes.model import NOTE_TYPE
+from myria.notes.newest import ComparedNote, newest_above
 from myria.notes.recalling import Reads
 from myria.retrieval.cursors import Cursor
 from myria.retrieval.found import EventFinder, FoundEvent
@@ -61,6 +62,8 @@ class MemorySearch:
     ) -> MemoryPage:
         """Return the memories that are most about a question, best first; `has_more` says whether there are others.
 
+        On a page what says a fact anew stands above what it may replace, as in recall.
+
         Where the filters leave so few of the best hits that the bound is reached, `scanned` says how many were looked
         at.
 
@@ -69,7 +72,13 @@ class MemorySearch:
         """
         question = _question(viewer, filters, query, types=(NOTE_TYPE,))
         asked = partial(_best, viewer, question, filters, limit=limit, offset=offset, most_bytes=self._page_bytes)
-        return await self._read(tenant, question.masks, asked)
+        page = await self._read(tenant, question.masks, asked)
+        kept = [
+            ComparedNote(text=memory.draft.content, at=memory.updated_at, number=memory.number)
+            for memory in page.memories
+        ]
+        order, _ = newest_above(kept, query, now=to_microseconds(datetime.now(UTC)))
+        return replace(page, memories=tuple(page.memories[place] for place in order))
 
     async def holding(
         self,

@@ -17,25 +17,23 @@ import asyncpg
 
 from myria.analysis import is_stopword, terms
 from myria.analysis.announcing import holds_later
-from myria.analysis.dates import local_day, windows
 from myria.errors import CursorInvalid
 from myria.events import searchable_text, speaker_of
 from myria.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.index.block import name_terms
 from myria.masks import Masks
 from myria.notes.bysubject import text_by_subject
-from myria.notes.current import KeptStatement, SoughtWords, replaced
 from myria.notes.drafting import NoteText
 from myria.notes.expiry import DAY_US, Lasting
 from myria.notes.fragments import WHOLE, Fragment, Json, Key, Shape, json_within
 from myria.notes.kinds import importance_now, often, policies, tier, utility
 from myria.notes.lines import MemoryText
 from myria.notes.model import NOTE_TYPE, note_of
+from myria.notes.newest import ComparedNote, newest_above
 from myria.notes.questions import RecallQuery
 from myria.restating import told_once
 from myria.retrieval.cursors import Cursor
 from myria.retrieval.found import EventFinder, Found, FoundEvent, FoundSubject
-from myria.retrieval.question import day_asked_for
 from myria.settings import RecallSettings
 from myria.store.clock import to_datetime, to_microseconds
 from myria.store.queries import sql
@@ -81,7 +79,6 @@ _TOPICS_AMONG = 12
 _TOPIC_HITS = 2
 """Hits of a batch below a topic, from which on it is worth a line."""
 
-_PAIR = 2
 
 _BEFORE_ALL: Key = (-(1 << 62), 0, 0, 0)
 """A place before every memory of a batch."""
@@ -427,47 +424,30 @@ class Recall:
 
 
 def _newest_above(query: RecallQuery, fragments: list[Fragment]) -> list[Fragment]:
-    """Return the memories of a page, each note below the newer ones that may say it anew, and marked as older.
-
-    What holds from a later day on than the one that is asked for stands below what it will replace.
-    """
-    notes = [fragment for fragment in fragments if fragment.note_id is not None and not fragment.superseded]
-    if not query.is_ranked or len(notes) < _PAIR:
+    """Return the memories of a page, each note below the newer ones that may say it anew, and marked as older."""
+    if not query.is_ranked:
         return fragments
-    notes.sort(key=lambda note: (-note.at, -note.event_seq))
-    asked = " ".join(filter(None, (query.words, *query.hints)))
-    day = _day_asked_for(query)
-    above: dict[int, list[Fragment]] = {}
-    older: set[int] = set()
-    anew = replaced(notes, lambda note: KeptStatement.of(note.text), SoughtWords.of(asked))
-    for note, places in zip(notes, anew, strict=True):
-        named = [at for at, other in enumerate(notes) if other.event_id == note.replaced_by]
-        for newer in [notes[at] for at in {*places, *named}]:
-            if newer.holds_from is not None and newer.holds_from > day:
-                above.setdefault(newer.event_seq, []).append(note)
-            else:
-                above.setdefault(note.event_seq, []).append(newer)
-                older.add(note.event_seq)
-    ordered: dict[Key, Fragment] = {}
-
-    def place(fragment: Fragment) -> None:
-        if fragment.key not in ordered:
-            is_note = fragment.note_id is not None
-            for other in above.get(fragment.event_seq, []) if is_note else ():
-                place(other)
-            is_older = is_note and fragment.event_seq in older
-            ordered[fragment.key] = replace(fragment, change="older") if is_older else fragment
-
-    for fragment in fragments:
-        place(fragment)
-    return list(ordered.values())
+    order, older = newest_above(
+        [_kept(fragment) for fragment in fragments],
+        query.words or "",
+        hints=query.hints,
+        now=query.now if query.as_of is None else query.as_of,
+        utc_offset=query.utc_offset,
+    )
+    return [replace(fragments[at], change="older") if at in older else fragments[at] for at in order]
 
 
-def _day_asked_for(query: RecallQuery) -> int:
-    """Return the day (since 1970) on which what is asked for holds."""
-    moment, text = query.now if query.as_of is None else query.as_of, query.words or ""
-    meant = windows(text, now=moment, first=moment, last=moment, utc_offset=query.utc_offset)
-    return day_asked_for(text, meant, local_day(moment, query.utc_offset))
+def _kept(fragment: Fragment) -> ComparedNote | None:
+    if fragment.note_id is None or fragment.superseded:
+        return None
+    return ComparedNote(
+        text=fragment.text,
+        at=fragment.at,
+        number=fragment.event_seq,
+        utc_offset=fragment.utc_offset,
+        event_id=fragment.event_id,
+        replaced_by=fragment.replaced_by,
+    )
 
 
 def _terms_of_question(query: RecallQuery) -> set[str]:
