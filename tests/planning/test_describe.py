@@ -49,38 +49,106 @@ def leaves(nodes: list[Node]) -> list[Node]:
     return [node for node in nodes if node.node_type == LEAF]
 
 
-def test_leaves_are_named_by_their_subjects() -> None:
-    """Labels are titles of the phrases that say most, as they were said, without names and small talk."""
+def phrases(node: Node) -> list[str]:
+    """The phrases that a node keeps, the best first."""
+    return [phrase for phrase, _ in node.metadata["phrases"]]
+
+
+def test_leaves_are_named_by_one_subject() -> None:
+    """A label is the one phrase that says most, as it was said, without names and small talk."""
     kiln, visa = leaves(plan_unit(SCOPE, talk(*TALK), SETTINGS))
-    assert kiln.label == "Gas kiln and celadon glaze"
-    assert visa.label == "Portuguese embassy and visa interview"
+    assert kiln.label == "Gas kiln"
+    assert visa.label == "Portuguese embassy"
+
+
+def test_a_label_tells_a_leaf_from_its_neighbours() -> None:
+    """What every leaf of a unit speaks of names none of them."""
+    everywhere = [TALK[0], *((who, f"{line} That is for the harbour festival.") for who, line in TALK[1:])]
+    events = talk(*everywhere[:4]) + talk(*everywhere[4:] * 2, start=MAY_8 + 20 * MINUTE, first_seq=10)
+    *inside, unit = plan_unit(SCOPE, events, SETTINGS)
+    assert unit.label == "Harbour festival"
+    assert inside
+    assert "Harbour festival" not in [leaf.label for leaf in inside]
+
+
+@pytest.mark.parametrize(
+    ("line", "label"),
+    [
+        ("Hi there, the app crashes when I open the calendar.", "The app crashes when I open the calendar"),
+        ("Hello Bo! Where is my parcel?", "Where is my parcel?"),
+        ("Guten Tag, die Waschmaschine zeigt den Fehlercode E18.", "Die Waschmaschine zeigt den Fehlercode E18"),
+        ("Hola, la factura de marzo no llegó a mi correo.", "La factura de marzo no llegó a mi correo"),
+        ("Bonjour, le colis est arrivé sans le chargeur.", "Le colis est arrivé sans le chargeur"),
+        ("Здравствуйте! Посылка пришла без зарядного устройства.", "Посылка пришла без зарядного устройства"),
+        ("注文した掃除機が届きません。", "注文した掃除機が届きません"),
+        ("我的订单还没有到货。", "我的订单还没有到货"),
+        ("لم تصل فاتورة مارس.", "لم تصل فاتورة مارس"),
+    ],
+)
+def test_a_short_talk_is_called_by_the_line_that_opens_it(line: str, label: str) -> None:
+    """What a customer writes first is the title of the case, without the greeting before it, in any language."""
+    case = talk(("Ana", line), ("Bo", "Sorry about that!"), ("Ana", "Thanks."))
+    assert plan_unit(SCOPE, case, SETTINGS)[-1].label == label
+
+
+@pytest.mark.parametrize("line", ["Hi Bo! How have you been?", "Good morning!", "Thanks for yesterday, that was fun!"])
+def test_small_talk_is_no_title(line: str) -> None:
+    """A greeting, or a line that says nothing, names no talk: who talked and when does."""
+    small = talk(("Ana", line), ("Bo", "Fine, thanks. And you?"), ("Ana", "Good, good."))
+    assert plan_unit(SCOPE, small, SETTINGS)[-1].label == "Ana and Bo, 8 May 2023, 13:56"
+
+
+def test_no_label_joins_strangers() -> None:
+    """A label of a leaf or a unit is one thing, never several that an "and" joins."""
+    lines = ("The kiln, the glaze and the wheel came.", "The wheel, the glaze and the kiln broke.", "And the clay!")
+    events = talk(*((None, line) for line in lines * 5))
+    for node in plan_unit(SCOPE, events, SETTINGS):
+        assert " and " not in node.label
+        assert "," not in node.label.partition(" 2023")[0]
 
 
 def test_a_word_is_shown_as_it_was_written_first() -> None:
     """Of two words with one stem, the one that came first is the one that is shown."""
     (leaf,) = leaves(plan_unit(SCOPE, talk(("Bo", "gabo dogs leafids gabo dog gabo leafids")), SETTINGS))
-    assert [keyword for keyword, _ in leaf.metadata["keywords"]] == ["gabo", "leafids", "dogs"]
+    assert {keyword for keyword, _ in leaf.metadata["keywords"]} == {"gabo", "leafids", "dogs"}
 
 
-def test_a_leaf_summary_gives_time_speakers_and_central_sentences() -> None:
-    """Who talked when about what, and the sentences that say most, with who said them."""
+def test_a_leaf_summary_gives_who_when_and_the_sentences_that_say_most() -> None:
+    """Who talked when, then at most two of their own sentences, the newest first."""
     kiln, visa = leaves(plan_unit(SCOPE, talk(*TALK), SETTINGS))
     assert kiln.summary == (
-        "Ana and Bo talked on 8 May 2023, 13:56–13:57 UTC, about gas kiln and celadon glaze. "
+        "Ana and Bo, 8 May 2023, 13:56–13:57 UTC. Bo: “The gas kiln reached cone ten in nine hours.” "
         "Bo: “We finally fired the gas kiln on Saturday, and the celadon glaze came out perfect.”"
     )
     assert "Ana: “Yes, the embassy wants the visa forms and a New York bank statement.”" in visa.summary
     assert "How have you been" not in kiln.summary
 
 
-def test_a_summary_says_who_wrote_alone_and_what_nobody_said() -> None:
-    """One speaker wrote, several talked; events without a speaker are counted."""
+def test_a_summary_says_who_wrote_and_what_nobody_said() -> None:
+    """Those who wrote are named, at most four of them; events without a speaker are counted."""
     alone = plan_unit(SCOPE, talk(("Rig", "The soak test ran."), ("Rig", "The soak test passed.")), SETTINGS)[-1]
-    assert alone.summary.startswith("Rig wrote on 8 May 2023, 13:56 UTC, about soak test")
+    assert alone.summary.startswith("Rig, 8 May 2023, 13:56 UTC. Rig: “")
     nobody = plan_unit(SCOPE, talk((None, "The soak test ran."), (None, "The soak test passed.")), SETTINGS)[-1]
-    assert nobody.summary.startswith("2 events on 8 May 2023, 13:56 UTC, about soak test")
+    assert nobody.summary.startswith("2 events, 8 May 2023, 13:56 UTC. “")
     many = talk(*((name, "The kiln is hot.") for name in ("Ana", "Bo", "Cy", "Dee", "Eve")))
-    assert plan_unit(SCOPE, many, SETTINGS)[-1].summary.startswith("Ana, Bo, Cy, Dee and others talked on ")
+    assert plan_unit(SCOPE, many, SETTINGS)[-1].summary.startswith("Ana, Bo, Cy, Dee and others, 8 May 2023")
+
+
+def test_a_long_answer_says_less_than_what_was_asked() -> None:
+    """Of a talk with an assistant, the title and the sentences are of what the user wrote."""
+    answer = "\n".join(
+        f"- **Step {n}**: Review the quarterly spreadsheet and document each stakeholder decision carefully."
+        for n in range(40)
+    )
+    asked = (
+        ("user", "My sourdough starter smells of acetone, what should I do with the sourdough starter?"),
+        ("assistant", answer),
+        ("user", "I fed the sourdough starter with rye flour this morning, and it doubled by noon."),
+        ("assistant", answer),
+    )
+    leaf = plan_unit(("user_7",), talk(*asked), SETTINGS)[-1]
+    assert "sourdough starter" in leaf.label.lower()
+    assert "user: “I fed the sourdough starter" in leaf.summary
 
 
 def test_metadata_counts_words_speakers_and_hints() -> None:
@@ -95,101 +163,102 @@ def test_metadata_counts_words_speakers_and_hints() -> None:
     assert (metadata["first_at"], metadata["last_at"]) == (MAY_8, MAY_8 + 90_000_000)
 
 
-def test_a_unit_tells_its_leaves_and_one_sentence() -> None:
-    """A unit's label and summary are made of what its leaves are about."""
+def test_a_unit_is_named_by_what_its_leaves_share_or_say_most() -> None:
+    """A unit's label is one phrase of its leaves, its summary who, when and the best sentence."""
     unit = plan_unit(SCOPE, talk(*TALK), SETTINGS)[-1]
     assert unit.level == UNIT_LEVEL
-    assert unit.label == "Gas kiln and Portuguese embassy"
-    assert "about Gas kiln and celadon glaze; Portuguese embassy and visa interview. " in unit.summary
+    assert unit.label in ("Gas kiln", "Portuguese embassy", "Visa interview")
+    assert unit.summary.startswith("Ana and Bo, 8 May 2023, 13:56–13:59 UTC. ")
     assert "“" in unit.summary
 
 
 def test_markers_and_hints_lead() -> None:
-    """What a marker says is the label; what the emitter hinted with confidence stands before the phrases."""
+    """What a marker says is the label, else what the emitter hinted with confidence; a phrase where neither does."""
     marked = talk(("Ana", "Sprint 12: the kiln\u2028log"), type="topic_marker") + talk(
         *TALK[1:3], start=MAY_8 + MINUTE, first_seq=5, hints=(("glaze_tests", 900),)
     )
     unit = plan_unit(SCOPE, marked, SETTINGS)[-1]
     assert unit.label == "Sprint 12: the kiln log"
-    assert ", about “Sprint 12: the kiln log”. " in unit.summary
+    assert "Sprint 12" not in unit.summary
     hinted = talk(*TALK[1:3], hints=(("glaze_tests", 900),))
-    assert plan_unit(SCOPE, hinted, SETTINGS)[-1].label == "Glaze tests: gas kiln"
+    assert plan_unit(SCOPE, hinted, SETTINGS)[-1].label == "Glaze tests"
     unsure = talk(*TALK[1:3], hints=(("glaze_tests", 100),))
     assert not plan_unit(SCOPE, unsure, SETTINGS)[-1].label.startswith("Glaze tests")
+
+
+def test_a_hint_that_all_leaves_have_names_the_unit() -> None:
+    """It tells no leaf from the others, which are called by their own phrases."""
+    *inside, unit = plan_unit(SCOPE, talk(*TALK, hints=(("errands", 900),)), SETTINGS)
+    assert unit.label == "Errands"
+    assert [leaf.label for leaf in inside] == ["Gas kiln", "Portuguese embassy"]
 
 
 def test_a_hint_is_written_as_people_write_it() -> None:
     """A hint takes the letters of the same words in the text, and no other form of them."""
     lines = (("Ana", "Is the EMC test booked in Bremen?"), ("Bo", "Yes, the EMC test is naming its price."))
     test = talk(*lines, hints=(("emc_test", 900),))
-    assert plan_unit(SCOPE, test, SETTINGS)[-1].label.startswith("EMC test: ")
+    assert plan_unit(SCOPE, test, SETTINGS)[-1].label == "EMC test"
     name = talk(*lines, hints=(("names", 900),))
-    assert plan_unit(SCOPE, name, SETTINGS)[-1].label.startswith("Names: ")
+    assert plan_unit(SCOPE, name, SETTINGS)[-1].label == "Names"
 
 
 def test_phrases_go_on_across_small_words() -> None:
     """What a person would say in one breath is one phrase; a number's unit and an identifier are none."""
     events = talk(("Ana", "The school kitchen in Almada waits."), ("Bo", "TC-4: sensors sit 40 mm from the board."))
-    label = plan_unit(SCOPE, events, SETTINGS)[-1].label
-    assert label.startswith("School kitchen in Almada and ")
-    assert not {"TC", "mm"} & set(label.split())
+    said = phrases(plan_unit(SCOPE, events, SETTINGS)[-1])
+    assert "school kitchen in Almada" in said
+    assert not {"TC", "mm"}.intersection(said)
 
 
 async def test_groups_carry_their_date() -> None:
-    """A group is called by its calendar span and its subjects, and lists what lies beneath by date."""
+    """A group is called by its calendar span and at most two subjects, and lists what lies beneath, newest first."""
     day = 24 * 60 * MINUTE
     events = talk(*TALK[:4]) + talk(*TALK[4:], start=MAY_8 + 3 * day, first_seq=10)
     root, nodes = await plan_scope(SCOPE, events, SETTINGS)
     assert root is not None
     top = nodes[-1]
     assert level_name(top.level) == "week"
-    assert top.label == "8–11 May 2023: gas kiln and Portuguese embassy"
+    assert top.label == "8–11 May 2023: gas kiln, Portuguese embassy"
     assert top.summary == (
-        "Ana and Bo had 2 conversations, 8 events, from 8 to 11 May 2023: "
-        "Gas kiln and celadon glaze (8 May); Portuguese embassy and visa interview (11 May)."
+        "Ana and Bo: 2 conversations, from 8 to 11 May 2023. "
+        "Newest: By the way, my visa interview at the Portuguese embassy is… (11 May); Gas kiln (8 May)."
     )
     _, later = await plan_scope(SCOPE, [*events, *talk(*TALK, start=MAY_8 + 20 * day, first_seq=20)], SETTINGS)
     assert later[-1].label.startswith("May 2023: ")
     _, years = await plan_scope(SCOPE, [*events, *talk(*TALK, start=MAY_8 + 900 * day, first_seq=20)], SETTINGS)
     assert years[-1].label.startswith("2023–2025: ")
     _, months = await plan_scope(SCOPE, [*events, *talk(*TALK, start=MAY_8 + 200 * day, first_seq=20)], SETTINGS)
-    assert ", from 8 May to 24 November 2023: " in months[-1].summary
+    assert ", from 8 May to 24 November 2023. " in months[-1].summary
+    for node in (top, later[-1], years[-1], months[-1]):
+        assert node.label.count(",") == 1
 
 
-def test_talk_without_words_of_its_own_is_quoted() -> None:
-    """Small talk is labelled by what was said, and events without text by their type and date."""
-    small = plan_unit(SCOPE, talk(("Ana", "Thanks!"), ("Bo", "Take care, see you soon!")), SETTINGS)[-1]
-    assert small.label.startswith("“")
+def test_events_without_words_are_called_by_kind_and_time() -> None:
+    """Where nobody says anything, the label is what happened and when."""
     silent = plan_unit(SCOPE, talk((None, ""), (None, ""), type="door_opened"), SETTINGS)[-1]
-    assert silent.label == "Door opened on 8 May 2023"
+    assert silent.label == "Door opened, 8 May 2023, 13:56"
 
 
 @pytest.mark.parametrize(
-    ("lines", "label"),
+    ("lines", "phrase"),
     [
-        (
-            ("Der Brennofen ist kaputt.", "Den Brennofen repariert Harry Potter, und die Glasur kommt aus Hamburg."),
-            "Brennofen und Harry Potter",
-        ),
-        (
-            ("Mañana tengo la entrevista para la visa.", "¿Y los papeles para la embajada de Portugal?"),
-            "Embajada de Portugal y entrevista para la visa",
-        ),
-        (
-            ("On a réservé l'appartement à Lyon.", "Et le contrat de location, il est signé ?"),
-            "Appartement à Lyon et contrat de location",
-        ),
-        (("来週の会議は京都です。", "会議の資料を送ります。"), "会議の資料、京都"),
+        (("Der Brennofen ist kaputt.", "Wer repariert den Brennofen?"), "Brennofen"),
+        (("Mañana tengo la entrevista.", "¿Y los papeles para la embajada de Portugal?"), "embajada de Portugal"),
+        (("On a réservé l'appartement.", "Et le contrat de location, il est signé ?"), "contrat de location"),
+        (("Купили билеты на поезд.", "Билеты на поезд уже есть."), "билеты на поезд"),
+        (("حجزت تذاكر الطيران أمس.", "أين تذاكر الطيران؟"), "تذاكر الطيران"),
+        (("来週は京都です。", "会議の資料を送ります。"), "会議の資料"),
         (("データベースの移行は金曜日に終わりました。", "猫が好きですか？"), "データベースの移行"),
-        (("我们下周在上海开会讨论预算。", "预算表已经发给财务部了吗？"), "上海开会讨论预算、财务部"),
-        (("การประชุมครั้งต่อไปที่กรุงเทพ", "ได้ค่ะ"), "การประชุม, กรุงเทพ"),
-        (("다음 주 회의는 부산에서 합니다.", "회의 자료를 보내 드릴게요."), "회의 자료, 부산"),
+        (("我们下周在上海开会讨论预算。", "预算表已经发给财务部了吗？"), "上海开会讨论预算"),
+        (("다음 주 회의는 부산에서 합니다.", "회의 자료를 보내 드릴게요."), "회의 자료"),
+        (("การประชุมครั้งต่อไปที่กรุงเทพ", "ได้ค่ะ"), "การประชุม"),
         (("Harry Potter is on tonight.", "Kiln or Harry Potter?"), "Harry Potter"),
     ],
 )
-def test_other_languages_are_labelled(lines: tuple[str, ...], label: str) -> None:
-    """A label is made of whole words of its language, without function words, also where nothing parts them."""
-    assert plan_unit(SCOPE, talk(*((None, line) for line in lines)), SETTINGS)[-1].label == label
+def test_phrases_of_other_languages_are_whole(lines: tuple[str, ...], phrase: str) -> None:
+    """A phrase is made of whole words of its language, also where nothing parts them."""
+    said = phrases(plan_unit(SCOPE, talk(*((None, line) for line in lines)), SETTINGS)[-1])
+    assert phrase.lower() in [found.lower() for found in said], said
 
 
 def test_what_a_leaf_says_is_untouched_by_other_leaves() -> None:
@@ -225,18 +294,18 @@ def test_a_word_is_read_in_the_language_of_its_text() -> None:
         ("สวัสดีค่ะ", "ได้ครับ"),
         ("안녕하세요?", "네, 좋아요!"),
         ("猫", "犬"),
+        ("Hallo!", "Guten Morgen, danke!"),
     ],
 )
-def test_talk_without_nouns_is_quoted_in_any_script(lines: tuple[str, ...]) -> None:
-    """Where no word stands out, a label is what somebody said, never particles or single characters."""
-    label = plan_unit(SCOPE, talk(*((None, line) for line in lines)), SETTINGS)[-1].label
-    assert label.strip("“”") in lines or len(label) >= 4
+def test_talk_without_nouns_is_called_by_who_and_when(lines: tuple[str, ...]) -> None:
+    """Where no word stands out, a label is who and when, never particles or single characters."""
+    assert plan_unit(SCOPE, talk(*(("Ana", line) for line in lines)), SETTINGS)[-1].label == "Ana, 8 May 2023, 13:56"
 
 
 def test_identifiers_do_not_take_words_away() -> None:
     """The participant user_42 does not make "user" a name."""
     events = talk((None, "The user interface hides the user menu."), (None, "Every user misses the menu."))
-    assert "user" in plan_unit(SCOPE, events, SETTINGS)[-1].label.lower()
+    assert "user" in " ".join(phrases(plan_unit(SCOPE, events, SETTINGS)[-1]))
 
 
 @pytest.mark.parametrize(
@@ -300,7 +369,7 @@ def test_identifiers_do_not_take_words_away() -> None:
         ),
         (
             ("Merhaba, bu damlama sulama sistemi yine bozuldu ama çok yeni.", "Tamam, teşekkür ederim. Hoşça kal!"),
-            ("damlama sulama sistemi",),
+            ("sulama sistemi",),
             ("merhaba", "teşekkür", "kal", "bozuldu"),
         ),
         # Fillers, judgements, verbs and adverbs.
@@ -363,23 +432,15 @@ def test_identifiers_do_not_take_words_away() -> None:
         (("WHERE IS THE INVOICE FOR THE CARPET", "OK THANKS"), ("invoice for the carpet",), ("INVOICE", "thanks")),
     ],
 )
-def test_what_is_no_subject_stands_in_no_label(
+def test_what_is_no_subject_stands_in_no_phrase(
     lines: tuple[str, ...], wanted: tuple[str, ...], unwanted: tuple[str, ...]
 ) -> None:
-    """A label names what the talk is about, and nothing that people say or paste whatever it is about."""
-    label = plan_unit(SCOPE, talk(*((None, line) for line in lines)), SETTINGS)[-1].label
-    assert all(phrase in label.lower() for phrase in wanted), label
-    folded = label if any(word.isupper() for word in unwanted) else label.lower()
-    assert not any(word in folded.replace(",", " ").split() or f"“{word}" in folded for word in unwanted), label
-
-
-def test_a_label_is_no_list_of_keywords() -> None:
-    """A leaf's or a unit's label has at most two subjects; the summary may name a third."""
-    lines = ("The kiln, the glaze and the wheel came.", "The wheel, the glaze and the kiln broke.", "And the clay!")
-    leaf = plan_unit(SCOPE, talk(*((None, line) for line in lines)), SETTINGS)[-1]
-    assert leaf.label.count(",") == 0
-    assert leaf.label.count(" and ") == 1
-    assert leaf.summary.split("about ")[1].split(".")[0].count(",") == 1
+    """A phrase names what the talk is about, and nothing that people say or paste whatever it is about."""
+    said = phrases(plan_unit(SCOPE, talk(*((None, line) for line in lines)), SETTINGS)[-1])
+    folded = [phrase.lower() for phrase in said]
+    assert all(any(phrase in found for found in folded) for phrase in wanted), said
+    spoken = said if any(word.isupper() for word in unwanted) else folded
+    assert not any(word in phrase.split() for word in unwanted for phrase in spoken), said
 
 
 def test_languages_that_people_mix_are_each_read_as_their_own() -> None:
@@ -389,21 +450,21 @@ def test_languages_that_people_mix_are_each_read_as_their_own() -> None:
         "Yes: „Wir liefern die Heizfolie mit zwei Sicherungen ab Werk, und die Lieferzeit beträgt fünf Wochen.“",
         "Five weeks of lead time for the foil, then.",
     )
-    label = plan_unit(SCOPE, talk(*((None, line) for line in lines)), SETTINGS)[-1].label
-    assert not {"mit", "ab", "und", "die", "wir", "zwei"} & set(label.lower().split()), label
+    said = phrases(plan_unit(SCOPE, talk(*((None, line) for line in lines)), SETTINGS)[-1])
+    assert not {"mit", "ab", "und", "die", "wir", "zwei"} & set(" ".join(said).lower().split()), said
 
 
 def test_initials_of_a_hint_are_capitals_and_identifiers_lead_nothing() -> None:
     """The hint `ci` is written CI; a hint that is an id or a number is not shown."""
     lines = (("Rig", "The nightly build of the firmware passed."), ("Jo", "The firmware fits into the flash."))
-    assert plan_unit(SCOPE, talk(*lines, hints=(("ci", 900),)), SETTINGS)[-1].label.startswith("CI: ")
+    assert plan_unit(SCOPE, talk(*lines, hints=(("ci", 900),)), SETTINGS)[-1].label == "CI"
     for hint in ("4711", "a8f5f167f44f4964", "#17", "T-17"):
         label = plan_unit(SCOPE, talk(*lines, hints=((hint, 900),)), SETTINGS)[-1].label
         assert hint.lower().strip("#") not in label.lower(), label
 
 
 async def test_a_long_summary_ends_with_how_many_more_there_are() -> None:
-    """What does not fit into a group's summary is counted; no entry breaks off in the middle of a word."""
+    """What does not fit into a group's summary is counted."""
     day = 24 * 60 * MINUTE
     things = ("harpsichord", "conservatory", "lighthouse", "observatory", "greenhouse", "planetarium", "aqueduct")
     events = [
@@ -421,22 +482,5 @@ async def test_a_long_summary_ends_with_how_many_more_there_are() -> None:
     assert groups
     for node in groups:
         assert node.summary.endswith(".")
-        assert "…" not in node.summary
-        assert "Restoration of the harpsichord (8 May)" in node.summary
+        assert " more." in node.summary or node.units < 6
         assert len(node.summary) <= 600
-
-
-def test_a_unit_is_listed_in_the_language_of_its_leaves() -> None:
-    """The conjunction of a unit's label is that of most of its events."""
-    lines = (
-        "Die Wohnung in Altona hat einen kleinen Balkon, und der Makler ist nett.",
-        "Wie hoch ist die Kaution für die Wohnung?",
-        "Die Kaution ist nicht sehr hoch, und der Keller ist auch dabei.",
-        "Unser Auto muss in die Werkstatt, die Bremsbeläge sind fast weg.",
-        "Die Werkstatt in der Holstenstraße ist nicht so teuer.",
-        "Dann bringe ich das Auto morgen in die Werkstatt, und die Reifen auch.",
-        "Der Garten ist auch noch nicht fertig, und die Hecke ist zu hoch.",
-        "Für die Hecke brauchen wir eine Leiter.",
-    )
-    nodes = plan_unit(SCOPE, talk(*((None, line) for line in lines)), SETTINGS)
-    assert all(" and " not in node.label for node in nodes), [node.label for node in nodes]

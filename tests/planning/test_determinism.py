@@ -13,7 +13,7 @@ from myria.planning.model import PlanEvent
 from myria.planning.scope import plan_scope
 from tests.planning.generators import MINUTE, SCOPE, SETTINGS, TEXTS, key_of
 
-ROOT = "d3c9c69b4a68fca300c9f9aa90c5444460d8178d22ab1915ee654387e7757d52"
+ROOT = "2ce285d4bcaab68f809201ba21cec7e55455c6d56faac8c4e87d9cfa4aa9ab37"
 """The root of `conversation`: when it changes, PLANNER_VERSION (or ANALYSIS_VERSION) must change, and this line."""
 
 

@@ -29,7 +29,6 @@ from myria.planning.stretches import BEFORE
 from myria.planning.subjects.packing import packed
 from myria.planning.subjects.update import PlacedLeaf, leaves_of
 from myria.planning.subjects.whole import WholePlan
-from myria.planning.subjects.words import forget_leaves
 from myria.planning.trie import assemble
 from myria.searchable import Covered, covered
 from myria.store.clock import to_microseconds
@@ -535,7 +534,6 @@ class _Work:
                 sharing=sharing,
                 planned=self._leaves,
             )
-        forget_leaves()
         self._counts["rows_subjects"] += subjects.rows
         return compiled
 

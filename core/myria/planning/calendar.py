@@ -64,6 +64,12 @@ def _date(at: datetime) -> str:
     return f"{at.day} {_MONTHS[at.month - 1]} {at.year}"
 
 
+def moment_text(timestamp: int) -> str:
+    """Return a minute as people write it: 8 May 2023, 13:56."""
+    at = moment(timestamp)
+    return f"{_date(at)}, {at.hour:02}:{at.minute:02}"
+
+
 def common_year(first: int, last: int) -> str:
     """Return the year that both moments lie in, or nothing."""
     first_year, last_year = moment(first).year, moment(last).year

@@ -1,48 +1,37 @@
 """Labels, extractive summaries and metadata: what a person reads about a node.
 
-A label is a title: what a marker says, else the phrases that say most, as they were written, under the hint or the time
-they share. A summary is a few sentences: who talked when about what, and what they said in their own words. A leaf is
-described from its own events, a parent from its children's outlines, so that a description depends on nothing but what
-lies beneath.
+A label is one thing: what a marker says, the line that opens a short talk, the emitter's hint, or the noun phrase that
+tells the node from its neighbours; where none is good enough, who talked and when. A summary says who talked when, then
+one or two sentences in their own words, the newest first. A leaf is described from the events of its unit, a parent
+from its children's outlines.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import chain
-from operator import itemgetter
 from typing import Any
 
-from myria.planning.calendar import common_year, date_text, group_text, period_text, short_text, span_text
-from myria.planning.lines import (
-    as_many_as_fit,
-    capitalised,
-    clean,
-    clip,
-    counted,
-    distinct,
-    fitting,
-    has_one_of,
-    listed,
-    lowered,
-    people,
-    shortened,
-)
+from myria.planning.calendar import common_year, group_text, moment_text, period_text, short_text, span_text
+from myria.planning.english import NOT_ALONE
+from myria.planning.lines import as_many_as_fit, capitalised, clean, clip, counted, lowered, people
 from myria.planning.model import UNIT_LEVEL, Outline, Participants, PlanEvent, level_name
 from myria.planning.phrases import (
     NAME_CHARACTERS,
     PHRASES,
     SENTENCE_CHARACTERS,
+    LeafReading,
+    PhraseKey,
     Quote,
-    TextReading,
+    is_everyday,
     key_of,
     without_overlap,
 )
 from myria.planning.prose import reads_as_prose
 from myria.planning.settings import PlannerSettings
-from myria.planning.wording import conjunction_of
 from myria.values import value
 
 LABEL_CHARACTERS = 120
@@ -52,29 +41,37 @@ KEYWORDS = 12
 SPEAKERS = 8
 HINTS = 5
 
-_TITLE_PHRASES = 2
-"""Phrases in the label of a leaf or a unit: more read as a list of keywords."""
+_GROUP_SUBJECTS = 2
+"""Subjects in the label of a month or a day."""
 
-_SENTENCE_PHRASES = 3
-"""Phrases in a sentence, and in the label of a group."""
-
-_NAME, _WEIGHT = itemgetter(0), itemgetter(1)
-
-_TITLE_CHARACTERS = 80
-_TITLE_WORDS = 4
-"""Words after which a title of several phrases says enough."""
+_SHARED_MOST = 4
+"""Nodes that say a phrase, as far as they count."""
 
 _MARKER_CHARACTERS = 90
-_SUBJECT_CHARACTERS = 60
-_LEAST_HINT = 500
+_ENTRY_CHARACTERS = 60
 _SPEAKERS_SHOWN = 4
 _NAMES_REMEMBERED = 4096
 
+_LEAST_HINT = 500
+"""What a hint that leads must weigh, and a quarter of full confidence for each event."""
+
+_HINTED_PART = 4
+"""A hint is a subject of a group where this part of its events has it, at half confidence."""
+
+_FULL = 10
+_LEAST_FACTOR = 2
+"""Tenths that a phrase counts which no leaf, and which every leaf of the unit has."""
+
+_ALONE = 6
+"""Tenths that a single word counts in a label: it tells less than two."""
+
 _LETTERS = re.compile(r"[^\W\d_]{3}")
-_WORDS_ALONE = (("\u1100", "\uffff"),)
-"""Characters that may be a word by themselves."""
+_IDEOGRAPHS = "\u1100"
+"""From here on, one character may be a word."""
 
 _INITIALS = re.compile("[a-zA-Z]{2}")
+
+Weighed = tuple[str, int]
 
 
 @value
@@ -88,88 +85,118 @@ class Description:
 
 @value
 class LeafDescription:
-    """The description of a leaf, its best sentence, and how central each event is (0..1000)."""
+    """The description of a leaf, its best sentence, the line that opens it, and how central each event is (0..1000)."""
 
     description: Description
     quote: Quote | None
+    first_line: str
     weights: tuple[int, ...]
 
 
 def describe_leaves(
     leaves: Sequence[Sequence[PlanEvent]], *, participants: Participants, settings: PlannerSettings, is_unit: bool
 ) -> list[LeafDescription]:
-    """Describe leaves, each from its own events alone.
-
-    Step by step for all of them: the code of one step stays in the processor's cache, that of all does not.
-    """
-    readings = TextReading.of_leaves(
-        (events, [*participants, *(event.speaker or "" for event in events)]) for events in leaves
-    )
-    phrases = [reading.phrases() for reading in readings]
-    quotes = [reading.quotes() for reading in readings]
-    keywords = [_top(reading.keywords(KEYWORDS), KEYWORDS) for reading in readings]
-    weights = [reading.weights() for reading in readings]
-    descriptions = [
-        _leaf_description(*leaf, settings=settings, is_unit=is_unit)
-        for leaf in zip(leaves, readings, phrases, quotes, keywords, strict=True)
-    ]
+    """Describe the leaves of one unit: each from its own events, its label as it differs from the others'."""
+    readings = [LeafReading(events, [*participants, *(event.speaker or "" for event in events)]) for events in leaves]
+    neighbours = Neighbours(leaves, readings)
     return [
-        LeafDescription(description=description, quote=said[0] if said else None, weights=central)
-        for description, said, central in zip(descriptions, quotes, weights, strict=True)
+        _described(events, reading, neighbours, settings=settings, is_unit=is_unit)
+        for events, reading in zip(leaves, readings, strict=True)
     ]
 
 
-def _leaf_description(
+class Neighbours:
+    """What the leaves of a unit have in common: it names none of them."""
+
+    def __init__(self, leaves: Sequence[Sequence[PlanEvent]], readings: Sequence[LeafReading]) -> None:
+        self._leaves = len(leaves)
+        self._with_term = Counter(chain.from_iterable(reading.terms for reading in readings))
+        self._surfaces = _by_small(chain.from_iterable(reading.surfaces for reading in readings))
+        self._with_hint = Counter(_lead(_hints(events), len(events)) for events in leaves)
+
+    def factor_of(self, key: PhraseKey) -> int:
+        """Return the tenths that a phrase counts in a label: the fewer leaves have its rarest word, the more."""
+        having = min([self._with_term[term] for term in key])
+        factor = max(_LEAST_FACTOR, _FULL * (self._leaves + 1 - having) // self._leaves)
+        return factor if len(key) > 1 else factor * _ALONE // _FULL
+
+    def has_alone(self, hints: Sequence[Weighed], events: int) -> bool:
+        """Tell whether the hint that leads a leaf tells it from the others."""
+        return self._with_hint[_lead(hints, events)] == 1
+
+    def as_said(self, hint: str) -> str:
+        """Return a hint in the letters in which people wrote its words: "EMC test"."""
+        return _as_said(hint, self._surfaces)
+
+
+def _described(
     events: Sequence[PlanEvent],
-    reading: TextReading,
-    phrases: list[tuple[str, int]],
-    quotes: Sequence[Quote],
-    keywords: list[tuple[str, int]],
+    reading: LeafReading,
+    neighbours: Neighbours,
     *,
     settings: PlannerSettings,
     is_unit: bool,
-) -> Description:
-    """Return the label, summary and metadata of a leaf, of which all that its words say is known."""
-    hints = _top(_sums((clean(hint), permille) for event in events for hint, permille in event.hints), HINTS)
-    speakers = _top(_sums((_name(event.speaker), 1) for event in events if event.speaker), SPEAKERS)
+) -> LeafDescription:
+    hints = _hints(events)
+    speakers = most_named(((_name(event.speaker), 1) for event in events if event.speaker), SPEAKERS)
     first, last = events[0].timestamp, events[-1].timestamp
-    markers = [event for event in events if event.type in settings.marker_types]
-    marker = next(filter(None, (marker_text(event, settings) for event in markers)), "")
-    lead = ""
-    if hints and hints[0][1] >= _LEAST_HINT:
-        hint = hint_title(hints[0][0])
-        lead = _as_said(hint, [reading.surface(key_of(hint)) or hint])
-    conjunction = reading.language.conjunction
-    label = marker or _title(lead, phrases, conjunction) or _fallback(events, quotes, first)
-    sentences = [
-        quoted(events[quote.position].speaker, quote.text) for quote in sorted(quotes, key=lambda quote: quote.position)
-    ]
-    head = _talked(
-        speakers,
-        len(events),
-        f"on {span_text(first, last)}",
-        [
-            topic
-            for topic in (_cited(marker) or listed(_subjects(lead, phrases, _SENTENCE_PHRASES), conjunction),)
-            if topic
-        ],
+    line = reading.first_line()
+    marker = next(filter(None, (marker_text(event, settings) for event in events)), "")
+    lead = neighbours.as_said(_lead(hints, len(events)))
+    hint = lead if neighbours.has_alone(hints, len(events)) else ""
+    label = (
+        marker
+        or hint
+        or (line if is_unit else "")
+        or _telling_phrase(reading, neighbours)
+        or lead
+        or _who_and_when(events, speakers, first)
     )
-    return Description(
-        label=clip(capitalised(label), LABEL_CHARACTERS),
-        summary=_summary(head, sentences, LEAF_SUMMARY_CHARACTERS),
-        metadata=_metadata(
-            keywords=keywords,
-            phrases=phrases,
-            speakers=speakers,
-            hints=hints,
-            first_at=first,
-            last_at=last,
-            events=len(events),
-            leaves=1,
-            units=int(is_unit),
-            language=reading.language.name,
+    quotes = reading.quotes(beside=marker)
+    newest_first = sorted(quotes, key=lambda quote: -quote.position)
+    return LeafDescription(
+        description=Description(
+            label=clip(capitalised(label), LABEL_CHARACTERS),
+            summary=_summary(
+                _talked(speakers, len(events), span_text(first, last)),
+                [quoted(events[quote.position].speaker, quote.text) for quote in newest_first],
+                LEAF_SUMMARY_CHARACTERS,
+            ),
+            metadata=_metadata(
+                keywords=reading.keywords(KEYWORDS),
+                phrases=[(wording, weight) for _, wording, weight in reading.phrases()],
+                speakers=speakers,
+                hints=hints,
+                first_at=first,
+                last_at=last,
+                events=len(events),
+                leaves=1,
+                units=int(is_unit),
+                language=reading.language.name,
+            ),
         ),
+        quote=quotes[0] if quotes else None,
+        first_line=line,
+        weights=reading.weights(),
     )
+
+
+def _telling_phrase(reading: LeafReading, neighbours: Neighbours) -> str:
+    """Return the phrase that tells a leaf from its neighbours; nothing where none is good enough."""
+    for key, wording, _ in reading.phrases(neighbours.factor_of):
+        if is_worth_a_label(key, reading.is_carried(key)):
+            return wording
+    return ""
+
+
+def is_worth_a_label(key: PhraseKey, is_carried: bool) -> bool:
+    """Tell whether a phrase may be all that a label says: a single word must be no everyday word, role or unit.
+
+    `is_carried` tells that what is described comes back to it.
+    """
+    if len(key) > 1 or key[0] >= _IDEOGRAPHS:
+        return is_carried or key[0] >= _IDEOGRAPHS
+    return is_carried and key[0] not in NOT_ALONE and not is_everyday(key[0])
 
 
 def marker_text(event: PlanEvent, settings: PlannerSettings) -> str:
@@ -180,19 +207,15 @@ def marker_text(event: PlanEvent, settings: PlannerSettings) -> str:
 
 
 def describe_inner(
-    children: Sequence[Outline], *, is_unit: bool, marker: str = "", quote: str | None = None
+    children: Sequence[Outline], *, is_unit: bool, marker: str = "", first_line: str = "", quote: str | None = None
 ) -> Description:
-    """Describe a unit or a part of one from its children, the marker it begins with and its best sentence."""
+    """Describe a unit or a part of one from its children, what its marker or first line says and its best sentence."""
     merged = Merged(children)
-    lead = merged.lead()
-    label = marker or _title(lead, merged.phrases, merged.conjunction)
-    if not label:
-        label = children[0].label
-    topics = distinct(_subject(child) for child in children if child.phrases)
-    if marker:
-        topics = [_cited(marker), *(topic for topic in topics if not marker.startswith(topic.rstrip("…")))]
-    when = f"on {span_text(merged.first_at, merged.last_at)}"
-    head = _talked(merged.speakers, merged.events, when, topics)
+    title = marker or merged.lead() or first_line
+    speakers = merged.speakers
+    phrases = merged.worth_a_label()
+    label = title or (phrases[0] if phrases else "") or _dated(_people(speakers), merged.first_at)
+    head = _talked(speakers, merged.events, span_text(merged.first_at, merged.last_at))
     return Description(
         label=clip(capitalised(label), LABEL_CHARACTERS),
         summary=_summary(head, [quote] if quote else [], INTERNAL_SUMMARY_CHARACTERS),
@@ -201,24 +224,32 @@ def describe_inner(
 
 
 def describe_group(children: Sequence[Outline], *, level: int) -> Description:
-    """Describe a group of units that share a calendar prefix, from its children."""
+    """Describe a group of units that share a calendar prefix, from its children: the newest first."""
     merged = Merged(children)
     units = sum(child.units for child in children)
     called = group_text(level_name(level), merged.first_at, merged.last_at)
-    phrases = _subjects(merged.lead(), merged.phrases, _SENTENCE_PHRASES)
-    subjects = listed(fitting(phrases, LABEL_CHARACTERS - len(called) - 2), merged.conjunction)
+    subjects = ", ".join(merged.subjects()[:_GROUP_SUBJECTS])
     who = _people(merged.speakers)
-    many = counted(units, "conversation")
-    head = f"{who} had {many}" if who else f"There were {many}"
-    head += f", {counted(merged.events, 'event')}, {period_text(merged.first_at, merged.last_at)}"
-    room = INTERNAL_SUMMARY_CHARACTERS - len(head) - 3
+    head = f"{counted(units, 'conversation')}, {period_text(merged.first_at, merged.last_at)}"
+    head = f"{who}: {head}" if who else head
     year = common_year(merged.first_at, merged.last_at)
-    entries = [_entry(child, room // len(children) - 2, year) for child in children]
+    newest_first = sorted(children, key=lambda child: (-child.last_at, -child.key_timestamp))
+    entries = as_many_as_fit(
+        [_entry(child, year) for child in newest_first], INTERNAL_SUMMARY_CHARACTERS - len(head) - 10
+    )
     return Description(
         label=clip(f"{called}: {subjects}" if subjects else called, LABEL_CHARACTERS),
-        summary=clip(f"{head}: {as_many_as_fit(entries, room)}.", INTERNAL_SUMMARY_CHARACTERS),
+        summary=clip(f"{head}. Newest: {entries}.", INTERNAL_SUMMARY_CHARACTERS),
         metadata=merged.metadata(units=units),
     )
+
+
+def _entry(child: Outline, year: str) -> str:
+    """Return one child of a group: what about, and when."""
+    name = "day" if child.is_unit else level_name(child.level)
+    when = short_text(name, child.first_at, child.last_at, year)
+    about = child.label if child.level <= UNIT_LEVEL else child.label.partition(": ")[2]
+    return f"{clip(about, _ENTRY_CHARACTERS)} ({when})" if about else when
 
 
 class Merged:
@@ -230,46 +261,36 @@ class Merged:
         self.leaves = sum([child.leaves for child in children])
         self.first_at = min([child.first_at for child in children])
         self.last_at = max([child.last_at for child in children])
+        self.speakers = most_named(chain.from_iterable([child.speakers for child in children]), SPEAKERS)
+        self.hints = most_named(chain.from_iterable([child.hints for child in children]), HINTS)
         self.language = main_language([(child.language, child.events) for child in children])
-        self.conjunction = conjunction_of(self.language)
-        self._weights = weights = dict[str, int]()
-        for child in children:
-            for surface, weight in child.keywords:
-                key = key_of(surface)[0]
-                weights[key] = weights[key] + weight if key in weights else weight
-        self.phrases = _merge_phrases(children, weights)
+        self._surfaces = _by_small(surface for child in children for surface, _ in chain(child.keywords, child.phrases))
+        self.phrases, self._said_in = merged_phrases([child.phrases for child in children])
 
-    @cached_property
-    def speakers(self) -> list[tuple[str, int]]:
-        """Those who spoke most, and how often."""
-        return most_named(chain.from_iterable([child.speakers for child in self._children]), SPEAKERS)
-
-    @cached_property
-    def hints(self) -> list[tuple[str, int]]:
-        """The hints of most confidence, and how much."""
-        return most_named(chain.from_iterable([child.hints for child in self._children]), HINTS)
-
-    @cached_property
-    def keywords(self) -> list[tuple[str, int]]:
-        """The words that say most, and how much."""
-        surfaces: dict[str, tuple[int, str]] = {}
-        for child in self._children:
-            for surface, weight in child.keywords:
-                key = key_of(surface)[0]
-                if key not in surfaces or surfaces[key][0] < weight:
-                    surfaces[key] = (weight, surface)
-        return _top([(surfaces[key][1], weight) for key, weight in self._weights.items()], KEYWORDS)
+    def worth_a_label(self) -> list[str]:
+        """Return the phrases that may stand in a label, those of several words first, best first."""
+        keyed = [(phrase, key_of(phrase)) for phrase, _ in self.phrases]
+        worth = [pair for pair in keyed if is_worth_a_label(pair[1], len(pair[1]) > 1 or self._said_in[pair[1]] > 1)]
+        return [phrase for phrase, _ in sorted(worth, key=lambda pair: len(pair[1]) == 1)]
 
     def lead(self) -> str:
-        """Return the hint that stands for the whole, if one does: over a quarter of the events' full confidence."""
-        if not self.hints or self.hints[0][1] < 250 * self.events:
-            return ""
-        hint = hint_title(self.hints[0][0])
-        return _as_said(hint, (phrase for phrase, _ in [*self.phrases, *self.keywords]))
+        """Return the hint that stands for the whole, if one does."""
+        return _as_said(_lead(self.hints, self.events), self._surfaces)
+
+    def subjects(self) -> list[str]:
+        """Return what most was about: hints that stand for a good part of it, then phrases."""
+        least = _LEAST_HINT * self.events // _HINTED_PART
+        hints = [hint_title(hint) for hint, permille in self.hints if permille >= least]
+        return [_as_said(hint, self._surfaces) for hint in hints if hint] or self.worth_a_label()
 
     def metadata(self, *, units: int) -> dict[str, Any]:
+        keywords: dict[str, tuple[int, str]] = {}
+        for surface, weight in chain.from_iterable([child.keywords for child in self._children]):
+            key = key_of(surface)[0]
+            sum_before, first = keywords.get(key, (0, surface))
+            keywords[key] = (sum_before + weight, first)
         return _metadata(
-            keywords=self.keywords,
+            keywords=_top([(surface, weight) for weight, surface in keywords.values()], KEYWORDS),
             phrases=self.phrases,
             speakers=self.speakers,
             hints=self.hints,
@@ -282,76 +303,35 @@ class Merged:
         )
 
 
-def _metadata(
-    *,
-    keywords: list[tuple[str, int]],
-    phrases: list[tuple[str, int]],
-    speakers: list[tuple[str, int]],
-    hints: list[tuple[str, int]],
-    language: str,
-    **numbers: int,
-) -> dict[str, Any]:
-    return {
-        "keywords": [list(pair) for pair in keywords],
-        "phrases": [list(pair) for pair in phrases],
-        "speakers": [list(pair) for pair in speakers],
-        "hints": [list(pair) for pair in hints],
-        "language": language,
-        **numbers,
-    }
-
-
-def _merge_phrases(children: Sequence[Outline], words: Mapping[str, int]) -> list[tuple[str, int]]:
-    sums: dict[tuple[str, ...], int] = {}
-    surfaces: dict[tuple[str, ...], tuple[int, str]] = {}
-    for child in children:
-        for phrase, weight in child.phrases:
-            key = key_of(phrase)
-            if key not in sums:
-                sums[key], surfaces[key] = weight, (weight, phrase)
-                continue
+def merged_phrases(
+    lists: Sequence[Iterable[Weighed]], *, most: int = PHRASES
+) -> tuple[list[Weighed], Counter[PhraseKey]]:
+    """Return the phrases that weigh most in several lists together, no two sharing a word, and how many have each."""
+    sums: Counter[PhraseKey] = Counter()
+    said_in: Counter[PhraseKey] = Counter()
+    wordings: dict[PhraseKey, str] = {}
+    for phrases in lists:
+        for wording, weight in phrases:
+            key = key_of(wording)
             sums[key] += weight
-            if surfaces[key][0] < weight:
-                surfaces[key] = (weight, phrase)
-    return ranked_phrases(sums, surfaces, words)
+            said_in[key] += 1
+            wordings.setdefault(key, wording)
+    ranked = sorted((-weight * min(said_in[key], _SHARED_MOST), key) for key, weight in sums.items())
+    chosen = without_overlap(ranked, wordings.__getitem__, most=most)
+    return [(wording, sums[key]) for key, wording, _ in chosen], said_in
 
 
-def ranked_phrases(
-    sums: Mapping[tuple[str, ...], int],
-    surfaces: Mapping[tuple[str, ...], tuple[int, str]],
-    words: Mapping[str, int],
-    *,
-    most: int = PHRASES,
-) -> list[tuple[str, int]]:
-    """Return the phrases of several nodes that say most, no two of which share a word.
-
-    Args:
-        sums: by the terms of each phrase, what it weighs in all of them.
-        surfaces: what it weighs most in one of them, and as it is written there.
-        words: what words weigh in all of them.
-        most: how many are wanted, at most.
-    """
-    scored = []
-    known = words.get
-    for key, weight in sums.items():
-        if len(key) == 2:
-            beside = (known(key[0], 0) + known(key[1], 0)) // 2
-        else:
-            beside = sum([known(term, 0) for term in key]) // len(key)
-        scored.append((-weight - beside, key, weight))
-    scored.sort()
-    return without_overlap(((weight, key) for _, key, weight in scored), lambda key: surfaces[key][1], most=most)
-
-
-def main_language(spoken: Sequence[tuple[str, int]]) -> str:
+def main_language(spoken: Iterable[Weighed]) -> str:
     """Return the language of most events, given those of several nodes with their events."""
-    sums = _sums(spoken)
-    return sums[0][0] if len(sums) == 1 else _top(sums, 1)[0][0]
+    return most_named(spoken, 1)[0][0]
 
 
-def most_named(weighted: Iterable[tuple[str, int]], most: int) -> list[tuple[str, int]]:
+def most_named(weighed: Iterable[Weighed], most: int) -> list[Weighed]:
     """Return the names that weigh most together, with what they weigh."""
-    return _top(_sums(weighted), most)
+    sums: dict[str, int] = {}
+    for name, amount in weighed:
+        sums[name] = sums.get(name, 0) + amount
+    return _top(sums.items(), most)
 
 
 def legible(text: str) -> str:
@@ -365,37 +345,74 @@ def quoted(speaker: str | None, sentence: str) -> str:
     return f"{_name(speaker)}: {text}" if speaker else text
 
 
-def _as_said(hint: str, wordings: Iterable[str]) -> str:
-    """Return a hint in the letters in which people wrote the same words, where they did."""
-    return next((words for words in wordings if lowered(words) == lowered(hint)), hint)
+def hint_title(hint: str) -> str:
+    """Return a hint as a title shows it: initials in capitals; nothing for what is no word (a number, an id)."""
+    text = clip(clean(hint.lstrip("#").replace("_", " ")), NAME_CHARACTERS)
+    is_word = _LETTERS.search(text) is not None or max(text, default="") >= _IDEOGRAPHS
+    if not is_word or not reads_as_prose(text):
+        return text.upper() if _INITIALS.fullmatch(text) else ""
+    return text
 
 
-def _cited(marker: str) -> str:
-    return f"“{marker}”" if marker else ""
+def _metadata(
+    *,
+    keywords: Iterable[Weighed],
+    phrases: Iterable[Weighed],
+    speakers: Iterable[Weighed],
+    hints: Iterable[Weighed],
+    language: str,
+    **numbers: int,
+) -> dict[str, Any]:
+    return {
+        "keywords": [list(pair) for pair in keywords],
+        "phrases": [list(pair) for pair in phrases],
+        "speakers": [list(pair) for pair in speakers],
+        "hints": [list(pair) for pair in hints],
+        "language": language,
+        **numbers,
+    }
 
 
-def _talked(speakers: Sequence[tuple[str, int]], events: int, when: str, topics: Sequence[str]) -> str:
-    """Return the sentence that says who talked when and about what."""
-    who = _people(speakers)
-    if len(speakers) > 1:
-        opening = f"{who} talked {when}"
-    elif who:
-        opening = f"{who} wrote {when}"
-    else:
-        opening = f"{counted(events, 'event')} {when}"
-    room = INTERNAL_SUMMARY_CHARACTERS - SENTENCE_CHARACTERS - len(opening) - 80
-    about = as_many_as_fit(topics, room)
-    if not about:
-        return f"{opening}."
-    return f"{opening}, about {about}" + ("" if about.endswith("…") else ".")
+def _hints(events: Sequence[PlanEvent]) -> list[Weighed]:
+    return most_named(((clean(hint), permille) for event in events for hint, permille in event.hints), HINTS)
 
 
-def _people(speakers: Sequence[tuple[str, int]]) -> str:
+def _lead(hints: Sequence[Weighed], events: int) -> str:
+    """Return the hint that stands for so many events, as a title; nothing where none does."""
+    if not hints or hints[0][1] < max(_LEAST_HINT, _LEAST_HINT * events // 2):
+        return ""
+    return hint_title(hints[0][0])
+
+
+def _by_small(wordings: Iterable[str]) -> dict[str, str]:
+    """Return the words of wordings by their small letters."""
+    return {lowered(word): word for wording in wordings for word in wording.split(" ") if word}
+
+
+def _as_said(hint: str, words: Mapping[str, str]) -> str:
+    return " ".join(words.get(lowered(word), word) for word in hint.split(" ")) if hint else ""
+
+
+def _talked(speakers: Sequence[Weighed], events: int, when: str) -> str:
+    """Return who talked when."""
+    return f"{_people(speakers) or counted(events, 'event')}, {when}."
+
+
+def _people(speakers: Sequence[Weighed]) -> str:
     """Return those who spoke most, as a sentence lists them."""
     shown = [name for name, _ in speakers[:_SPEAKERS_SHOWN]]
     if len(speakers) > _SPEAKERS_SHOWN:
         shown.append("others")
     return people(shown)
+
+
+def _who_and_when(events: Sequence[PlanEvent], speakers: Sequence[Weighed], first: int) -> str:
+    kinds = [clip(clean(event.type.replace("_", " ")), NAME_CHARACTERS) for event in events if event.type]
+    return _dated(_people(speakers) or (kinds[0] if kinds else ""), first)
+
+
+def _dated(who: str, first: int) -> str:
+    return f"{who}, {moment_text(first)}" if who else moment_text(first)
 
 
 def _summary(head: str, sentences: Iterable[str], limit: int) -> str:
@@ -407,86 +424,8 @@ def _summary(head: str, sentences: Iterable[str], limit: int) -> str:
     return text
 
 
-def _entry(child: Outline, room: int, year: str) -> str:
-    """Return one child of a group, about as long as it may be: what about, a first subject being whole, and when."""
-    name = "day" if child.is_unit else level_name(child.level)
-    when = short_text(name, child.first_at, child.last_at, year)
-    subject = shortened(_subject(child), max(NAME_CHARACTERS, room - len(when) - 3))
-    return f"{subject} ({when})" if subject else when
-
-
-def _subject(child: Outline) -> str:
-    """Return what a child is about, as its label says it, without its time."""
-    if child.level <= UNIT_LEVEL:
-        return shortened(child.label, _SUBJECT_CHARACTERS)
-    phrases = [phrase for phrase, _ in child.phrases[:_SENTENCE_PHRASES]]
-    return listed(fitting(phrases, _SUBJECT_CHARACTERS), conjunction_of(child.language))
-
-
-def _title(lead: str, phrases: Sequence[tuple[str, int]], conjunction: str) -> str:
-    """Return a title of the best phrases, under the lead where there is one."""
-    subjects = _subjects(lead, phrases, _TITLE_PHRASES + bool(lead))
-    if lead and len(subjects) > 1:
-        return f"{capitalised(lead)}: {listed(subjects[1:], conjunction)}"
-    return listed(subjects, conjunction)
-
-
-def _subjects(lead: str, phrases: Sequence[tuple[str, int]], most: int) -> list[str]:
-    """Return the lead and the best phrases that share no word with what was chosen, until they say enough."""
-    parts = [lead] if lead else []
-    taken = set(key_of(lead)) if lead else set()
-    for phrase, _ in phrases:
-        words = len(taken)
-        if len(parts) >= most or (len(parts) > 1 and words >= _TITLE_WORDS):
-            break
-        if not taken.intersection(key_of(phrase)) and len(listed([*parts, phrase])) <= _TITLE_CHARACTERS:
-            parts.append(phrase)
-            taken.update(key_of(phrase))
-    return parts
-
-
-def _fallback(events: Sequence[PlanEvent], quotes: Sequence[Quote], first: int) -> str:
-    """Return what to call a leaf without a word of its own: what was said, else what kind of events they are."""
-    if quotes:
-        return f"“{clip(quotes[0].text, _MARKER_CHARACTERS)}”"
-    texts = [clean(event.text[:400]) for event in events]
-    longest = max([text for text in texts if reads_as_prose(text)] or texts, key=len)
-    if any(character.isalnum() for character in longest):
-        return f"“{clip(longest, _MARKER_CHARACTERS)}”"
-    kinds = distinct(_readable(event.type) for event in events if event.type)
-    what = listed(kinds[:2]) if kinds else counted(len(events), "event")
-    return f"{what} on {date_text(first)}"
-
-
-def _sums(pairs: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-    sums: dict[str, int] = {}
-    for name, amount in pairs:
-        sums[name] = sums.get(name, 0) + amount
-    return list(sums.items())
-
-
-def _top(pairs: Iterable[tuple[str, int]], limit: int) -> list[tuple[str, int]]:
-    pairs = list(pairs)
-    if len(pairs) > limit:
-        least = sorted([weight for _, weight in pairs])[-limit]
-        pairs = [pair for pair in pairs if pair[1] >= least]
-    if len(pairs) > 1:
-        pairs.sort(key=_NAME)
-        pairs.sort(key=_WEIGHT, reverse=True)
-    return pairs[:limit]
-
-
-def _readable(name: str | None) -> str:
-    return clip(clean((name or "").replace("_", " ")), NAME_CHARACTERS)
-
-
-def hint_title(hint: str) -> str:
-    """Return a hint as a title shows it: initials in capitals; nothing for what is no word (a number, an id)."""
-    text = _readable(hint.lstrip("#"))
-    is_word = _LETTERS.search(text) is not None or has_one_of(_WORDS_ALONE, text)
-    if not is_word or not reads_as_prose(text):
-        return text.upper() if _INITIALS.fullmatch(text) else ""
-    return text
+def _top(pairs: Iterable[Weighed], limit: int) -> list[Weighed]:
+    return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:limit]
 
 
 @lru_cache(maxsize=_NAMES_REMEMBERED)

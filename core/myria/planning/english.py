@@ -11,7 +11,6 @@ _NO_NOUN = re.compile("(?:[^e]ed|ly|able|ible|ful|less|ous|[^r]ive|ish|iest|if(?
 _NOUN = re.compile(
     "(?:tion|sion|ment|ness|ity|ship|ism|ist|logy|graphy|ance|ence|ency|hood|dom|ure|age|ery|ium|phone|scope|ware)s?$"
 )
-_MAY_DESCRIBE = re.compile("(?:e?r|ic|al|y|ant|ent|ing)$")
 
 
 def _words(text: str) -> frozenset[str]:
@@ -44,6 +43,11 @@ VERB_FORMS = _words("""
     grew hid knew rode rang sang sat slept swam threw woke wore cost hit hurt beat bet built burnt chose drew
     fell fought forgot froze heard held hung led lent lit meant quit rose ran sold shook shot shut slid sped
     stole stuck swept swore thank
+    accomplish adapt adjust align analyze apply assess automate calculate clarify communicate compare conduct configure
+    convert debug deliver deploy edit eliminate enable enhance establish evaluate execute expand facilitate generate
+    identify implement incorporate install integrate leverage maximize minimize modify obtain optimize organize perform
+    prevent prioritize protect reduce refactor refine resolve retrieve revise select solve streamline submit
+    troubleshoot utilize validate verify
 """)
 """Verbs in forms that are seldom nouns, and prepositions that are no stop words."""
 
@@ -59,14 +63,14 @@ COMMON_HEADS = _words("""
 EMPTY_NOUNS = _words("thing things way ways lot lots one ones kind sort stuff bit time")
 """Nouns that say nothing: the word before one describes it."""
 
-BEING = _words("is are was were has will")
-"""What follows a noun, or the pronoun that stands for one."""
+DETERMINERS = _words("the a an my your our his her their its this these those me you him us them it")
+"""What a noun is seldom followed by, but a verb is."""
 
-OBJECTS = _words("me you him us them it")
-"""Pronouns that a verb acts on."""
-
-LINKS = _words("of for in at from with on about")
-"""Prepositions that a phrase may go on with."""
+NOT_ALONE = _words("""
+    user assistant agent custom client team staff manag employe member tester develop engin support percent degre
+    kilobyt megabyt gigabyt megahertz gigahertz kilomet met centimet millimet kilogram gram volt watt piec minut hour
+""")
+"""Terms of roles and units: no subject alone."""
 
 
 @lru_cache(maxsize=_CACHED_WORDS)
@@ -80,9 +84,3 @@ def ends_unlike_a_noun(surface: str) -> bool:
 def ends_like_a_noun(surface: str) -> bool:
     """Tell whether a word has an ending that makes nouns."""
     return _NOUN.search(surface) is not None
-
-
-@lru_cache(maxsize=_CACHED_WORDS)
-def may_describe(surface: str) -> bool:
-    """Tell whether a word may be an adjective by its ending."""
-    return _MAY_DESCRIBE.search(surface) is not None

@@ -11,15 +11,9 @@ _NOT_SPACES_ALONE = re.compile(f"[{_UNSEEN}]")
 _LETTER_CASE_ENDS = "\u0530"
 """From Armenian on, the case of letters may yet change with Python's Unicode tables, or there is none."""
 
-_SEPARATORS = re.compile(r"[,;:] |、| (?:and|und|et|y|e|en|och|i|ve|и|і|και|और|và|dan) ")
 _MORE_CHARACTERS = len("; and 999 more")
-_LEAST_TITLE = 6
-"""Characters of a title's first subject that may stand alone."""
 
 _FIRST_WORD = re.compile(r"[^\W\d_]+(?![\d_.:/]\S)")
-_NOT_LATIN = (("\u0370", "\u1dff"), ("\u3005", "\U0003ffff"))
-_WITHOUT_SPACES = (("\u3005", "\u30ff"), ("\u3400", "\u9fff"), ("\uf900", "\ufaff"), ("\U00020000", "\U0003ffff"))
-"""Characters beyond Latin's, from and to: an expression of so many takes milliseconds to compile."""
 
 
 def clean(text: str) -> str:
@@ -40,18 +34,10 @@ def clip(text: str, limit: int) -> str:
     return (cut[:space] if space > 0 else cut).rstrip(" ,;:") + "…"
 
 
-def shortened(title: str, limit: int) -> str:
-    """Return a title of at most `limit` characters: its first subjects, whole, where they fit, else clipped."""
-    if len(title) <= limit:
-        return title
-    if title.startswith("“") and title.endswith("”"):
-        return f"“{clip(title[1:-1], limit - 2)}”"
-    ends = [match.start() for match in _SEPARATORS.finditer(title, 1, limit + 1)]
-    return title[: ends[-1]] if ends and ends[-1] >= _LEAST_TITLE else clip(title, limit)
-
-
 def capitalised(text: str) -> str:
     """Return a title with a capital where its first word is all small letters: not `iPhone`, not `v2`."""
+    if text.startswith(("¿", "¡")):
+        return text[0] + capitalised(text[1:])
     word = _FIRST_WORD.match(text)
     first = text[:1]
     if word and "a" <= first < _LETTER_CASE_ENDS and word.group() == word.group().lower() and len(first.upper()) == 1:
@@ -62,25 +48,6 @@ def capitalised(text: str) -> str:
 def lowered(text: str) -> str:
     """Return text in lower case; scripts whose case may yet change with Python's Unicode tables stay as they are."""
     return text.lower() if text.isascii() or max(text) < "\u1000" else text
-
-
-def listed(parts: Sequence[str], conjunction: str = "and") -> str:
-    """Return parts as a sentence lists them: `a, b and c`; with commas alone where the script is not Latin's."""
-    if len(parts) < 2:
-        return "".join(parts)
-    if not parts[0].isascii():
-        if all(has_one_of(_WITHOUT_SPACES, part) for part in parts):
-            return "、".join(parts)
-        if conjunction == "and" and all(has_one_of(_NOT_LATIN, part) for part in parts):
-            return ", ".join(parts)
-    return f"{', '.join(parts[:-1])} {conjunction} {parts[-1]}"
-
-
-def has_one_of(ranges: Sequence[tuple[str, str]], text: str) -> bool:
-    """Tell whether a text has a character of some ranges, each given by its first and its last."""
-    if not text or max(text) < ranges[0][0]:
-        return False
-    return any(first <= character <= last for character in text for first, last in ranges)
 
 
 def people(names: Sequence[str]) -> str:
@@ -107,15 +74,3 @@ def as_many_as_fit(parts: Sequence[str], room: int) -> str:
             return f"{text}; and {len(parts) - position} more" if text else clip(part, room)
         text = longer
     return text
-
-
-def fitting(parts: Sequence[str], room: int) -> list[str]:
-    """Return the leading parts that fit into so many characters when listed, the first one clipped if need be."""
-    if not parts:
-        return []
-    chosen = [clip(parts[0], max(room, 12))]
-    for part in parts[1:]:
-        if len(listed([*chosen, part])) > room:
-            break
-        chosen.append(part)
-    return chosen

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import TypeVar
 
 from myria.errors import InternalError
-from myria.planning.describe import LeafDescription, describe_inner, describe_leaves, marker_text, quoted
+from myria.planning.describe import describe_inner, describe_leaves, marker_text, quoted
 from myria.planning.identity import internal_node, leaf_node
 from myria.planning.leaves import leaf_spans
 from myria.planning.model import (
@@ -44,9 +44,6 @@ __all__ = [
     "units_between",
 ]
 
-_LEAVES_AT_ONCE = 8
-"""Leaves that are described together."""
-
 _FIRST_PAGE = 64
 _MOST_PAGE = 2048
 
@@ -64,7 +61,8 @@ def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: Planne
     nodes: list[Node] = []
     best_score, best_quote = 0, None
     leaves = [events[start:end] for start, end in spans]
-    for inside, leaf in _described(leaves, participants=scope, settings=settings, is_unit=only):
+    described = describe_leaves(leaves, participants=scope, settings=settings, is_unit=only)
+    for inside, leaf in zip(leaves, described, strict=True):
         if leaf.quote is not None and leaf.quote.score > best_score:
             best_score = leaf.quote.score
             best_quote = quoted(inside[leaf.quote.position].speaker, leaf.quote.text)
@@ -99,6 +97,7 @@ def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: Planne
                 outlines,
                 is_unit=is_unit,
                 marker=marker_text(events[0], settings) if is_unit else "",
+                first_line=described[0].first_line if is_unit and len(events) <= settings.leaf_max else "",
                 quote=best_quote if is_unit else None,
             )
             node = internal_node(
@@ -115,17 +114,6 @@ def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: Planne
             above.append((Outline.of(node), leaf_ids))
         row = above
     return nodes
-
-
-def _described(
-    leaves: Sequence[Sequence[PlanEvent]], *, participants: Participants, settings: PlannerSettings, is_unit: bool
-) -> Iterator[tuple[Sequence[PlanEvent], LeafDescription]]:
-    """Yield leaves with their descriptions, which are made of some leaves at a time."""
-    for at in range(0, len(leaves), _LEAVES_AT_ONCE):
-        some = leaves[at : at + _LEAVES_AT_ONCE]
-        yield from zip(
-            some, describe_leaves(some, participants=participants, settings=settings, is_unit=is_unit), strict=True
-        )
 
 
 async def plan_scope(

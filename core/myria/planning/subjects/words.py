@@ -1,24 +1,33 @@
-"""What a person reads about a subject: its name, whose it is and what is said of it; then its history, newest first.
+"""What a person reads about a subject: its name and whose it is; then its latest state, and what was before that.
 
 From the children's renderings alone: a leaf says what was said, a division of a large subject what its leaves say.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
 from myria.analysis.announcing import holds_later
 from myria.analysis.dates import DAY_US
+from myria.analysis.kinds import kind_name
 from myria.planning.calendar import date_text, period_text
-from myria.planning.describe import LABEL_CHARACTERS, Description
-from myria.planning.lines import as_many_as_fit, capitalised, clip, counted, fitting, listed, shortened
+from myria.planning.describe import (
+    LABEL_CHARACTERS,
+    Description,
+    hint_title,
+    main_language,
+    merged_phrases,
+    most_named,
+)
+from myria.planning.lines import capitalised, clip, counted
 from myria.planning.model import LEAF, Node
-from myria.planning.phrases import NAME_CHARACTERS
-from myria.planning.subjects.sayings import Sayings, forget_sayings
-from myria.planning.subjects.statements import called, forget_statements, state_of, told_by
-from myria.planning.wording import conjunction_of
+from myria.planning.phrases import key_of
+from myria.planning.subjects.packing import PackedMetadata
+from myria.planning.subjects.statements import state_of, told_by
 
 _LEAST_SAID = 2
 """Times that somebody says something of a subject before it is called after that person."""
@@ -27,75 +36,100 @@ _SUBJECT_CHARACTERS = 480
 _GROUP_CHARACTERS = 160
 """Characters of a summary: of a subject, and of what only stands above or within one."""
 
-_ENTRY_CHARACTERS = 60
-_BEFORE = " Before: "
+_KIND_NOUNS = {"live": "home"}
+"""Kinds that are called by a word that is no noun, and what a label calls them."""
+
+_KEPT = 3
+"""Phrases and speakers that the metadata keep: what nodes above are described from."""
+
+_LATEST, _BEFORE = "Latest, ", " Before: "
 _IN_TIME = attrgetter("last_at", "key_timestamp", "key_digest")
 
 
 def describe_subject(key: str, children: Sequence[Node]) -> Description:
     """Describe a subject from its leaves, or from the divisions that it is large enough for."""
-    sayings = Sayings(children)
-    name = sayings.name(key, 0)
-    owner = _owner(_said_by(key, children))
-    title = f"{capitalised(name)} ({owner})" if owner else capitalised(name)
+    said = [_said(child) for child in children]
+    name = _name(key, 0, children, said)
+    owner = _owner(_said_by(key, children, said))
     return Description(
-        label=_label(title, sayings.about([name], [key])),
-        summary=_history(key, children, _SUBJECT_CHARACTERS),
-        metadata=_metadata(sayings, [name]),
+        label=clip(f"{capitalised(name)} ({owner})" if owner else capitalised(name), LABEL_CHARACTERS),
+        summary=_states([key], children, _SUBJECT_CHARACTERS),
+        metadata=_metadata(children, said, [name]),
     )
 
 
 def describe_division(keys: Sequence[str], children: Sequence[Node]) -> Description:
     """Describe a part of a large subject: `keys` are the subject's own and those that all of the part share."""
-    sayings = Sayings(children)
-    names = [sayings.name(key, at) for at, key in enumerate(keys)]
-    title = capitalised(listed(names, conjunction_of(sayings.language)))
-    if len(names) == 1:
-        title = f"{title} {period_text(sayings.first_at, sayings.last_at)}"
-    said_by = _said_by(keys[0], children)
+    said = [_said(child) for child in children]
+    names = [_name(key, place, children, said) for place, key in enumerate(keys)]
+    beside = ", ".join(names[1:])
+    title = f"{names[0]}: {beside}" if beside else f"{names[0]} {_period(children)}"
     return Description(
-        label=_label(title, sayings.about(names, keys)),
-        summary=_latest(keys, children, _GROUP_CHARACTERS)[0],
-        metadata=_metadata(sayings, names, said_by),
+        label=clip(capitalised(title), LABEL_CHARACTERS),
+        summary=latest_of(_states(keys, children, _GROUP_CHARACTERS)),
+        metadata=_metadata(children, said, names, _said_by(keys[0], children, said)),
     )
 
 
 def describe_index(children: Sequence[Node]) -> Description:
     """Describe a group of subjects that stand beside each other by their keys alone."""
-    sayings = Sayings(children)
-    names = [children[0].metadata["names"][0], children[-1].metadata["names"][-1]]
+    said = [_said(child) for child in children]
+    names = [said[0]["names"][0], said[-1]["names"][-1]]
     subjects = sum(child.units for child in children)
-    head = f"{counted(subjects, 'subject')} {period_text(sayings.first_at, sayings.last_at)}"
     return Description(
         label=clip(f"Subjects from {names[0]} to {names[1]}", LABEL_CHARACTERS),
-        summary=f"{head}.",
-        metadata=_metadata(sayings, names),
+        summary=f"{counted(subjects, 'subject')} {_period(children)}.",
+        metadata=_metadata(children, said, names),
     )
 
 
-def forget_leaves() -> None:
-    """Let go of what is kept of leaves while the subjects of their scope are made: a third of a builder's memory."""
-    forget_sayings()
-    forget_statements()
+def latest_of(summary: str) -> str:
+    """Return what the summary of a subject says of its latest state."""
+    return summary.partition(_BEFORE)[0]
 
 
-def _label(title: str, about: Sequence[str]) -> str:
-    phrases = fitting(about, max(NAME_CHARACTERS, LABEL_CHARACTERS - len(title) - 2)) if about else []
-    return clip(f"{title}: {listed(phrases)}" if phrases else title, LABEL_CHARACTERS)
+def _said(node: Node) -> Mapping[str, Any]:
+    """Return a node's metadata, parsed once."""
+    return node.metadata.plain() if isinstance(node.metadata, PackedMetadata) else node.metadata
 
 
-def _said_by(key: str, children: Sequence[Node]) -> dict[str, int]:
+def _period(children: Sequence[Node]) -> str:
+    return period_text(min(child.first_at for child in children), max(child.last_at for child in children))
+
+
+def _name(key: str, place: int, children: Sequence[Node], said: Sequence[Mapping[str, Any]]) -> str:
+    """Return a key as people said it; `place` is that of the key among those of a division."""
+    kind = kind_name(key)
+    if kind is not None:
+        return _KIND_NOUNS.get(kind, kind)
+    weights: Counter[str] = Counter()
+    hinted: Counter[str] = Counter()
+    for child, metadata in zip(children, said, strict=True):
+        if child.node_type != LEAF:
+            for name in metadata["names"][place : place + 1]:
+                weights[name] += child.leaves
+            continue
+        for wording, weight in chain(metadata["phrases"], metadata["keywords"]):
+            if " ".join(key_of(wording)) == key:
+                weights[wording] += weight
+        for hint, permille in metadata["hints"]:
+            if " ".join(key_of(hint)) == key and (title := hint_title(hint)):
+                hinted[title] += permille
+    found = weights or hinted
+    return min(found, key=lambda name: (-found[name], name)) if found else key
+
+
+def _said_by(key: str, children: Sequence[Node], said: Sequence[Mapping[str, Any]]) -> Counter[str]:
     """Return how often each speaker says something of a subject, by the quotes of summaries; questions say nothing."""
-    said: dict[str, int] = {}
-    for child in children:
+    times: Counter[str] = Counter()
+    for child, metadata in zip(children, said, strict=True):
         if child.node_type == LEAF:
-            for speaker, _ in told_by(child.summary).naming(key):
-                if speaker:
-                    said[speaker] = said.get(speaker, 0) + 1
+            times.update(
+                statement.speaker for statement in told_by(child.summary) if statement.speaker and statement.names(key)
+            )
         else:
-            for speaker, count in child.metadata.get("said_by", ()):
-                said[speaker] = said.get(speaker, 0) + count
-    return said
+            times.update(dict(metadata.get("said_by", ())))
+    return times
 
 
 def _owner(said_by: Mapping[str, int]) -> str:
@@ -105,66 +139,56 @@ def _owner(said_by: Mapping[str, int]) -> str:
     return speaker if count >= _LEAST_SAID and count * 4 >= sum(said_by.values()) * 3 else ""
 
 
-def latest_of(summary: str) -> str:
-    """Return what the summary of a subject says of its latest state."""
-    return summary.partition(_BEFORE)[0]
+def _states(keys: Sequence[str], children: Sequence[Node], most: int) -> str:
+    """Return the latest state of a subject and the one before it, each in words of its own, with its date.
 
-
-def _history(key: str, children: Sequence[Node], most: int) -> str:
-    """Return the latest state, then what was before, newest first."""
-    now, earlier = _latest([key], children, most)
-    room = most - len(now) - len(_BEFORE) - 1
-    entries = list(map(_entry, earlier))
-    before_that = as_many_as_fit(entries, room) if entries and room > _ENTRY_CHARACTERS else ""
-    return clip(f"{now}{_BEFORE}{before_that}.", most) if before_that else now
-
-
-def _latest(keys: Sequence[str], children: Sequence[Node], most: int) -> tuple[str, list[Node]]:
-    """Return the latest state that is told, of the first of some keys that it is told of; and what was before it.
-
-    A state that was announced for a day after all that was said stands behind the one that holds until then.
+    A state that was announced for a day after all that was said stands behind the one that holds until then. Where
+    nobody says anything of the subject, the newest child is named.
     """
-    newest = sorted(children, key=_IN_TIME, reverse=True)
+    newest_first = sorted(children, key=_IN_TIME, reverse=True)
+    states: list[str] = []
     announced = ""
-    for at, node in enumerate(newest):
+    for node in newest_first:
         if node.node_type != LEAF:
-            return clip(f"{node.summary}{announced}", most), newest[at + 1 :]
-        if (state := state_of(keys, node)) is None:
+            summary = latest_of(node.summary)
+            if summary.startswith(_LATEST):
+                states.append(summary.removeprefix(_LATEST))
+            else:
+                announced = announced or f" {summary}"
+        elif (state := state_of(keys, node)) is None or any(state in known for known in states):
             continue
-        day = holds_later(state, at=node.last_at, now=newest[0].last_at)
-        if day is None:
-            return clip(f"{_dated(node, state, most)}{announced}", most), newest[at + 1 :]
-        announced = announced or f" From {date_text(day * DAY_US)}: {_ended(state)}"
-    if announced:
-        return clip(announced.strip(), most), newest[1:]
-    return _dated(newest[0], called(keys[0], newest[0]), most), newest[1:]
+        elif (day := holds_later(state, at=node.last_at, now=newest_first[0].last_at)) is None:
+            states.append(f"on {date_text(node.last_at)}: {state}")
+        else:
+            announced = announced or f" From {date_text(day * DAY_US)}: {state}"
+        if len(states) > 1:
+            break
+    if announced and not states:
+        return clip(announced.strip(), most)
+    if not states:
+        states.append(f"on {date_text(newest_first[0].last_at)}: {newest_first[0].label}")
+    latest = clip(f"{_LATEST}{states[0]}{announced}", most)
+    before = "".join(f"{_BEFORE}{state}" for state in states[1:])
+    return latest + before if len(latest) + len(before) <= most else latest
 
 
-def _dated(leaf: Node, state: str, most: int) -> str:
-    return clip(_ended(f"Latest, on {date_text(leaf.last_at)}: {state}"), most)
-
-
-def _ended(sentence: str) -> str:
-    return sentence if sentence.endswith((".", "”", "…", "!", "?")) else f"{sentence}."
-
-
-def _entry(node: Node) -> str:
-    if node.node_type == LEAF:
-        return f"{shortened(node.label, _ENTRY_CHARACTERS)} ({date_text(node.last_at)})"
-    when = period_text(node.first_at, node.last_at).removeprefix("on ").removeprefix("from ")
-    # A division is called after the subject, too.
-    about = node.label.partition(": ")[2]
-    beside = [*node.metadata["names"][1:], *([about] if about else [])] or node.metadata["names"]
-    return f"{shortened(capitalised(': '.join(beside)), _ENTRY_CHARACTERS)} ({when})"
-
-
-def _metadata(sayings: Sayings, names: Sequence[str], said_by: Mapping[str, int] | None = None) -> dict[str, Any]:
+def _metadata(
+    children: Sequence[Node],
+    said: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+    said_by: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    phrases, _ = merged_phrases([metadata["phrases"] for metadata in said], most=_KEPT)
+    speakers = most_named(((name, times) for metadata in said for name, times in metadata["speakers"]), _KEPT)
+    language = main_language(
+        (metadata.get("language", ""), child.events) for child, metadata in zip(children, said, strict=True)
+    )
     metadata: dict[str, Any] = {
         "keywords": [],
-        "phrases": [list(pair) for pair in sayings.phrases],
-        "speakers": [list(pair) for pair in sayings.speakers],
+        "phrases": [list(pair) for pair in phrases],
+        "speakers": [list(pair) for pair in speakers],
         "hints": [],
-        "language": sayings.language,
+        "language": language,
         "names": list(names),
     }
     if said_by:
