@@ -11,6 +11,7 @@ from urllib.parse import quote
 import jsonschema
 import pytest
 
+from myria.answertext import NOTHING
 from myria.contract.rest import PREFIX
 from myria.contract.routes import ROUTES
 from myria.contract.tools import PATH_OF, TOOLS, output_schema
@@ -515,6 +516,7 @@ async def test_what_is_not_there_may_be_asked_for(served: Served) -> None:
     assert (await ask(served, "GET", "/agents/bot/stats"))["memory_count"] == 0
     assert (await ask(served, "GET", "/sessions/s/memories"))["count"] == 0
     context = await ask(served, "POST", "/sessions/s/context", {})
+    assert context.pop("note") == NOTHING
     assert context == {"session_id": "s", "context": "## Session Context (s)\n\n", "memory_count": 0}
     for path in ("/health", "/ready"):
         assert (await ask(served, "GET", path))["service"]

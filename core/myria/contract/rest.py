@@ -250,6 +250,7 @@ _ONE_TYPE_SCHEMA = _schema("string", pattern=f"^({_TYPE})?$")
 _IMPORTANCE_SCHEMA = _schema("number", minimum=0, maximum=1)
 _TIME_SCHEMA = _schema("string", examples=["24h", "7d", "2026-03-19T20:00:00Z"])
 _LIMIT_SCHEMA = _schema("integer", maximum=MAX_LISTED)
+_NOTED = "There where nothing fits: says that nothing is remembered of it"
 
 OptionalId = Annotated[str | None, _matching(_ID), _ID_SCHEMA]
 OptionalSession = Annotated[str | None, _matching(_SESSION), _schema("string", pattern=f"^({_SESSION})?$")]
@@ -587,6 +588,7 @@ class MemoryListBody(Answer):
     count: int
     has_more: bool
     next_cursor: str | None = None
+    note: str | None = Field(default=None, description=_NOTED)
 
 
 class SearchBody(Answer):
@@ -597,6 +599,7 @@ class SearchBody(Answer):
     query_time_ms: int
     has_more: bool
     next_cursor: str | None = None
+    note: str | None = Field(default=None, description=_NOTED)
     scanned: int | None = Field(
         default=None, description="So many of those that match otherwise were looked at for the content; narrow down"
     )
@@ -666,6 +669,7 @@ class ContextBody(Answer):
     session_id: str
     context: str
     memory_count: int
+    note: str | None = Field(default=None, description=_NOTED)
 
 
 class RestRefusal(Answer):

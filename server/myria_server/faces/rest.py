@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 import orjson
 
 from myria.access.principal import Principal
-from myria.answertext import ShownAnswer
+from myria.answertext import NOTHING, ShownAnswer
 from myria.canonical import digest
 from myria.contract import inputs, rest
 from myria.contract.rest import refused, status_of
@@ -189,7 +189,14 @@ class RestFace:
             cursor=request.cursor,
         )
         memories = [memory.to_json(principal.tenant) for memory in page.memories]
-        return {"memories": memories, "count": len(memories), "has_more": page.has_more, **_further(page)}
+        is_all = not request.offset and request.cursor is None
+        return {
+            "memories": memories,
+            "count": len(memories),
+            "has_more": page.has_more,
+            **_further(page),
+            **_noted(nothing=is_all and not memories),
+        }
 
     async def get_memory(self, principal: Principal, asked: Asked) -> Json:
         """Read one memory."""
@@ -277,7 +284,8 @@ class RestFace:
         }
         if page.scanned is not None:
             answer["scanned"] = page.scanned
-        return answer
+        is_all = not request.offset and request.cursor is None and page.scanned is None
+        return {**answer, **_noted(nothing=is_all and not results)}
 
     async def _by_time(self, principal: Principal, request: rest.SearchInput, filters: MemoryFilters) -> MemoryPage:
         """Return what matches by time: what holds a text by its words, and only where these find none by looking."""
@@ -449,7 +457,12 @@ class RestFace:
             count=None if counter is None else counter.count,
             sought=sought_in(request.query),
         )
-        return {"session_id": asked.entry_id, "context": context.text, "memory_count": context.memories}
+        return {
+            "session_id": asked.entry_id,
+            "context": context.text,
+            "memory_count": context.memories,
+            **_noted(nothing=not page.memories and not topics),
+        }
 
     def _viewer(self, principal: Principal) -> Viewer:
         return viewing(principal, self._shared)
@@ -500,7 +513,7 @@ def handlers(face: RestFace) -> Mapping[str, ToolHandler]:
         request = inputs.read(rest.ContextToolInput, arguments)
         body = request.model_dump(exclude_none=True, exclude={"session_id"})
         content = await face.get_session_context(principal, Asked(entry_id=request.session_id, body=body))
-        return ShownAnswer(content=content, text=content["context"])
+        return ShownAnswer(content=content, text=content["context"] + content.get("note", ""))
 
     async def memtrace_agent_register(principal: Principal, arguments: Any) -> Json:
         request = inputs.read(rest.RegisterToolInput, arguments)
@@ -569,6 +582,11 @@ def _moment(value: str | None, name: str, now: int) -> int | None:
         return None
     at = rest.moment(value, field=name, now=now)
     return now if at is None and name == "since" else at
+
+
+def _noted(*, nothing: bool) -> Json:
+    """Return what an answer says where nothing fits, as on every face: an empty list may be one that was cut."""
+    return {"note": NOTHING} if nothing else {}
 
 
 def _further(page: MemoryPage) -> Json:
