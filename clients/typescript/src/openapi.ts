@@ -229,6 +229,8 @@ export interface components {
             session_id: string;
             context: string;
             memory_count: number;
+            /** @description There where nothing fits: says that nothing is remembered of it */
+            note?: string | null;
         };
         /** @description What became of one memory of several. */
         KeptBody: {
@@ -341,6 +343,8 @@ export interface components {
             count: number;
             has_more: boolean;
             next_cursor?: string | null;
+            /** @description There where nothing fits: says that nothing is remembered of it */
+            note?: string | null;
         };
         /** @description An agent that is registered. */
         NewAgentInput: {
@@ -375,6 +379,8 @@ export interface components {
             query_time_ms: number;
             has_more: boolean;
             next_cursor?: string | null;
+            /** @description There where nothing fits: says that nothing is remembered of it */
+            note?: string | null;
             /** @description So many of those that match otherwise were looked at for the content; narrow down */
             scanned?: number | null;
         };
