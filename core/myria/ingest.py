@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import asyncpg
 
@@ -38,6 +39,7 @@ from myria.registrations.projection import RegistrationProjection
 from myria.scopes import scope_key
 from myria.sessions.projection import SessionProjection
 from myria.store.arrays import plain, texts
+from myria.store.clock import offset_in
 from myria.store.database import NOT_NEW, TENANT_REMADE, Connection, Database
 from myria.store.queries import sql
 from myria.turns.projection import TurnProjection
@@ -154,8 +156,10 @@ class Ingest:
         deadline: float = 10.0,
         on_commit: Callable[[str, int], None] | None = None,
         projections: Sequence[Projection] | None = None,
+        zone: ZoneInfo | None = None,
     ) -> None:
         self._database = database
+        self._zone = zone
         self._projections = every_projection() if projections is None else tuple(projections)
         self._folded = frozenset(kind for projection in self._projections for kind in projection.types)
         self._events_per_commit = events_per_commit
@@ -192,6 +196,8 @@ class Ingest:
             SourceEventKeyTaken: an event that the participants of a new one may not see has its key already (the
                 detail `index` names the first of several); nothing was stored.
         """
+        if self._zone is not None:
+            events = [_in_zone(event, self._zone) for event in events]
         return await self._submit(tenant, events, importing=False, compare=compare)
 
     async def import_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
@@ -476,7 +482,7 @@ class Ingest:
             if not way.whole:
                 columns = (*(_fields(rows[0]) if way.alone else _columns(rows, order)), *columns)
             if not folded:
-                columns = (*columns, rows[0].event.utc_offset if way.alone else _utc_offsets(rows, order))
+                columns = (*columns, rows[0].event.utc_offset or 0 if way.alone else _utc_offsets(rows, order))
             stored = await self._database.append_new(way.statement, tenant, since, *columns)
         except asyncpg.UniqueViolationError:
             return None
@@ -576,9 +582,16 @@ def _columns(rows: list[_Row], order: Sequence[int]) -> tuple[Any, ...]:
     )
 
 
+def _in_zone(event: NewEvent, zone: ZoneInfo) -> NewEvent:
+    """Return an event with the offset of a zone where nobody gave one; Myria's own are of no place."""
+    if event.internal or event.utc_offset is not None:
+        return event
+    return event._replace(utc_offset=offset_in(zone, event.timestamp))
+
+
 def _utc_offsets(rows: list[_Row], order: Sequence[int]) -> str:
     """Return the column that the statements take which insert events of callers, who say in which zone they were."""
-    return plain([rows[i].event.utc_offset for i in order])
+    return plain([rows[i].event.utc_offset or 0 for i in order])
 
 
 def _fields(row: _Row) -> tuple[Any, ...]:

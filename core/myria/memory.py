@@ -75,6 +75,7 @@ class Memory(Administration):
             deadline=settings.mcp.append_deadline_s,
             on_commit=on_commit,
             projections=every_projection(evaluates=settings.notes.evaluate),
+            zone=settings.service.zone,
         )
         self.withdrawals = Withdrawals(self.appending, self.append_events)
         self.retrieval = Retrieval(self.database, settings)
@@ -201,7 +202,7 @@ class Memory(Administration):
     def openings(self) -> Openings:
         """What gathers the beginnings of sessions. The first use loads the token counter, as `recall`'s does."""
         if self._openings is None:
-            self._openings = Openings(self.database, token_counter())
+            self._openings = Openings(self.database, token_counter(), self.settings.service.zone)
         return self._openings
 
     def _redactor(self, kinds: Sequence[Kind] | None) -> PayloadRedactor:

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast, get_type_hints
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from myria import schedule
 from myria._configuration import Section, Setting, field_schemas, in_words, nearest, section
@@ -68,12 +69,37 @@ class ServiceSettings(Section):
     name: str = "myria"
     """Name in log lines, metrics and the MCP server's identity; change it when several installations share a
     log."""
+    time_zone: str = "UTC"
+    """Zone (such as `Europe/Lisbon`) in which days are reckoned where a request or an event says none: relative days of
+    a question without a moment, and the days of notes and turns, which are kept at the server's clock."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe level that is logged. `debug` adds one line per request, without what was said, and one per build
     task."""
     log_format: Literal["auto", "json", "text"] = "auto"
     """`json` gives one object per line for machines, `text` is for people; `auto` is text on a terminal, else
     json."""
+
+    @property
+    def zone(self) -> ZoneInfo | None:
+        """The zone by its name, None for UTC.
+
+        Raises:
+            ConfigurationError: this machine knows no such zone.
+        """
+        if self.time_zone == "UTC":
+            return None
+        try:
+            return ZoneInfo(self.time_zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise ConfigurationError(
+                f"service.time_zone ({self.time_zone}) is no zone that this machine knows; name one as the IANA "
+                "database does, such as Europe/Lisbon, or install tzdata.",
+                field="service.time_zone",
+            ) from error
+
+    def rules(self) -> None:
+        """The zone must be known."""
+        _ = self.zone
 
 
 @section

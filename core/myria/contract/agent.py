@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal
+from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
 
@@ -77,8 +79,8 @@ def moment(name: str, *, whole_day: bool = False) -> BeforeValidator:
     A date alone is its beginning in UTC, or its end where the whole day is meant.
     """
 
-    def check(value: Any) -> int | None:
-        return None if value in (None, "") else parse_timestamp(_whole(value, whole_day=whole_day), name)
+    def check(value: Any, info: ValidationInfo) -> int | None:
+        return None if value in (None, "") else parse_timestamp(_whole(value, info.context, whole_day=whole_day), name)
 
     return BeforeValidator(check)
 
@@ -89,20 +91,24 @@ def local_moment(name: str) -> BeforeValidator:
     What it gives is (microseconds since 1970 UTC, minutes east of UTC).
     """
 
-    def check(value: Any) -> tuple[int, int] | None:
+    def check(value: Any, info: ValidationInfo) -> tuple[int, int] | None:
         if value in (None, ""):
             return None
-        whole = _whole(value, whole_day=True)
+        whole = _whole(value, info.context, whole_day=True)
         return parse_timestamp(whole, name), utc_offset_of(whole)
 
     return BeforeValidator(check)
 
 
-def _whole(value: Any, *, whole_day: bool) -> Any:
-    """Return a time as it was given, a date alone with the time of day that it means."""
+def _whole(value: Any, zone: ZoneInfo | None, *, whole_day: bool) -> Any:
+    """Return a time as it was given, a date alone with the time of day that it means, in a zone or UTC."""
     if not isinstance(value, str) or _DATE.fullmatch(value) is None:
         return value
-    return f"{value}T23:59:59.999999Z" if whole_day else f"{value}T00:00:00Z"
+    whole = f"{value}T23:59:59.999999" if whole_day else f"{value}T00:00:00"
+    try:
+        return datetime.fromisoformat(whole).replace(tzinfo=zone or UTC).isoformat()
+    except ValueError:
+        return f"{whole}Z"  # it is refused with what is wrong
 
 
 def choice(default: Any) -> BeforeValidator:

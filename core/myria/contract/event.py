@@ -74,7 +74,7 @@ class NewEvent(NamedTuple):
     effective flag. Only an import sets `event_id`. `said` is what `payload_json` says, where this process made it and
     folds it at once, and `row` what its projection writes of it: whoever replaces one replaces all. Of other payloads
     an event that waits for its commit holds the JSON alone. `utc_offset` is that of the timestamp as it was given, in
-    minutes east of UTC.
+    minutes east of UTC; None where nobody gave one.
     """
 
     timestamp: int
@@ -89,7 +89,7 @@ class NewEvent(NamedTuple):
     event_id: str | None = None
     said: Mapping[str, Any] | None = None
     row: tuple[Any, ...] | None = None
-    utc_offset: int = 0
+    utc_offset: int | None = None
 
 
 def parse_event(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, WithJsonSchema
 
@@ -514,8 +515,11 @@ class RollbackInput(Input):
     reason: Reason = Field(default=None, description="Why, for the record")
 
 
-def read(model: type[_Model], arguments: Mapping[str, Any] | None) -> _Model:
+def read(model: type[_Model], arguments: Mapping[str, Any] | None, zone: ZoneInfo | None = None) -> _Model:
     """Return the arguments of a tool or a route as its model; see `myria.contract.coercion` for what is taken as what.
+
+    Args:
+        zone: of days alone, where the model takes any; None for UTC.
 
     Raises:
         UnknownField, InvalidArgument, InvalidText, InvalidParticipants, InvalidTimestamp: naming the field.
@@ -523,7 +527,7 @@ def read(model: type[_Model], arguments: Mapping[str, Any] | None) -> _Model:
     if arguments is not None and not isinstance(arguments, Mapping):
         raise InvalidArgument("the arguments must be an object", field="")
     try:
-        return model.model_validate(coerced(model, arguments or {}))
+        return model.model_validate(coerced(model, arguments or {}), context=zone)
     except ValidationError as error:
         raise _coded(error, model) from error
 

@@ -384,7 +384,7 @@ class Notes:
             AlreadySuperseded: one of them was replaced meanwhile.
         """
         text = orjson.loads(event.payload_json)["text"]
-        day = holds_later(text, at=event.timestamp, utc_offset=event.utc_offset, now=event.timestamp)
+        day = holds_later(text, at=event.timestamp, utc_offset=event.utc_offset or 0, now=event.timestamp)
         if day is None:
             at_once, withdrawals = await self._withdrawals.superseding(
                 tenant, event, [row["event_id"] for row in replaced], may_see=_anybody

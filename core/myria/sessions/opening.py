@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import asyncpg
 import orjson
 
 from myria.analysis.announcing import holds_later
+from myria.analysis.dates import local_day
 from myria.masks import Masks
 from myria.notes.current import KeptStatement, replaced
 from myria.notes.details import Details
@@ -27,7 +29,7 @@ from myria.notes.lines import fenced, on_one_line
 from myria.notes.scopes import scopes_with_notes
 from myria.restating import told_once
 from myria.sessions.reflecting import FORMERLY_OPEN, REFLECTED
-from myria.store.clock import day_text, to_rfc3339
+from myria.store.clock import day_text, offset_in, to_rfc3339
 from myria.store.database import Database
 from myria.store.queries import sql
 from myria.tokens import TokenCounter
@@ -85,15 +87,17 @@ class OpeningNote:
     alike: int = 0
     holds_from: int | None = None
     shares_day: bool = False
+    utc_offset: int = 0
 
     @classmethod
-    def of(cls, row: asyncpg.Record, now: int) -> OpeningNote | None:
-        """Return the note of a row, None where it has expired."""
+    def of(cls, row: asyncpg.Record, now: int, zone: ZoneInfo | None) -> OpeningNote | None:
+        """Return the note of a row, its days those of a zone; None where it has expired."""
         lasting = Lasting.of(row)
         if lasting.has_expired(now):
             return None
         idle_days = max(0, now - lasting.idle_since) / _DAY_US
         payload = orjson.loads(row["payload"])
+        utc_offset = offset_in(zone, lasting.changed_at)
         faded = importance_now(lasting.kind, lasting.importance, anchor=lasting.anchor, idle_days=idle_days)
         return cls(
             note_id=row["note_id"],
@@ -106,7 +110,8 @@ class OpeningNote:
             tier=lasting.tier(now),
             at=lasting.changed_at,
             details=Details.of(payload["note"].get("details")),
-            holds_from=holds_later(payload["text"], at=lasting.changed_at, now=now),
+            holds_from=holds_later(payload["text"], at=lasting.changed_at, utc_offset=utc_offset, now=now),
+            utc_offset=utc_offset,
         )
 
     @property
@@ -118,8 +123,8 @@ class OpeningNote:
 
     @property
     def day(self) -> int:
-        """The day of which it is, in days since 1970 UTC."""
-        return self.at // _DAY_US
+        """The day of which it is, in days since 1970."""
+        return local_day(self.at, self.utc_offset)
 
     @property
     def line(self) -> str:
@@ -128,7 +133,7 @@ class OpeningNote:
         shown = policies()[self.kind].shown
         later = "" if self.holds_from is None else f" (holds from {day_text(self.holds_from)})"
         alike = f" ({self.alike} more alike)" if self.alike else ""
-        when = to_rfc3339(self.at)[: 16 if self.shares_day else 10].replace("T", " ")
+        when = to_rfc3339(self.at, self.utc_offset)[: 16 if self.shares_day else 10].replace("T", " ")
         return f"- {when} {text if len(text) <= shown else text[: shown - 1] + '…'}{later}{alike}"
 
     def to_json(self) -> Json:
@@ -141,7 +146,7 @@ class OpeningNote:
             "importance": self.importance,
             "isAnchor": self.anchor,
             "ttl_tier": self.tier,
-            "created_at": to_rfc3339(self.at),
+            "created_at": to_rfc3339(self.at, self.utc_offset),
         }
 
 
@@ -172,10 +177,12 @@ class Openings:
     Args:
         database: where the notes are.
         counter: counts tokens.
+        zone: of the days that are told; None for UTC.
     """
 
-    def __init__(self, database: Database, counter: TokenCounter) -> None:
+    def __init__(self, database: Database, counter: TokenCounter, zone: ZoneInfo | None = None) -> None:
         self._database = database
+        self._zone = zone
         self._counter = counter
 
     async def gather(
@@ -222,7 +229,7 @@ class Openings:
         )
 
         def standing(rows: Iterable[asyncpg.Record]) -> list[OpeningNote]:
-            return [note for note in _standing(rows, now, wanted) if kinds is None or note.kind in kinds]
+            return [note for note in _standing(rows, now, wanted, self._zone) if kinds is None or note.kind in kinds]
 
         return self._within(
             budget,
@@ -332,8 +339,10 @@ def _age(note: OpeningNote) -> tuple[int, int]:
     return -note.at, -note.event_seq
 
 
-def _standing(rows: Iterable[asyncpg.Record], now: int, wanted: Details) -> list[OpeningNote]:
-    notes = [note for row in rows if (note := OpeningNote.of(row, now)) is not None and note.details.answers(wanted)]
+def _standing(rows: Iterable[asyncpg.Record], now: int, wanted: Details, zone: ZoneInfo | None) -> list[OpeningNote]:
+    notes = [
+        note for row in rows if (note := OpeningNote.of(row, now, zone)) is not None and note.details.answers(wanted)
+    ]
     of_day = Counter(note.day for note in notes)
     return [replace(note, shares_day=of_day[note.day] > 1) for note in notes]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
+from zoneinfo import ZoneInfo
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -17,6 +18,12 @@ def to_datetime(microseconds: int) -> datetime:
 def to_microseconds(moment: datetime) -> int:
     """Return microseconds since 1970 of an aware datetime, exactly."""
     return (moment - _EPOCH) // _MICROSECOND
+
+
+def offset_in(zone: ZoneInfo | None, microseconds: int) -> int:
+    """Return how many minutes east of UTC a zone's clocks are at a moment since 1970; 0 without a zone."""
+    offset = None if zone is None else to_datetime(microseconds).astimezone(zone).utcoffset()
+    return 0 if offset is None else int(offset.total_seconds() // 60)
 
 
 def rfc3339_of(moment: datetime, utc_offset: int | None = 0) -> str:

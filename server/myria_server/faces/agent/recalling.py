@@ -23,6 +23,7 @@ from myria.notes.nearby import nearby
 from myria.notes.questions import PAGE, RecallQuery
 from myria.notes.recalling import Recalled
 from myria.passages import passage
+from myria.store.clock import offset_in
 from myria.tokens import token_counter
 from myria_server.faces.agent.answering import AgentTools, Handler, Json
 
@@ -51,10 +52,12 @@ class RecallTools(AgentTools):
 
     async def recall(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Find notes and events, within a budget of tokens."""
-        request = inputs.read(RecallInput, arguments)
+        request = inputs.read(RecallInput, arguments, self.memory.settings.service.zone)
         who = self.acting(principal, request)
         is_paged = request.pageSize is not None or request.cursor is not None
-        query = _query(request, who, now=await self.memory.database.now(), goes_on=is_paged)
+        now = await self.memory.database.now()
+        utc_offset = offset_in(self.memory.settings.service.zone, now)
+        query = _query(request, who, now=now, utc_offset=utc_offset, goes_on=is_paged)
         if request.sessionId is not None and request.excludeSeen:
             seen = await self.memory.shown.of(principal.tenant, who.participants, request.sessionId)
             query = replace(query, without=seen)
@@ -174,14 +177,17 @@ class RecallTools(AgentTools):
         return self.answered(principal, request, answer(shown, tokens), text or "No case is remembered of that.")
 
 
-def _query(request: RecallInput, who: Acting, *, now: int, goes_on: bool) -> RecallQuery:
+def _query(request: RecallInput, who: Acting, *, now: int, utc_offset: int, goes_on: bool) -> RecallQuery:
     """Return what a call asks.
+
+    Args:
+        utc_offset: of the days that it means where it names no moment, in minutes east of UTC.
 
     Raises:
         InvalidArgument: its span of time is empty.
     """
     span = request.timeRange
-    as_of, utc_offset = request.asOf or (None, 0)
+    as_of, utc_offset = request.asOf or (None, utc_offset)
     affects = request.affect or ()
     query = RecallQuery(
         masks=who.masks,
