@@ -1,7 +1,7 @@
 """Conversations written down line by line, as data/messy_chats.toml and data/changed_states.toml have them.
 
 A line that begins with "@" opens a session, "~ 6" stands for six lines of small talk by the people in turn, any other
-is "speaker: text", and "[mark]" before the text names it.
+is "speaker: text", "[mark]" before the text names it, and "\\n" in it is a new line.
 """
 
 from __future__ import annotations
@@ -75,4 +75,4 @@ def _turns(line: str, people: Sequence[str], talk: Iterator[str]) -> Iterator[tu
     marked = _MARKED.fullmatch(said)
     if marked is None or not said or speaker not in people:
         raise ValueError(f"not a line of a chat: {line}")
-    yield speaker, marked["mark"], marked["text"]
+    yield speaker, marked["mark"], marked["text"].replace("\\n", "\n")

@@ -26,6 +26,7 @@ from myria.index import Corpus
 
 DATA = Path(__file__).parent / "data"
 ASSISTANTS = frozenset({"assistant", "agent", "bot", "helper"})
+MACHINES = frozenset({"git", "ci", "tool", "tracker"})
 """Speakers that are no people, in lower case."""
 
 NOTES = "notes"
@@ -67,11 +68,14 @@ class Log:
         return {number: searchable_text(event["payload"]) for number, event in self.events.items()}
 
     def said_by(self, number: int) -> str:
-        """Return `assistant` or `user` of a log that an assistant takes part in, `other` of one of people alone."""
+        """Return `assistant` or `user` of a log that an assistant takes part in; `other` are machines and, in a log of
+        people alone, all.
+        """
         event = self.events[number]
         if not any(name.casefold() in ASSISTANTS for name in event["participants"]):
             return "other"
-        return "assistant" if (speaker_of(event["payload"]) or "").casefold() in ASSISTANTS else "user"
+        speaker = (speaker_of(event["payload"]) or "").casefold()
+        return "assistant" if speaker in ASSISTANTS else "other" if speaker in MACHINES else "user"
 
 
 class SetMissing(Exception):
