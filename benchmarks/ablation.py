@@ -16,8 +16,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from benchmarks import changed_facts, changed_states, locomo_offline, messy_chats
+from myria.index.corpus import Timeline
 from myria.retrieval import question, ranking, states, successors
 
 _NO_ANSWERS = {"_ANSWERS": (0, 0), "_DATED_ANSWERS": (0, 0)}
@@ -96,15 +98,9 @@ def main() -> None:
 
 @contextmanager
 def patched(module: Any, values: Mapping[str, Any]) -> Iterator[None]:
-    """Give names of a module other values for a while."""
-    before = {name: getattr(module, name) for name in values}
-    try:
-        for name, value in values.items():
-            setattr(module, name, value)
+    """Give names of a module other values for a while, in which no timeline keeps what it derived."""
+    with patch.dict(vars(module), values), patch.object(Timeline, "derived", lambda timeline, make: make(timeline)):
         yield
-    finally:
-        for name, value in before.items():
-            setattr(module, name, value)
 
 
 def _by_conversation(rows: list[tuple[locomo_offline.GoldQuestion, tuple[float, ...]]]) -> dict[str, float]:

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ablation import patched
 from benchmarks.bm25 import Bm25
 from benchmarks.kept_vectors import KeptVectors
 from benchmarks.retrieval import Answered, Options, answered, kind_answered, notes_answered, tables, without
-from benchmarks.retrieval_logs import KINDS, Asked, Log, SetMissing, notes
+from benchmarks.retrieval_logs import KINDS, Asked, Log, SetMissing, absent, notes, read
+from myria.index.corpus import Timeline
+from myria.retrieval import ranking
 
 SAID = (
     ("Ada", "My bicycle is red and stands in the cellar."),
@@ -123,6 +126,30 @@ def test_what_is_kept_as_notes_is_asked_by_recall() -> None:
     kept = log(Asked(text="How hot does the kiln get?", gold=frozenset({3})))
     (row,) = notes_answered([kept])
     assert row.found["product"][0] == 3
+
+
+@pytest.mark.parametrize("blind", [False, True])
+def test_every_log_that_is_asked_for_what_it_does_not_say_is_there(*, blind: bool) -> None:
+    """Only logs outside the project, and notes, may be missing here; sixty questions are asked in each half."""
+    asked = [entry["log"] for entry in read("absent", blind=blind)["absent"]]
+    ours = [name for name in asked if name.partition("/")[0] not in ("talk", "agents", "notes")]
+    assert [log.name for log in absent(None, blind=blind)] == [name.partition("/")[2] for name in ours]
+    assert sum(len(entry["asked"]) for entry in read("absent", blind=blind)["absent"]) >= 60
+
+
+def test_a_signal_that_is_taken_out_is_not_kept_by_a_timeline() -> None:
+    """What a timeline derived before must not stand for the ranking without a rule."""
+    timeline = Timeline.of(log().corpus())
+    derived: list[int] = []
+
+    def count(_: Timeline) -> int:
+        derived.append(1)
+        return len(derived)
+
+    assert timeline.derived(count) == timeline.derived(count) == 1
+    with patched(ranking, {}):
+        assert timeline.derived(count) == 2
+    assert timeline.derived(count) == 1
 
 
 async def test_vectors_are_computed_once(tmp_path: Path) -> None:
