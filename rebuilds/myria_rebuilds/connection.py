@@ -67,7 +67,8 @@ class Connection:
     Every method raises:
         ClusterUnavailable: no answer, 429 or 5xx; whether a write happened is not known. `details` may hold
             `retry_after_s`, the wait that the API server asks for.
-        ClusterRefused: any other refusal; `details` hold `status`, `reason`, `verb` and `resource`.
+        ClusterRefused: any other refusal; `details` hold `status`, `reason`, `verb`, `resource`, and the `name` that it
+            speaks of.
     """
 
     def __init__(self, configured: Configuration, namespace: str, manager: str) -> None:
@@ -111,7 +112,8 @@ class Connection:
         try:
             return await self._ask(verb, resource, "GET", path)
         except ClusterRefused as error:
-            if error.details["status"] == 404:
+            # A 404 without the object's name says that its kind, or its namespace, is not served.
+            if error.details["status"] == 404 and error.details["name"] == path.rpartition("/")[2]:
                 return None
             raise
 
@@ -186,16 +188,18 @@ def _refusal(
     # An answer that is no Status comes from a gateway, or from an API server that does not serve our kind yet: its 404
     # must never mean that a resource is gone.
     if status == 429 or status >= 500 or answer.get("kind") != "Status":
-        details: dict[str, Any] = {"status": status}
+        told: dict[str, Any] = {"status": status}
         if retry_after is not None and retry_after.isdecimal():  # API servers do not send the other form, a date
-            details["retry_after_s"] = min(int(retry_after), _LONGEST_RETRY_AFTER_S)
-        return ClusterUnavailable(f"the API server answered {status} to {verb} {resource}: {message}", **details)
-    causes = [cause.get("reason", "") for cause in (answer.get("details") or {}).get("causes") or ()]
+            told["retry_after_s"] = min(int(retry_after), _LONGEST_RETRY_AFTER_S)
+        return ClusterUnavailable(f"the API server answered {status} to {verb} {resource}: {message}", **told)
+    details = answer.get("details") or {}
+    causes = [cause.get("reason", "") for cause in details.get("causes") or ()]
     return ClusterRefused(
         f"the API server refuses {verb} {resource}: {message}",
         status=status,
         reason=str(answer.get("reason", "")),
         verb=verb,
         resource=resource,
+        name=str(details.get("name", "")),
         causes=causes,
     )
