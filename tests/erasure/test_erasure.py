@@ -150,7 +150,8 @@ async def seeded(dsns: postgres.Database) -> list[str]:
     )  # fmt: skip
     for statement in (
         "UPDATE myria.builds SET reason = 'because of ' || $1::text",
-        "UPDATE myria.tenants SET auto_paused_reason = $1::text",
+        "UPDATE myria.tenants SET auto_paused_reason = $1::text, "
+        "waits = jsonb_build_object('vectors', jsonb_build_object('reason', $1::text, 'since', '2026-01-01'))",
         "UPDATE myria.pointer_moves SET reason = 'before ' || $1::text",
         "INSERT INTO myria.rebuild_requests (tenant_id, request_id, cause_key, trigger, reason, actor, closed_at) "
         "VALUES ('default', 'r', 'cause ' || $1::text, 'manual', $1::text, 'x', now())",

@@ -425,7 +425,7 @@ SELECT 'rebuild_requests', request_id, concat_ws(' ', reason, cause_key) FROM my
 UNION ALL
 SELECT 'pointer_moves', move_id::text, reason FROM myria.pointer_moves WHERE tenant_id = $1 AND reason IS NOT NULL
 UNION ALL
-SELECT 'tenants', tenant_id, concat_ws(' ', auto_paused_reason, suspended_reason) FROM myria.tenants WHERE tenant_id = $1
+SELECT 'tenants', tenant_id, concat_ws(' ', auto_paused_reason, suspended_reason, waits::text) FROM myria.tenants WHERE tenant_id = $1
 UNION ALL
 SELECT 'access_log', entry_id::text, concat_ws(' ', target, details::text) FROM myria.access_log WHERE tenant_id = $1
 UNION ALL
@@ -457,7 +457,7 @@ UPDATE myria.pointer_moves SET reason = '[erased]' WHERE tenant_id = $1 AND move
 
 -- name: erase_remarks_tenants
 UPDATE myria.tenants SET auto_paused_reason = CASE WHEN auto_paused_reason IS NOT NULL THEN '[erased]' END,
-    suspended_reason = CASE WHEN suspended_reason IS NOT NULL THEN '[erased]' END
+    suspended_reason = CASE WHEN suspended_reason IS NOT NULL THEN '[erased]' END, waits = '{}'
 WHERE tenant_id = ANY ($2::text[]) AND tenant_id = $1;
 
 -- name: erase_remarks_access_log
