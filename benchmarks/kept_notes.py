@@ -12,43 +12,74 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.cluster import Cluster
-from benchmarks.retrieval_logs import Log
+from benchmarks.retrieval_logs import Event, Log
+from myria.embeddings.keeping import vector_keeper
 from myria.masks import Masks
 from myria.memory import Memory
 from myria.notes.drafting import Draft
 from myria.notes.questions import RecallQuery
-from myria.settings import Settings
+from myria.settings import EmbeddingSettings, Settings
+from myria.store.database import Database
+
+Found = list[tuple[int, ...]]
+"""For every question of a log the numbers of the notes that are recalled, best first."""
 
 _DATABASE = "bench_retrieval"
 _TENANT = "default"
 _HOUR_US = 3_600 * 10**6
+_MOST_EVENTS = 100_000
+_WITH_VECTORS = Settings(embeddings=EmbeddingSettings(model="local", question_deadline_s=60.0))
+"""No question is answered by its words alone because the machine is busy."""
 
 
-async def recalled(logs: Sequence[Log], limit: int) -> list[list[tuple[int, ...]]]:
-    """Return, for every question of every log, the numbers of the notes that are recalled, best first."""
+async def recalled(logs: Sequence[Log], limit: int, *, vectors: bool = False) -> tuple[list[Found], list[Found]]:
+    """Keep logs and ask them; return what is found of each by words alone and with vectors of the local model.
+
+    Args:
+        vectors: left out, the second is empty.
+    """
     with TemporaryDirectory() as folder:
         async with Cluster(Path(folder)) as cluster:
             dsns = await cluster.create(_DATABASE)
             async with Memory(dsns.server, Settings()) as memory:
-                return [await _of_log(memory, log, limit) for log in logs]
+                for log in logs:
+                    await keep(memory, log)
+                by_words = [await ask(memory, log, limit) for log in logs]
+            if not vectors:
+                return by_words, []
+            async with Database(dsns.owner) as database, vector_keeper(database, _WITH_VECTORS) as keeper:
+                if keeper is None:
+                    raise RuntimeError("nothing computes vectors")
+                await keeper.run(_TENANT, _MOST_EVENTS)
+            async with Memory(dsns.server, _WITH_VECTORS) as memory:
+                return by_words, [await ask(memory, log, limit) for log in logs]
 
 
-async def _of_log(memory: Memory, log: Log, limit: int) -> list[tuple[int, ...]]:
+async def keep(memory: Memory, log: Log) -> None:
+    """Remember what each event of a log says, at its time."""
     notes = await memory.notes(_TENANT)
-    who: tuple[str, ...] = ()
-    now = 0
-    numbers: dict[str, int] = {}
-    for number, event in log.events.items():
-        who, now = tuple(sorted(event["participants"])), _microseconds(event)
-        content = event["payload"]["text"]
-        numbers[content] = number
-        await notes.remember(_TENANT, who, Draft(content=content), contract="004", speaker="bot", now=now)
-    found: list[tuple[int, ...]] = []
+    for event in log.events.values():
+        draft = Draft(content=event["payload"]["text"])
+        await notes.remember(
+            _TENANT, _participants(event), draft, contract="004", speaker="bot", now=_microseconds(event)
+        )
+
+
+async def ask(memory: Memory, log: Log, limit: int) -> Found:
+    """Recall by the questions of a log that was kept."""
+    numbers = {event["payload"]["text"]: number for number, event in log.events.items()}
+    *_, last = log.events.values()
+    masks = Masks.containing(_participants(last))
+    found: Found = []
     for question in log.questions:
-        query = RecallQuery(masks=Masks.containing(who), now=now + _HOUR_US, text=question.text, page_size=limit)
+        query = RecallQuery(masks=masks, now=_microseconds(last) + _HOUR_US, text=question.text, page_size=limit)
         fragments = await memory.recall.find(_TENANT, query)
         found.append(tuple(numbers[fragment.text] for fragment in fragments if fragment.text in numbers))
     return found
+
+
+def _participants(event: Event) -> tuple[str, ...]:
+    return tuple(sorted(event["participants"]))
 
 
 def _microseconds(event: Mapping[str, str]) -> int:

@@ -130,7 +130,7 @@ def kind_answered(kind: str, options: Options) -> list[Answered] | str:
     try:
         if kind == NOTES:
             with without(options.without):
-                return notes_answered(notes(blind=options.blind))
+                return notes_answered(notes(blind=options.blind), vectors=options.vectors)
         logs = KINDS[kind](options.data, blind=options.blind)
     except SetMissing as missing:
         return str(missing)
@@ -139,14 +139,17 @@ def kind_answered(kind: str, options: Options) -> list[Answered] | str:
         return [row for log in logs for row in answered(log, model, unmoved=kind == "unchanged")]
 
 
-def notes_answered(logs: Sequence[Log]) -> list[Answered]:
+def notes_answered(logs: Sequence[Log], *, vectors: bool = False) -> list[Answered]:
     """Keep logs as notes and ask for them by recall."""
+    by_words, with_vectors = asyncio.run(recalled(logs, LIMIT, vectors=vectors))
     rows: list[Answered] = []
-    for log, found in zip(logs, asyncio.run(recalled(logs, LIMIT)), strict=True):
+    for at, log in enumerate(logs):
         plain = Bm25(log.texts())
-        for asked, product in zip(log.questions, found, strict=True):
-            ways = {PRODUCT: product, PLAIN: plain.first(asked.text, LIMIT)}
-            rows.append(Answered(asked=asked, found=ways, said_by=dict.fromkeys(asked.gold, "notes")))
+        for question, asked in enumerate(log.questions):
+            found = {PRODUCT: by_words[at][question], PLAIN: plain.first(asked.text, LIMIT)}
+            if vectors:
+                found[VECTORS] = with_vectors[at][question]
+            rows.append(Answered(asked=asked, found=found, said_by=dict.fromkeys(asked.gold, NOTES)))
     return rows
 
 

@@ -10,11 +10,15 @@ import pytest
 
 from benchmarks.ablation import patched
 from benchmarks.bm25 import Bm25
+from benchmarks.kept_notes import ask, keep
 from benchmarks.kept_vectors import KeptVectors
-from benchmarks.retrieval import Answered, Options, answered, kind_answered, notes_answered, tables, without
+from benchmarks.retrieval import Answered, Options, answered, kind_answered, tables, without
 from benchmarks.retrieval_logs import KINDS, Asked, Log, SetMissing, absent, notes, read
 from myria.index.corpus import Timeline
+from myria.memory import Memory
 from myria.retrieval import ranking
+from myria.settings import Settings
+from tests.support.postgres import Database
 
 SAID = (
     ("Ada", "My bicycle is red and stands in the cellar."),
@@ -121,11 +125,13 @@ def test_notes_that_changed_are_asked_apart_from_ordinary_ones() -> None:
         assert sum(not question.wrong for _, question in asked) >= 60
 
 
-def test_what_is_kept_as_notes_is_asked_by_recall() -> None:
-    """The figures of notes are those of remember and recall, on a database of their own."""
+async def test_what_is_kept_as_notes_is_asked_by_recall(database: Database) -> None:
+    """The figures of notes are those of remember and recall, by the numbers of a log's events."""
     kept = log(Asked(text="How hot does the kiln get?", gold=frozenset({3})))
-    (row,) = notes_answered([kept])
-    assert row.found["product"][0] == 3
+    async with Memory(database.server_dsn, Settings()) as memory:
+        await keep(memory, kept)
+        (found,) = await ask(memory, kept, 5)
+    assert found[0] == 3
 
 
 @pytest.mark.parametrize("blind", [False, True])
