@@ -13,7 +13,7 @@ from myria.planning.model import PlanEvent
 from myria.planning.scope import plan_scope
 from tests.planning.generators import MINUTE, SCOPE, SETTINGS, TEXTS, key_of
 
-ROOT = "2ce285d4bcaab68f809201ba21cec7e55455c6d56faac8c4e87d9cfa4aa9ab37"
+ROOT = "c59b9db70aa4d0ca14bed12f00a85d2dc0732f48a331fd12da6fa39ebc823964"
 """The root of `conversation`: when it changes, PLANNER_VERSION (or ANALYSIS_VERSION) must change, and this line."""
 
 

@@ -44,9 +44,6 @@ HINTS = 5
 _GROUP_SUBJECTS = 2
 """Subjects in the label of a month or a day."""
 
-_SHARED_MOST = 4
-"""Nodes that say a phrase, as far as they count."""
-
 _MARKER_CHARACTERS = 90
 _ENTRY_CHARACTERS = 60
 _SPEAKERS_SHOWN = 4
@@ -55,7 +52,7 @@ _NAMES_REMEMBERED = 4096
 _LEAST_HINT = 500
 """What a hint that leads must weigh, and a quarter of full confidence for each event."""
 
-_HINTED_PART = 4
+_HINTED_PART = 8
 """A hint is a subject of a group where this part of its events has it, at half confidence."""
 
 _FULL = 10
@@ -265,13 +262,14 @@ class Merged:
         self.hints = most_named(chain.from_iterable([child.hints for child in children]), HINTS)
         self.language = main_language([(child.language, child.events) for child in children])
         self._surfaces = _by_small(surface for child in children for surface, _ in chain(child.keywords, child.phrases))
-        self.phrases, self._said_in = merged_phrases([child.phrases for child in children])
+        self.phrases = MergedPhrases(
+            chain.from_iterable([child.phrases for child in children]),
+            chain.from_iterable([child.keywords for child in children]),
+        )
 
-    def worth_a_label(self) -> list[str]:
-        """Return the phrases that may stand in a label, those of several words first, best first."""
-        keyed = [(phrase, key_of(phrase)) for phrase, _ in self.phrases]
-        worth = [pair for pair in keyed if is_worth_a_label(pair[1], len(pair[1]) > 1 or self._said_in[pair[1]] > 1)]
-        return [phrase for phrase, _ in sorted(worth, key=lambda pair: len(pair[1]) == 1)]
+    def worth_a_label(self, *, in_passing: bool = False) -> list[str]:
+        """Return the phrases that may stand in a label, best first."""
+        return self.phrases.worth_a_label((child.label for child in self._children), in_passing=in_passing)
 
     def lead(self) -> str:
         """Return the hint that stands for the whole, if one does."""
@@ -281,7 +279,7 @@ class Merged:
         """Return what most was about: hints that stand for a good part of it, then phrases."""
         least = _LEAST_HINT * self.events // _HINTED_PART
         hints = [hint_title(hint) for hint, permille in self.hints if permille >= least]
-        return [_as_said(hint, self._surfaces) for hint in hints if hint] or self.worth_a_label()
+        return [_as_said(hint, self._surfaces) for hint in hints if hint] or self.worth_a_label(in_passing=True)
 
     def metadata(self, *, units: int) -> dict[str, Any]:
         keywords: dict[str, tuple[int, str]] = {}
@@ -291,7 +289,7 @@ class Merged:
             keywords[key] = (sum_before + weight, first)
         return _metadata(
             keywords=_top([(surface, weight) for weight, surface in keywords.values()], KEYWORDS),
-            phrases=self.phrases,
+            phrases=self.phrases.best(),
             speakers=self.speakers,
             hints=self.hints,
             first_at=self.first_at,
@@ -303,22 +301,43 @@ class Merged:
         )
 
 
-def merged_phrases(
-    lists: Sequence[Iterable[Weighed]], *, most: int = PHRASES
-) -> tuple[list[Weighed], Counter[PhraseKey]]:
-    """Return the phrases that weigh most in several lists together, no two sharing a word, and how many have each."""
-    sums: Counter[PhraseKey] = Counter()
-    said_in: Counter[PhraseKey] = Counter()
-    wordings: dict[PhraseKey, str] = {}
-    for phrases in lists:
+class MergedPhrases:
+    """The phrases of several nodes taken together, best first: by their own weight and by that of their words."""
+
+    def __init__(self, phrases: Iterable[Weighed], words: Iterable[Weighed] = ()) -> None:
+        self._sums: Counter[PhraseKey] = Counter()
+        self._said_in: Counter[PhraseKey] = Counter()
+        self._wordings: dict[PhraseKey, str] = {}
         for wording, weight in phrases:
             key = key_of(wording)
-            sums[key] += weight
-            said_in[key] += 1
-            wordings.setdefault(key, wording)
-    ranked = sorted((-weight * min(said_in[key], _SHARED_MOST), key) for key, weight in sums.items())
-    chosen = without_overlap(ranked, wordings.__getitem__, most=most)
-    return [(wording, sums[key]) for key, wording, _ in chosen], said_in
+            self._sums[key] += weight
+            self._said_in[key] += 1
+            self._wordings.setdefault(key, wording)
+        of_words: Counter[str] = Counter()
+        for wording, weight in words:
+            of_words[key_of(wording)[0]] += weight
+        self._ranked = sorted(
+            (-weight - sum([of_words[term] for term in key]) // len(key), key) for key, weight in self._sums.items()
+        )
+
+    def best(self, most: int = PHRASES) -> list[Weighed]:
+        """Return those that say most, no two sharing a word, with their own weights."""
+        chosen = without_overlap(self._ranked, self._wordings.__getitem__, most=most)
+        return [(wording, self._sums[key]) for key, wording, _ in chosen]
+
+    def worth_a_label(self, labels: Iterable[str], *, in_passing: bool) -> list[str]:
+        """Return those that may stand in a label, those of several words first, best first.
+
+        Several nodes say them, or one is called so by its label; with `in_passing`, others of several words follow.
+        """
+        called = {key_of(subject) for label in labels for subject in (label, *label.partition(": ")[2].split(", "))}
+        ranked: list[tuple[bool, bool, int, PhraseKey]] = []
+        for score, key in self._ranked:
+            is_carried = self._said_in[key] > 1 or key in called
+            if is_worth_a_label(key, is_carried) or (in_passing and len(key) > 1):
+                ranked.append((len(key) == 1, not is_carried, score, key))
+        worth = [(score, key) for _, _, score, key in sorted(ranked)]
+        return [wording for _, wording, _ in without_overlap(worth, self._wordings.__getitem__, most=_GROUP_SUBJECTS)]
 
 
 def main_language(spoken: Iterable[Weighed]) -> str:

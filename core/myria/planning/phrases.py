@@ -29,7 +29,7 @@ from myria.planning.english import (
     ends_unlike_a_noun,
 )
 from myria.planning.lines import clean, clip, lowered
-from myria.planning.model import ANALYSED_CHARACTERS, PlanEvent
+from myria.planning.model import PlanEvent
 from myria.planning.prose import may_be_no_prose, not_prose, reads_as_prose
 from myria.planning.wording import GREETINGS, Language, Votes, words_of
 from myria.values import value
@@ -60,6 +60,9 @@ _WORDS_OF_NONE = 12
 
 _TENTHS = {1: 10, 2: 8, 3: 7, 4: 6}
 """What a phrase of so many words is worth of what its words are."""
+
+_READ_CHARACTERS = 2_048
+"""How much of a text is read for its phrases: what comes later in a long one would hardly count."""
 
 _KEYWORD_CHARACTERS = 32
 _SENTENCES_PER_EVENT = 40
@@ -97,6 +100,11 @@ _SENTENCE_END = re.compile(
 )
 _OPENING = re.compile("[.!?…:\n\r\"“”'‘’(*—–。！？-] *")
 """What a sentence begins after."""
+
+_QUOTED_TITLE = re.compile(
+    r"[\"“]([A-Z][\w'’-]*(?: (?:[A-Z][\w'’-]*|of|and|the|an?|in|on|to|for|de|la|le|der|die|das|und|y|et))+)[\"”]"
+)
+"""A title of a book, a film, a page: its words have capitals."""
 
 _MARKUP = re.compile(r"^(?:[-*•#>]+|\d+[.)])[ \t]+|\*\*|__")
 """What formats a line of a list or a heading."""
@@ -182,8 +190,11 @@ class _EventText:
     language: Language
 
     @classmethod
-    def of(cls, event: PlanEvent, beginning: str, position: int, language: Language) -> _EventText:
-        words = words_of(event.text, event.words, language)
+    def of(cls, event: PlanEvent, position: int, language: Language) -> _EventText:
+        factor = max(1, _FULL * _USUAL_WORDS // max(_USUAL_WORDS, len(event.words)))
+        beginning = event.text[:_READ_CHARACTERS]
+        read = event.words.at(range(bisect_left(event.words.ends, len(beginning) + 1)))
+        words = words_of(event.text, read, language)
         surfaces: Sequence[str] = words.surfaces
         if len(beginning) >= _LEAST_SHOUTED and beginning.isascii() and beginning.isupper():
             beginning, surfaces = beginning.lower(), [surface.lower() for surface in surfaces]
@@ -197,7 +208,7 @@ class _EventText:
             words=words,
             surfaces=surfaces,
             weights=_weights(surfaces, words.terms, language),
-            factor=max(1, _FULL * _USUAL_WORDS // max(_USUAL_WORDS, len(words))),
+            factor=factor,
             openings=openings,
             is_suspect=is_suspect,
             code=not_prose(beginning) if is_suspect else [],
@@ -238,16 +249,15 @@ class LeafReading:
         self._terms: list[set[str]] = []
         self._sentences: list[_Sentence] = []
         self._factors: list[int] = []
-        beginnings = [event.text[:ANALYSED_CHARACTERS] for event in events]
         votes = [_votes(event.words) for event in events]
         self.language = _together(votes).language()
-        for position, (text, vote) in enumerate(zip(beginnings, votes, strict=True)):
-            self._read(position, text, vote.language(likely=self.language))
+        for position, vote in enumerate(votes):
+            self._read(position, vote.language(likely=self.language))
         self.scores = {term: word.score for term, word in self._words.items()}
 
-    def _read(self, position: int, beginning: str, language: Language) -> None:
+    def _read(self, position: int, language: Language) -> None:
         """Count the words and phrases of one text, run by run, and note its sentences."""
-        text = _EventText.of(self._events[position], beginning, position, language)
+        text = _EventText.of(self._events[position], position, language)
         self._factors.append(text.factor)
         words, names, starts, ends = text.words, self._names, text.words.starts, text.words.ends
         code = iter(text.code)
@@ -282,6 +292,11 @@ class LeafReading:
         before: Sequence[int] = ()
         for run in runs:
             before = self._take_run(text, run, before)
+        for title in _QUOTED_TITLE.finditer(text.text):
+            places = range(bisect_left(starts, title.start(1)), bisect_left(starts, title.end(1)))
+            telling = [at for at in places if kinds[at] > _SILENT]
+            if 1 < len(telling) <= max(_TENTHS) and said.issuperset(map(words.terms.__getitem__, telling)):
+                self._take(text, telling, is_noun=True, title=title[1])
         self._terms.append(said)
         self._add_sentences(text, kinds)
 
@@ -316,35 +331,40 @@ class LeafReading:
         for part in parts:
             last = ()
             for span in _noun_spans(part, text.surfaces, language, is_opened=opened and part.start == first):
-                is_noun = len(part) > 1 or not language.openers or opened or text.is_noun(span[0])
+                is_noun = opened or text.is_noun(span[0])
+                if language.openers:
+                    is_noun = is_noun or len(part) > 1
+                else:
+                    is_noun = is_noun or len(span) == 1 or bool(language.article)
                 self._take(text, span, is_noun=is_noun)
                 if is_noun and len(span) <= _MOST_LINKED:
                     last = span
         if linked and parts and parts[0].start == first and text.links(linked[-1], first):
-            tail = parts[0] if language.adjective is None else parts[0][:1]
+            tail = parts[0] if language.is_english else parts[0][:1]
             if len(tail) <= _MOST_LINKED:
                 self._take(text, [*linked, *tail], is_noun=True)
         return last
 
-    def _take(self, text: _EventText, places: Sequence[int], *, is_noun: bool) -> None:
-        """Count a phrase; it is shown with as few capitals as it was written with."""
+    def _take(self, text: _EventText, places: Sequence[int], *, is_noun: bool, title: str = "") -> None:
+        """Count a phrase; it is shown as its title is, else with as few capitals as it was written with."""
         key = tuple([text.words.terms[at] for at in places])
         phrase = self._phrases.get(key)
         if phrase is None or phrase.surface[0].isupper():
             if len(set(key)) < len(key):
                 return
             start = text.words.starts[places[0]]
-            surface = _without_possessive(clean(text.text[start : text.words.ends[places[-1]]]))
+            surface = title or _without_possessive(clean(text.text[start : text.words.ends[places[-1]]]))
             if start in text.openings and self._words[key[0]].surface[:1].islower() and surface[1:].islower():
                 surface = lowered(surface[0]) + surface[1:]
             if phrase is None:
                 phrase = self._phrases[key] = _Phrase(surface)
-            elif _capitals(surface) < _capitals(phrase.surface):
+            elif title or _capitals(surface) < _capitals(phrase.surface):
                 phrase.surface = surface
+        comes_again = phrase.counted > 0 and phrase.last != text.position and len(key) > 1
         if phrase.last != text.position:
             phrase.last = text.position
             phrase.counted += text.factor
-        phrase.is_noun = phrase.is_noun or is_noun
+        phrase.is_noun = phrase.is_noun or is_noun or comes_again
 
     def _add_sentences(self, text: _EventText, kinds: Sequence[int]) -> None:
         """Note the sentences that say something."""
@@ -482,8 +502,9 @@ def without_overlap(
 
 @lru_cache(maxsize=_REMEMBERED_WORDS)
 def key_of(phrase: str) -> PhraseKey:
-    """Return the terms that identify a phrase."""
-    return tuple(terms(phrase)) or (phrase,)
+    """Return the terms that identify a phrase, without those that only hold it together."""
+    said = terms(phrase)
+    return tuple([term for term in said if term not in stop_terms()]) or tuple(said) or (phrase,)
 
 
 @cache
@@ -569,7 +590,8 @@ def _english_parts(run: range, surfaces: Sequence[str]) -> list[range]:
 def _noun_spans(run: range, surfaces: Sequence[str], language: Language, *, is_opened: bool) -> Iterable[range]:
     """Yield the parts of a run that may be a noun with what describes it, the shortest first.
 
-    A noun ends its phrase in English and most languages, and begins it in those of Romance and in Arabic.
+    A noun ends its phrase in English and its like, and begins it in languages of Romance and in Arabic; where nothing
+    stands before nouns, any word may be one.
     """
     if language.article:
         for at in run:
@@ -584,6 +606,10 @@ def _noun_spans(run: range, surfaces: Sequence[str], language: Language, *, is_o
             language.adjective.search(surfaces[run[1]]) or all(surfaces[at][0].isupper() for at in run[:2])
         ):
             yield run[:2]
+        return
+    if not language.openers:
+        for size in (1, 2):
+            yield from (run[at : at + size] for at in range(len(run) - size + 1))
         return
     if language.is_english and ends_unlike_a_noun(surfaces[run[-1]]) and surfaces[run[-1]].islower():
         run = run[:-1]

@@ -38,6 +38,9 @@ _OPENERS = {
         il lo la i gli le l un uno una di del dello della dell dei degli delle al allo alla all ai agli alle mio mia
         tuo tua suo sua nostro questo questa in nel nella nell da dal dalla dall su sul sulla con senza per tra fra
         nuovo nuova altro altra primo prima""",
+    "german": """
+        der die das den dem des ein eine einen einem einer eines kein keine mein meine meinen meinem meiner dein deine
+        sein seine ihr ihre unser unsere im am zum zur vom beim ins mit für von ohne bei""",
     "dutch": "de het een mijn jouw zijn haar ons onze hun dit dat deze die van in op aan uit bij voor over met naar",
     "swedish": "en ett den det min din sin vår av med till i på från för om under över ingen",
     "greek": "ο η το οι τα του της των τον την τους τις στο στη στην στον στα στους στις με για από σε",
@@ -57,7 +60,7 @@ _VERBS = {
     "portuguese": "(?:ar|er|ir|ando|endo|indo|amos|emos|imos|aram|eram|iram|avam|ou|eu)$",
     "italian": "(?:are|ere|ire|ando|endo|iamo|arono|irono|ava|avano)$",
     "french": "(?:[^iy]er|oir|endre|ons|ez|aient|ait)$",
-    "russian": "(?:[аеиуыя](?:ть|ться|л|ла|ло|ли|лся|лась|лись)|[аяеуюи](?:ют|ем|ешь|ете)|ют|ишь|ите)$",
+    "russian": "(?:[аеиуыя](?:ть|ться|л|ла|ло|ли|лся|лась|лись)|[аяеуюи](?:ют|ем|ешь|ете)|тся|ют|ишь|ите)$",
     "ukrainian": "(?:[аеиіуя](?:ти|тися|в|ла|ло|ли|вся|лася|лися)|ють|ться|ємо|имо)$",
     "polish": "(?:[aeiy](?:ć|ł|ła|ło|li|ły|łem|łam|łeś|łaś)|ują|emy|imy|amy|esz|isz|asz|ować)$",
     "turkish": (
@@ -97,6 +100,7 @@ _GREETINGS = """
     свидания хорошо ладно привіт дякую добридень
     السلام عليكم وعليكم مرحبا أهلا صباح مساء الخير النور شكرا جزيلا عفوا شاء الله مع السلامة حسنا تمام
     नमस्ते नमस्कार धन्यवाद शुक्रिया शुभ रात्रि प्रभात ठीक שלום תודה בוקר ערב γεια καλημέρα καλησπέρα ευχαριστώ
+    tal дела كيف حالك neuf stai vai come nasılsın
     xin chào cảm ơn selamat pagi siang malam terima kasih سلام ممنون
 """
 """Greetings, thanks and the times of day in them: no subject of any talk."""

@@ -18,9 +18,9 @@ from myria.planning.calendar import date_text, period_text
 from myria.planning.describe import (
     LABEL_CHARACTERS,
     Description,
+    MergedPhrases,
     hint_title,
     main_language,
-    merged_phrases,
     most_named,
 )
 from myria.planning.lines import capitalised, clip, counted
@@ -104,6 +104,7 @@ def _name(key: str, place: int, children: Sequence[Node], said: Sequence[Mapping
         return _KIND_NOUNS.get(kind, kind)
     weights: Counter[str] = Counter()
     hinted: Counter[str] = Counter()
+    fuller: Counter[str] = Counter()
     for child, metadata in zip(children, said, strict=True):
         if child.node_type != LEAF:
             for name in metadata["names"][place : place + 1]:
@@ -112,9 +113,14 @@ def _name(key: str, place: int, children: Sequence[Node], said: Sequence[Mapping
         for wording, weight in chain(metadata["phrases"], metadata["keywords"]):
             if " ".join(key_of(wording)) == key:
                 weights[wording] += weight
+            elif key in key_of(wording):
+                fuller[wording] += 1
         for hint, permille in metadata["hints"]:
             if " ".join(key_of(hint)) == key and (title := hint_title(hint)):
                 hinted[title] += permille
+    whole, times = min(fuller.items(), key=lambda pair: (-pair[1], pair[0]), default=("", 0))
+    if 2 * times > len(children):
+        return whole  # "Harry Potter" where most of them say so, not "Potter"
     found = weights or hinted
     return min(found, key=lambda name: (-found[name], name)) if found else key
 
@@ -178,7 +184,7 @@ def _metadata(
     names: Sequence[str],
     said_by: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    phrases, _ = merged_phrases([metadata["phrases"] for metadata in said], most=_KEPT)
+    phrases = MergedPhrases(chain.from_iterable([metadata["phrases"] for metadata in said])).best(_KEPT)
     speakers = most_named(((name, times) for metadata in said for name, times in metadata["speakers"]), _KEPT)
     language = main_language(
         (metadata.get("language", ""), child.events) for child, metadata in zip(children, said, strict=True)
