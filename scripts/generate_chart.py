@@ -141,6 +141,10 @@ def section_schema(section: type[Section]) -> dict[str, Any]:
         | {key: value for key, value in schema.items() if key not in {"default", "description", "title"}}
         for name, schema in field_schemas(section).items()
     }
+    for field in fields.values():
+        if "off" in field.get("enum", ()):  # YAML reads a bare one as false
+            field["enum"] = [*field["enum"], False]
+            del field["type"]
     return {"type": "object", "additionalProperties": False, "properties": fields}
 
 

@@ -188,11 +188,14 @@ class Setting:
         return factory()
 
     def from_value(self, label: str, value: Any) -> Any:
-        """Return a value from a file or a program as the field holds it: lists become tuples, integers floats.
+        """Return a value from a file or a program as the field holds it: lists become tuples, integers floats, and a
+        bare `off`, which YAML reads as false, is the word where that may be chosen.
 
         Raises:
             ConfigurationError: the value is of another type or out of range; the message begins with `label`.
         """
+        if value is False and "off" in self.schema.get("enum", ()):
+            value = "off"
         return self.checked(label, tuple(value) if isinstance(value, list) else value)
 
     def from_text(self, label: str, text: str) -> Any:

@@ -244,6 +244,16 @@ def environment_of(container: Json) -> dict[str, str]:
     return {one["name"]: one.get("value", "postgresql://a:b@c/d") for one in container.get("env", [])}
 
 
+@pytest.mark.parametrize("off", ["off", False])
+def test_embeddings_are_switched_off_by_a_bare_off(off: object, tmp_path: Path) -> None:
+    """Helm reads it as false; the pods take either for off."""
+    release = render({"settings": {"embeddings": {"model": off}}})
+    (held,) = [one for one in release.of("ConfigMap") if "myria.yaml" in one["data"]]
+    path = tmp_path / "myria.yaml"
+    path.write_text(held["data"]["myria.yaml"], encoding="utf-8")
+    assert Settings.load(path, environ={}).embeddings.model == "off"
+
+
 def test_the_settings_file_is_what_was_given() -> None:
     """`settings` reaches every pod of the program as one file, and the program reads it."""
     (held,) = [one for one in rendered("everything").of("ConfigMap") if "myria.yaml" in one["data"]]

@@ -272,6 +272,14 @@ def test_every_setting_is_documented_with_a_default_and_its_own_variable() -> No
     assert len({setting.variable for setting in described}) == len(described)
 
 
+@pytest.mark.parametrize("text", ["embeddings: {model: off}", "embeddings:\n  model: 'off'"])
+def test_a_bare_off_in_a_file_is_the_word(tmp_path: Path, text: str) -> None:
+    """YAML reads it as false, and people write it."""
+    path = tmp_path / "myria.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert Settings.load(path, environ={}).embeddings.model == "off"
+
+
 @pytest.mark.parametrize("key", [key for key in KEYS if key.endswith("_s")])
 def test_every_time_says_its_unit(key: str) -> None:
     """A field named in seconds says so in its documentation."""
