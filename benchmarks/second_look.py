@@ -25,7 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.locomo_offline import CUTS, GoldQuestion, Memory, load, meanings_of, planned_events
-from myria.embeddings.local import LocalModel
+from myria.embeddings.minilm import MOST_PIECES, MiniLM
+from myria.embeddings.model import installed_weights
+from myria.embeddings.wordpiece import numbers
 from myria.masks import Mask
 from myria.retrieval.question import Question
 from myria.retrieval.ranking import meaning, rank
@@ -47,7 +49,9 @@ class LateInteraction:
     """The sum over the question's word pieces of the most like one of a text, by the local model's vectors."""
 
     def __init__(self) -> None:
-        self._session, self._tokenizer = LocalModel.installed()._ready()  # noqa: SLF001 - its vectors of word pieces
+        weights = installed_weights()
+        assert weights is not None, "needs 'myria[embeddings]'"
+        self._model = MiniLM(weights)
         self._known: dict[str, npt.NDArray[np.float32]] = {}
 
     def __call__(self, _question: str, without_names: str, texts: Sequence[str]) -> list[float]:
@@ -57,9 +61,7 @@ class LateInteraction:
 
     def _vectors(self, text: str) -> npt.NDArray[np.float32]:
         if text not in self._known:
-            ids = np.array([self._tokenizer.encode(text).ids], dtype=np.int64)
-            inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-            found = self._session.run(None, inputs)[0][0]
+            found = self._model.pieces(numbers(text, MOST_PIECES))
             found = found[1:-1] if len(found) > 2 else found
             self._known[text] = found / np.linalg.norm(found, axis=1, keepdims=True)
         return self._known[text]

@@ -1,3 +1,9 @@
 """Myria's domain: events, scopes, topics, TopicIndex, retrieval, snapshots and the store beneath them."""
 
+import os
+
 __version__ = "0.1.0"
+
+# Before numpy is imported, which reads it then: its threads make the small products of a vector (embeddings/minilm.py)
+# no faster, and on a busy machine many times slower, as they wait for each other. Nothing else multiplies matrices.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
