@@ -3,3 +3,8 @@
 Each part is a program of its own: `python -m benchmarks.reads --help`. `python -m benchmarks` runs them all. They need
 Linux (process memory is read from /proc).
 """
+
+import os
+
+# Figures are of words alone unless a benchmark says otherwise.
+os.environ.setdefault("MYRIA_EMBEDDINGS_MODEL", "off")

@@ -178,7 +178,7 @@ async def _quality(cluster: Cluster, options: Common, path: Path, questions: Seq
     with path.open("rb") as source:
         keys = await _prepare(cluster, options, database, list(event_lines(source)))
     measured = Measured()
-    async with Memory(cluster.dsns(database).server, Settings()) as memory:
+    async with Memory(cluster.dsns(database).server, Settings.load()) as memory:
         asker = Asker(memory, keys)
         for question in questions:
             await asker.ask(question, Measured())  # what is read for the first time is not what is compared
@@ -244,7 +244,7 @@ async def _bound(cluster: Cluster, options: Common, report: Report) -> None:
     ]
     keys = await _prepare(cluster, options, "bench_recall_scripts", lines)
     count = token_counter().count
-    async with Memory(cluster.dsns("bench_recall_scripts").server, Settings()) as memory:
+    async with Memory(cluster.dsns("bench_recall_scripts").server, Settings.load()) as memory:
         asker = Asker(memory, keys)
         for script, words in (("Japanese", "青磁の窯"), ("emoji", "kiln 🔥"), ("code", "print kiln range")):
             content, text = await asker.recall([script.lower()], words)
@@ -266,7 +266,7 @@ async def _growth(cluster: Cluster, options: Common, report: Report, sizes: Sequ
             await connection.close()
         like = [scope for scope in every if scope.visible in range(1_000, 2_501)][:20]
         took = []
-        async with Memory(cluster.dsns(database.name).server, Settings()) as memory:
+        async with Memory(cluster.dsns(database.name).server, Settings.load()) as memory:
             asker = Asker(memory, {})
             for round_ in range(1 + ROUNDS):
                 for at, scope in enumerate(like):

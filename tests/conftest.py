@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 # Tests import `tests.support`; with import mode importlib nobody else puts the root on the path.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from myria.embeddings import choosing
 from tests.support import skips
 from tests.support.counts import CHECK, SOAK, examples, left_out
 from tests.support.patience import PATIENCE_S, be_patient, end_in_time
@@ -37,6 +38,11 @@ if find_spec("sniffio") is None:
     sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 be_patient()
+
+# Tests run without vectors unless they ask for them, in this process and in the programs that it starts: they would
+# cost every process a model, and events find one another by meaning at a time that nothing waits for.
+os.environ["MYRIA_EMBEDDINGS_MODEL"] = "off"
+pytest.MonkeyPatch().setattr(choosing, "installed_weights", lambda: None)
 
 TOGETHER = ("tests/reads/test_plans.py", "tests/image/test_image.py", "tests/benchmarks/test_parts.py")
 """Files whose tests share something that takes ten seconds to a minute of CPU to make."""

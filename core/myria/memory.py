@@ -13,6 +13,7 @@ from myria.answertext import AnswerText, ShownAnswer
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
+from myria.embeddings.choosing import chosen
 from myria.erasure.commands import WITHDRAWN_WITHIN_S, Asker, Erasures
 from myria.erasure.forgetting import Forgetting
 from myria.handles import EVENT_PREFIX, NOTE_PREFIX
@@ -188,6 +189,11 @@ class Memory(Administration):
     def vectors(self) -> str | None:
         """The model by which vectors are kept and compared; None where none is."""
         return None if self.retrieval.questions is None else self.retrieval.questions.model
+
+    @property
+    def embeddings(self) -> str:
+        """Whether vectors are compared, and why or why not, in words."""
+        return chosen(self.settings).why
 
     @property
     def recall(self) -> Recall:

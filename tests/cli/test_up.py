@@ -371,6 +371,7 @@ def test_the_demo_answers_and_ends_and_finds_its_sample_again(database: Database
         )
         assert program.wait(300) == 0, program.output()
         outputs.append(program.output())
+    assert "embeddings are off, because embeddings.model is off" in outputs[0]
     assert "events over MCP" in outputs[0]
     assert "events are already there" in outputs[1]
     for output in outputs:

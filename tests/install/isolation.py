@@ -37,8 +37,9 @@ IMAGE_ENVIRONMENT: Mapping[str, str] = {
     "HOME": "/tmp",
     "PYTHONUNBUFFERED": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
+    "MYRIA_EMBEDDINGS_MODEL": "off",
 }
-"""As in the Dockerfile, but for where the programs are."""
+"""As in the Dockerfile, but for where the programs are, and without vectors."""
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 Mount = tuple[str, str, bool]

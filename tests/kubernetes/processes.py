@@ -18,7 +18,17 @@ from tests.kubernetes.node import Container, Node, Pod
 
 SERVICE_ACCOUNT_FOLDER = "SERVICE_ACCOUNT_FOLDER"
 
-_KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "LD_LIBRARY_PATH", "COVERAGE_PROCESS_START")
+_KEPT = (
+    "MYRIA_EMBEDDINGS_MODEL",
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "LD_LIBRARY_PATH",
+    "COVERAGE_PROCESS_START",
+)
 
 
 class Processes:

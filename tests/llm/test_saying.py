@@ -152,9 +152,10 @@ def test_an_echo_of_what_was_said_is_shown_to_nobody(
 
 
 def test_a_wrong_key_of_embeddings_is_told_too(
-    database: Database, provide: Starting, configured: Configuring, tmp_path: Path
+    database: Database, provide: Starting, configured: Configuring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The build is published without vectors, and says which words refused them."""
+    monkeypatch.delenv("MYRIA_EMBEDDINGS_MODEL")  # it would win over the file
     asyncio.run(append(database.server_dsn, conversation(12)))
     llm = configured(provide(lambda _: Answer(status=401, body=REFUSAL)))
     path = tmp_path / "myria.yaml"

@@ -23,6 +23,7 @@ from rich.text import Text
 from myria.access.principal import FACES, Face
 from myria.access.secrets import MadeKey
 from myria.contract.tools import SWITCH_OF, served_faces
+from myria.embeddings.choosing import chosen
 from myria.errors import ConfigurationError, InvalidArgument, MyriaError
 from myria.memory import Memory
 from myria.program import importing
@@ -155,7 +156,7 @@ myria demo --once --data-dir ./try --port 9000
                 household(options, settings, place, sock, verbose=False) as running,
             ):
                 if not options.json:
-                    console.say(f"serving MCP at {running.url}", "dim")
+                    console.say(f"serving MCP at {running.url}; embeddings are {chosen(settings).why}", "dim")
                 telling = asyncio.create_task(sample.tell(running.url, as_json=options.json))
                 watching = asyncio.create_task(running.run())
                 try:
@@ -336,6 +337,7 @@ def _introduce(
                 **{f"{face}_url": running.urls.get(face) for face in FACES if face != "core"},
                 "tenant": options.tenant,
                 "auth": settings.auth.mode,
+                "embeddings": chosen(settings).why,
                 "key": None if key is None else key.text,
                 "data_dir": str(data_dir_of(options)) if place.embedded is not None else None,
                 "pid": os.getpid(),
@@ -347,10 +349,12 @@ def _introduce(
     text = Text()
     for face, name, whom in _WHOM:
         if face in running.urls:
-            text.append(f"{name:<10}", style="dim")
+            text.append(f"{name:<11}", style="dim")
             text.append(running.urls[face], style="bold cyan")
             text.append(f"  {whom}\n", style="dim")
-    text.append(f"{'memory':<10}", style="dim")
-    text.append(f"{place.name}" + (f", tenant {options.tenant}" if options.tenant != "default" else "") + "\n\n")
+    text.append(f"{'memory':<11}", style="dim")
+    text.append(f"{place.name}" + (f", tenant {options.tenant}" if options.tenant != "default" else "") + "\n")
+    text.append(f"{'embeddings':<11}", style="dim")
+    text.append(chosen(settings).why + "\n\n")
     text.append_text(how_to_connect(running.urls.get("agent", running.url), settings, key))
     console.write(Panel(text, title="Myria is up", subtitle="Ctrl-C stops everything", expand=False, padding=(1, 2)))

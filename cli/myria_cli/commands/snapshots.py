@@ -444,6 +444,7 @@ def _status_rows(place: str, tenant: str, answer: dict[str, Any]) -> list[Sequen
     for work, wait in answer["waits"].items():
         rows.append((f"{work} wait", console.one_line(f"since {wait['since']}: {wait['reason']}; see docs/llm.md")))
     rows += _trigger_rows(answer["triggers"])
+    rows.append(("embeddings", answer["embeddings"]))
     return rows
 
 

@@ -67,7 +67,8 @@ class StatsBody(Answer):
     hot: int
     warm: int
     cold: int
-    embedded: int | Literal["off"] = Field(description="Notes with a vector; off: no embeddings.model is set")
+    embedded: int | Literal["off"] = Field(description="Notes with a vector; off: none is compared here")
+    embeddings: str = Field(description="Whether vectors are compared here, and why or why not, in words")
     avg_importance: str
     topic_count: int
     total_accesses: int

@@ -220,7 +220,7 @@ class ConsolidateAnswer(AgentAnswer):
     expiredDeleted: int
     duplicatesMerged: int
     embeddingsAdded: int | Literal["off"] = Field(
-        description="Of the notes looked at, those that have a vector by now; off: no embeddings.model is set"
+        description="Of the notes looked at, those that have a vector by now; off: none is compared here"
     )
     utilityUpdated: int
     contradictionsFound: int

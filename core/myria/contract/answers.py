@@ -434,6 +434,7 @@ class Status(Answer):
     )
     consecutive_failures: int = Field(description="Builds that failed since the last good one")
     retry_at: str | None
+    embeddings: str = Field(description="Whether this process compares vectors, and why or why not, in words")
 
 
 @all_open

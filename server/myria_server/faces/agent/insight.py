@@ -83,6 +83,7 @@ class InsightTools(AgentTools):
             "total": counted.total,
             **{tier: counted.tiers[tier] for tier in _TIERS},
             "embedded": "off" if counted.embedded is None else counted.embedded,
+            "embeddings": self.memory.embeddings,
             "avg_importance": f"{counted.importance:.3f}",
             "topic_count": len(counted.topics),
             **{f"{kind}_count": counted.kinds[kind] for kind in KINDS},
