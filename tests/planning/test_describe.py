@@ -91,6 +91,40 @@ def test_a_short_talk_is_called_by_the_line_that_opens_it(line: str, label: str)
     assert plan_unit(SCOPE, case, SETTINGS)[-1].label == label
 
 
+@pytest.mark.parametrize("header", ["Subject: ", "Betreff: ", "Re: ", "AW: Betreff: "])
+def test_a_mail_is_called_by_its_subject(header: str) -> None:
+    """The subject line is the title, without what stands before it in mails."""
+    mail = f"{header}Cracked lid of the glass carafe\n\nDear team,\nthe carafe arrived broken.\n\nKind regards\nAna"
+    case = plan_unit(SCOPE, talk(("Ana", mail), ("Bo", "Sorry about that!")), SETTINGS)[-1]
+    assert case.label == "Cracked lid of the glass carafe"
+
+
+def test_a_hint_that_all_cases_have_does_not_hide_what_each_is_about() -> None:
+    """A first line that says much stands before the hint; one that says little behind it."""
+    support: dict[str, Any] = {"hints": (("support", 900),)}
+    told = talk(("Ana", "My invoice shows the wrong VAT number."), ("Bo", "Which one is right?"), **support)
+    assert plan_unit(SCOPE, told, SETTINGS)[-1].label == "My invoice shows the wrong VAT number"
+    vague = talk(("Ana", "I'm still awake, because I want to say it myself."), ("Bo", "Go on."), **support)
+    assert plan_unit(SCOPE, vague, SETTINGS)[-1].label == "Support"
+
+
+def test_a_newcomer_begins_a_case_of_their_own() -> None:
+    """In a log where one case follows the other, a leaf that another customer opens is called by that line."""
+    cases = [
+        (("Ana", "My invoice shows the wrong VAT number."), ("Bo", "Corrected."), ("Ana", "Thanks!")),
+        (("Cy", "The webhook for payments returns 401."), ("Bo", "The secret was rotated."), ("Cy", "Thanks!")),
+        (("Dee", "The carafe arrived with a cracked lid."), ("Bo", "Another one ships today."), ("Dee", "Thanks!")),
+    ]
+    events = [
+        event
+        for at, case in enumerate(cases)
+        for event in talk(*case, start=MAY_8 + at * 12 * MINUTE, first_seq=at * 10)
+    ]
+    labels = [leaf.label for leaf in leaves(plan_unit(("bo",), events, SETTINGS))]
+    assert len(labels) > 1
+    assert labels[-1] == "The carafe arrived with a cracked lid"
+
+
 @pytest.mark.parametrize("line", ["Hi Bo! How have you been?", "Good morning!", "Thanks for yesterday, that was fun!"])
 def test_small_talk_is_no_title(line: str) -> None:
     """A greeting, or a line that says nothing, names no talk: who talked and when does."""
@@ -195,7 +229,11 @@ def test_a_hint_that_all_leaves_have_names_the_unit() -> None:
 
 def test_a_hint_is_written_as_people_write_it() -> None:
     """A hint takes the letters of the same words in the text, and no other form of them."""
-    lines = (("Ana", "Is the EMC test booked in Bremen?"), ("Bo", "Yes, the EMC test is naming its price."))
+    lines = (
+        ("Bo", "Good morning!"),
+        ("Ana", "Is the EMC test booked in Bremen?"),
+        ("Bo", "Yes, the EMC test is naming its price."),
+    )
     test = talk(*lines, hints=(("emc_test", 900),))
     assert plan_unit(SCOPE, test, SETTINGS)[-1].label == "EMC test"
     name = talk(*lines, hints=(("names", 900),))
@@ -459,7 +497,11 @@ def test_languages_that_people_mix_are_each_read_as_their_own() -> None:
 
 def test_initials_of_a_hint_are_capitals_and_identifiers_lead_nothing() -> None:
     """The hint `ci` is written CI; a hint that is an id or a number is not shown."""
-    lines = (("Rig", "The nightly build of the firmware passed."), ("Jo", "The firmware fits into the flash."))
+    lines = (
+        ("Jo", "Good morning!"),
+        ("Rig", "The nightly build of the firmware passed."),
+        ("Jo", "The firmware fits into the flash."),
+    )
     assert plan_unit(SCOPE, talk(*lines, hints=(("ci", 900),)), SETTINGS)[-1].label == "CI"
     for hint in ("4711", "a8f5f167f44f4964", "#17", "T-17"):
         label = plan_unit(SCOPE, talk(*lines, hints=((hint, 900),)), SETTINGS)[-1].label

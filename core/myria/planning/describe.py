@@ -12,7 +12,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import accumulate, chain
+from operator import or_
 from typing import Any
 
 from myria.planning.calendar import common_year, group_text, moment_text, period_text, short_text, span_text
@@ -82,11 +83,12 @@ class Description:
 
 @value
 class LeafDescription:
-    """The description of a leaf, its best sentence, the line that opens it, and how central each event is (0..1000)."""
+    """The description of a leaf, its best sentence, the line that opens it and whether
+    that says much, and how central each event is (0..1000)."""
 
     description: Description
     quote: Quote | None
-    first_line: str
+    first_line: tuple[str, bool]
     weights: tuple[int, ...]
 
 
@@ -96,9 +98,20 @@ def describe_leaves(
     """Describe the leaves of one unit: each from its own events, its label as it differs from the others'."""
     readings = [LeafReading(events, [*participants, *(event.speaker or "" for event in events)]) for events in leaves]
     neighbours = Neighbours(leaves, readings)
+    # A newcomer begins a talk of their own, as a customer does in a log of many cases.
+    before = list(
+        accumulate(({event.speaker for event in events} for events in leaves), or_, initial=set[str | None]())
+    )
     return [
-        _described(events, reading, neighbours, settings=settings, is_unit=is_unit)
-        for events, reading in zip(leaves, readings, strict=True)
+        _described(
+            events,
+            reading,
+            neighbours,
+            settings=settings,
+            is_unit=is_unit,
+            opens=is_unit or (at > 0 and events[0].speaker not in before[at]),
+        )
+        for at, (events, reading) in enumerate(zip(leaves, readings, strict=True))
     ]
 
 
@@ -133,18 +146,21 @@ def _described(
     *,
     settings: PlannerSettings,
     is_unit: bool,
+    opens: bool,
 ) -> LeafDescription:
+    """Describe a leaf; `opens` tells that its first event begins a talk."""
     hints = _hints(events)
     speakers = most_named(((_name(event.speaker), 1) for event in events if event.speaker), SPEAKERS)
     first, last = events[0].timestamp, events[-1].timestamp
-    line = reading.first_line()
+    line, says_much = reading.first_line()
     marker = next(filter(None, (marker_text(event, settings) for event in events)), "")
     lead = neighbours.as_said(_lead(hints, len(events)))
     hint = lead if neighbours.has_alone(hints, len(events)) else ""
     label = (
         marker
+        or (line if is_unit and says_much else "")
         or hint
-        or (line if is_unit else "")
+        or (line if opens else "")
         or _telling_phrase(reading, neighbours)
         or lead
         or _who_and_when(events, speakers, first)
@@ -173,7 +189,7 @@ def _described(
             ),
         ),
         quote=quotes[0] if quotes else None,
-        first_line=line,
+        first_line=(line, says_much),
         weights=reading.weights(),
     )
 
@@ -204,11 +220,16 @@ def marker_text(event: PlanEvent, settings: PlannerSettings) -> str:
 
 
 def describe_inner(
-    children: Sequence[Outline], *, is_unit: bool, marker: str = "", first_line: str = "", quote: str | None = None
+    children: Sequence[Outline],
+    *,
+    is_unit: bool,
+    marker: str = "",
+    first_line: tuple[str, bool] = ("", False),
+    quote: str | None = None,
 ) -> Description:
     """Describe a unit or a part of one from its children, what its marker or first line says and its best sentence."""
     merged = Merged(children)
-    title = marker or merged.lead() or first_line
+    title = marker or (first_line[0] if first_line[1] else "") or merged.lead() or first_line[0]
     speakers = merged.speakers
     phrases = merged.worth_a_label()
     label = title or (phrases[0] if phrases else "") or _dated(_people(speakers), merged.first_at)

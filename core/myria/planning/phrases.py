@@ -79,9 +79,6 @@ _UNSPACED = "\u0e00"
 _FEW_EVENTS = 6
 """Events of a short talk."""
 
-_LEAST_TELLING = 2
-"""Telling words of a first line that may be a title; one less where it asks, or says more in weaker words."""
-
 _TIGHT = frozenset((" ", "-"))
 """What stands between the words of a phrase."""
 
@@ -109,7 +106,13 @@ _QUOTED_TITLE = re.compile(
 _MARKUP = re.compile(r"^(?:[-*•#>]+|\d+[.)])[ \t]+|\*\*|__")
 """What formats a line of a list or a heading."""
 
-_GREETED = re.compile(r"\W{0,2}([^\W\d_]+)(?: [^,!.:\n]{1,24})?[,!.:] *")
+_HEADER = re.compile(
+    r"(?:(?:subject|re|fwd?|betreff|aw|wg|objet|asunto|assunto|oggetto|onderwerp|тема|件名|主题|主題|الموضوع)\s*[:：]\s*)+",
+    re.IGNORECASE,
+)
+"""What stands before the subject of a mail."""
+
+_GREETED = re.compile(r"\W{0,2}([^\W\d_]+)(?: [^,!.:\n]{1,24}?)?[^\w\s'’#-]+ *")
 """How a greeting opens a text: its first word, perhaps a name, and what ends it."""
 
 _QUESTIONS = ("?", "？", "؟")
@@ -461,22 +464,31 @@ class LeafReading:
 
     def _shown(self, sentence: _Sentence) -> str:
         stop = min(sentence.stop, sentence.start + 4 * SENTENCE_CHARACTERS)
-        return _MARKUP.sub("", clean(self._events[sentence.position].text[sentence.start : stop]))
+        text = clean(self._events[sentence.position].text[sentence.start : stop])
+        return _MARKUP.sub("", text[header.end() :] if (header := _HEADER.match(text)) else text)
 
-    def first_line(self) -> str:
-        """Return the sentence that opens the leaf, without a greeting, where it may be its title; else nothing."""
+    def first_line(self) -> tuple[str, bool]:
+        """Return the sentence that opens the leaf, without a greeting, where it may be its title, and if it says much.
+
+        It must say something with a telling word, and more than that unless it asks.
+        """
         opening = next(iter(self._sentences), None)
         if opening is None or opening.position > 0:
-            return ""
+            return "", False
         line = self._shown(opening)
         while (greeting := _GREETED.match(line)) is not None and greeting[1].lower() in GREETINGS:
             line = line[greeting.end() :]
-        telling = sum(self._words[term].base > _PLAIN for term in opening.terms)
-        says_more = opening.saying > _LEAST_TELLING or max(line, default="") >= _UNSPACED
-        least = _LEAST_TELLING - (line.endswith(_QUESTIONS) or says_more)
-        if telling < least or len(line) > LINE_CHARACTERS:
-            return ""
-        return line.rstrip(" .!。！:…") if reads_as_prose(line) else ""
+        bases = [self._words[term].base for term in opening.terms]
+        says = sum([2 if base > _PLAIN else 1 for base in bases])
+        says_more = opening.saying > 2 or line.endswith(_QUESTIONS) or max(line, default="") >= _UNSPACED
+        if (
+            max(bases) <= _PLAIN
+            or len(line) > LINE_CHARACTERS
+            or not (says > 2 or says_more)
+            or not reads_as_prose(line)
+        ):
+            return "", False
+        return line.rstrip(" .!。！:…"), says > 2
 
     def weights(self) -> tuple[int, ...]:
         """Return how central each event is: the weight of its words, the greatest of the leaf being 1000."""

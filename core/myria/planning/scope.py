@@ -97,7 +97,7 @@ def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: Planne
                 outlines,
                 is_unit=is_unit,
                 marker=marker_text(events[0], settings) if is_unit else "",
-                first_line=described[0].first_line if is_unit and len(events) <= settings.leaf_max else "",
+                first_line=described[0].first_line if is_unit and len(events) <= settings.leaf_max else ("", False),
                 quote=best_quote if is_unit else None,
             )
             node = internal_node(
