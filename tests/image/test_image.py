@@ -156,6 +156,16 @@ def test_the_commands_run_without_rights_on_a_read_only_root(image: Image) -> No
     assert "operate" in help_text.stdout
 
 
+def test_its_default_computes_vectors(image: Image) -> None:
+    """The image holds the local model, and a text gets its vector without a network or a file to write."""
+    program = (
+        "from myria.embeddings.choosing import chosen; from myria.embeddings.local import LocalModel; "
+        "from myria.settings import Settings; vector = LocalModel.installed()._vector('bread'); "
+        "print(chosen(Settings()).model, len(vector))"
+    )
+    assert image.run("python", "-c", program).stdout == "local 384\n"
+
+
 def test_a_user_without_a_name_can_run_it_as_well(image: Image) -> None:
     """Platforms choose the user's number: serving, building and operating need no entry in passwd."""
     assert image.run("id", "-un", user="1000660000").returncode != 0

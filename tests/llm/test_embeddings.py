@@ -288,6 +288,21 @@ async def test_vectors_of_a_former_model_are_removed_after_a_while(
         assert await catch_up() == len(TALK)
 
 
+async def test_a_build_and_the_control_plane_meet(database: Database, provide: Starting, embedding: Embedding) -> None:
+    """A build begins with the newest events, the control plane with the oldest: they share the work."""
+    provider = provide(embedded)
+    settings = embedding(provider, build_events=1, catch_up_events=2)
+    async with Memory(database.server_dsn, settings) as memory, catching_up(database, settings) as catch_up:
+        await append(memory, talk())
+        await builds.build(database, configured=settings)
+        assert sent(provider) == [TALK[-1]]
+        assert await catch_up() == 2
+        assert sent(provider)[1:] == list(TALK[:2])
+        assert [await catch_up() for _ in range(3)] == [1, 0, 0]
+        assert sorted(sent(provider)) == sorted(TALK)
+        assert texts_of(await ask(memory, query()))[0] == ANSWER
+
+
 async def test_what_fails_is_computed_later(database: Database, provide: Starting, embedding: Embedding) -> None:
     """A build publishes without vectors where their endpoint fails, and the catch-up makes up for it."""
     provider = provide(lambda _: Answer(status=503))

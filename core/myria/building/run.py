@@ -254,7 +254,7 @@ class _Worker:
         left = 0 if self._vectors is None else self._settings.embeddings.build_events
         while left > 0 and self._vectors is not None and self._heartbeat.verdict is Verdict.GO_ON:
             try:
-                looked_at = await self._vectors.run(self._tenant, min(left, AT_ONCE))
+                looked_at = await self._vectors.run(self._tenant, min(left, AT_ONCE), newest_first=True)
             except errors.ModelFailed as failure:
                 logger.warning("vectors wait: %s", failure.message, extra={"action": "vectors_wait"})
                 return errors.ModelFailed(f"vectors wait: {failure.message}", **failure.details)

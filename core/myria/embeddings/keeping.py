@@ -82,8 +82,12 @@ class VectorKeeper:
         """Close what computes them."""
         await self._model.close()
 
-    async def run(self, tenant: str, most: int) -> int:
-        """Give the oldest events without a vector theirs, `most` of them at most; return how many were looked at.
+    async def run(self, tenant: str, most: int, *, newest_first: bool = False) -> int:
+        """Give events without a vector theirs, `most` of them at most; return how many were looked at.
+
+        Args:
+            newest_first: begin with the newest instead of the oldest. Builds do: what the control plane gives vectors
+                at the same time, from the oldest on, would be computed twice.
 
         Raises:
             ModelFailed: the rest is left for another time.
@@ -92,7 +96,7 @@ class VectorKeeper:
         done = 0
         try:
             while done < most:
-                looked_at, is_complete = await self._step(tenant, min(AT_ONCE, most - done))
+                looked_at, is_complete = await self._step(tenant, min(AT_ONCE, most - done), newest_first=newest_first)
                 done += looked_at
                 if is_complete:
                     break
@@ -103,13 +107,14 @@ class VectorKeeper:
             await note_outcome(self._database, tenant, Work.VECTORS, None)
         return done
 
-    async def _step(self, tenant: str, limit: int) -> tuple[int, bool]:
+    async def _step(self, tenant: str, limit: int, *, newest_first: bool) -> tuple[int, bool]:
         """Embed some events; return how many, and whether that leaves none."""
         async with self._database.read(tenant) as connection:
             standing = await connection.fetchrow(sql("vectors.standing"), tenant, self.model)
             if standing is None:
                 raise AssertionError("how far vectors are is always one row")
-            rows = await connection.fetch(sql("vectors.missing"), tenant, self.model, standing["done_seq"], limit)
+            missing = sql("vectors.missing_newest" if newest_first else "vectors.missing")
+            rows = await connection.fetch(missing, tenant, self.model, standing["done_seq"], limit)
             texts = {text_digest(text): text for row in rows if (text := _text(row)).strip()}
             known = await connection.fetch(sql("vectors.known"), tenant, self.model, list(texts))
         for row in known:
@@ -120,7 +125,8 @@ class VectorKeeper:
         is_complete = len(rows) < limit
         if kept == len(rows):
             newest = standing["newest_seq"] if is_complete else 0
-            last = standing["cutoff"] if is_complete else min(standing["cutoff"], rows[-1]["event_seq"])
+            reached = 0 if newest_first else rows[-1]["event_seq"] if rows else 0
+            last = standing["cutoff"] if is_complete else min(standing["cutoff"], reached)
             if last > standing["done_seq"] or newest:
                 async with self._database.write(tenant) as connection:
                     await connection.execute(sql("vectors.advance"), tenant, self.model, last, newest)

@@ -30,6 +30,17 @@ WHERE e.tenant_id = $1 AND e.event_seq > $3 AND NOT e.internal
 ORDER BY e.event_seq
 LIMIT $4;
 
+-- name: missing_newest
+-- The same, but the newest.
+SELECT e.event_seq, e.scope_id, e.payload
+FROM myria.events e
+WHERE e.tenant_id = $1 AND e.event_seq > $3 AND NOT e.internal
+  AND NOT EXISTS (SELECT FROM myria.event_vectors v WHERE v.tenant_id = $1 AND v.model = $2 AND v.event_seq = e.event_seq)
+  AND NOT EXISTS (SELECT FROM myria.erased x
+                  WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq AND x.erased_at IS NOT NULL)
+ORDER BY e.event_seq DESC
+LIMIT $4;
+
 -- name: known
 SELECT t.digest FROM myria.text_vectors t WHERE t.tenant_id = $1 AND t.model = $2 AND t.digest = ANY ($3::bytea[]);
 
