@@ -240,6 +240,20 @@ def test_a_hint_is_written_as_people_write_it() -> None:
     assert plan_unit(SCOPE, name, SETTINGS)[-1].label == "Names"
 
 
+@pytest.mark.parametrize(
+    ("line", "phrase"),
+    [
+        ("I bought a limited edition sneaker.", "limited edition sneaker"),
+        ('We read "A Song of Ice and Fire" aloud.', "A Song of Ice and Fire"),
+        ("The watchdog resets the board.", "watchdog"),
+        ("I refactor modules at night.", "modules"),
+    ],
+)
+def test_a_phrase_is_a_whole_noun(line: str, phrase: str) -> None:
+    """A participle after an article and a title in quotes belong to it, a verb does not."""
+    assert phrase in phrases(plan_unit(SCOPE, talk((None, line), (None, line)), SETTINGS)[-1])
+
+
 def test_phrases_go_on_across_small_words() -> None:
     """What a person would say in one breath is one phrase; a number's unit and an identifier are none."""
     events = talk(("Ana", "The school kitchen in Almada waits."), ("Bo", "TC-4: sensors sit 40 mm from the board."))

@@ -232,13 +232,24 @@ def describe_inner(
     title = marker or (first_line[0] if first_line[1] else "") or merged.lead() or first_line[0]
     speakers = merged.speakers
     phrases = merged.worth_a_label()
-    label = title or (phrases[0] if phrases else "") or _dated(_people(speakers), merged.first_at)
+    label = (
+        title
+        or (phrases[0] if phrases else "")
+        or _label_of_largest(children)
+        or _dated(_people(speakers), merged.first_at)
+    )
     head = _talked(speakers, merged.events, span_text(merged.first_at, merged.last_at))
     return Description(
         label=clip(capitalised(label), LABEL_CHARACTERS),
         summary=_summary(head, [quote] if quote else [], INTERNAL_SUMMARY_CHARACTERS),
         metadata=merged.metadata(units=int(is_unit)),
     )
+
+
+def _label_of_largest(children: Sequence[Outline]) -> str:
+    """Return the label of the child with most events among those that are called by more than who and when."""
+    called = [child for child in children if not child.label.endswith(moment_text(child.first_at))]
+    return max(called, key=lambda child: child.events).label if called else ""
 
 
 def describe_group(children: Sequence[Outline], *, level: int) -> Description:

@@ -18,20 +18,25 @@ from typing import NamedTuple
 from myria.analysis import TextWords, terms
 from myria.analysis.announcing import MONTH
 from myria.analysis.common_words import plain_terms, weak_terms
-from myria.analysis.tokens import is_bare, stop_terms
-from myria.planning.english import (
-    COMMON_HEADS,
-    DETERMINERS,
-    EMPTY_NOUNS,
-    PLURALS_BEFORE,
-    VERB_FORMS,
-    ends_like_a_noun,
-    ends_unlike_a_noun,
-)
+from myria.analysis.tokens import stop_terms
+from myria.planning.english import COMMON_HEADS, DETERMINERS
 from myria.planning.lines import clean, clip, lowered
 from myria.planning.model import PlanEvent
-from myria.planning.prose import may_be_no_prose, not_prose, reads_as_prose
-from myria.planning.wording import GREETINGS, Language, Votes, words_of
+from myria.planning.prose import reads_as_prose
+from myria.planning.texts import (
+    FULL,
+    GREETING,
+    PLAIN,
+    SILENT,
+    WEAK,
+    EventText,
+    is_counted,
+    is_short_for,
+    noun_spans,
+    parts_of,
+    terms_of_names,
+)
+from myria.planning.wording import GREETINGS, Language, Votes
 from myria.values import value
 
 PHRASES = 6
@@ -44,16 +49,11 @@ NAME_CHARACTERS = 40
 LINE_CHARACTERS = 80
 """Characters of a first line that may be a title as it is."""
 
-_GREETING, _SILENT, _WEAK, _PLAIN, _TELLING = -1, 0, 1, 2, 7
 _NAMED = 4
 """What a capital within a sentence adds: it tells a name."""
 
-_USUAL_WORDS = 60
-"""Words of a text that counts in full; a longer one counts as much less as it is longer."""
-
-_FULL = 10
-_MOST = 4 * _FULL
-"""What a text of usual length counts, and the most that a word's texts count together."""
+_MOST = 4 * FULL
+"""The most that a word's texts count together."""
 
 _WORDS_OF_NONE = 12
 """Words that each sentence counts as having besides its own: so a short one must say something."""
@@ -61,12 +61,8 @@ _WORDS_OF_NONE = 12
 _TENTHS = {1: 10, 2: 8, 3: 7, 4: 6}
 """What a phrase of so many words is worth of what its words are."""
 
-_READ_CHARACTERS = 2_048
-"""How much of a text is read for its phrases: what comes later in a long one would hardly count."""
-
-_KEYWORD_CHARACTERS = 32
+_REMEMBERED_KEYS = 65_536
 _SENTENCES_PER_EVENT = 40
-_LONGEST_RUN = 8
 _MOST_LINKED = 2
 """Words on each side of what links a phrase."""
 
@@ -82,22 +78,11 @@ _FEW_EVENTS = 6
 _TIGHT = frozenset((" ", "-"))
 """What stands between the words of a phrase."""
 
-_REMEMBERED_WORDS = 65_536
-
-_LINK = re.compile(
-    " (?:of|for|in|von|für|de|du|des|del|do|da|dos|das|di|della|para|pour|à|van|voor|av|till|на|в|для)"
-    "(?: (?:the|a|an|my|our|their|der|die|das|dem|den|la|le|les|los|las|el|o|het))?"
-    " | (?:de|à|pour) l['’]| d['’]|の|的| (?:का|की|के) "
-)
-_LONGEST_LINK = 16
 _SENTENCE_END = re.compile(
     rf"[.!?…。！？\r\n](?!(?<=\d\.) ?(?i:{MONTH})\b)"  # "ab dem 1. März"
     r"(?:(?<=[.!?…])(?<!\b[DM]r\.)(?<!\bM[rsi]s\.)(?<!\bProf\.)(?<!\bSt\.)(?<!\be\.g\.)"
     r"(?<!\bi\.e\.)(?<!\bz\.B\.)[\"'”’)]*[ \t]+|(?<=[。！？])|(?<=[\r\n])[\r\n]*)"
 )
-_OPENING = re.compile("[.!?…:\n\r\"“”'‘’(*—–。！？-] *")
-"""What a sentence begins after."""
-
 _QUOTED_TITLE = re.compile(
     r"[\"“]([A-Z][\w'’-]*(?: (?:[A-Z][\w'’-]*|of|and|the|an?|in|on|to|for|de|la|le|der|die|das|und|y|et))+)[\"”]"
 )
@@ -116,13 +101,7 @@ _GREETED = re.compile(r"\W{0,2}([^\W\d_]+)(?: [^,!.:\n]{1,24}?)?[^\w\s'’#-]+ *
 """How a greeting opens a text: its first word, perhaps a name, and what ends it."""
 
 _QUESTIONS = ("?", "？", "؟")
-_CONTRACTIONS = ("'ve", "'d", "'ll", "'re", "n't", "’ve", "’d", "’ll", "’re", "n’t")
 _POSSESSIVES = ("'s", "’s")
-_IDENTIFIER = re.compile(r"[-./:_]\d")
-"""What follows a token that is the beginning of TC-4, v0.7 or 10:30, not a word."""
-
-_LEAST_SHOUTED = 8
-_SHORTEST_NAME = 3
 _NOWHERE = (1 << 30, 1 << 30)
 
 PhraseKey = tuple[str, ...]
@@ -149,7 +128,7 @@ class _Word:
 
     @property
     def score(self) -> int:
-        return self.base * (2 * _FULL + 3 * min(self.counted, _MOST)) // _FULL
+        return self.base * (2 * FULL + 3 * min(self.counted, _MOST)) // FULL
 
 
 @dataclass(slots=True)
@@ -173,80 +152,12 @@ class _Sentence(NamedTuple):
     size: int
 
 
-@value
-class _EventText:
-    """One text of a leaf, as it is read: what is all capitals in small letters."""
-
-    position: int
-    text: str
-    words: TextWords
-    surfaces: Sequence[str]
-    weights: Sequence[int]
-    factor: int
-    """What it counts, in tenths of a text of usual length."""
-
-    openings: set[int]
-    """Where sentences open."""
-
-    is_suspect: bool
-    code: list[tuple[int, int]]
-    language: Language
-
-    @classmethod
-    def of(cls, event: PlanEvent, position: int, language: Language) -> _EventText:
-        factor = max(1, _FULL * _USUAL_WORDS // max(_USUAL_WORDS, len(event.words)))
-        beginning = event.text[:_READ_CHARACTERS]
-        read = event.words.at(range(bisect_left(event.words.ends, len(beginning) + 1)))
-        words = words_of(event.text, read, language)
-        surfaces: Sequence[str] = words.surfaces
-        if len(beginning) >= _LEAST_SHOUTED and beginning.isascii() and beginning.isupper():
-            beginning, surfaces = beginning.lower(), [surface.lower() for surface in surfaces]
-        is_suspect = may_be_no_prose(beginning)
-        openings = {len(beginning) - len(beginning.lstrip(" "))}
-        if not is_bare(beginning):
-            openings.update(opening.end() for opening in _OPENING.finditer(beginning))
-        return cls(
-            position=position,
-            text=beginning,
-            words=words,
-            surfaces=surfaces,
-            weights=_weights(surfaces, words.terms, language),
-            factor=factor,
-            openings=openings,
-            is_suspect=is_suspect,
-            code=not_prose(beginning) if is_suspect else [],
-            language=language,
-        )
-
-    def before(self, at: int) -> str:
-        """Return the word before another, in small letters, where nothing but a space is between them."""
-        if not at or self.text[self.words.ends[at - 1] : self.words.starts[at]] not in (" ", ""):
-            return ""
-        return self.surfaces[at - 1].lower().replace("’", "'")
-
-    def after(self, at: int) -> str:
-        """Return the word after another, in small letters, where nothing but a space is between them."""
-        return self.surfaces[at + 1].lower() if at + 1 < len(self.surfaces) and self.before(at + 1) else ""
-
-    def is_noun(self, at: int) -> bool:
-        """Tell whether a word's capital or ending tells a noun."""
-        surface = self.surfaces[at]
-        if surface[0].isupper() and self.words.starts[at] not in self.openings:
-            return True
-        return self.language.is_english and ends_like_a_noun(surface)
-
-    def links(self, last: int, first: int) -> bool:
-        """Tell whether what stands between two runs joins them: "lease of the warehouse"."""
-        between = self.text[self.words.ends[last] : self.words.starts[first]]
-        return len(between) <= _LONGEST_LINK and _LINK.fullmatch(between) is not None
-
-
 class LeafReading:
     """The words, phrases and sentences of one leaf."""
 
     def __init__(self, events: Sequence[PlanEvent], names: Iterable[str]) -> None:
         self._events = events
-        self._names = _terms_of_names(tuple(dict.fromkeys(names)))
+        self._names = terms_of_names(tuple(dict.fromkeys(names)))
         self._words: dict[str, _Word] = {}
         self._phrases: dict[PhraseKey, _Phrase] = {}
         self._terms: list[set[str]] = []
@@ -260,7 +171,7 @@ class LeafReading:
 
     def _read(self, position: int, language: Language) -> None:
         """Count the words and phrases of one text, run by run, and note its sentences."""
-        text = _EventText.of(self._events[position], position, language)
+        text = EventText.of(self._events[position], position, language)
         self._factors.append(text.factor)
         words, names, starts, ends = text.words, self._names, text.words.starts, text.words.ends
         code = iter(text.code)
@@ -272,21 +183,25 @@ class LeafReading:
             while span[1] <= start:
                 span = next(code, _NOWHERE)
             # A name is none of the talk's subjects, nor is what follows a greeting with a capital: "Dear Thompson".
-            if weight > _SILENT and (
+            if weight > SILENT and (
                 span[0] <= start
                 or term in names
-                or (surface[0].isupper() and (is_greeted or _is_short(surface, names)))
-                or (text.is_suspect and _is_counted(text.text, surface, start))
+                or (surface[0].isupper() and (is_greeted or is_short_for(surface, names)))
+                or (text.is_suspect and is_counted(text.text, surface, start))
             ):
-                weight = _SILENT
-            is_greeted = weight == _GREETING
+                weight = SILENT
+            is_greeted = weight == GREETING
             joined = first >= 0 and text.text[ends[at - 1] : start] in _TIGHT
-            is_head = weight == _WEAK and joined and language.is_english and surface in COMMON_HEADS
-            if first >= 0 and not (joined and (weight > _WEAK or is_head)):
+            is_head = weight == WEAK and joined and language.is_english and surface in COMMON_HEADS
+            if first >= 0 and not (joined and (weight > WEAK or is_head)):
                 runs.append(range(first, at))
                 first = -1
-            if weight > _WEAK or is_head:
+            if weight > WEAK or is_head:
                 first = at if first < 0 else first
+                if first == at and text.is_described(at) and kinds[at - 1] == WEAK:
+                    first = at - 1
+                    said.add(words.terms[first])
+                    self._count(text, text.surfaces[first], words.terms[first], PLAIN, opens=False)
                 said.add(term)
                 self._count(text, surface, term, weight, opens=start in text.openings)
             kinds.append(weight)
@@ -297,43 +212,44 @@ class LeafReading:
             before = self._take_run(text, run, before)
         for title in _QUOTED_TITLE.finditer(text.text):
             places = range(bisect_left(starts, title.start(1)), bisect_left(starts, title.end(1)))
-            telling = [at for at in places if kinds[at] > _SILENT]
+            telling = [at for at in places if kinds[at] > SILENT]
             if 1 < len(telling) <= max(_TENTHS) and said.issuperset(map(words.terms.__getitem__, telling)):
                 self._take(text, telling, is_noun=True, title=title[1])
         self._terms.append(said)
         self._add_sentences(text, kinds)
 
-    def _count(self, text: _EventText, surface: str, term: str, weight: int, *, opens: bool) -> None:
+    def _count(self, text: EventText, surface: str, term: str, weight: int, *, opens: bool) -> None:
         """Count a word; a capital within a sentence tells a name, but for the headings of long texts."""
         word = self._words.get(term)
         is_capital = surface[0].isupper() and not text.language.capitalises_nouns
         if word is None:
             shown = lowered(surface) if is_capital and opens and surface[1:].islower() else surface
             word = self._words[term] = _Word(shown, weight)
-        if is_capital and not opens and not word.is_named and 2 * text.factor >= _FULL:
+        if is_capital and not opens and not word.is_named and 2 * text.factor >= FULL:
             word.is_named, word.surface = True, surface
-            word.base += _NAMED * (word.base > _PLAIN)
+            word.base += _NAMED * (word.base > PLAIN)
         if word.last != text.position:
             word.last = text.position
             word.counted += text.factor
 
-    def _take_run(self, text: _EventText, run: range, linked: Sequence[int]) -> Sequence[int]:
+    def _take_run(self, text: EventText, run: range, linked: Sequence[int]) -> Sequence[int]:
         """Count the phrases of a run of telling words; return what a linked phrase may begin with.
 
         `linked` is that of the run before.
         """
         first, language = run.start, text.language
         before = text.before(first)
-        if before in language.actors and not text.surfaces[first][0].isupper():
-            run = run[1:]
+        acts = before in language.actors and not text.surfaces[first][0].isupper()
+        if acts:
+            run = run[1:]  # "we refactor modules": the verb, then what it acts on
         if len(run) > 1 and text.after(run[-1]) in DETERMINERS:
             run = run[:-1]  # what acts on something is a verb: "the watchdog resets the board"
-        opened = before in language.openers
-        parts = _english_parts(run, text.surfaces) if language.is_english else [run[:_LONGEST_RUN]]
+        opened = acts or before in language.openers or bool(before and text.before(first - 1) in language.actors)
+        parts = parts_of(run, text.surfaces, language)
         last: Sequence[int] = ()
         for part in parts:
             last = ()
-            for span in _noun_spans(part, text.surfaces, language, is_opened=opened and part.start == first):
+            for span in noun_spans(part, text.surfaces, language, is_opened=opened and part.start == first):
                 is_noun = opened or text.is_noun(span[0])
                 if language.openers:
                     is_noun = is_noun or len(part) > 1
@@ -348,7 +264,7 @@ class LeafReading:
                 self._take(text, [*linked, *tail], is_noun=True)
         return last
 
-    def _take(self, text: _EventText, places: Sequence[int], *, is_noun: bool, title: str = "") -> None:
+    def _take(self, text: EventText, places: Sequence[int], *, is_noun: bool, title: str = "") -> None:
         """Count a phrase; it is shown as its title is, else with as few capitals as it was written with."""
         key = tuple([text.words.terms[at] for at in places])
         phrase = self._phrases.get(key)
@@ -369,16 +285,16 @@ class LeafReading:
             phrase.counted += text.factor
         phrase.is_noun = phrase.is_noun or is_noun or comes_again
 
-    def _add_sentences(self, text: _EventText, kinds: Sequence[int]) -> None:
+    def _add_sentences(self, text: EventText, kinds: Sequence[int]) -> None:
         """Note the sentences that say something."""
         ends = [match.span() for match in islice(_SENTENCE_END.finditer(text.text), _SENTENCES_PER_EVENT - 1)]
         start = at = 0
         for stop, following in [*ends, (len(text.text), len(text.text))]:
             first, at = at, bisect_left(text.words.starts, stop + 1, at)
             inside = kinds[first:at]
-            said = frozenset(compress(text.words.terms[first:at], [kind > _WEAK for kind in inside]))
+            said = frozenset(compress(text.words.terms[first:at], [kind > WEAK for kind in inside]))
             if said:
-                saying = sum([kind > _SILENT for kind in inside])
+                saying = sum([kind > SILENT for kind in inside])
                 self._sentences.append(_Sentence(text.position, start, stop + 1, said, saying, at - first))
             start = following
 
@@ -387,7 +303,7 @@ class LeafReading:
         ranked = sorted([(-self.scores[term], word.surface) for term, word in self._words.items()])
         return [(surface, -score) for score, surface in ranked[:most]]
 
-    def phrases(self, factor_of: Callable[[PhraseKey], int] = lambda _: _FULL) -> list[tuple[PhraseKey, str, int]]:
+    def phrases(self, factor_of: Callable[[PhraseKey], int] = lambda _: FULL) -> list[tuple[PhraseKey, str, int]]:
         """Return the phrases that say most, no two sharing a word, best first, as (key, wording, weight).
 
         `factor_of` gives the tenths that a phrase counts.
@@ -396,12 +312,12 @@ class LeafReading:
         weights: dict[PhraseKey, int] = {}
         for key in sorted(self._phrases, key=len):
             phrase = self._phrases[key]
-            if not phrase.is_noun or max([words[term].base for term in key]) <= _PLAIN:
+            if not phrase.is_noun or max([words[term].base for term in key]) <= PLAIN:
                 continue
             weight = (
-                sum([scores[term] for term in key]) * _TENTHS[len(key)] * (_FULL + min(phrase.counted, _MOST)) // 200
+                sum([scores[term] for term in key]) * _TENTHS[len(key)] * (FULL + min(phrase.counted, _MOST)) // 200
             )
-            weights[key] = weight * factor_of(key) // _FULL
+            weights[key] = weight * factor_of(key) // FULL
             # What never stands without the words beside it is shown with them: "dream interpretation book".
             for part in (key[1:], key[:-1]):
                 if part in weights and self._phrases[part].counted == phrase.counted:
@@ -424,7 +340,7 @@ class LeafReading:
 
         A telling word of it stands in two events; in a short talk, all words of a longer phrase are telling.
         """
-        telling = [term for term in key if self._words[term].base > _PLAIN]
+        telling = [term for term in key if self._words[term].base > PLAIN]
         events = sum(not said.isdisjoint(telling) for said in self._terms)
         return events > 1 or (1 < len(key) == len(telling) and len(self._terms) <= _FEW_EVENTS)
 
@@ -460,7 +376,7 @@ class LeafReading:
 
     def _bound(self, sentence: _Sentence, known: frozenset[str]) -> int:
         weight = sum(map(self.scores.__getitem__, sentence.terms - known if known else sentence.terms))
-        return weight * (_FULL // 2 + self._factors[sentence.position]) // (_WORDS_OF_NONE + sentence.size)
+        return weight * (FULL // 2 + self._factors[sentence.position]) // (_WORDS_OF_NONE + sentence.size)
 
     def _shown(self, sentence: _Sentence) -> str:
         stop = min(sentence.stop, sentence.start + 4 * SENTENCE_CHARACTERS)
@@ -479,10 +395,10 @@ class LeafReading:
         while (greeting := _GREETED.match(line)) is not None and greeting[1].lower() in GREETINGS:
             line = line[greeting.end() :]
         bases = [self._words[term].base for term in opening.terms]
-        says = sum([2 if base > _PLAIN else 1 for base in bases])
+        says = sum([2 if base > PLAIN else 1 for base in bases])
         says_more = opening.saying > 2 or line.endswith(_QUESTIONS) or max(line, default="") >= _UNSPACED
         if (
-            max(bases) <= _PLAIN
+            max(bases) <= PLAIN
             or len(line) > LINE_CHARACTERS
             or not (says > 2 or says_more)
             or not reads_as_prose(line)
@@ -512,7 +428,7 @@ def without_overlap(
     return chosen
 
 
-@lru_cache(maxsize=_REMEMBERED_WORDS)
+@lru_cache(maxsize=_REMEMBERED_KEYS)
 def key_of(phrase: str) -> PhraseKey:
     """Return the terms that identify a phrase, without those that only hold it together."""
     said = terms(phrase)
@@ -540,98 +456,6 @@ def _together(parts: Iterable[Votes]) -> Votes:
     return votes
 
 
-def _weights(surfaces: Sequence[str], read: Sequence[str], language: Language) -> list[int]:
-    """Return what words say by their kind in a language: 0 for nothing, more for rarer kinds."""
-    known = _known_weights(language.name)
-    weights = list(map(known.get, surfaces))
-    if None in weights:
-        if len(known) > _REMEMBERED_WORDS:
-            known.clear()
-        for at, weight in enumerate(weights):
-            if weight is None:
-                weights[at] = known[surfaces[at]] = _weight(surfaces[at], read[at], language)
-    return weights  # type: ignore[return-value]
-
-
-@cache
-def _known_weights(language: str) -> dict[str, int]:
-    return {}
-
-
-def _weight(surface: str, term: str, language: Language) -> int:
-    small = lowered(surface)
-    size = len(term)
-    if small in GREETINGS:
-        return _GREETING
-    if not 1 < size <= _KEYWORD_CHARACTERS or term in stop_terms() or term in language.function_terms:
-        return _SILENT
-    if ("'" in surface or "’" in surface) and surface.endswith(_CONTRACTIONS):
-        return _SILENT
-    if term in weak_terms() or small in EMPTY_NOUNS:
-        return _WEAK
-    if term in plain_terms():
-        return _PLAIN
-    if term.isdigit():
-        return _WEAK
-    if not term.isalpha() and term.isascii() and "'" not in term:
-        return _PLAIN
-    if language.capitalises_nouns:
-        return _WEAK if surface == small and surface[0].isalpha() else _TELLING + min(size, 9) // 3
-    if language.is_english and (small in VERB_FORMS or (surface == small and ends_unlike_a_noun(small))):
-        return _WEAK
-    if language.is_verb(surface):
-        return _WEAK
-    return _TELLING + min(size, 9) // 3
-
-
-def _english_parts(run: range, surfaces: Sequence[str]) -> list[range]:
-    """Return the parts of an English run, which a word in the form of a plural ends: "sensors | sit"."""
-    parts: list[range] = []
-    first = run.start
-    for at in run[:-1]:
-        surface = surfaces[at]
-        plural = surface.endswith("s") and not surface.endswith(("ss", "us", "is", "as", "os", "'s", "’s"))
-        if plural and surface.islower() and surface not in PLURALS_BEFORE:
-            parts.append(range(first, at + 1))
-            first = at + 1
-    if run.stop > first:
-        parts.append(range(first, run.stop))
-    return parts
-
-
-def _noun_spans(run: range, surfaces: Sequence[str], language: Language, *, is_opened: bool) -> Iterable[range]:
-    """Yield the parts of a run that may be a noun with what describes it, the shortest first.
-
-    A noun ends its phrase in English and its like, and begins it in languages of Romance and in Arabic; where nothing
-    stands before nouns, any word may be one.
-    """
-    if language.article:
-        for at in run:
-            if surfaces[at].startswith(language.article):
-                yield range(at, at + 1)
-                if at > run.start:
-                    yield range(at - 1, at + 1)
-        return
-    if language.adjective is not None:
-        yield run[:1]
-        if len(run) > 1 and (
-            language.adjective.search(surfaces[run[1]]) or all(surfaces[at][0].isupper() for at in run[:2])
-        ):
-            yield run[:2]
-        return
-    if not language.openers:
-        for size in (1, 2):
-            yield from (run[at : at + size] for at in range(len(run) - size + 1))
-        return
-    if language.is_english and ends_unlike_a_noun(surfaces[run[-1]]) and surfaces[run[-1]].islower():
-        run = run[:-1]
-    for size in range(1, min(3, len(run)) + 1):
-        span = run[-size:]
-        acts = size > 1 and language.is_english and surfaces[span[0]].endswith("ing")
-        if not acts or (is_opened and size == len(run) and surfaces[span[1]].islower()):
-            yield span
-
-
 def _percent(sentence: str) -> int:
     """Return how much of what its words weigh a sentence is worth: less for questions, code, and very short or long."""
     percent = 60 if sentence.endswith(_QUESTIONS) else 100
@@ -640,31 +464,6 @@ def _percent(sentence: str) -> int:
     if len(sentence) < 25:
         return percent * 2 // 3
     return percent * 4 // 5 if len(sentence) > SENTENCE_CHARACTERS else percent
-
-
-@lru_cache(maxsize=4096)
-def _terms_of_names(names: tuple[str, ...]) -> frozenset[str]:
-    """Return the words of names. Identifiers have none: `user_42` or `agent:7` would take "user" and "agent" away."""
-    words: set[str] = set()
-    for name in names:
-        if not any(character in "0123456789_:/@.#" for character in name):
-            words.update(terms(name))
-            words.update(part.lower() for part in name.split(" ") if len(part) > 2)
-    return frozenset(words)
-
-
-def _is_short(surface: str, names: frozenset[str]) -> bool:
-    """Tell whether a word with a capital is short for a name."""
-    small = surface.lower()
-    return len(surface) >= _SHORTEST_NAME and any(name.startswith(small) for name in names)
-
-
-def _is_counted(text: str, surface: str, start: int) -> bool:
-    """Tell whether a word begins an identifier, or is what a number counts: a unit, no subject."""
-    if _IDENTIFIER.match(text, start + len(surface)):
-        return True
-    before = text[max(0, start - 2) : start]
-    return before[:1].isdecimal() and before[1:] in ("", " ") and len(surface) <= _SHORTEST_NAME
 
 
 def _capitals(surface: str) -> int:

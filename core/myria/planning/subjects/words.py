@@ -23,6 +23,7 @@ from myria.planning.describe import (
     main_language,
     most_named,
 )
+from myria.planning.english import NOT_ALONE
 from myria.planning.lines import capitalised, clip, counted
 from myria.planning.model import LEAF, Node
 from myria.planning.phrases import key_of
@@ -139,10 +140,11 @@ def _said_by(key: str, children: Sequence[Node], said: Sequence[Mapping[str, Any
 
 
 def _owner(said_by: Mapping[str, int]) -> str:
-    """Return who says most of what is said, three quarters of it or more; nobody for a subject of several people."""
+    """Return who says most of what is said, three quarters of it or more; no role, and nobody of several people."""
     speaker = min(said_by, key=lambda name: (-said_by[name], name), default="")
     count = said_by.get(speaker, 0)
-    return speaker if count >= _LEAST_SAID and count * 4 >= sum(said_by.values()) * 3 else ""
+    is_owner = count >= _LEAST_SAID and count * 4 >= sum(said_by.values()) * 3
+    return speaker if is_owner and key_of(speaker)[0] not in NOT_ALONE else ""
 
 
 def _states(keys: Sequence[str], children: Sequence[Node], most: int) -> str:
