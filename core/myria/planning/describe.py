@@ -60,7 +60,7 @@ _FULL = 10
 _LEAST_FACTOR = 2
 """Tenths that a phrase counts which no leaf, and which every leaf of the unit has."""
 
-_ALONE = 6
+_ALONE = 5
 """Tenths that a single word counts in a label: it tells less than two."""
 
 _LETTERS = re.compile(r"[^\W\d_]{3}")

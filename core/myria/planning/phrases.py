@@ -31,6 +31,7 @@ from myria.planning.texts import (
     WEAK,
     EventText,
     is_counted,
+    is_plural,
     is_short_for,
     noun_spans,
     parts_of,
@@ -102,6 +103,7 @@ _GREETED = re.compile(r"\W{0,2}([^\W\d_]+)(?: [^,!.:\n]{1,24}?)?[^\w\s'’#-]+ *
 
 _QUESTIONS = ("?", "？", "؟")
 _POSSESSIVES = ("'s", "’s")
+_OF_ONE = frozenset(("a", "an", "this", "each", "every", "another"))
 _NOWHERE = (1 << 30, 1 << 30)
 
 PhraseKey = tuple[str, ...]
@@ -242,8 +244,10 @@ class LeafReading:
         acts = before in language.actors and not text.surfaces[first][0].isupper()
         if acts:
             run = run[1:]  # "we refactor modules": the verb, then what it acts on
-        if len(run) > 1 and text.after(run[-1]) in DETERMINERS:
-            run = run[:-1]  # what acts on something is a verb: "the watchdog resets the board"
+        # What acts on something is a verb, as is a plural form after "a": "a watchdog resets the board".
+        ends_in_verb = len(run) > 1 and text.after(run[-1]) in DETERMINERS
+        if ends_in_verb or (len(run) > 1 and before in _OF_ONE and is_plural(text.surfaces[run[-1]])):
+            run = run[:-1]
         opened = acts or before in language.openers or bool(before and text.before(first - 1) in language.actors)
         parts = parts_of(run, text.surfaces, language)
         last: Sequence[int] = ()

@@ -54,6 +54,7 @@ _CONTRACTIONS = ("'ve", "'d", "'ll", "'re", "n't", "’ve", "’d", "’ll", "�
 _IDENTIFIER = re.compile(r"[-./:_]\d")
 """What follows a token that is the beginning of TC-4, v0.7 or 10:30, not a word."""
 
+_SINGULAR_ENDINGS = ("ss", "us", "is", "as", "os", "'s", "’s")
 _LEAST_SHOUTED = 8
 _SHORTEST_NAME = 3
 
@@ -183,14 +184,17 @@ def parts_of(run: range, surfaces: Sequence[str], language: Language) -> list[ra
     parts: list[range] = []
     first = run.start
     for at in run[:-1]:
-        surface = surfaces[at]
-        plural = surface.endswith("s") and not surface.endswith(("ss", "us", "is", "as", "os", "'s", "’s"))
-        if plural and surface.islower() and surface not in PLURALS_BEFORE:
+        if is_plural(surfaces[at]) and surfaces[at] not in PLURALS_BEFORE:
             parts.append(range(first, at + 1))
             first = at + 1
     if run.stop > first:
         parts.append(range(first, run.stop))
     return parts
+
+
+def is_plural(surface: str) -> bool:
+    """Tell whether an English word has the form of a plural, or of a verb that somebody does."""
+    return surface.islower() and surface.endswith("s") and not surface.endswith(_SINGULAR_ENDINGS)
 
 
 def noun_spans(run: range, surfaces: Sequence[str], language: Language, *, is_opened: bool) -> Iterable[range]:

@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 from myria.analysis.kinds import kinds_called, kinds_of
+from myria.planning.english import NOT_ALONE
 from myria.planning.phrases import key_of
 from myria.values import short_value
 
@@ -90,7 +91,7 @@ def candidates(leaf: Worded) -> dict[str, int]:
             continue
         # A phrase was made of it: it is a noun, or stands beside one. Other words tell of no thing by themselves.
         said[term] = weight = weight * 3 // 2
-        if weights.get(term, 0) < weight:
+        if term not in NOT_ALONE and weights.get(term, 0) < weight:
             weights[term] = weight
     for kind, weight in _kinds(said, named).items():
         weights[kind] = max(weights.get(kind, 0), weight)

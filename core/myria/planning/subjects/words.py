@@ -104,6 +104,7 @@ def _name(key: str, place: int, children: Sequence[Node], said: Sequence[Mapping
     if kind is not None:
         return _KIND_NOUNS.get(kind, kind)
     weights: Counter[str] = Counter()
+    words: Counter[str] = Counter()
     hinted: Counter[str] = Counter()
     fuller: Counter[str] = Counter()
     for child, metadata in zip(children, said, strict=True):
@@ -111,18 +112,21 @@ def _name(key: str, place: int, children: Sequence[Node], said: Sequence[Mapping
             for name in metadata["names"][place : place + 1]:
                 weights[name] += child.leaves
             continue
-        for wording, weight in chain(metadata["phrases"], metadata["keywords"]):
+        for wording, weight in metadata["phrases"]:
             if " ".join(key_of(wording)) == key:
                 weights[wording] += weight
             elif key in key_of(wording):
                 fuller[wording] += 1
+        for wording, weight in metadata["keywords"]:
+            if " ".join(key_of(wording)) == key:
+                words[wording] += weight
         for hint, permille in metadata["hints"]:
             if " ".join(key_of(hint)) == key and (title := hint_title(hint)):
                 hinted[title] += permille
     whole, times = min(fuller.items(), key=lambda pair: (-pair[1], pair[0]), default=("", 0))
     if 2 * times > len(children):
         return whole  # "Harry Potter" where most of them say so, not "Potter"
-    found = weights or hinted
+    found = weights or hinted or words
     return min(found, key=lambda name: (-found[name], name)) if found else key
 
 
