@@ -13,7 +13,7 @@ from myria.planning.model import PlanEvent
 from myria.planning.scope import plan_scope
 from tests.planning.generators import MINUTE, SCOPE, SETTINGS, TEXTS, key_of
 
-ROOT = "c59b9db70aa4d0ca14bed12f00a85d2dc0732f48a331fd12da6fa39ebc823964"
+ROOT = "2081577932428b7eaf665d908f124bf29d53b454e3143a3cc87d2044c154b683"
 """The root of `conversation`: when it changes, PLANNER_VERSION (or ANALYSIS_VERSION) must change, and this line."""
 
 

@@ -432,7 +432,8 @@ async def test_a_label_names_whose_subject_it_is() -> None:
 
     assert (await label(["Ana", "Ana", "Ana"])).startswith("Violin (Ana)")
     assert "(" not in await label(["Ana", "Bo", "Ana"])
-    assert "(" not in await label(["user", "user", "user"])
+    for role in ("user", "assistant", "agent"):
+        assert "(" not in await label([role] * 3)
 
 
 async def test_a_hint_is_named_as_people_write() -> None:

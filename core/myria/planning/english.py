@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from myria.analysis import terms
+
 _CACHED_WORDS = 16_384
 
 _NO_NOUN = re.compile("(?:[^e]ed|ly|able|ible|ful|less|ous|[^r]ive|ish|iest|if(?:y|ies)|izes?|'ve|'d|'ll|'re|n't)$")
@@ -66,10 +68,13 @@ EMPTY_NOUNS = _words("thing things way ways lot lots one ones kind sort stuff bi
 DETERMINERS = _words("the a an my your our his her their its this these those me you him us them it")
 """What a noun is seldom followed by, but a verb is."""
 
-NOT_ALONE = _words("""
-    user assistant agent custom client team staff manag employe member tester develop engin support percent degre
-    kilobyt megabyt gigabyt megahertz gigahertz kilomet met centimet millimet kilogram gram volt watt piec minut hour
-""")
+NOT_ALONE = frozenset(
+    terms("""
+    user assistant agent customer client team staff manager employee member tester developer engineer support system
+    bot percent degree kilobyte megabyte gigabyte megahertz gigahertz kilometer meter centimeter millimeter kilogram
+    gram volt watt piece minute hour
+    """)
+)
 """Terms of roles and units: no subject alone."""
 
 

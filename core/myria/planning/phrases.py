@@ -50,9 +50,6 @@ NAME_CHARACTERS = 40
 LINE_CHARACTERS = 80
 """Characters of a first line that may be a title as it is."""
 
-_NAMED = 4
-"""What a capital within a sentence adds: it tells a name."""
-
 _MOST = 4 * FULL
 """The most that a word's texts count together."""
 
@@ -229,7 +226,6 @@ class LeafReading:
             word = self._words[term] = _Word(shown, weight)
         if is_capital and not opens and not word.is_named and 2 * text.factor >= FULL:
             word.is_named, word.surface = True, surface
-            word.base += _NAMED * (word.base > PLAIN)
         if word.last != text.position:
             word.last = text.position
             word.counted += text.factor
