@@ -58,7 +58,7 @@ def test_leaves_are_named_by_one_subject() -> None:
     """A label is the one phrase that says most, as it was said, without names and small talk."""
     kiln, visa = leaves(plan_unit(SCOPE, talk(*TALK), SETTINGS))
     assert kiln.label == "Gas kiln"
-    assert visa.label == "Portuguese embassy"
+    assert visa.label == "Visa interview"
 
 
 def test_a_label_tells_a_leaf_from_its_neighbours() -> None:
@@ -224,7 +224,7 @@ def test_a_hint_that_all_leaves_have_names_the_unit() -> None:
     """It tells no leaf from the others, which are called by their own phrases."""
     *inside, unit = plan_unit(SCOPE, talk(*TALK, hints=(("errands", 900),)), SETTINGS)
     assert unit.label == "Errands"
-    assert [leaf.label for leaf in inside] == ["Gas kiln", "Portuguese embassy"]
+    assert [leaf.label for leaf in inside] == ["Gas kiln", "Visa interview"]
 
 
 def test_a_hint_is_written_as_people_write_it() -> None:
@@ -270,7 +270,7 @@ async def test_groups_carry_their_date() -> None:
     assert root is not None
     top = nodes[-1]
     assert level_name(top.level) == "week"
-    assert top.label == "8–11 May 2023: gas kiln, Portuguese embassy"
+    assert top.label == "8–11 May 2023: gas kiln, visa interview"
     assert top.summary == (
         "Ana and Bo: 2 conversations, from 8 to 11 May 2023. "
         "Newest: By the way, my visa interview at the Portuguese embassy is… (11 May); Gas kiln (8 May)."
