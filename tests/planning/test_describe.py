@@ -246,6 +246,7 @@ def test_a_hint_is_written_as_people_write_it() -> None:
         ("I bought a limited edition sneaker.", "limited edition sneaker"),
         ('We read "A Song of Ice and Fire" aloud.', "A Song of Ice and Fire"),
         ("The watchdog resets the board.", "watchdog"),
+        ("A replacement glass carafe ships today.", "glass carafe"),
         ("I refactor modules at night.", "modules"),
     ],
 )

@@ -240,11 +240,12 @@ class LeafReading:
         acts = before in language.actors and not text.surfaces[first][0].isupper()
         if acts:
             run = run[1:]  # "we refactor modules": the verb, then what it acts on
-        # What acts on something is a verb, as is a plural form after "a": "a watchdog resets the board".
-        ends_in_verb = len(run) > 1 and text.after(run[-1]) in DETERMINERS
-        if ends_in_verb or (len(run) > 1 and before in _OF_ONE and is_plural(text.surfaces[run[-1]])):
+        further = text.before(first - 1) if before else ""
+        # What acts on something is a verb ("the watchdog resets it"), as is a plural form after "a" ("a carafe ships").
+        is_of_one = not _OF_ONE.isdisjoint((before, further))
+        if len(run) > 1 and (text.after(run[-1]) in DETERMINERS or (is_of_one and is_plural(text.surfaces[run[-1]]))):
             run = run[:-1]
-        opened = acts or before in language.openers or bool(before and text.before(first - 1) in language.actors)
+        opened = acts or before in language.openers or further in language.actors
         parts = parts_of(run, text.surfaces, language)
         last: Sequence[int] = ()
         for part in parts:
