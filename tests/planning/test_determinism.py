@@ -13,7 +13,7 @@ from myria.planning.model import PlanEvent
 from myria.planning.scope import plan_scope
 from tests.planning.generators import MINUTE, SCOPE, SETTINGS, TEXTS, key_of
 
-ROOT = "2081577932428b7eaf665d908f124bf29d53b454e3143a3cc87d2044c154b683"
+ROOT = "f1ae7c47a7e555ef5e5559ff4f4a9fe5672769a049c7abda62a2d1691a068191"
 """The root of `conversation`: when it changes, PLANNER_VERSION (or ANALYSIS_VERSION) must change, and this line."""
 
 

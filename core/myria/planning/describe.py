@@ -334,7 +334,7 @@ class Merged:
 
 
 class MergedPhrases:
-    """The phrases of several nodes taken together, best first: by their own weight and by that of their words."""
+    """The phrases of several nodes taken together, best first: by weight, their words and how many say them."""
 
     def __init__(self, phrases: Iterable[Weighed], words: Iterable[Weighed] = ()) -> None:
         self._sums: Counter[PhraseKey] = Counter()
@@ -349,7 +349,8 @@ class MergedPhrases:
         for wording, weight in words:
             of_words[key_of(wording)[0]] += weight
         self._ranked = sorted(
-            (-weight - sum([of_words[term] for term in key]) // len(key), key) for key, weight in self._sums.items()
+            (-(weight + sum([of_words[term] for term in key]) // len(key)) * self._said_in[key], key)
+            for key, weight in self._sums.items()
         )
 
     def best(self, most: int = PHRASES) -> list[Weighed]:
