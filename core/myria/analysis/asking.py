@@ -1,18 +1,15 @@
-"""Texts that end in a question, and texts that say nothing: what stands around them tells more than they do.
+"""Texts that end in a question: what stands around them tells more than they do.
 
 A question is told by its mark. People who type quickly leave it out ("where r u going"), so a last sentence without any
-mark counts by its first words, in English alone. A text says nothing where each of its words is a stop word or one of
-those by which people only show that they heard ("omg yesss", "haha ok").
+mark counts by its first words, in English alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final
 
-from myria.analysis.tokens import is_bare, is_stopword, terms
+from myria.analysis.tokens import is_bare
 
 _MARKS: Final = frozenset("?\uff1f\u061f")
 _ENDS: Final = frozenset(".!\u2026\u3002\uff01")
@@ -38,22 +35,6 @@ _ARE_YOU: Final = (
 )
 _BEGINS: Final = re.compile(rf"\s*{_BEFORE}(?:{_WHAT}|{_DOES}|{_ARE_YOU})", re.IGNORECASE)
 
-_MOST_WORDS: Final = 8
-"""Words of a text that says nothing, at most."""
-_LAUGHS: Final = re.compile(r"h*(?:(?:a+h+)+a*|(?:e+h+)+e*|(?:i+h+)+i*|(?:o+h+)+o*|u+h+)|x+d+|l+o+l+")
-_REPEATED: Final = re.compile(r"(.)\1+")
-_FILLERS: Final = frozenset(
-    term
-    for word in """
-    amazing aw aww awesome bro bye congrats congratulations cool crazy damn def deffo definitely dude fr exactly fine
-    girl glad god good gn gosh great haha happy hello hey hi hm hmm idk ikr k kk lmao lol love luck lucky man mhm
-    morning nah nice night nope np obv obvs obviously oh ok okay omg oops ouch perf perfect please pls proud right rly
-    same sad sorry sounds sry sure sweet tbh thank thanks thx totally tru true ty u ufff ugh ur r welcome way woah wow
-    wtf yay ya yea yeah yep yes yo yup
-    """.split()  # noqa: SIM905
-    for term in terms(word)
-)
-
 
 def asks(text: str) -> bool:
     """Tell whether a text ends in a question: it holds fewer answers than others; any string, linear time."""
@@ -69,16 +50,3 @@ def asks(text: str) -> bool:
         return False
     sentence = end if is_bare(end) or _MAY_END.search(end) is None else _SENTENCE_ENDS.split(end)[-1]
     return _BEGINS.match(sentence) is not None
-
-
-def says_nothing(words: Sequence[str]) -> bool:
-    """Tell whether a text of these terms only shows that somebody heard."""
-    return len(words) <= _MOST_WORDS and all(map(_is_empty, words))
-
-
-@lru_cache(maxsize=8_192)
-def _is_empty(term: str) -> bool:
-    if is_stopword(term) or term in _FILLERS or _LAUGHS.fullmatch(term) is not None:
-        return True
-    short = _REPEATED.sub(r"\1", term)
-    return short != term and (is_stopword(short) or any(word in _FILLERS for word in terms(short)))

@@ -139,11 +139,5 @@ def weak_ids() -> frozenset[int]:
     return frozenset(map(term_id, weak_terms()))
 
 
-@cache
-def everyday_ids() -> frozenset[int]:
-    """Return the identities of the weak terms and of everyday nouns."""
-    return weak_ids() | frozenset(map(term_id, plain_terms()))
-
-
 def _stems(words: str) -> frozenset[str]:
     return frozenset(terms(words))

@@ -268,14 +268,8 @@ def _told(table: str) -> dict[str, tuple[str, ...]]:
 
 
 _MEMBERS = _told("members.toml")
-_STATES = _told("states.toml")
 
 
 def members(term: str) -> tuple[str, ...]:
     """Return the terms that name one of the kind of thing that a term names (pet: cat, dog), in a fixed order."""
     return _MEMBERS.get(term, ())
-
-
-def states(term: str) -> tuple[str, ...]:
-    """Return the terms by which people tell of a state that a term asks for (live: lease, unpack), in a fixed order."""
-    return _STATES.get(term, ())

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from myria.analysis import TextWords, term_id, term_ids, terms, words_in
-from myria.analysis.asking import asks, says_nothing
+from myria.analysis.asking import asks
 from myria.analysis.changes import changed
 from myria.analysis.dates import MAX_DAYS, TIME_WORDS, Meant, holds_from, local_day, meant
 from myria.analysis.languages import languages_of, stems
@@ -50,9 +50,6 @@ DATED: Final = 2
 
 NAMING: Final = 4
 """Flag of a document that names something (`myria.analysis.naming`)."""
-
-EMPTY: Final = 8
-"""Flag of a document that says nothing (`myria.analysis.asking`)."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -276,11 +273,9 @@ class View:
         return np.where(self.leaf >= 0, tops[self.leaf], np.int32(-1))
 
     @cached_property
-    def totals(self) -> tuple[int, int, int]:
-        """Return the sum of all lengths, and the first and the last timestamp, 0 without documents."""
-        if not len(self):
-            return 0, 0, 0
-        return int(self.length.sum(dtype=np.int64)), int(self.timestamp.min()), int(self.timestamp.max())
+    def span(self) -> tuple[int, int]:
+        """Return the first and the last timestamp, 0 without documents."""
+        return (int(self.timestamp.min()), int(self.timestamp.max())) if len(self) else (0, 0)
 
     @cached_property
     def heard(self) -> frozenset[int]:
@@ -542,8 +537,7 @@ class _Table:
                 "xid": _ints([doc.xid for doc in docs]),
                 "leaf": _ints([doc.leaf for doc in docs]),
                 "length": np.minimum(sizes, _LENGTH_LIMIT),
-                "flags": _dated(postings, len(docs))
-                | _ints([ASKS * doc.asks | NAMING * doc.names | EMPTY * says_nothing(doc.terms) for doc in docs]),
+                "flags": _dated(postings, len(docs)) | _ints([ASKS * doc.asks | NAMING * doc.names for doc in docs]),
             },
             names={
                 "speaker": [doc.speaker or "" for doc in docs],

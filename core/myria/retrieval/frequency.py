@@ -71,11 +71,3 @@ def spans_of(ids: Ints, known: Ints, offsets: npt.NDArray[np.int32]) -> Ints:
     spans = np.empty((3, len(hit)), dtype=np.int64)
     spans[0], spans[1], spans[2] = hit, offsets[at], offsets[at + 1]
     return spans
-
-
-def rows_of(spans: Ints) -> tuple[Ints, Ints]:
-    """Return the rows of all postings of some spans, one after the other, and beside each its position in the ids."""
-    at, starts, ends = spans
-    sizes = ends - starts
-    first = np.cumsum(sizes) - sizes
-    return np.repeat(starts - first, sizes) + np.arange(int(sizes.sum())), np.repeat(at, sizes)

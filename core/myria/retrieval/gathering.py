@@ -303,7 +303,7 @@ def _compacted(packs: list[tuple[Pack, Mask | None]]) -> list[tuple[Pack, Mask |
 def _packed(blocks: Sequence[tuple[int, bytes]]) -> Pack:
     """Return a pack, with what every question looks up in it."""
     packed = pack(blocks)
-    _ = packed.totals, packed.unit, packed.speakers_by_term
+    _ = packed.span, packed.unit, packed.speakers_by_term
     return packed
 
 

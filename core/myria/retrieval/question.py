@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from functools import lru_cache
-from itertools import pairwise
 from typing import Final, Literal, Protocol
 
 from myria.analysis import Token, is_stopword, terms, tokens
-from myria.analysis.akin import akin
+from myria.analysis.asking import asks
 from myria.analysis.dates import DAY_US, Window, is_date_word, local_day, windows
 from myria.analysis.languages import STEMMED, is_function_word, languages_of, stem_of
-from myria.analysis.related import members, related, states
+from myria.analysis.related import members, related
 from myria.analysis.requests import asked_in, is_common_part, is_request_term, without_requests
 from myria.analysis.verbforms import verb_forms
-from myria.analysis.wordnet import wider
 from myria.analysis.written import Written, written_in
 from myria.events import TopicHint
 from myria.index.block import FAR_AWAY, name_terms
@@ -32,9 +29,6 @@ QUERY_BYTES: Final = 8 * 1024
 MAX_WORDS: Final = 256
 """How many different words of a query are looked up."""
 
-_CACHED_TERMS: Final = 8_192
-_SHORTEST_PART: Final = 4
-_LONGEST_COMPOUND: Final = 24
 _SAME_FIRST_NAME: Final = 3
 _NO_SUBJECT: Final = frozenset(terms("happen talk chat discuss say mention speak conversation message event news new"))
 _ROLES: Final = frozenset(terms("user assistant system tool agent bot human ai model"))
@@ -51,24 +45,6 @@ _ASKS_NAME: Final = re.compile(
     r"|shows?|compan(?:y|ies)|restaurants?|hotels?|holidays?|series|called|teams?|stores?|shops?|events?|schools?)\b",
     re.IGNORECASE,
 )
-
-_ASKS_NUMBER: Final = re.compile(
-    r"\bhow (?:much|often|old|big|large|tall|heavy|far|high|fast|hot|expensive)\b"
-    r"|\b(?:price|cost|rent|salary|weight|weigh|height|age|number|amount|dose|budget)\b",
-    re.IGNORECASE,
-)
-"""Questions for a number; not "how many", which is answered by the many things as well."""
-_ASKS_COUNT: Final = re.compile(r"\bhow (?:many|long)\b", re.IGNORECASE)
-
-_NO_PLURAL: Final = (
-    r"(?:is|was|does|has|his|its|this|thus|as|us|days|always|perhaps|news|business|series|\w*ss|\w*us)\b|\S*['\u2019]"
-)
-_NO_NOUN: Final = r"(?:is|are|was|were|do|does|did|has|have|had)\b"
-_ASKS_MANY: Final = re.compile(
-    rf"\b(?i:what|which|whose)\s+(?:(?!{_NO_NOUN})[^\s?!.,;:]{{1,40}}\s+){{0,4}}?(?!{_NO_PLURAL})[a-z][\w-]{{0,40}}s\b"
-    r"|(?i:\bhow many\b|\bwhat (?:are|were)\b(?! \w+ \w+ing\b)|\b(?:besides|other than)\b)"
-)
-"""Questions for all of a kind: "which books", "what kind of classes", "what are", "what else ... besides"."""
 
 State = Literal["present", "before", "change"]
 """What a question wants to know of something that may have changed."""
@@ -134,11 +110,8 @@ class Word:
     """One thing to look for: a term, and others that may stand in for it.
 
     `stems` are its stems in the languages that the question may be in, English excepted: as good as the term itself.
-    `members` name one of a kind of thing that the term names; `states` are words of people who tell of a state that the
-    term asks for (live: unpacked), `wider` what WordNet has for the same or for kinds of it, `akin` words that mean
-    something near to it, which count where the term itself occurs nowhere. `parts` are pairs of terms, one after the
-    other, that the term may be a compound of: they count where the term itself occurs nowhere and both of a pair do.
-    `exact` marks an identifier (letters and digits, or a long number), which is meant literally. `subject` tells that a
+    `instead` may stand in for it; `members` name one of a kind of thing that it names.
+    `subject` tells that a
     text that holds nothing else of the question may be what it asks for, `name` that the term is a name as it stands.
     """
 
@@ -146,13 +119,18 @@ class Word:
     stems: tuple[str, ...] = ()
     instead: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
-    states: tuple[str, ...] = ()
-    wider: tuple[str, ...] = ()
-    akin: tuple[str, ...] = ()
-    parts: tuple[str, ...] = ()
-    exact: bool = False
     subject: bool = True
     name: bool = False
+
+    @property
+    def own_terms(self) -> tuple[str, ...]:
+        """Return the term itself and its stems."""
+        return (self.term, *self.stems)
+
+    @property
+    def all_terms(self) -> tuple[str, ...]:
+        """Return every term by which it is found."""
+        return (*self.own_terms, *self.instead, *self.members)
 
 
 @value
@@ -162,9 +140,7 @@ class Reading:
     `words` are to be matched; `speakers` and `participants` are the visible names it names; `by_speaker` tells that it
     names speakers and nothing else, so it asks for what they said; `windows` are the times it means, `day` is the
     last day of them, or that on which it is asked (`utc_offset` minutes east of UTC), and `only_when`
-    tells that it says nothing else; `asks_when` tells that the answer is a time, `asks_name` that it is likely a name,
-    `asks_many` that it is likely several things, each told in a place of its own, `asks_number` that it is a number,
-    `asks_count` that it is one unless all that is counted is told;
+    tells that it says nothing else; `asks_when` tells that the answer is a time, `asks_name` that it is likely a name;
     `asks_for` tells whether it asks how something is, how it was before, or what changed (None: none of them), and
     `of_state` that it asks so of one person at most. `asked` is False when there is no text, or none that names
     anything ("what do you remember?"): the most recent events.
@@ -183,9 +159,6 @@ class Reading:
     only_when: bool = False
     asks_when: bool = False
     asks_name: bool = False
-    asks_many: bool = False
-    asks_number: bool = False
-    asks_count: bool = False
     asks_for: State | None = None
     of_state: bool = False
 
@@ -251,7 +224,6 @@ def read(question: Question, *, names: Names, first: int, last: int, utc_offset:
     stems_by_term = _stems(question_tokens, languages or (() if any(map(is_stopword, unique)) else STEMMED))
     now = last if question.now is None else question.now
     meant = windows(text, now=now, first=first, last=last, utc_offset=utc_offset)
-    joined = _joined(question_tokens)
     subject = [term for term in content if not (term in _NO_SUBJECT or term in asking or is_date_word(term))]
     by_speaker = bool(heard) and not subject
     only_when = bool(meant) and not subject
@@ -273,13 +245,8 @@ def read(question: Question, *, names: Names, first: int, last: int, utc_offset:
             Word(
                 term=term,
                 stems=stems_by_term.get(term, ()),
-                instead=(*related(term), *verb_forms(term, languages), *joined.get(term, ())),
+                instead=(*related(term), *verb_forms(term, languages)),
                 members=_others(members(term), asked),
-                states=_others(states(term), asked),
-                wider=_others(wider(term), asked),
-                akin=_others(akin(term), asked) if is_english else (),
-                parts=_parts_of(term),
-                exact=_is_exact(term),
                 subject=term in subjects,
                 name=term in names_as_written,
             )
@@ -296,9 +263,6 @@ def read(question: Question, *, names: Names, first: int, last: int, utc_offset:
         only_when=only_when,
         asks_when=_ASKS_WHEN.search(text) is not None,
         asks_name=_ASKS_NAME.search(text) is not None,
-        asks_many=_ASKS_MANY.search(text) is not None,
-        asks_number=_ASKS_NUMBER.search(text) is not None,
-        asks_count=_ASKS_COUNT.search(text) is not None,
         asks_for=asks_for,
         of_state=asks_for is not None
         and not any(window.exact for window in meant)
@@ -412,6 +376,9 @@ def _others(told: tuple[str, ...], asked: frozenset[str]) -> tuple[str, ...]:
 
 
 def _asks_for(text: str) -> State | None:
+    """Return what a question wants to know of something that may have changed; None for words that are looked up."""
+    if not asks(text):
+        return None
     if _BEFORE.search(text):
         return "before"
     if _CHANGE.search(text):
@@ -448,32 +415,6 @@ def _named(question_tokens: Sequence[Token], names: Names) -> tuple[set[str], se
                 named.add(name)
                 taken.update(parts if whole else parts[:1])
     return named, taken - _ROLES
-
-
-def _is_exact(term: str) -> bool:
-    digits = sum(character.isdecimal() for character in term)
-    return digits > 4 or (0 < digits < len(term) and len(term) > 3)
-
-
-def _joined(question_tokens: Sequence[Token]) -> dict[str, tuple[str, ...]]:
-    """Return the compounds that neighbouring words may be written as ("road trip": "roadtrip"), by each of them."""
-    compounds: dict[str, dict[str, None]] = {}
-    for left, right in pairwise(question_tokens):
-        if is_stopword(left.term) or is_stopword(right.term) or not (left.term.isascii() and right.term.isascii()):
-            continue
-        for term in terms(left.surface + right.surface):
-            compounds.setdefault(left.term, {})[term] = None
-            compounds.setdefault(right.term, {})[term] = None
-    return {term: tuple(others) for term, others in compounds.items()}
-
-
-@lru_cache(maxsize=_CACHED_TERMS)
-def _parts_of(term: str) -> tuple[str, ...]:
-    """Return the pairs of words that a term may be a compound of ("roadtrip": "road", "trip")."""
-    if not (term.isascii() and term.isalpha()) or len(term) > _LONGEST_COMPOUND:
-        return ()
-    pairs = [(terms(term[:at]), terms(term[at:])) for at in range(_SHORTEST_PART, len(term) - _SHORTEST_PART + 1)]
-    return tuple(part for left, right in pairs for part in (*left, *right))
 
 
 def _follows(question_terms: Sequence[str], parts: Sequence[str]) -> bool:

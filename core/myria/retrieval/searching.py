@@ -27,8 +27,9 @@ from myria.retrieval.looks import SecondLooks
 from myria.retrieval.nearness import Near
 from myria.retrieval.paths import Path, Paths, renderings
 from myria.retrieval.pinned import Pinned, pin
+from myria.retrieval.plan import meaning
 from myria.retrieval.question import Question
-from myria.retrieval.ranking import Key, Ranking, meaning, rank
+from myria.retrieval.ranking import Key, Ranking, rank
 from myria.retrieval.replaced import replaced_events
 from myria.retrieval.result import SearchResult
 from myria.retrieval.scopes import VisibleScope
