@@ -149,9 +149,11 @@ def gains_of(corpora: list[Corpus], rows: list[tuple[int, bytes]]) -> dict[int, 
     """Return by event_seq how far documents stand out to one question."""
     held = VectorRows.of(rows, 3)
     near = Near(question=b"\x7f\x14\x05", documents=[held] * len(corpora))
-    found = zip(corpora, near.gains(corpora), strict=True)
+    found = zip(corpora, near.measured(corpora), strict=True)
     return {
-        seq: gain for talk, gains in found for seq, gain in zip(talk.laid_out.seq.tolist(), gains.tolist(), strict=True)
+        seq: gain
+        for talk, (gains, _) in found
+        for seq, gain in zip(talk.laid_out.seq.tolist(), gains.tolist(), strict=True)
     }
 
 
@@ -199,7 +201,7 @@ def test_in_a_narrow_band_of_cosines_the_nearest_stands_out() -> None:
     talk, rows = band(0.75, 0.80, 0.85)
     hits = rank(question, [talk], near=Near(question=vector(1), documents=[VectorRows.of(rows, SIZE)])).hits
     assert hits[0].event_seq == 61
-    narrow = Near(question=vector(1), documents=[VectorRows.of(rows, SIZE)]).gains([talk])[0].tolist()
+    narrow = Near(question=vector(1), documents=[VectorRows.of(rows, SIZE)]).measured([talk])[0][0].tolist()
     wide_talk, wide_rows = band(0.0, stretched(0.80, 0.75), stretched(0.85, 0.75))
     wide = Near(question=vector(1), documents=[VectorRows.of(wide_rows, SIZE)]).gains([wide_talk])[0].tolist()
     assert narrow == pytest.approx(wide, abs=64)
@@ -211,10 +213,10 @@ def test_where_all_texts_are_equally_near_none_stands_out() -> None:
     for cosine in (0.2, 0.8, 1.0):
         talk, rows = band(cosine, cosine)
         near = Near(question=vector(1), documents=[VectorRows.of(rows, SIZE)])
-        assert near.gains([talk])[0].tolist() == [0] * 60
+        assert near.measured([talk])[0][0].tolist() == [0] * 60
     talk, rows = band(0.97, 0.9701)
     near = Near(question=vector(1), documents=[VectorRows.of(rows, SIZE)])
-    assert max(near.gains([talk])[0].tolist()) == 0
+    assert max(near.measured([talk])[0][0].tolist()) == 0
 
 
 @given(cosines=st.lists(st.floats(-1, 1), min_size=1, max_size=20))
@@ -229,7 +231,7 @@ def test_where_some_cosine_is_not_above_zero_nothing_is_stretched(cosines: list[
     squares = sum((one - mean) ** 2 for one in like) + 8 * mean * mean
     deviation = max(WHOLE * 6 // 100, math.isqrt(squares // count))
     expected = [min(1536, max(0, (one - mean - deviation) * 256 // deviation)) for one in like]
-    assert Near(question=vector(1), documents=[held]).gains([talk])[0].tolist() == expected
+    assert Near(question=vector(1), documents=[held]).measured([talk])[0][0].tolist() == expected
 
 
 def test_of_few_texts_all_may_answer() -> None:

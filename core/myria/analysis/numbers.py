@@ -1,4 +1,4 @@
-"""Words that are numbers: what "how much", "how old" and "what does it cost" ask for.
+"""Words that are numbers: what states are told by, and told anew ("88 kilos", "84 this morning").
 
 Numbers up to 999 and the words for them. Longer ones are mostly years, telephone numbers and the like; "one" is mostly
 no number.
@@ -22,11 +22,6 @@ twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million h
 
 
 _NUMBERS: Final = frozenset((*terms(_WORDS), *map(str, range(1, 1000))))
-
-
-def is_number(term: str) -> bool:
-    """Tell whether a term is a number."""
-    return term in _NUMBERS
 
 
 @cache

@@ -85,11 +85,6 @@ class VectorRows:
         """Return the documents of a mask."""
         return VectorRows(seq=self.seq[mask], rows=self.rows[mask], norm=self.norm[mask])
 
-    def vector(self, seq: int) -> bytes | None:
-        """Return the vector of a document, None where it has none."""
-        at = int(self.seq.searchsorted(seq))
-        return self.rows[at].tobytes() if at < len(self) and int(self.seq[at]) == seq else None
-
     def likeness(self, vector: bytes, seqs: Ints) -> Ints:
         """Return the cosine of a vector and each document's of `seqs`, in 1/32768; `ABSENT` where there is none."""
         like = np.full(len(seqs), ABSENT, dtype=np.int64)

@@ -49,22 +49,9 @@ class Near:
     documents: Sequence[VectorRows | None]
     least: int | None = None
 
-    def beside(self, corpus: int, event_seq: int) -> Near | None:
-        """Return what compares the documents with one of them instead of the question; None where that has no vector.
-
-        Args:
-            corpus: the place among the corpora of the one that it is in.
-        """
-        vectors = self.documents[corpus]
-        vector = None if vectors is None else vectors.vector(event_seq)
-        return None if vector is None else Near(question=vector, documents=self.documents)
-
-    def gains(self, corpora: Sequence[Corpus]) -> list[Ints]:
-        """Return for each document of each corpus by how much it stands out, in 1/256 standard deviations."""
-        return [gain for gain, _ in self.measured(corpora)]
-
     def measured(self, corpora: Sequence[Corpus]) -> list[tuple[Ints, Mask]]:
-        """Return what `gains` does, each beside which documents are near enough to be hits without a word."""
+        """Return by how much each document of each corpus stands out, in 1/256 standard deviations, and which are near
+        enough to be hits without a word."""
         likeness = [
             np.full(len(corpus.laid_out), ABSENT, dtype=np.int64)
             if vectors is None

@@ -68,7 +68,8 @@ def scored(plan: Plan, at: int, corpus: Corpus, *, matched_only: bool, near: tup
         if reading.asks_for == "before":
             gain = np.where(own.score > 0, 0, gain * weights.near_before // 100)
         # Counted as a further word is, so that neighbours, leaf and unit get their share of it.
-        own.add(gain * max(_NEAR_ALONE, plan.rarity) * weights.near // 100, timeline)
+        where = gain.nonzero()[0]
+        own.add(where, gain[where] * max(_NEAR_ALONE, plan.rarity) * weights.near // 100, timeline)
     voiced = _spoken_by(reading.speakers, timeline, parts) if reading.speakers else None
     total = own.score * 100
     # Who and when alone are evidence of a document itself: neighbours are lent words only.
@@ -161,32 +162,33 @@ class _Evidence:
             is_about=np.zeros(size, dtype=np.bool_),
         )
         norms = _norms(timeline.length, weights)
+        times, best = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
         for concept in concepts:
             rows = [
                 (*postings[identity], percent) for identity, percent in concept.alternatives if identity in postings
             ]
-            times, best = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
-            for where, count, percent in rows:
-                times[where] = np.maximum(times[where], count * percent)
-                best[where] = np.maximum(best[where], percent)
-            where = times.nonzero()[0]
+            if not rows:
+                continue
+            for places, count, percent in rows:
+                times[places] = np.maximum(times[places], count * percent)
+                best[places] = np.maximum(best[places], percent)
+            where = rows[0][0] if len(rows) == 1 else np.unique(np.concatenate([places for places, _, _ in rows]))
             own.held[where] += concept.idf * best[where]
             own.is_about[where] |= concept.subject
-            gain = np.zeros(size, dtype=np.int64)
-            gain[where] = concept.idf * _saturated(times[where], norms[where], weights)
-            own.add(gain, timeline)
+            own.add(where, concept.idf * _saturated(times[where], norms[where], weights), timeline)
+            times[where] = best[where] = 0
         if concepts:
             share = own.held * weights.together // sum(concept.idf for concept in concepts)
             own.score[:] += own.score * share // 10_000 * own.lends // 1_000
         return own
 
-    def add(self, gain: Ints, timeline: Timeline) -> None:
-        """Add what one word is worth to each document, and the best of it to its leaf and unit."""
-        self.score[:] += gain
-        lent = gain * self.lends // 1_000
+    def add(self, where: Ints, gain: Ints, timeline: Timeline) -> None:
+        """Add what one word is worth to the documents at these places, and the best of it to their leaf and unit."""
+        self.score[where] += gain
+        lent = gain * self.lends[where] // 1_000
         for groups, of in ((self.in_leaf, timeline.leaf), (self.in_unit, timeline.unit)):
             best = np.zeros(len(groups), dtype=np.int64)
-            np.maximum.at(best, of, lent)
+            np.maximum.at(best, of[where], lent)
             groups += best
 
 

@@ -113,6 +113,9 @@ class _Signs:
         for percent, alike in ((_BOTH_NUMBERS, numbered), (_BOTH_NAME, naming)):
             if alike[at]:
                 evidence += percent * rarity(count, int(np.count_nonzero(alike & later.mask))) * alike[places]
+        # A shared word is held by two at least: where the rarest would not be enough, none is looked up.
+        if self._surplus(int(evidence.max(initial=0)) + _SHARES * rarity(later.count, 2), count) < _LIKELY:
+            return None
         shared = self._shared(at, later)[places]
         evidence += _SHARES * shared
         likely = (leader.held[places] > 0) | (shared > 0) | (numbered[at] & numbered[places])
