@@ -8,6 +8,7 @@ import pytest
 
 from myria.analysis.changes import tells_of_change
 from myria.notes.current import KeptStatement, SoughtWords, replaced
+from myria.notes.newest import ComparedNote, newest_above
 from tests.support.changing_facts import BLIND, SEEN, Change
 
 APART = """
@@ -156,3 +157,59 @@ def test_what_is_told_of_two_things_of_a_kind_is_no_change(one: str, other: str)
     first, second = KeptStatement.of(one), KeptStatement.of(other)
     assert not second.replaces(first)
     assert not first.replaces(second)
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "question"),
+    [
+        ("The choir rehearses in the town hall", "The town hall burnt; the choir sings at the mill", "Where is choir?"),
+        (
+            "Piet teaches Ada the flute",
+            "Piet is on leave, the flute lessons are with Suus",
+            "Who teaches Ada the flute?",
+        ),
+        ("Ons kantoor is in Breda", "Het kantoor in Breda is dicht, we zitten in Tilburg", "Waar is ons kantoor?"),
+        ("Ada n'aime pas le fromage", "Depuis mai, le fromage, Ada l'aime bien", "Ada aime-t-elle le fromage ?"),
+        ("鍵は田中さんが持っている", "田中さんが休むので、鍵は森さんに渡した", "鍵は誰が持っていますか？"),
+    ],
+)
+def test_what_answers_the_same_question_in_other_words_stands_above_the_older(
+    older: str, newer: str, question: str
+) -> None:
+    """It repeats a quarter of what the older one is about, and a word of the question is part of that."""
+    assert KeptStatement.of(newer).replaces(KeptStatement.of(older), SoughtWords.of(question))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "question"),
+    [
+        ("Ada plays the flute on Mondays at the mill", "Ada is allergic to wasps", "When does Ada play the flute?"),
+        ("Server alpha runs Debian 12.", "Server gamma runs Debian 11.", "What does server alpha run?"),
+        ("In Ulm we pay 900 for the flat", "The flat in Hof has a balcony", "What do we pay for the flat in Ulm?"),
+        ("Jo's brother lives in Faro", "Mia's brother lives in Goes", "Where does Jo's brother live?"),
+        ("Ada lives in Breda", "Ada's sister lives in Goes", "Where does Ada live?"),
+        ("The key to the shed hangs behind the clock", "The car key is at Piet's", "Where is the car key?"),
+    ],
+)
+def test_what_tells_something_else_of_one_that_is_asked_for_moves_nothing(one: str, other: str, question: str) -> None:
+    """Whichever was kept first: sharing the person or the thing is not enough."""
+    first, second = KeptStatement.of(one), KeptStatement.of(other)
+    assert not second.replaces(first, SoughtWords.of(question))
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("Where is the choir?", 1),
+        ("Where was the choir before?", 0),
+        ("What was the old place of the choir?", 0),
+        ("How old is the choir?", 1),
+    ],
+)
+def test_a_question_for_how_it_was_moves_nothing(question: str, first: int) -> None:
+    """The older statement is its answer."""
+    texts = ("The choir is in the town hall", "The choir is in the mill")
+    answer = [ComparedNote(text=text, at=at, number=at) for at, text in enumerate(texts)]
+    order, older = newest_above(answer, question, now=9)
+    assert order[0] == first
+    assert older == (frozenset({0}) if first else frozenset())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from myria.analysis.announcing import holds_later
 from myria.analysis.dates import local_day, windows
 from myria.notes.current import KeptStatement, SoughtWords, replaced
-from myria.retrieval.question import day_asked_for
+from myria.retrieval.question import day_asked_for, state_asked_for
 from myria.values import value
 
 MOST_COMPARED = 50
@@ -34,6 +34,7 @@ def newest_above(
 ) -> tuple[list[int], frozenset[int]]:
     """Return the places of an answer in their new order, and those of what a newer statement may say anew.
 
+    A question for how something was before moves nothing.
     What holds from a later day on than the one that is asked for stands below what it will replace.
 
     Args:
@@ -43,6 +44,8 @@ def newest_above(
         now: from where days of the question are reckoned, in microseconds since 1970 UTC.
         utc_offset: minutes east of UTC of who asks.
     """
+    if state_asked_for(asked) == "before":
+        return list(range(len(answer))), frozenset()
     kept = [(statement, place) for place, statement in enumerate(answer) if statement is not None][:MOST_COMPARED]
     kept.sort(key=lambda item: (-item[0].at, -item[0].number))
     meant = windows(asked, now=now, first=now, last=now, utc_offset=utc_offset)

@@ -50,8 +50,8 @@ State = Literal["present", "before", "change"]
 """What a question wants to know of something that may have changed."""
 
 _BEFORE: Final = re.compile(
-    r"\b(?:before|previous(?:ly)?|original(?:ly)?|first|earlier|former(?:ly)?|initial(?:ly)?|old|used? to|at the time"
-    r"|back then)\b",
+    r"\b(?:before|previous(?:ly)?|original(?:ly)?|first|earlier|former(?:ly)?|initial(?:ly)?|used? to|at the time"
+    r"|back then|(?:the|my|our|your|his|her|its|their|['\u2019]s) old)\b",
     re.IGNORECASE,
 )
 _CHANGE: Final = re.compile(
@@ -199,7 +199,7 @@ def read(question: Question, *, names: Names, first: int, last: int, utc_offset:
     text = _cut(question.text or "")
     if not text.strip():
         return Reading(asked=False, hints=hints, hint_words=hint_words)
-    asks_for = _asks_for(text)
+    asks_for = state_asked_for(text)
     if asks_for == "present":
         text = _without_present(text)
     written = written_in(text)
@@ -375,10 +375,15 @@ def _others(told: tuple[str, ...], asked: frozenset[str]) -> tuple[str, ...]:
     return told if asked.isdisjoint(told) else tuple(term for term in told if term not in asked)
 
 
-def _asks_for(text: str) -> State | None:
-    """Return what a question wants to know of something that may have changed; None for words that are looked up."""
+def state_asked_for(text: str) -> State | None:
+    """Return what a question wants to know of something that may have changed; None for words that are looked up.
+
+    Questions in other languages than English count as for the present.
+    """
     if not asks(text):
         return None
+    if languages_of(text, terms(text)):
+        return "present"
     if _BEFORE.search(text):
         return "before"
     if _CHANGE.search(text):
