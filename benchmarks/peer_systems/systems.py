@@ -534,7 +534,8 @@ class Myria(System):
         from myria.memory import Memory  # noqa: PLC0415 - not in the environment of the other systems
         from myria.settings import EmbeddingSettings, Settings  # noqa: PLC0415
 
-        os.environ["MYRIA_EMBEDDINGS_MODEL"] = self._model  # the builder is a process of its own
+        # for the builder, a process of its own; no control plane runs that would give the rest their vectors
+        os.environ |= {"MYRIA_EMBEDDINGS_MODEL": self._model, "MYRIA_EMBEDDINGS_BUILD_EVENTS": "1000000"}
         self._place = place
         self._runner = asyncio.Runner()
         # a slow moment of the machine shall not take a question's vector away
