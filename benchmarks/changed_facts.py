@@ -74,7 +74,7 @@ def places(conversation: Conversation, fact: Fact, meanings: Meanings | None = N
 
 
 def figures(found: Sequence[tuple[Fact, int | None, int | None]]) -> dict[str, float]:
-    """Return the shares that docs/retrieval.md names, of questions that ask for each."""
+    """Return the shares of questions that ask for each."""
     now = [(older, newer) for fact, older, newer in found if fact.asks == "now"]
     before = [(older, newer) for fact, older, newer in found if fact.asks == "before"]
     change = [(older, newer) for fact, older, newer in found if fact.asks == "change"]

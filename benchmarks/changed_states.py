@@ -85,7 +85,7 @@ def places(conversation: Conversation, fact: Fact, meanings: Meanings | None = N
 
 
 def figures(found: Sequence[Found]) -> dict[str, float]:
-    """Return the shares that docs/retrieval.md names, of questions that ask for each, where there are any."""
+    """Return the shares of questions that ask for each, where there are any."""
     by_asks = {asks: [at for fact, at in found if fact.asks == asks] for asks in ("now", "before", "first", "change")}
     shares = {
         "now: newest in the first five": _share(_among(at[-1]) for at in by_asks["now"]),

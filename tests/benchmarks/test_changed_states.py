@@ -1,4 +1,4 @@
-"""The set of facts that changed up to three times: what the ranking is promised to find of it (docs/retrieval.md)."""
+"""The set of facts that changed up to three times: what the ranking is promised to find of it."""
 
 from __future__ import annotations
 

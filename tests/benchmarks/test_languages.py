@@ -1,4 +1,4 @@
-"""The questions in eight languages: what the ranking is promised to find of them (docs/retrieval.md)."""
+"""The questions in eight languages: what the ranking is promised to find of them."""
 
 from __future__ import annotations
 

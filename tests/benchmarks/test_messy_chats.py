@@ -1,4 +1,4 @@
-"""The questions about chats as people type them: what the ranking is promised to find (docs/retrieval.md)."""
+"""The questions about chats as people type them: what the ranking is promised to find."""
 
 from __future__ import annotations
 
