@@ -301,3 +301,30 @@ def test_a_common_name_is_taken_out_of_what_is_compared_by_meaning() -> None:
     """Else the vector of a question about somebody's mother is near to all that is told of them."""
     assert meaning(Question(text="What is Ana's mother's name?"), [_memory(*ANA)]) == "What is mother's name?"
     assert meaning(Question(text="What do you know of Ana?"), [_memory(*ANA)]) == "What do you know of Ana?"
+
+
+@pytest.mark.parametrize("type_", [NOTE, "message"])
+@pytest.mark.parametrize(
+    ("question", "cosine", "is_answered"),
+    [
+        ("Which insurer pays for broken laptop hinges?", 0.05, False),
+        ("Which insurer pays for broken laptop hinges?", 0.3, True),
+        ("Which laptop insurer?", 0.05, True),
+        ("How much memory has the laptop?", 0.05, True),
+        ("What was said of the laptop on 3 May by the broken insurer of hinges?", 0.05, True),
+    ],
+)
+def test_a_few_words_of_many_answer_only_what_is_near_in_meaning(
+    question: str, cosine: float, is_answered: bool, type_: str
+) -> None:
+    """The share of the words that are held and the nearness count together; a day that is asked for is more than both.
+
+    Of a text that has no vector yet nothing is known, and it is shown.
+    """
+    corpus = _memory(*KITCHEN, type_=type_)
+    nearest = vector(cosine, (1 - cosine * cosine) ** 0.5)
+    rows = [(seq, nearest if seq == 5 else vector(0.0, 1.0)) for seq in range(1, len(KITCHEN) + 1)]
+    near = Near(question=vector(1.0), documents=[VectorRows.of(rows, 8)])
+    assert bool(rank(Question(text=question), [corpus], near=near).hits) == is_answered
+    without = Near(question=vector(1.0), documents=[VectorRows.of(rows[:4], 8)])
+    assert rank(Question(text=question), [corpus], near=without).hits

@@ -152,7 +152,7 @@ def gains_of(corpora: list[Corpus], rows: list[tuple[int, bytes]]) -> dict[int, 
     found = zip(corpora, near.measured(corpora), strict=True)
     return {
         seq: gain
-        for talk, (gains, _) in found
+        for talk, (gains, *_) in found
         for seq, gain in zip(talk.laid_out.seq.tolist(), gains.tolist(), strict=True)
     }
 

@@ -49,9 +49,9 @@ class Near:
     documents: Sequence[VectorRows | None]
     least: int | None = None
 
-    def measured(self, corpora: Sequence[Corpus]) -> list[tuple[Ints, Mask]]:
-        """Return by how much each document of each corpus stands out, in 1/256 standard deviations, and which are near
-        enough to be hits without a word."""
+    def measured(self, corpora: Sequence[Corpus]) -> list[tuple[Ints, Mask, Ints]]:
+        """Return by how much each document of each corpus stands out, in 1/256 standard deviations, which are near
+        enough to be hits without a word, and the cosine of each as it counts, in 1/32768, or `ABSENT`."""
         likeness = [
             np.full(len(corpus.laid_out), ABSENT, dtype=np.int64)
             if vectors is None
@@ -69,7 +69,8 @@ class Near:
         from_ = mean + deviation * _FROM // 100
         least = self.least if self.least is not None else _LEAST_STRETCHED if ground else _LEAST
         return [
-            (np.clip((like - from_) * 256 // deviation, 0, _AT_MOST * 256 // 100), like >= least) for like in likeness
+            (np.clip((like - from_) * 256 // deviation, 0, _AT_MOST * 256 // 100), like >= least, like)
+            for like in likeness
         ]
 
 

@@ -17,6 +17,9 @@ from myria.values import short_value, value
 
 MAX_CONCEPTS: Final = 48
 """Words of a question that are scored: the rarest of those that occur."""
+_MOST_SOUGHT: Final = 6
+"""Rare words that a question is taken to hold at most, where it is told how much of it is held: a long text that is
+sent as a question holds much that nobody told."""
 
 
 @short_value
@@ -109,6 +112,8 @@ class Concept:
 class Plan:
     """A reading with the weights of its words: all that is needed to score a corpus.
 
+    `sought` is how rare all its words are together, in 1/256 bits, those that occur nowhere as rare as one that occurs
+    once; 0 where it asks for more than words.
     `located` says where the postings of `ids` are by corpus and view, as `frequencies` has it; `distinctive` are the
     participants it names who are not in every scope.
     """
@@ -116,6 +121,7 @@ class Plan:
     reading: Reading
     weights: Weights
     concepts: tuple[Concept, ...]
+    sought: int
     hint_concepts: tuple[Concept, ...]
     hint_ids: tuple[tuple[int, int], ...]
     distinctive: frozenset[str]
@@ -166,6 +172,7 @@ class Plan:
             reading=reading,
             weights=weights,
             concepts=concepts,
+            sought=_sought(reading, concepts, frequency, census.docs),
             hint_concepts=_concepts(reading.hint_words, frequency, census.docs, weights),
             hint_ids=_hint_weights(reading.hints, weights),
             distinctive=frozenset(name for name in reading.participants if not census.shared(name)),
@@ -209,6 +216,14 @@ def _concepts(words: Sequence[Word], frequency: Mapping[int, int], docs: int, we
         concept = Concept(alternatives=tuple(alternatives), idf=idf, subject=word.term in subjects)
         candidates.append((-idf, at, concept))
     return tuple(concept for _, _, concept in sorted(candidates, key=lambda row: row[:2])[:MAX_CONCEPTS])
+
+
+def _sought(reading: Reading, concepts: Sequence[Concept], frequency: Mapping[int, int], docs: int) -> int:
+    if not reading.has_meaning or reading.windows or reading.hints:
+        return 0
+    rarest = rarity(docs, 1)
+    unknown = sum(not _occurring(word.all_terms, frequency) for word in reading.words)
+    return min(sum(concept.idf for concept in concepts) + rarest * unknown, rarest * _MOST_SOUGHT)
 
 
 def _occurring(terms: Iterable[str], frequency: Mapping[int, int]) -> list[int]:

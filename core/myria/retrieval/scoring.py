@@ -47,7 +47,7 @@ class Scores:
     by_meaning: Mask | None
 
 
-def scored(plan: Plan, at: int, corpus: Corpus, *, matched_only: bool, near: tuple[Ints, Mask] | None) -> Scores:
+def scored(plan: Plan, at: int, corpus: Corpus, *, matched_only: bool, near: tuple[Ints, Mask, Ints] | None) -> Scores:
     """Score a corpus.
 
     Args:
@@ -60,7 +60,7 @@ def scored(plan: Plan, at: int, corpus: Corpus, *, matched_only: bool, near: tup
     own = _Evidence.of(plan.concepts, postings, timeline, weights)
     by_meaning: Mask | None = None
     if near is not None:
-        gain, is_near = near
+        gain, is_near, _ = near
         by_meaning = is_near & (own.score == 0)
         own.is_about[is_near] = True
         if not plan.concepts:
