@@ -1,7 +1,8 @@
 """What each signal of the ranking counts: all its numbers, in percent unless they say otherwise.
 
-A signal is here because it finds more of what was asked for on at least two unlike kinds of talk; docs/retrieval.md
-has the gain of each on every kind. `python -m benchmarks.retrieval --without NAME` measures a ranking without one.
+A signal is here because it finds more of what was asked for on two unlike kinds of talk, or because something is
+promised by it (days, hints, people, what is true now); docs/retrieval.md has the gain of each on every kind.
+`python -m benchmarks.retrieval --without NAME` measures a ranking without one.
 """
 
 from __future__ import annotations
