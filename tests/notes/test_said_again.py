@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -134,3 +135,12 @@ async def test_each_time_that_it_was_said_stays_known(memory: Memory) -> None:
             kept.note_id,
         )
     assert [(row["text"], row["day"]) for row in rows] == [(first, "2026-03-01"), (first, "2026-05-01")]
+
+
+async def test_what_many_say_again_at_once_is_kept_for_all(memory: Memory) -> None:
+    """Whoever comes second said it at the same time: nobody is refused, and there is one note."""
+    first = await keep(memory, "The kiln is free on Mondays", "2026-05-01T10:00:00Z")
+    await keep(memory, "The kiln is free on Tuesdays", "2026-05-02T10:00:00Z")
+    again = (keep(memory, "The kiln is free on Mondays", f"2026-05-03T10:00:{at:02}Z") for at in range(32))
+    assert {kept.note_id for kept in await asyncio.gather(*again)} == {first.note_id}
+    assert "Mondays" in (await recalled(memory, "When is the kiln free?", "2026-05-04T10:00:00Z"))[0]

@@ -177,6 +177,7 @@ class Notes:
         draft, redacted = self._redacted(draft)
         note = completed(draft, contract)
         key = None if key is None else digest([*participants, key]).hex()
+        said_by_another = False
         for _ in range(_ATTEMPTS):
             # By the tenant too: ids that are equal in two would tell the one what the other keeps.
             note_id = new_id("note") if key is None else f"note_{digest([tenant, key]).hex()[:32]}"
@@ -210,10 +211,12 @@ class Notes:
                 if earlier is None or await self._expire(tenant, earlier, now):
                     continue  # it was withdrawn meanwhile, or had expired
                 try:
-                    if again := await self._said_again(tenant, earlier, event, replaced):
+                    is_due = bool(replaced) or key is not None or not said_by_another
+                    if is_due and (again := await self._said_again(tenant, earlier, event, replaced)):
                         await self._append(tenant, again)
                 except AlreadySuperseded:
-                    continue  # another said it again meanwhile, or changed it
+                    said_by_another = True  # or changed: then it is no longer the same
+                    continue
                 return Remembered(note_id=earlier, created=False, note=note, event_id=None, redacted=redacted)
             if results[0].deduplicated:
                 note_id = await self._check_repeat(tenant, results[0].event_id, note)
@@ -251,6 +254,7 @@ class Notes:
         """
         prepared = [self._redacted(draft) for draft in drafts]
         notes = [completed(draft, contract) for draft, _ in prepared]
+        said_by_another = False
         for _ in range(_ATTEMPTS):
             ids: dict[tuple[str, str], str] = {}
             events: dict[str, NewEvent] = {}
@@ -275,13 +279,16 @@ class Notes:
                 self._check_size(event)
                 if earlier is None:
                     events[note_id] = event
-                else:
+                elif not said_by_another:
                     again += await self._said_again(tenant, earlier, event)
             further = await beside([ids[note.kind, note.content] for note in notes], bool(events))
             appended = [*events.values(), *further, *again]
             try:
                 results = await self._append(tenant, appended) if appended else []
-            except (NoteExists, AlreadySuperseded):
+            except NoteExists:
+                continue
+            except AlreadySuperseded:
+                said_by_another = True
                 continue
             event_ids = dict(zip(events, (result.event_id for result in results), strict=False))
             return [
