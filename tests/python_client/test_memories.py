@@ -136,7 +136,7 @@ async def test_recalling_what_it_is_about(client: Any) -> None:
         await call(client.remember, text, tags=[text.split()[0]])
     assert [one.content for one in await call(client.recall, "Who likes coffee?", limit=1)] == ["Ben likes coffee"]
     assert [one.content for one in await call(client.recall, limit=2)] == ["Ben likes coffee", "The kiln is hot"]
-    assert [one.tags for one in await call(client.recall, "coffee", tags=["Ada"], since="1h")] == [("Ada",)]
+    assert [one.tags for one in await call(client.recall, "tea", tags=["Ada"], since="1h")] == [("Ada",)]
 
 
 async def test_several_at_once(client: Any) -> None:
