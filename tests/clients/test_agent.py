@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -46,7 +47,8 @@ async def test_the_python_client_over_stdio(database: Database) -> None:
     async def tell(progress: float, total: float | None, message: str | None) -> None:
         told.append((progress, total))
 
-    async with Client(StdioServerParameters(command=str(command), args=arguments)) as client:
+    # Clients give a server few variables of their own; those of the tests say that nothing is embedded.
+    async with Client(StdioServerParameters(command=str(command), args=arguments, env={**os.environ})) as client:
         assert await agent_rows.run(partial(ask, client)) == {}
         items = [{"content": f"note {number}"} for number in range(3)]
         await client.call_tool("batch_remember", {"items": items}, progress_callback=tell)

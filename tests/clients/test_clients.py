@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -65,7 +66,8 @@ async def test_the_python_client_2(served: Served, mode: Literal["auto", "legacy
 async def test_the_python_client_2_over_stdio(database: Database, mode: Literal["auto", "legacy"]) -> None:
     """mcp 2.x starts `myria serve --stdio` itself."""
     command = Path(sys.executable).with_name("myria")
-    server = StdioServerParameters(command=str(command), args=["serve", "--stdio", "--dsn", database.server_dsn])
+    arguments = ["serve", "--stdio", "--dsn", database.server_dsn]
+    server = StdioServerParameters(command=str(command), args=arguments, env={**os.environ})
     async with Client(server, mode=mode) as client:
         await talk(client)
 
