@@ -54,11 +54,13 @@ def newest_above(
     older: set[int] = set()
     sought = SoughtWords.of(" ".join(filter(None, (asked, *hints))))
     anew = replaced(kept, lambda item: KeptStatement.of(item[0].text), sought)
+    # Once for each: where all begin alike there are over a thousand pairs, and texts may be long.
+    holding_from = [holds_later(one.text, at=one.at, utc_offset=one.utc_offset, now=now) for one, _ in kept]
     for (older_one, place), places in zip(kept, anew, strict=True):
         by = older_one.replaced_by
         named = [at for at, (other, _) in enumerate(kept) if by is not None and other.event_id == by]
-        for statement, its_place in [kept[at] for at in {*places, *named}]:
-            begins = holds_later(statement.text, at=statement.at, utc_offset=statement.utc_offset, now=now)
+        for at in {*places, *named}:
+            begins, its_place = holding_from[at], kept[at][1]
             if begins is not None and begins > day:
                 above.setdefault(its_place, []).append(place)
             else:
