@@ -17,7 +17,7 @@ from hashlib import blake2b
 from itertools import accumulate, compress, count, pairwise
 from operator import add, sub
 from string import ascii_letters, ascii_lowercase, digits
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from unicodedata import ucd_3_2_0
 
 from myria.analysis._characters import ClassTable, FoldTable
@@ -72,19 +72,13 @@ _token = partial(tuple.__new__, Token)
 
 
 class WordForm:
-    """A word of ASCII as it is written, with all that is known of it, so that one look finds it.
+    """A word of ASCII as it is written, with its term, so that one look finds both."""
 
-    `spelling` is what the planner has learnt of it in `language`, the one in which it was met first: a process plans in
-    one thread, so the two are of a piece.
-    """
-
-    __slots__ = ("language", "spelling", "surface", "term")
+    __slots__ = ("surface", "term")
 
     def __init__(self, surface: str, term: str) -> None:
         self.surface = surface
         self.term = term
-        self.language: Any = None
-        self.spelling: Any = None
 
 
 @short_value

@@ -26,7 +26,6 @@ ERROR = "error"
 _SHOWN_BYTES = 80
 _TOPIC_BYTES = 240
 _ESCAPED = str.maketrans({"\\": "\\\\", "[": "\\[", "<": "&lt;"})
-_ESCAPED = str.maketrans({"\\": "\\\\", "[": "\\[", "<": "&lt;"})
 _BLOCK = re.compile(r"^(?:\d{1,9}(?=[.)])|(?=[#>+*~-]))")
 """Where a line would begin a heading, a list or the like, behind its number."""
 _TOPICS_SHARE = 3
