@@ -32,7 +32,7 @@ import orjson
 from myria.embeddings.endpoint import EndpointModel
 from myria.embeddings.local import LocalModel
 from myria.embeddings.model import EmbeddingModel
-from myria.events import dedupe_key, searchable_text, speaker_of
+from myria.events import dedupe_key, searchable_text, speaker_of, whole_text
 from myria.index import BlockNode, BlockView, Corpus, Doc, LooseBlock, build, decode
 from myria.index.vectors import VectorRows
 from myria.masks import Mask
@@ -195,9 +195,11 @@ def chosen_model(options: argparse.Namespace) -> EmbeddingModel | None:
 def meanings_of(folder: Path, memory: Memory, model: EmbeddingModel | None = None) -> Meanings:
     """Return the vectors of a folder's events, by the local model or the one given."""
     planned = planned_events(folder)
+    lines = enumerate((folder / "events.jsonl").read_bytes().splitlines(), 1)
+    texts = {number: whole_text(orjson.loads(line)["payload"]) for number, line in lines}
     return Meanings(
         [
-            (corpus, {event.event_seq: event.text for event in planned[corpus.participants]})
+            (corpus, {event.event_seq: texts[event.event_seq] for event in planned[corpus.participants]})
             for corpus in memory.corpora
         ],
         model,

@@ -107,9 +107,8 @@ def answered(
         weights: what each signal of the ranking counts.
     """
     corpora = (log.corpus(),)
-    texts = log.texts()
-    plain = Bm25(texts)
-    meanings = Meanings([(corpora[0], texts)], model) if model is not None else None
+    plain = Bm25(log.texts())
+    meanings = Meanings([(corpora[0], log.whole_texts())], model) if model is not None else None
     rows: list[Answered] = []
     for asked in log.questions:
         question = Question(text=asked.text)

@@ -21,7 +21,7 @@ from benchmarks import changed_facts, changed_states
 from benchmarks.chat_lines import written
 from benchmarks.locomo_offline import ADVERSARIAL, indexed
 from benchmarks.messy_chats import DATA as CHATS
-from myria.events import searchable_text, speaker_of
+from myria.events import searchable_text, speaker_of, whole_text
 from myria.index import Corpus
 
 DATA = Path(__file__).parent / "data"
@@ -66,6 +66,10 @@ class Log:
     def texts(self) -> dict[int, str]:
         """Return what was said, by number."""
         return {number: searchable_text(event["payload"]) for number, event in self.events.items()}
+
+    def whole_texts(self) -> dict[int, str]:
+        """Return what has a vector, by number."""
+        return {number: whole_text(event["payload"]) for number, event in self.events.items()}
 
     def said_by(self, number: int) -> str:
         """Return `assistant` or `user` of a log that an assistant takes part in; `other` are machines and, in a log of

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from myria.browse import TreeNode
+from myria.events import whole_text
 from myria.planning.model import level_name
 from myria.store.clock import to_datetime
 from myria.values import short_value
@@ -205,9 +206,10 @@ def _event_text(node: Mapping[str, Any]) -> str:
 
 
 def payload_text(payload: Mapping[str, Any]) -> str:
-    """Return what a payload says: its text, or itself as JSON."""
-    text = payload.get("text")
-    return text if isinstance(text, str) else json.dumps(payload, ensure_ascii=False)
+    """Return what a payload says: its text with what its pictures show, or itself as JSON."""
+    if isinstance(payload.get("text"), str):
+        return whole_text(dict(payload))
+    return json.dumps(payload, ensure_ascii=False)
 
 
 def _event_note(node: Mapping[str, Any], who: Sequence[str], *, scores: bool) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
@@ -12,6 +14,8 @@ from myria.canonical import canonical_json, digest, quick_digest
 
 _SPEAKER_FIELDS = ("speaker", "sender", "author", "from", "agent", "tool", "role")
 _TASK_FIELDS = ("task_id", "task")
+_DESCRIBES = re.compile(r"(?:^|_)(?:caption|alt|alt_?te?xt|description|transcript)s?$")
+_INNER_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _WITHOUT_FLOATS = frozenset({str, int, bool, type(None)})
 """What most payloads hold and nothing else: they need no search for a float."""
 
@@ -65,6 +69,25 @@ def searchable_text(payload: dict[str, Any]) -> str:
     return text if isinstance(text, str) else "\n".join(_strings(payload))
 
 
+def described(payload: dict[str, Any]) -> str:
+    """Return what a payload with a text says of its pictures and recordings, each on a line: lesser evidence than it.
+
+    That is every string under a name that is, or ends in, caption, alt, alt_text, description or transcript, at
+    any depth: `image_caption`, `attachments[].altText`. Without `payload.text` all strings are its text anyway, and
+    what Myria keeps about a note (`payload.note`) describes nothing.
+    """
+    if not isinstance(payload.get("text"), str):
+        return ""
+    lines = (text for name, item in payload.items() if name != "note" for text in _descriptions(name, item))
+    return "\n".join(dict.fromkeys(lines))
+
+
+def whole_text(payload: dict[str, Any]) -> str:
+    """Return the searchable text with what is `described` in brackets behind it: what is shown, and has a vector."""
+    text, behind = searchable_text(payload), described(payload)
+    return "\n".join(filter(None, (text, f"[{behind}]"))) if behind else text
+
+
 def speaker_of(payload: dict[str, Any]) -> str | None:
     """Return who said it, as far as the payload tells: speaker, sender, author, from, agent, tool or role."""
     for name in _SPEAKER_FIELDS:
@@ -81,6 +104,24 @@ def task_of(payload: dict[str, Any]) -> str | None:
         if isinstance(value, str) and value.strip():
             return value.strip()[:200]
     return None
+
+
+def _descriptions(name: str, item: Any) -> Iterator[str]:
+    stack = [(name, item)]
+    while stack:
+        name, item = stack.pop()
+        if isinstance(item, str):
+            if item.strip() and _describes(name):
+                yield item.strip()
+        elif isinstance(item, dict):
+            stack.extend(reversed(item.items()))
+        elif isinstance(item, list):
+            stack.extend((name, part) for part in reversed(item))
+
+
+@lru_cache(maxsize=4096)
+def _describes(name: str) -> bool:
+    return _DESCRIBES.search(_INNER_CAPITAL.sub("_", name).replace("-", "_").lower()) is not None
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -15,7 +15,7 @@ from myria.analysis.changes import changed
 from myria.analysis.dates import holds_from, local_day, meant
 from myria.analysis.naming import names_something
 from myria.index import BlockNode, Doc
-from myria.index.block import days_of, stems_of
+from myria.index.block import days_of, found_by, stems_of
 from myria.planning.model import LEAF, PlanEvent
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection
@@ -92,6 +92,7 @@ def document_of(event: PlanEvent, *, is_changed: bool = True) -> Doc:
         speaker=event.speaker,
         type=event.type,
         context_id=event.context_id,
+        described=found_by(event.described),
         hints=event.hints,
         asks=asks(event.text),
         names=names_something(event.text),

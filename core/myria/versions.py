@@ -7,7 +7,7 @@ from typing import Final
 ANALYSIS_VERSION: Final = 3
 """Changes whenever the same text may give other terms; search blocks and plans made before are then stale."""
 
-BLOCK_VERSION: Final = 9
+BLOCK_VERSION: Final = 10
 """Changes with the layout of a search block, and with what is said in it; a reader refuses what it does not know."""
 
 SEARCH_VERSION: Final = ANALYSIS_VERSION + BLOCK_VERSION - 1
@@ -16,5 +16,5 @@ SEARCH_VERSION: Final = ANALYSIS_VERSION + BLOCK_VERSION - 1
 PLANNER_VERSION: Final = "deterministic-7"
 """Changes whenever the same events could give another tree: every scope is then dirty."""
 
-RANKING_VERSION: Final = 23
+RANKING_VERSION: Final = 24
 """Of how scores are made: pages that one version began are not gone on with by another."""

@@ -26,7 +26,7 @@ from myria.store.database import Database as Pool
 from myria.triggers import ControlLoop
 from tests.llm.conftest import KEY, Starting
 from tests.llm.provider import Answer, Asked, Provider
-from tests.reads.asking import append, ask, pages, texts_of
+from tests.reads.asking import append, ask, events_of, pages, texts_of
 from tests.server.test_agent import ask as ask_agent
 from tests.server.test_agent import keep
 from tests.server.wire import serving
@@ -146,6 +146,19 @@ async def test_each_text_is_sent_once_however_often_it_is_said(
         assert sorted(sent(provider)) == ["ok", "thank you"]
         assert await builds.value(database, "SELECT count(*) FROM myria.event_vectors WHERE digest IS NOT NULL") == 5
         assert {asked.headers["authorization"] for asked in provider.asked} == {f"Bearer {KEY}"}
+
+
+async def test_what_a_picture_shows_is_found_by_its_meaning(
+    database: Database, provide: Starting, embedding: Embedding
+) -> None:
+    """The vector of an event is that of its text and what describes its pictures."""
+    settings = embedding(provide(embedded))
+    async with Memory(database.server_dsn, settings) as memory, catching_up(database, settings) as catch_up:
+        await append(memory, talk([*TALK[:1], "look at this"]))
+        await append(memory, [event(90_000, payload={"text": "look at this", "image": {"alt": f"so {ANSWER} badly"}})])
+        await catch_up()
+        (found, *_) = events_of(await ask(memory, query()))
+        assert "image" in found["payload"]
 
 
 async def test_vectors_of_others_change_no_byte_of_an_answer(

@@ -268,6 +268,26 @@ async def test_the_word_of_a_topic_hint_finds_its_event(memory: Memory, database
         assert ids_of(await ask(memory, asked(participants=ANA_BEN, query=query)))[0] == result.event_id
 
 
+async def test_what_a_picture_shows_finds_its_event_and_is_shown(memory: Memory, database: Database) -> None:
+    """In the fresh tail as in the index; of a long text the snippet shows the caption; nobody else finds it."""
+    (result, *_) = await append(
+        memory,
+        [
+            event(0, payload={"text": "By the way, look at this. " * 20, "media": [{"alt": "a heron in the reeds"}]}),
+            event(9 * DAY, "bread went up", context_id="other"),
+        ],
+    )
+    query = ReferencesQuery(participants=ANA_BEN, query="the photo of the heron")
+    fresh = await ask(memory, query)
+    await build_now(database.builder_dsn)
+    built = await ask(memory, query)
+    for answer in (fresh, built):
+        found = events_of(answer)[0]
+        assert found["event_id"] == result.event_id
+        assert found["snippet"].endswith("look at this. [a heron in the reeds]")
+    assert ids_of(await ask(memory, ReferencesQuery(participants=("zoe",), query="the photo of the heron"))) == []
+
+
 @MIXED
 async def test_a_reference_tree_says_where_things_are(memory: Memory, database: Database) -> None:
     """Topics with labels and spans lead to references; fresh events hang under the root; spans cover what is below."""

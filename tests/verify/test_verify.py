@@ -422,6 +422,15 @@ async def test_deep_finds_the_vector_of_another_text(copy: postgres.Database) ->
     assert "vector_digests" in failed(await checked(copy.dsn, deep=True))
 
 
+async def test_vectors_from_before_captions_were_read_are_sound(copy: postgres.Database) -> None:
+    """A vector of the text alone is its event's own, though a picture is described beside the text."""
+    connection = await asyncpg.connect(copy.superuser_dsn)
+    changed = "UPDATE myria.events SET payload = payload || '{\"alt\": \"zebra\"}' WHERE payload ? 'text'"
+    assert not re.fullmatch(r"\w+ 0", await connection.execute(changed))
+    await connection.close()
+    assert "vector_digests" not in failed(await checked(copy.dsn, deep=True))
+
+
 async def test_deep_finds_subjects_of_other_leaves(copy: postgres.Database) -> None:
     """A scope that was made to have no subjects has no node that is wrong; planning anew finds it."""
     connection = await asyncpg.connect(copy.superuser_dsn)

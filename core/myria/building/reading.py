@@ -11,7 +11,7 @@ import asyncpg
 import orjson
 
 from myria import errors
-from myria.events import content_key, searchable_text, speaker_of, task_of
+from myria.events import content_key, described, searchable_text, speaker_of, task_of
 from myria.index import Doc
 from myria.planning.model import Node, Outline, Participants, PlanEvent, Ref, Unit, leaf_ids_of
 from myria.searchable import document, hints_of
@@ -73,6 +73,7 @@ class EventRows:
             speaker=speaker_of(payload),
             hints=hints_of(row["topic_hints"]),
             utc_offset=row["utc_offset"] or 0,
+            described=described(payload),
         )
 
 

@@ -257,7 +257,7 @@ class EventInput(Input):
     )
     payload: Annotated[dict[str, Any], BeforeValidator(_payload), WithJsonSchema({"type": "object"})] = Field(
         description="The event itself: any JSON object. payload.text is what is searched and summarised; "
-        "payload.speaker says who spoke"
+        "captions of pictures are found, too; payload.speaker says who spoke"
     )
     source_event_key: Annotated[
         str | None, BeforeValidator(_nullable_name(MAX_SOURCE_EVENT_KEY)), _filled_schema(MAX_SOURCE_EVENT_KEY)

@@ -17,7 +17,7 @@ import orjson
 from myria.embeddings.choosing import configured
 from myria.embeddings.model import EmbeddingModel
 from myria.errors import ModelFailed
-from myria.events import searchable_text
+from myria.events import whole_text
 from myria.settings import Settings
 from myria.store.database import Database
 from myria.store.locks import lock_key
@@ -155,7 +155,7 @@ class VectorKeeper:
 
 
 def _text(row: asyncpg.Record) -> str:
-    return searchable_text(orjson.loads(row["payload"]))
+    return whole_text(orjson.loads(row["payload"]))
 
 
 def text_digest(text: str) -> bytes:

@@ -32,7 +32,7 @@ from myria.analysis.numbers import number_ids
 from myria.analysis.written import written_terms
 from myria.contract.fields import RESERVED_TYPES
 from myria.errors import InternalError
-from myria.events import searchable_text, speaker_of
+from myria.events import described, searchable_text, speaker_of
 from myria.values import short_value, value
 from myria.versions import BLOCK_VERSION
 
@@ -114,6 +114,7 @@ class Doc:
 
     `terms` are those of its searchable text (`myria.analysis.terms`), `stems` the stems of its words in languages
     other than English and the terms of what is written with signs (`stems_of`), which do not count for its length;
+    `described` are those of what describes its pictures (`myria.events.described`), with its stems;
     `hints` are (hint, confidence in permille); `asks` tells that the text ends in a question, `names` that it names
     something, and `changed` are the terms of what it says has changed (`myria.analysis.changes`); `utc_offset` is
     that of the clock where it was told, in minutes east of UTC, `days` what it means by the days that it names, and
@@ -130,6 +131,7 @@ class Doc:
     speaker: str | None = None
     type: str | None = None
     context_id: str | None = None
+    described: Sequence[str] = ()
     hints: Sequence[tuple[str, int]] = ()
     asks: bool = False
     names: bool = False
@@ -170,6 +172,7 @@ class Doc:
             speaker=speaker_of(dict(payload)),
             type=type,
             context_id=context_id,
+            described=found_by(described(dict(payload))),
             hints=hints,
             asks=asks(text),
             names=names_something(text),
@@ -195,6 +198,14 @@ def stems_of(text: str, text_terms: Sequence[str], text_words: TextWords | None 
     languages = languages_of(text, text_terms)
     stemmed = stems(words_in(text) if text_words is None else text_words, languages) if languages else []
     return [*stemmed, *written_terms(text)]
+
+
+def found_by(text: str) -> Sequence[str]:
+    """Return the terms and stems by which a text is found."""
+    if not text:
+        return ()
+    text_terms = terms(text)
+    return [*text_terms, *stems_of(text, text_terms)]
 
 
 def days_of(when: Iterable[Meant]) -> Sequence[int]:
@@ -526,6 +537,7 @@ class _Table:
             for hint, permille in doc.hints
             for identity in hint_ids(hint)
         ]
+        hints += [(term_id(term), at, 0) for at, doc in enumerate(docs) for term in doc.described]
         hints += [(changed_id(term_id(term)), at, 1000) for at, doc in enumerate(docs) for term in doc.changed]
         hints += [(_DAYS + day * _DAY, at, 1000) for at, doc in enumerate(docs) for day in doc.days]
         hints += [(_BEGINS + doc.begins * _DAY, at, 1000) for at, doc in enumerate(docs) if doc.begins is not None]

@@ -16,7 +16,7 @@ import orjson
 from pydantic import Field
 
 from myria.errors import InternalError
-from myria.events import searchable_text, speaker_of
+from myria.events import speaker_of, whole_text
 from myria.llm.conversation import Arguments, ModelTool
 from myria.llm.failures import Kind, failed
 from myria.llm.fencing import Aliases, escaped
@@ -359,7 +359,7 @@ class Inspector:
 def shown_event(row: Any, alias: str, *, characters: int) -> Json:
     """Return an event as a model sees it: its text is cut at `characters`, and says so."""
     payload = orjson.loads(row["payload"])
-    text = searchable_text(payload)
+    text = whole_text(payload)
     event: Json = {
         "id": alias,
         "at": rfc3339_of(row["occurred_at"], row["utc_offset"]),

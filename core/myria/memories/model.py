@@ -14,7 +14,7 @@ import orjson
 from myria.contract import inputs
 from myria.contract.event import NewEvent
 from myria.contract.rest import DEFAULT_EVENT_TYPE, MemoryInput, MemoryType, plain_memories, plain_memory
-from myria.events import TopicHint, searchable_text, speaker_of
+from myria.events import TopicHint, speaker_of, whole_text
 from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.kinds import policies, policy_of
 from myria.notes.model import NOTE_CHANNEL, NOTE_TYPE, hints_of
@@ -402,7 +402,7 @@ def memory_of_event(
     """Return how a raw event is shown, which nobody kept as a statement; `at` in microseconds since 1970 UTC."""
     draft = MemoryDraft(
         agent_id=speaker_of(payload) or NOBODY,
-        content=searchable_text(payload),
+        content=whole_text(payload),
         session_id=context_id,
         event_type=event_type or DEFAULT_EVENT_TYPE,
     )

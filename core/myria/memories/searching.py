@@ -17,7 +17,7 @@ from myria.analysis import terms
 from myria.contract.queries import EventNodesQuery
 from myria.contract.queries import Order as QueryOrder
 from myria.errors import NoteNotFound
-from myria.events import searchable_text
+from myria.events import whole_text
 from myria.masks import Mask, Masks
 from myria.memories.context import MOST_TOPICS
 from myria.memories.model import StoredMemory, memory_of, memory_of_event
@@ -256,7 +256,7 @@ async def _holding(
         found = await reader.find(asked, cursor=cursor)
         asked = question
         looked_at += len(found.events)
-        hits = [event for event in found.events if contains in searchable_text(event.payload)]
+        hits = [event for event in found.events if contains in whole_text(event.payload)]
         raw = [
             memory_of_event(
                 event.event_id,

@@ -18,7 +18,7 @@ import asyncpg
 from myria.analysis import is_stopword, terms
 from myria.analysis.announcing import holds_later
 from myria.errors import CursorInvalid
-from myria.events import searchable_text, speaker_of
+from myria.events import speaker_of, whole_text
 from myria.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.index.block import name_terms
 from myria.masks import Masks
@@ -283,7 +283,7 @@ class Recall:
         if is_superseded and not query.include_superseded:
             return None
         settings = self._settings
-        text = searchable_text(event.payload)
+        text = whole_text(event.payload)
         moved = settings.recency * 0.5 ** (max(0, query.now - event.at) / (DAY_US * settings.recency_days))
         fits = _fit(context, text) if context else 0.0
         score = _moved(event.score, moved + settings.context * fits)

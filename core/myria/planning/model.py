@@ -85,9 +85,9 @@ class PlanEvent:
     """One non-internal event as the planner sees it.
 
     `timestamp` is microseconds since 1970 UTC; `key` says what the event is, whatever its id
-    (`myria.events.content_key`); `task`, `text` and `speaker` are what `myria.events` reads out of the payload;
-    `hints` are (hint, confidence in permille). `utc_offset` (minutes east of UTC, that of the place where it was told)
-    is no part of the plan, and goes on to the search index.
+    (`myria.events.content_key`); `task`, `text`, `speaker` and `described` are what `myria.events` reads out of the
+    payload; `hints` are (hint, confidence in permille). `described` and `utc_offset` (minutes east of UTC, that of the
+    place where it was told) are no part of the plan, and go on to the search index.
     """
 
     event_seq: int
@@ -102,6 +102,7 @@ class PlanEvent:
     speaker: str | None = None
     hints: tuple[tuple[str, int], ...] = ()
     utc_offset: int = 0
+    described: str = ""
     _analysed: tuple[TextWords, TextWords] | None = field(
         default=None, init=False, repr=False, compare=False, hash=False
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myria.events import searchable_text, speaker_of
+from myria.events import speaker_of, whole_text
 
 Json = dict[str, Any]
 
@@ -20,7 +20,7 @@ def lean_node(node: Json) -> Json:
         shown: Json = {"kind": node["kind"], "event_id": node["event_id"], "timestamp": node["timestamp"]}
         if speaker is not None:
             shown["speaker"] = speaker
-        shown["text"] = node["snippet"] if payload is None else searchable_text(payload)
+        shown["text"] = node["snippet"] if payload is None else whole_text(payload)
         return shown | {name: node[name] for name in _KEPT if node.get(name) is not None}
     if node["kind"] == "root":
         return {"kind": "root", "label": node["label"]}

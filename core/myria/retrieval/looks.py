@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from myria.errors import InternalError
-from myria.events import searchable_text, speaker_of
+from myria.events import speaker_of, whole_text
 from myria.index.block import Ints
 from myria.retrieval.ranking import Hit, Key, Ranking
 from myria.retrieval.result import SearchResult
@@ -111,7 +111,7 @@ class SecondLooks:
         payloads = {row["event_seq"]: orjson.loads(row["payload"]) for row in rows}
         texts: dict[int, str] = {}
         for seq in wanted:
-            text = searchable_text(payloads[seq]) if seq in payloads else ""
+            text = whole_text(payloads[seq]) if seq in payloads else ""
             if text.strip():
                 texts[seq] = self._look.shown(speaker_of(payloads[seq]), text)
         return texts

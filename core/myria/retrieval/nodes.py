@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import orjson
 
-from myria.events import searchable_text, speaker_of
+from myria.events import speaker_of, whole_text
 from myria.passages import passage
 from myria.store.clock import rfc3339_of
 
@@ -58,7 +58,7 @@ def event_node(
         node["topic_hints"] = orjson.loads(row["topic_hints"])
         node["payload"] = payload
     else:
-        node["snippet"] = passage(searchable_text(payload), sought, SNIPPET_CHARACTERS)
+        node["snippet"] = passage(whole_text(payload), sought, SNIPPET_CHARACTERS)
     if as_reference or not with_payload:
         node["speaker"] = speaker_of(payload)
     node["score"] = score

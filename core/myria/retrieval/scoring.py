@@ -30,8 +30,7 @@ _NEAR_ALONE: Final = 8 * 256
 _SCALE: Final = 100
 
 Parts = Sequence[tuple[View, Mask | None]]
-Postings = dict[int, tuple[Ints, Ints]]
-_NOWHERE: Ints = np.zeros(0, dtype=np.int64)
+Postings = dict[int, list[tuple[Ints, Ints, int]]]
 
 
 @value
@@ -105,11 +104,8 @@ def scored_alone(plan: Plan, at: int, corpus: Corpus) -> Ints:
 
 
 def _postings(plan: Plan, corpus: int, timeline: Timeline, parts: Parts) -> Postings:
-    """Return (positions, times) by term id; positions are unique within a term.
-
-    A word that only the hints of an event have counts as if its text had it once.
-    """
-    rows_by_id: dict[int, list[tuple[Ints, Ints]]] = {}
+    """Return (positions, times, percent) by term id, first of what texts hold, then of what stands beside them."""
+    rows: dict[tuple[int, int], list[tuple[Ints, Ints]]] = {}
     wanted = plan.ids.tolist()
     for (view, mask), places, located in zip(parts, timeline.places, plan.located[corpus], strict=True):
         for at, start, end in located.T.tolist():
@@ -118,18 +114,16 @@ def _postings(plan: Plan, corpus: int, timeline: Timeline, parts: Parts) -> Post
             if mask is not None:
                 shown = where >= 0
                 where, times = where[shown], times[shown]
-            rows_by_id.setdefault(wanted[at], []).append((where, times))
+            rows.setdefault((wanted[at], 100), []).append((where, times))
         for at, start, end in spans_of(plan.ids, view.hint_terms, view.hint_offsets).T.tolist():
-            rows = rows_by_id.setdefault(wanted[at], [])
-            where = np.unique(places[view.hint_doc[start:end]])
-            where = where[(where >= 0) & ~np.isin(where, np.concatenate([_NOWHERE, *(row[0] for row in rows)]))]
-            rows.append((where, np.ones_like(where)))
-    return {
-        identity: rows[0]
-        if len(rows) == 1
-        else (np.concatenate([row[0] for row in rows]), np.concatenate([row[1] for row in rows]))
-        for identity, rows in rows_by_id.items()
-    }
+            where = places[view.hint_doc[start:end]]
+            where = where[where >= 0]
+            rows.setdefault((wanted[at], plan.weights.aside), []).append((where, np.ones_like(where)))
+    postings: Postings = {}
+    for (identity, percent), found in rows.items():
+        where, times = found[0] if len(found) == 1 else map(np.concatenate, zip(*found, strict=True))
+        postings.setdefault(identity, []).append((where, times, percent))
+    return postings
 
 
 @value
@@ -165,7 +159,9 @@ class _Evidence:
         times, best = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
         for concept in concepts:
             rows = [
-                (*postings[identity], percent) for identity, percent in concept.alternatives if identity in postings
+                (places, count, percent * worth // 100)
+                for identity, percent in concept.alternatives
+                for places, count, worth in postings.get(identity, ())
             ]
             if not rows:
                 continue

@@ -19,7 +19,7 @@ from myria import errors
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.embeddings.asking import QuestionVectors
 from myria.embeddings.choosing import configured
-from myria.events import TopicHint, searchable_text, speaker_of
+from myria.events import TopicHint, speaker_of, whole_text
 from myria.handles import Handles
 from myria.llm.failures import advice
 from myria.masks import Masks
@@ -208,7 +208,7 @@ class Retrieval:
             )
             for row in rows:
                 payload = orjson.loads(row["payload"])
-                said[row["event_seq"]] = speaker_of(payload), searchable_text(payload)
+                said[row["event_seq"]] = speaker_of(payload), whole_text(payload)
         return ToldHits.of(result.hits, said)
 
     async def query_references(self, tenant: str, query: ReferencesQuery, *, within: Within | None = None) -> Json:

@@ -14,7 +14,7 @@ import asyncpg
 import orjson
 
 from myria.contract.queries import ReferencesQuery
-from myria.events import searchable_text, speaker_of
+from myria.events import speaker_of, whole_text
 from myria.passages import passage
 from myria.retrieval.filters import Filters
 from myria.retrieval.nodes import SNIPPET_CHARACTERS
@@ -131,7 +131,7 @@ def _candidate(page: Page, at: int, sought: frozenset[str]) -> WalkCandidate:
         participants=page.result.scope(hit).participants,
         at=rfc3339_of(row["occurred_at"], row["utc_offset"]),
         speaker=speaker_of(payload),
-        text=passage(searchable_text(payload), sought, SNIPPET_CHARACTERS),
+        text=passage(whole_text(payload), sought, SNIPPET_CHARACTERS),
     )
 
 

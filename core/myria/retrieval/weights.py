@@ -24,6 +24,8 @@ class Weights:
     they would bury what people say."""
     longest: int = 2_000
     """Terms that count as a text's length, at most."""
+    aside: int = 40
+    """A word that stands only in an event's topic hints, or in what describes its pictures, against one of its text."""
     related: int = 50
     """A word that stands in for one of the question, against that word itself."""
     members: int = 40
