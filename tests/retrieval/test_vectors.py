@@ -106,6 +106,18 @@ def with_vectors(talk: Corpus, *alike: int) -> Near:
     return Near(question=vector(1), documents=[VectorRows.of(rows, SIZE)])
 
 
+def test_a_long_text_counts_by_its_meaning_less_than_a_short_one() -> None:
+    """What was written at length is alike to most questions about its subject; its meaning alone still finds it."""
+    long = " ".join(f"advice{number}" for number in range(400))
+    talk = corpus(long, *SMALL_TALK, "always add a test when I ask for code", *SMALL_TALK)
+    cosines = {1: 1.6, 22: 0.6}
+    rows = [(seq, vector(cosines.get(seq, 0), 0.8)) for seq in talk.laid_out.seq.tolist()]
+    near = Near(question=vector(1), documents=[VectorRows.of(rows, SIZE)])
+    found = [hit.event_seq for hit in rank(Question(text="write me a parser"), [talk], near=near).hits]
+    assert found[0] == 22
+    assert 1 in found
+
+
 def test_asked_for_before_meaning_moves_none_that_words_found() -> None:
     """What it was and what it became are alike in meaning: words order them, and meaning adds what no word finds."""
     talk = corpus("the rent is due Monday", *SMALL_TALK, "rent goes out on a Friday each month", "I paid the landlord")

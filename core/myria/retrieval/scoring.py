@@ -66,9 +66,11 @@ def scored(plan: Plan, at: int, corpus: Corpus, *, matched_only: bool, near: tup
             gain = np.where(is_near, gain, 0)
         if reading.asks_for == "before":
             gain = np.where(own.score > 0, 0, gain * weights.near_before // 100)
-        # Counted as a further word is, so that neighbours, leaf and unit get their share of it.
+        # Counted as a further word is, so that neighbours, leaf and unit get their share of it. A vector reads no more
+        # than the beginning of a long text, which is alike to nearly every question about its subject.
         where = gain.nonzero()[0]
-        own.add(where, gain[where] * max(_NEAR_ALONE, plan.rarity) * weights.near // 100, timeline)
+        worth = gain[where] * max(_NEAR_ALONE, plan.rarity) * weights.near // 100
+        own.add(where, worth * own.lends[where] // 1_000, timeline)
     voiced = _spoken_by(reading.speakers, timeline, parts) if reading.speakers else None
     total = own.score * 100
     # Who and when alone are evidence of a document itself: neighbours are lent words only.
@@ -204,8 +206,8 @@ def _saturated(times: Ints, norms: Ints, weights: Weights) -> Ints:
 
 
 def _lending(timeline: Timeline, weights: Weights) -> Ints:
-    """Return by document how much of what it holds counts for others, in permille."""
-    lends: Ints = weights.lending * 1_000 // np.maximum(weights.lending, timeline.length)
+    """Return by document how much of what it holds counts for others, and of its meaning for itself, in permille."""
+    lends: Ints = weights.lending * 1_000 // np.clip(timeline.length, weights.lending, weights.longest)
     return lends
 
 

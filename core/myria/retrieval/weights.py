@@ -45,7 +45,8 @@ class Weights:
     unit: int = 40
     """The same within the unit, a stretch of talk."""
     lending: int = 60
-    """Terms of a text up to which it lends and borrows in full: a long one holds a word of nearly every question."""
+    """Terms of a text up to which it lends and borrows, and its meaning counts, in full: a long one holds a word of
+    nearly every question."""
     speaker: int = 100
     """What the score of a text gains that a named person said."""
     participant: int = 25
