@@ -13,7 +13,7 @@ from myria.planning.model import PlanEvent
 from myria.planning.scope import plan_scope
 from tests.planning.generators import MINUTE, SCOPE, SETTINGS, TEXTS, key_of
 
-ROOT = "f1ae7c47a7e555ef5e5559ff4f4a9fe5672769a049c7abda62a2d1691a068191"
+ROOT = "2a40a991a17c435bc8cd2fb2eb53d91c78b9c72a67fde0380c6f3aefbf291c84"
 """The root of `conversation`: when it changes, PLANNER_VERSION (or ANALYSIS_VERSION) must change, and this line."""
 
 

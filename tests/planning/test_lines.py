@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from myria.planning.lines import as_many_as_fit, capitalised, clip
+from myria.planning.lines import capitalised, clip
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,6 @@ def test_a_title_begins_with_a_capital_where_its_word_may(text: str, title: str)
     assert capitalised(text) == title
 
 
-def test_what_is_too_long_ends_at_a_word_or_is_counted() -> None:
-    """A clipped text ends between words; of a list, what does not fit is counted."""
+def test_what_is_too_long_ends_at_a_word() -> None:
+    """A clipped text ends between words."""
     assert clip("the lease of the warehouse", 20) == "the lease of the…"
-    assert as_many_as_fit(["kiln", "glaze", "clay"], 100) == "kiln; glaze; clay"
-    assert as_many_as_fit(["kiln", "glaze", "clay"], 21) == "kiln; and 2 more"

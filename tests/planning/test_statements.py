@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from myria.planning.model import Node
+from tests.planning.generators import SETTINGS
 from tests.planning.test_subjects import full, talk_of, units_of
 
 
@@ -75,7 +76,15 @@ async def test_what_was_announced_for_a_day_that_has_come_is_a_state() -> None:
     assert (await subject("violin", later)).summary.startswith("Latest, on 4 January 1970: Ana: “From 5 January")
 
 
-async def test_where_nobody_says_anything_the_newest_talk_is_named() -> None:
-    """A subject has a latest state in any case."""
+async def test_where_nobody_says_anything_the_summary_says_when_it_was_spoken_of() -> None:
+    """Words about something else are no state of a subject, nor is the label of a talk."""
     said = [("Ana", "What a violin!"), ("Bo", "Such a violin!")]
-    assert (await subject("violin", said)).summary.startswith("Latest, on 4 January 1970: ")
+    assert (await subject("violin", said)).summary == "Spoken of from 1 to 4 January 1970."
+
+
+async def test_what_an_emitter_hints_need_not_stand_in_the_words() -> None:
+    """The newest talk that has the hint tells the state, in whatever words."""
+    said = [("Ana", "The crowdfunding of the boxes begins."), ("Bo", "Our own webshop takes 400 orders.")]
+    update = await full(units_of(talk_of(said, (("launch_plan", 900),)), SETTINGS))
+    (node,) = [node for node in update.nodes if node.is_unit]
+    assert node.summary.startswith("Latest, on 4 January 1970: Bo: “Our own webshop takes 400 orders.”")

@@ -70,12 +70,6 @@ def moment_text(timestamp: int) -> str:
     return f"{_date(at)}, {at.hour:02}:{at.minute:02}"
 
 
-def common_year(first: int, last: int) -> str:
-    """Return the year that both moments lie in, or nothing."""
-    first_year, last_year = moment(first).year, moment(last).year
-    return str(first_year) if first_year == last_year else ""
-
-
 def span_text(first: int, last: int) -> str:
     """Return a span of time, each part said once: 8 May 2023, 13:56–14:04 UTC."""
     begins, ends = moment(first), moment(last)
@@ -99,18 +93,6 @@ def period_text(first: int, last: int) -> str:
         return f"from {date_text(first)} to {date_text(last)}"
     start = str(begins.day) if begins.month == ends.month else f"{begins.day} {_MONTHS[begins.month - 1]}"
     return f"from {start} to {date_text(last)}"
-
-
-def short_text(name: str, first: int, last: int, year: str) -> str:
-    """Return what `group_text` says in fewer characters, without a year that is known: May, 8 May, 8–11 May."""
-    day = date_text(first) if moment(first).date() == moment(last).date() else None
-    text = group_text(name, first, last) if name in ("year", "month", "week", "day") or day is None else day
-    if year and text != year:
-        text = text.replace(f" {year}", "")
-    for month in _MONTHS:
-        if len(month) > 4:
-            text = text.replace(month, month[:3])
-    return text
 
 
 def group_text(name: str, first: int, last: int) -> str:

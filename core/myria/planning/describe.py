@@ -1,30 +1,31 @@
 """Labels, extractive summaries and metadata: what a person reads about a node.
 
 A label is one thing: what a marker says, the line that opens a short talk, the emitter's hint, or the noun phrase that
-tells the node from its neighbours; where none is good enough, who talked and when. A summary says who talked when, then
-one or two sentences in their own words, the newest first. A leaf is described from the events of its unit, a parent
-from its children's outlines.
+a good part of the node's events say; where none is, who talked and when. A summary says who talked when, then one or
+two sentences in their own words, the newest first. Leaves and their unit are described from the unit's events, what is
+above from its children's outlines.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain
 from operator import or_
 from typing import Any
 
-from myria.planning.calendar import common_year, group_text, moment_text, period_text, short_text, span_text
+from myria.planning.calendar import date_text, group_text, moment_text, period_text, span_text
 from myria.planning.english import NOT_ALONE
-from myria.planning.lines import as_many_as_fit, capitalised, clean, clip, counted, lowered, people
-from myria.planning.model import UNIT_LEVEL, Outline, Participants, PlanEvent, level_name
+from myria.planning.lines import capitalised, clean, clip, counted, lowered, people
+from myria.planning.model import Outline, Participants, PlanEvent, level_name
 from myria.planning.phrases import (
     NAME_CHARACTERS,
     PHRASES,
     SENTENCE_CHARACTERS,
     LeafReading,
+    Name,
     PhraseKey,
     Quote,
     is_everyday,
@@ -41,32 +42,36 @@ INTERNAL_SUMMARY_CHARACTERS = 600
 KEYWORDS = 12
 SPEAKERS = 8
 HINTS = 5
+SUBJECTS = 4
 
 _GROUP_SUBJECTS = 2
 """Subjects in the label of a month or a day."""
 
+_SENTENCES = 2
+"""Sentences in a summary."""
+
 _MARKER_CHARACTERS = 90
-_ENTRY_CHARACTERS = 60
 _SPEAKERS_SHOWN = 4
 _NAMES_REMEMBERED = 4096
 
 _LEAST_HINT = 500
-"""What a hint that leads must weigh, and a quarter of full confidence for each event."""
+"""What a hint that leads must weigh, in thousandths of full confidence, and two fifths of that for each event."""
 
-_HINTED_PART = 8
-"""A hint is a subject of a group where this part of its events has it, at half confidence."""
+_LEAF_PERCENT, _UNIT_PERCENT = (33, 67), (12, 45)
+"""How many of a leaf's or a unit's events must say what it is called by: a phrase of several words, a single word."""
+
+_GROUP_PART = 10
+"""What stands in the label of a month or a day is the subject of so large a part of its events."""
 
 _FULL = 10
 _LEAST_FACTOR = 2
 """Tenths that a phrase counts which no leaf, and which every leaf of the unit has."""
 
-_ALONE = 5
-"""Tenths that a single word counts in a label: it tells less than two."""
-
 _LETTERS = re.compile(r"[^\W\d_]{3}")
 _IDEOGRAPHS = "\u1100"
 """From here on, one character may be a word."""
 
+_ON = "On "
 _INITIALS = re.compile("[a-zA-Z]{2}")
 
 Weighed = tuple[str, int]
@@ -83,133 +88,162 @@ class Description:
 
 @value
 class LeafDescription:
-    """The description of a leaf, its best sentence, the line that opens it and whether
-    that says much, and how central each event is (0..1000)."""
+    """The description of a leaf, the sentences that its summary quotes, the best first, the line that opens it and
+    whether that says much, and how central each event is (0..1000)."""
 
     description: Description
-    quote: Quote | None
+    quotes: Sequence[Quote]
     first_line: tuple[str, bool]
     weights: tuple[int, ...]
 
 
-def describe_leaves(
-    leaves: Sequence[Sequence[PlanEvent]], *, participants: Participants, settings: PlannerSettings, is_unit: bool
-) -> list[LeafDescription]:
-    """Describe the leaves of one unit: each from its own events, its label as it differs from the others'."""
-    readings = [LeafReading(events, [*participants, *(event.speaker or "" for event in events)]) for events in leaves]
-    neighbours = Neighbours(leaves, readings)
-    # A newcomer begins a talk of their own, as a customer does in a log of many cases.
-    before = list(
-        accumulate(({event.speaker for event in events} for events in leaves), or_, initial=set[str | None]())
-    )
-    return [
-        _described(
-            events,
-            reading,
-            neighbours,
-            settings=settings,
-            is_unit=is_unit,
-            opens=is_unit or (at > 0 and events[0].speaker not in before[at]),
-        )
-        for at, (events, reading) in enumerate(zip(leaves, readings, strict=True))
-    ]
+class UnitReading:
+    """The leaves of one unit, read together: a label tells a leaf from the others, or says what they share."""
 
-
-class Neighbours:
-    """What the leaves of a unit have in common: it names none of them."""
-
-    def __init__(self, leaves: Sequence[Sequence[PlanEvent]], readings: Sequence[LeafReading]) -> None:
-        self._leaves = len(leaves)
-        self._with_term = Counter(chain.from_iterable(reading.terms for reading in readings))
-        self._surfaces = _by_small(chain.from_iterable(reading.surfaces for reading in readings))
+    def __init__(
+        self, leaves: Sequence[Sequence[PlanEvent]], *, participants: Participants, settings: PlannerSettings
+    ) -> None:
+        self._leaves = leaves
+        self._settings = settings
+        self._readings = [
+            LeafReading(events, [*participants, *(event.speaker or "" for event in events)]) for events in leaves
+        ]
+        self._with_term = Counter(chain.from_iterable(reading.terms for reading in self._readings))
+        self._surfaces = _by_small(chain.from_iterable(reading.surfaces for reading in self._readings))
         self._with_hint = Counter(_lead(_hints(events), len(events)) for events in leaves)
+        # A newcomer begins a talk of their own, as a customer does in a log of many cases.
+        before = accumulate(({event.speaker for event in events} for events in leaves), or_, initial=set[str | None]())
+        self._opens = [
+            bool(known) and events[0].speaker not in known for events, known in zip(leaves, before, strict=False)
+        ]
+        self.described = [
+            self._described(events, reading, opens=opens)
+            for events, reading, opens in zip(leaves, self._readings, self._opens, strict=True)
+        ]
 
-    def factor_of(self, key: PhraseKey) -> int:
-        """Return the tenths that a phrase counts in a label: the fewer leaves have its rarest word, the more."""
-        having = min([self._with_term[term] for term in key])
-        factor = max(_LEAST_FACTOR, _FULL * (self._leaves + 1 - having) // self._leaves)
-        return factor if len(key) > 1 else factor * _ALONE // _FULL
+    def _described(self, events: Sequence[PlanEvent], reading: LeafReading, *, opens: bool) -> LeafDescription:
+        """Describe a leaf; `opens` tells that its first event begins a talk within the unit."""
+        is_unit = len(self._leaves) == 1
+        hints = _hints(events)
+        speakers = most_named(((_name(event.speaker), 1) for event in events if event.speaker), SPEAKERS)
+        first, last = events[0].timestamp, events[-1].timestamp
+        line, says_much = reading.first_line()
+        marker = next(filter(None, (marker_text(event, self._settings) for event in events)), "")
+        lead = _lead(hints, len(events))
+        hint = self._as_said(lead) if self._with_hint[lead] == 1 else ""
+        subject = (
+            hint
+            or _best_name(reading.names(), reading.events, _LEAF_PERCENT, self._factor_of)
+            or self._as_said(lead or _lead(hints, 1))
+        )
+        label = (
+            marker
+            or (line if is_unit and says_much else "")
+            or hint
+            or (line if is_unit or opens else "")
+            or subject
+            or _who_and_when(events, speakers, first)
+        )
+        quotes = reading.quotes(beside=marker)
+        newest_first = sorted(quotes, key=lambda quote: -quote.position)
+        return LeafDescription(
+            description=Description(
+                label=clip(capitalised(label), LABEL_CHARACTERS),
+                summary=_summary(
+                    _talked(speakers, len(events), span_text(first, last)),
+                    [quoted(events[quote.position].speaker, quote.text) for quote in newest_first],
+                    LEAF_SUMMARY_CHARACTERS,
+                ),
+                metadata=_metadata(
+                    keywords=reading.keywords(KEYWORDS),
+                    phrases=[(wording, weight) for _, wording, weight in reading.phrases()],
+                    speakers=speakers,
+                    hints=hints,
+                    subjects=[(subject, len(events))] if subject else [],
+                    first_at=first,
+                    last_at=last,
+                    events=len(events),
+                    leaves=1,
+                    units=int(is_unit),
+                    language=reading.language.name,
+                ),
+            ),
+            quotes=quotes,
+            first_line=(line, says_much),
+            weights=reading.weights(),
+        )
 
-    def has_alone(self, hints: Sequence[Weighed], events: int) -> bool:
-        """Tell whether the hint that leads a leaf tells it from the others."""
-        return self._with_hint[_lead(hints, events)] == 1
-
-    def as_said(self, hint: str) -> str:
-        """Return a hint in the letters in which people wrote its words: "EMC test"."""
-        return _as_said(hint, self._surfaces)
-
-
-def _described(
-    events: Sequence[PlanEvent],
-    reading: LeafReading,
-    neighbours: Neighbours,
-    *,
-    settings: PlannerSettings,
-    is_unit: bool,
-    opens: bool,
-) -> LeafDescription:
-    """Describe a leaf; `opens` tells that its first event begins a talk."""
-    hints = _hints(events)
-    speakers = most_named(((_name(event.speaker), 1) for event in events if event.speaker), SPEAKERS)
-    first, last = events[0].timestamp, events[-1].timestamp
-    line, says_much = reading.first_line()
-    marker = next(filter(None, (marker_text(event, settings) for event in events)), "")
-    lead = neighbours.as_said(_lead(hints, len(events)))
-    hint = lead if neighbours.has_alone(hints, len(events)) else ""
-    label = (
-        marker
-        or (line if is_unit and says_much else "")
-        or hint
-        or (line if opens else "")
-        or _telling_phrase(reading, neighbours)
-        or lead
-        or _who_and_when(events, speakers, first)
-    )
-    quotes = reading.quotes(beside=marker)
-    newest_first = sorted(quotes, key=lambda quote: -quote.position)
-    return LeafDescription(
-        description=Description(
+    def describe(self, children: Sequence[Outline]) -> Description:
+        """Describe the unit, given its children: its leaves, or the parts that they are gathered in."""
+        merged = Merged(children)
+        events = self._leaves[0]
+        subject = self._as_said(_lead(merged.hints, merged.events)) or self._shared_name()
+        is_short = merged.events <= self._settings.leaf_max
+        line, says_much = self.described[0].first_line if is_short else ("", False)
+        label = (
+            marker_text(events[0], self._settings)
+            or (line if says_much else "")
+            or subject
+            or line
+            or self._as_said(_lead(merged.hints, 1))
+            or _dated(_people(merged.speakers), merged.first_at)
+        )
+        # The best sentence of each leaf: two of one leaf often say the same.
+        quotes = sorted((-leaf.quotes[0].score, at) for at, leaf in enumerate(self.described) if leaf.quotes)
+        newest_first = sorted((at for _, at in quotes[:_SENTENCES]), reverse=True)
+        return Description(
             label=clip(capitalised(label), LABEL_CHARACTERS),
             summary=_summary(
-                _talked(speakers, len(events), span_text(first, last)),
-                [quoted(events[quote.position].speaker, quote.text) for quote in newest_first],
-                LEAF_SUMMARY_CHARACTERS,
+                merged.head(),
+                [self._quoted(at, self.described[at].quotes[0]) for at in newest_first],
+                INTERNAL_SUMMARY_CHARACTERS,
             ),
-            metadata=_metadata(
-                keywords=reading.keywords(KEYWORDS),
-                phrases=[(wording, weight) for _, wording, weight in reading.phrases()],
-                speakers=speakers,
-                hints=hints,
-                first_at=first,
-                last_at=last,
-                events=len(events),
-                leaves=1,
-                units=int(is_unit),
-                language=reading.language.name,
-            ),
-        ),
-        quote=quotes[0] if quotes else None,
-        first_line=(line, says_much),
-        weights=reading.weights(),
-    )
+            metadata=merged.metadata(units=1, subjects=[(subject, merged.events)] if subject else merged.subjects),
+        )
+
+    def _quoted(self, leaf: int, quote: Quote) -> str:
+        return quoted(self._leaves[leaf][quote.position].speaker, quote.text)
+
+    def _shared_name(self) -> str:
+        """Return the phrase that most events of several leaves say."""
+        names: dict[PhraseKey, Name] = {}
+        leaves: Counter[PhraseKey] = Counter()
+        for name in chain.from_iterable(reading.names() for reading in self._readings):
+            known = names.get(name.key)
+            names[name.key] = name if known is None else known._replace(events=known.events + name.events)
+            leaves[name.key] += 1
+        shared = [name for name in names.values() if leaves[name.key] > 1]
+        return _best_name(shared, sum(reading.events for reading in self._readings), _UNIT_PERCENT, leaves.__getitem__)
+
+    def _factor_of(self, key: PhraseKey) -> int:
+        """Return the tenths that a phrase counts in a leaf's label: the fewer leaves have its rarest word, the more."""
+        having = min([self._with_term[term] for term in key])
+        return max(_LEAST_FACTOR, _FULL * (len(self._leaves) + 1 - having) // len(self._leaves))
+
+    def _as_said(self, hint: str) -> str:
+        """Return a hint in the letters in which people wrote its words: "EMC test"."""
+        return " ".join(self._surfaces.get(lowered(word), word) for word in hint.split(" ")) if hint else ""
 
 
-def _telling_phrase(reading: LeafReading, neighbours: Neighbours) -> str:
-    """Return the phrase that tells a leaf from its neighbours; nothing where none is good enough."""
-    for key, wording, _ in reading.phrases(neighbours.factor_of):
-        if is_worth_a_label(key, reading.is_carried(key)):
-            return wording
-    return ""
+def _best_name(
+    names: Iterable[Name], events: int, percent: tuple[int, int], factor_of: Callable[[PhraseKey], int]
+) -> str:
+    """Return the phrase that says most of what so many events are about; nothing where too few of them say any.
 
-
-def is_worth_a_label(key: PhraseKey, is_carried: bool) -> bool:
-    """Tell whether a phrase may be all that a label says: a single word must be no everyday word, role or unit.
-
-    `is_carried` tells that what is described comes back to it.
+    A single word tells less and stands behind others; everyday words and roles alone tell nothing.
     """
-    if len(key) > 1 or key[0] >= _IDEOGRAPHS:
-        return is_carried or key[0] >= _IDEOGRAPHS
-    return is_carried and key[0] not in NOT_ALONE and not is_everyday(key[0])
+    best: tuple[bool, int] = (False, 0)
+    called = ""
+    for name in names:
+        is_single = len(name.key) == 1 and name.key[0] < _IDEOGRAPHS
+        if all(term in NOT_ALONE or is_everyday(term) for term in name.key):
+            continue
+        if name.events < 2 or 100 * name.events < events * percent[is_single]:
+            continue
+        score = (not is_single, name.weight * name.events * factor_of(name.key))
+        if score > best or (score == best and name.text < called):
+            best, called = score, name.text
+    return called
 
 
 def marker_text(event: PlanEvent, settings: PlannerSettings) -> str:
@@ -219,37 +253,15 @@ def marker_text(event: PlanEvent, settings: PlannerSettings) -> str:
     return clip(clean(event.text[:400]), _MARKER_CHARACTERS)
 
 
-def describe_inner(
-    children: Sequence[Outline],
-    *,
-    is_unit: bool,
-    marker: str = "",
-    first_line: tuple[str, bool] = ("", False),
-    quote: str | None = None,
-) -> Description:
-    """Describe a unit or a part of one from its children, what its marker or first line says and its best sentence."""
+def describe_part(children: Sequence[Outline], *, is_unit: bool = False) -> Description:
+    """Describe a part of a unit, or a unit whose words are not ours, from its children."""
     merged = Merged(children)
-    title = marker or (first_line[0] if first_line[1] else "") or merged.lead() or first_line[0]
-    speakers = merged.speakers
-    phrases = merged.worth_a_label()
-    label = (
-        title
-        or (phrases[0] if phrases else "")
-        or _label_of_largest(children)
-        or _dated(_people(speakers), merged.first_at)
-    )
-    head = _talked(speakers, merged.events, span_text(merged.first_at, merged.last_at))
+    subject = merged.subject()
     return Description(
-        label=clip(capitalised(label), LABEL_CHARACTERS),
-        summary=_summary(head, [quote] if quote else [], INTERNAL_SUMMARY_CHARACTERS),
+        label=clip(capitalised(subject or _dated(_people(merged.speakers), merged.first_at)), LABEL_CHARACTERS),
+        summary=merged.head(),
         metadata=merged.metadata(units=int(is_unit)),
     )
-
-
-def _label_of_largest(children: Sequence[Outline]) -> str:
-    """Return the label of the child with most events among those that are called by more than who and when."""
-    called = [child for child in children if not child.label.endswith(moment_text(child.first_at))]
-    return max(called, key=lambda child: child.events).label if called else ""
 
 
 def describe_group(children: Sequence[Outline], *, level: int) -> Description:
@@ -257,28 +269,21 @@ def describe_group(children: Sequence[Outline], *, level: int) -> Description:
     merged = Merged(children)
     units = sum(child.units for child in children)
     called = group_text(level_name(level), merged.first_at, merged.last_at)
-    subjects = ", ".join(merged.subjects()[:_GROUP_SUBJECTS])
+    subjects = ", ".join(merged.main_subjects())
     who = _people(merged.speakers)
-    head = f"{counted(units, 'conversation')}, {period_text(merged.first_at, merged.last_at)}"
-    head = f"{who}: {head}" if who else head
-    year = common_year(merged.first_at, merged.last_at)
+    head = f"{counted(units, 'conversation')}, {period_text(merged.first_at, merged.last_at)}."
     newest_first = sorted(children, key=lambda child: (-child.last_at, -child.key_timestamp))
-    entries = as_many_as_fit(
-        [_entry(child, year) for child in newest_first], INTERNAL_SUMMARY_CHARACTERS - len(head) - 10
-    )
+    said = [_dated_state(child) for child in newest_first if child.said]
     return Description(
         label=clip(f"{called}: {subjects}" if subjects else called, LABEL_CHARACTERS),
-        summary=clip(f"{head}. Newest: {entries}.", INTERNAL_SUMMARY_CHARACTERS),
+        summary=_summary(f"{who}: {head}" if who else head, said[:_SENTENCES], INTERNAL_SUMMARY_CHARACTERS),
         metadata=merged.metadata(units=units),
     )
 
 
-def _entry(child: Outline, year: str) -> str:
-    """Return one child of a group: what about, and when."""
-    name = "day" if child.is_unit else level_name(child.level)
-    when = short_text(name, child.first_at, child.last_at, year)
-    about = child.label if child.level <= UNIT_LEVEL else child.label.partition(": ")[2]
-    return f"{clip(about, _ENTRY_CHARACTERS)} ({when})" if about else when
+def _dated_state(child: Outline) -> str:
+    """Return what was said last in a child of a group, with the day."""
+    return child.said if child.said.startswith(_ON) else f"{_ON}{date_text(child.last_at)}: {child.said}"
 
 
 class Merged:
@@ -293,27 +298,22 @@ class Merged:
         self.speakers = most_named(chain.from_iterable([child.speakers for child in children]), SPEAKERS)
         self.hints = most_named(chain.from_iterable([child.hints for child in children]), HINTS)
         self.language = main_language([(child.language, child.events) for child in children])
-        self._surfaces = _by_small(surface for child in children for surface, _ in chain(child.keywords, child.phrases))
-        self.phrases = MergedPhrases(
-            chain.from_iterable([child.phrases for child in children]),
-            chain.from_iterable([child.keywords for child in children]),
-        )
+        self.subjects = merged_phrases(chain.from_iterable([child.subjects for child in children]), SUBJECTS)
 
-    def worth_a_label(self, *, in_passing: bool = False) -> list[str]:
-        """Return the phrases that may stand in a label, best first."""
-        return self.phrases.worth_a_label((child.label for child in self._children), in_passing=in_passing)
+    def head(self) -> str:
+        """Return who talked when."""
+        return _talked(self.speakers, self.events, span_text(self.first_at, self.last_at))
 
-    def lead(self) -> str:
-        """Return the hint that stands for the whole, if one does."""
-        return _as_said(_lead(self.hints, self.events), self._surfaces)
+    def main_subjects(self) -> list[str]:
+        """Return what a good part of the events is about, in two names at most."""
+        main = [subject for subject, events in self.subjects if events * _GROUP_PART >= self.events]
+        return main[:_GROUP_SUBJECTS]
 
-    def subjects(self) -> list[str]:
-        """Return what most was about: hints that stand for a good part of it, then phrases."""
-        least = _LEAST_HINT * self.events // _HINTED_PART
-        hints = [hint_title(hint) for hint, permille in self.hints if permille >= least]
-        return [_as_said(hint, self._surfaces) for hint in hints if hint] or self.worth_a_label(in_passing=True)
+    def subject(self) -> str:
+        """Return what half of the events or more are about; nothing where that is no one thing."""
+        return next((subject for subject, events in self.subjects[:1] if 2 * events >= self.events), "")
 
-    def metadata(self, *, units: int) -> dict[str, Any]:
+    def metadata(self, *, units: int, subjects: Sequence[Weighed] | None = None) -> dict[str, Any]:
         keywords: dict[str, tuple[int, str]] = {}
         for surface, weight in chain.from_iterable([child.keywords for child in self._children]):
             key = key_of(surface)[0]
@@ -321,9 +321,10 @@ class Merged:
             keywords[key] = (sum_before + weight, first)
         return _metadata(
             keywords=_top([(surface, weight) for weight, surface in keywords.values()], KEYWORDS),
-            phrases=self.phrases.best(),
+            phrases=merged_phrases(chain.from_iterable([child.phrases for child in self._children]), PHRASES),
             speakers=self.speakers,
             hints=self.hints,
+            subjects=self.subjects if subjects is None else subjects,
             first_at=self.first_at,
             last_at=self.last_at,
             events=self.events,
@@ -333,44 +334,16 @@ class Merged:
         )
 
 
-class MergedPhrases:
-    """The phrases of several nodes taken together, best first: by weight, their words and how many say them."""
-
-    def __init__(self, phrases: Iterable[Weighed], words: Iterable[Weighed] = ()) -> None:
-        self._sums: Counter[PhraseKey] = Counter()
-        self._said_in: Counter[PhraseKey] = Counter()
-        self._wordings: dict[PhraseKey, str] = {}
-        for wording, weight in phrases:
-            key = key_of(wording)
-            self._sums[key] += weight
-            self._said_in[key] += 1
-            self._wordings.setdefault(key, wording)
-        of_words: Counter[str] = Counter()
-        for wording, weight in words:
-            of_words[key_of(wording)[0]] += weight
-        self._ranked = sorted(
-            (-(weight + sum([of_words[term] for term in key]) // len(key)) * self._said_in[key], key)
-            for key, weight in self._sums.items()
-        )
-
-    def best(self, most: int = PHRASES) -> list[Weighed]:
-        """Return those that say most, no two sharing a word, with their own weights."""
-        chosen = without_overlap(self._ranked, self._wordings.__getitem__, most=most)
-        return [(wording, self._sums[key]) for key, wording, _ in chosen]
-
-    def worth_a_label(self, labels: Iterable[str], *, in_passing: bool) -> list[str]:
-        """Return those that may stand in a label, those of several words first, best first.
-
-        Several nodes say them, or one is called so by its label; with `in_passing`, others of several words follow.
-        """
-        called = {key_of(subject) for label in labels for subject in (label, *label.partition(": ")[2].split(", "))}
-        ranked: list[tuple[bool, bool, int, PhraseKey]] = []
-        for score, key in self._ranked:
-            is_carried = self._said_in[key] > 1 or key in called
-            if is_worth_a_label(key, is_carried) or (in_passing and len(key) > 1):
-                ranked.append((len(key) == 1, not is_carried, score, key))
-        worth = [(score, key) for _, _, score, key in sorted(ranked)]
-        return [wording for _, wording, _ in without_overlap(worth, self._wordings.__getitem__, most=_GROUP_SUBJECTS)]
+def merged_phrases(phrases: Iterable[Weighed], most: int) -> list[Weighed]:
+    """Return the phrases of several nodes that weigh most together, no two sharing a word."""
+    sums: Counter[PhraseKey] = Counter()
+    wordings: dict[PhraseKey, str] = {}
+    for wording, weight in phrases:
+        key = key_of(wording)
+        sums[key] += weight
+        wordings.setdefault(key, wording)
+    ranked = sorted((-weight, key) for key, weight in sums.items())
+    return [(wording, weight) for _, wording, weight in without_overlap(ranked, wordings.__getitem__, most=most)]
 
 
 def main_language(spoken: Iterable[Weighed]) -> str:
@@ -412,6 +385,7 @@ def _metadata(
     phrases: Iterable[Weighed],
     speakers: Iterable[Weighed],
     hints: Iterable[Weighed],
+    subjects: Iterable[Weighed],
     language: str,
     **numbers: int,
 ) -> dict[str, Any]:
@@ -420,6 +394,7 @@ def _metadata(
         "phrases": [list(pair) for pair in phrases],
         "speakers": [list(pair) for pair in speakers],
         "hints": [list(pair) for pair in hints],
+        "subjects": [list(pair) for pair in subjects],
         "language": language,
         **numbers,
     }
@@ -431,7 +406,7 @@ def _hints(events: Sequence[PlanEvent]) -> list[Weighed]:
 
 def _lead(hints: Sequence[Weighed], events: int) -> str:
     """Return the hint that stands for so many events, as a title; nothing where none does."""
-    if not hints or hints[0][1] < max(_LEAST_HINT, _LEAST_HINT * events // 2):
+    if not hints or hints[0][1] < max(_LEAST_HINT, _LEAST_HINT * 2 * events // 5):
         return ""
     return hint_title(hints[0][0])
 
@@ -439,10 +414,6 @@ def _lead(hints: Sequence[Weighed], events: int) -> str:
 def _by_small(wordings: Iterable[str]) -> dict[str, str]:
     """Return the words of wordings by their small letters."""
     return {lowered(word): word for wording in wordings for word in wording.split(" ") if word}
-
-
-def _as_said(hint: str, words: Mapping[str, str]) -> str:
-    return " ".join(words.get(lowered(word), word) for word in hint.split(" ")) if hint else ""
 
 
 def _talked(speakers: Sequence[Weighed], events: int, when: str) -> str:

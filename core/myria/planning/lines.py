@@ -11,8 +11,6 @@ _NOT_SPACES_ALONE = re.compile(f"[{_UNSEEN}]")
 _LETTER_CASE_ENDS = "\u0530"
 """From Armenian on, the case of letters may yet change with Python's Unicode tables, or there is none."""
 
-_MORE_CHARACTERS = len("; and 999 more")
-
 _FIRST_WORD = re.compile(r"[^\W\d_]+(?![\d_.:/]\S)")
 
 
@@ -63,14 +61,3 @@ def counted(number: int, noun: str) -> str:
 def distinct(names: Iterable[str]) -> list[str]:
     """Return names without repeats, in order."""
     return list(dict.fromkeys(names))
-
-
-def as_many_as_fit(parts: Sequence[str], room: int) -> str:
-    """Return the leading parts with semicolons that fit into so many characters, and how many more there are."""
-    text = ""
-    for position, part in enumerate(parts):
-        longer = f"{text}; {part}" if text else part
-        if len(longer) > room - (_MORE_CHARACTERS if position + 1 < len(parts) else 0):
-            return f"{text}; and {len(parts) - position} more" if text else clip(part, room)
-        text = longer
-    return text

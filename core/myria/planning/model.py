@@ -11,11 +11,13 @@ The ladder numbers a node's height; a parent's number is always greater than its
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal, Protocol
 
 from myria.analysis import TextWords, words_in
+from myria.planning.lines import clip
 from myria.values import value
 
 NodeType = Literal["leaf_topic", "internal_topic", "subject"]
@@ -23,6 +25,11 @@ LEAF: NodeType = "leaf_topic"
 INTERNAL: NodeType = "internal_topic"
 SUBJECT: NodeType = "subject"
 """A node of the second hierarchy: a subject, a division of a large one, or a group of subjects."""
+
+_SAID = re.compile("(?:On [^:“”]+: )?(?:[^“”:.!?]{1,40}: )?“[^“”]+”")
+"""What a summary quotes: on which day, where it is that of a group, and who says what."""
+
+_SAID_CHARACTERS = 200
 
 LEAF_LEVEL = 0
 MAX_PART_LEVEL = 7
@@ -200,6 +207,10 @@ class Outline:
     phrases: tuple[tuple[str, int], ...]
     speakers: tuple[tuple[str, int], ...]
     hints: tuple[tuple[str, int], ...]
+    subjects: tuple[tuple[str, int], ...]
+    said: str
+    """The first sentence that its summary quotes, with who said it; all of a summary that a model wrote."""
+
     language: str
     events: int
     leaves: int
@@ -237,6 +248,8 @@ class Outline:
             phrases=_pairs(metadata["phrases"]),
             speakers=_pairs(metadata["speakers"]),
             hints=_pairs(metadata["hints"]),
+            subjects=_pairs(metadata.get("subjects", ())),
+            said=_said(node),
             language=metadata.get("language", ""),
             events=node.events,
             leaves=node.leaves,
@@ -306,3 +319,10 @@ class EventReader(Protocol):
 
 def _pairs(value: Sequence[Sequence[Any]]) -> tuple[tuple[str, int], ...]:
     return tuple([(name, weight) for name, weight in value])
+
+
+def _said(node: Node) -> str:
+    if node.metadata.get("written_by"):
+        return clip(node.summary, _SAID_CHARACTERS)
+    quote = _SAID.search(node.summary)
+    return quote.group().strip() if quote else ""

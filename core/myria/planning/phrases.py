@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import compress, islice
@@ -53,8 +53,14 @@ LINE_CHARACTERS = 80
 _MOST = 4 * FULL
 """The most that a word's texts count together."""
 
-_WORDS_OF_NONE = 12
+_WORDS_OF_NONE = 20
 """Words that each sentence counts as having besides its own: so a short one must say something."""
+
+_FIGURE = 40
+"""What a number or a date in a sentence weighs: as much as a telling word that one event has."""
+
+_STATE_TYPES = frozenset(("memory_marker", "task_update"))
+"""Types of events that are written to say how something stands: their sentences count twice."""
 
 _TENTHS = {1: 10, 2: 8, 3: 7, 4: 6}
 """What a phrase of so many words is worth of what its words are."""
@@ -70,15 +76,12 @@ _LEAST_PART = 6
 _UNSPACED = "\u0e00"
 """From here on, scripts write no spaces: a line has few words, as they are found."""
 
-_FEW_EVENTS = 6
-"""Events of a short talk."""
-
 _TIGHT = frozenset((" ", "-"))
 """What stands between the words of a phrase."""
 
 _SENTENCE_END = re.compile(
     rf"[.!?…。！？\r\n](?!(?<=\d\.) ?(?i:{MONTH})\b)"  # "ab dem 1. März"
-    r"(?:(?<=[.!?…])(?<!\b[DM]r\.)(?<!\bM[rsi]s\.)(?<!\bProf\.)(?<!\bSt\.)(?<!\be\.g\.)"
+    r"(?:(?<=[.!?…])(?<!\b[DM][rs]\.)(?<!\bMrs\.)(?<!\bProf\.)(?<!\bSt\.)(?<!\be\.g\.)"
     r"(?<!\bi\.e\.)(?<!\bz\.B\.)[\"'”’)]*[ \t]+|(?<=[。！？])|(?<=[\r\n])[\r\n]*)"
 )
 _QUOTED_TITLE = re.compile(
@@ -89,14 +92,24 @@ _QUOTED_TITLE = re.compile(
 _MARKUP = re.compile(r"^(?:[-*•#>]+|\d+[.)])[ \t]+|\*\*|__")
 """What formats a line of a list or a heading."""
 
+_LISTED = re.compile(r"[ \t]*(?:[-*•#>]+|\d+[.)])[ \t]|[ \t]*\*\*")
 _HEADER = re.compile(
     r"(?:(?:subject|re|fwd?|betreff|aw|wg|objet|asunto|assunto|oggetto|onderwerp|тема|件名|主题|主題|الموضوع)\s*[:：]\s*)+",
     re.IGNORECASE,
 )
 """What stands before the subject of a mail."""
 
+_RECORD = re.compile(r"\W{0,2}(?:[A-Z]{1,8}-)?\d{2,}\b")
+"""How a case of a list of cases begins: with its number."""
+
 _GREETED = re.compile(r"\W{0,2}([^\W\d_]+)(?: [^,!.:\n]{1,24}?)?[^\w\s'’#-]+ *")
 """How a greeting opens a text: its first word, perhaps a name, and what ends it."""
+
+_LEANING = re.compile(
+    r"\W*(?:he|she|it|they|we|this|that|these|those|there|which|so|but|and|or|because|also|his|her|their|its)\b",
+    re.IGNORECASE,
+)
+"""How a sentence begins that is not understood without the one before."""
 
 _QUESTIONS = ("?", "？", "؟")
 _POSSESSIVES = ("'s", "’s")
@@ -134,6 +147,7 @@ class _Word:
 class _Phrase:
     surface: str
     counted: int = 0
+    events: int = 0
     last: int = -1
     is_noun: bool = False
     """Whether words around it tell that it is one."""
@@ -141,14 +155,24 @@ class _Phrase:
 
 class _Sentence(NamedTuple):
     """A sentence: the position of its event, where it stands there, its telling terms, how many words say at least
-    little, and how many it has."""
+    little, how many are numbers, and how many it has."""
 
     position: int
     start: int
     stop: int
     terms: frozenset[str]
     saying: int
+    figures: int
     size: int
+
+
+class Name(NamedTuple):
+    """A phrase that may name a node: its terms, how it is shown, what its words weigh, and how many events say it."""
+
+    key: PhraseKey
+    text: str
+    weight: int
+    events: int
 
 
 class LeafReading:
@@ -267,6 +291,8 @@ class LeafReading:
 
     def _take(self, text: EventText, places: Sequence[int], *, is_noun: bool, title: str = "") -> None:
         """Count a phrase; it is shown as its title is, else with as few capitals as it was written with."""
+        if not title and text.is_cut(places[0], places[-1]):
+            return
         key = tuple([text.words.terms[at] for at in places])
         phrase = self._phrases.get(key)
         if phrase is None or phrase.surface[0].isupper():
@@ -284,6 +310,7 @@ class LeafReading:
         if phrase.last != text.position:
             phrase.last = text.position
             phrase.counted += text.factor
+            phrase.events += 1
         phrase.is_noun = phrase.is_noun or is_noun or comes_again
 
     def _add_sentences(self, text: EventText, kinds: Sequence[int]) -> None:
@@ -296,7 +323,8 @@ class LeafReading:
             said = frozenset(compress(text.words.terms[first:at], [kind > WEAK for kind in inside]))
             if said:
                 saying = sum([kind > SILENT for kind in inside])
-                self._sentences.append(_Sentence(text.position, start, stop + 1, said, saying, at - first))
+                figures = sum(map(str.isdigit, text.words.terms[first:at]))
+                self._sentences.append(_Sentence(text.position, start, stop + 1, said, saying, figures, at - first))
             start = following
 
     def keywords(self, most: int) -> list[tuple[str, int]]:
@@ -304,27 +332,38 @@ class LeafReading:
         ranked = sorted([(-self.scores[term], word.surface) for term, word in self._words.items()])
         return [(surface, -score) for score, surface in ranked[:most]]
 
-    def phrases(self, factor_of: Callable[[PhraseKey], int] = lambda _: FULL) -> list[tuple[PhraseKey, str, int]]:
-        """Return the phrases that say most, no two sharing a word, best first, as (key, wording, weight).
-
-        `factor_of` gives the tenths that a phrase counts.
-        """
-        words, scores = self._words, self.scores
+    def phrases(self) -> list[tuple[PhraseKey, str, int]]:
+        """Return the phrases that say most, no two sharing a word, best first, as (key, wording, weight)."""
+        scores = self.scores
         weights: dict[PhraseKey, int] = {}
-        for key in sorted(self._phrases, key=len):
-            phrase = self._phrases[key]
-            if not phrase.is_noun or max([words[term].base for term in key]) <= PLAIN:
-                continue
-            weight = (
+        for key, phrase in self._nouns():
+            weights[key] = (
                 sum([scores[term] for term in key]) * _TENTHS[len(key)] * (FULL + min(phrase.counted, _MOST)) // 200
             )
-            weights[key] = weight * factor_of(key) // FULL
             # What never stands without the words beside it is shown with them: "dream interpretation book".
             for part in (key[1:], key[:-1]):
                 if part in weights and self._phrases[part].counted == phrase.counted:
                     weights[key] = max(weights[key], weights[part] + 1)
         scored = sorted((-weight, key) for key, weight in weights.items() if weight > 0)
         return without_overlap(scored, lambda key: self._phrases[key].surface)
+
+    def _nouns(self) -> Iterator[tuple[PhraseKey, _Phrase]]:
+        """Yield the phrases that may name something, the shorter ones first."""
+        for key in sorted(self._phrases, key=len):
+            phrase = self._phrases[key]
+            if phrase.is_noun and max([self._words[term].base for term in key]) > PLAIN:
+                yield key, phrase
+
+    def names(self) -> Iterator[Name]:
+        """Yield what the leaf may be called by: its phrases, with how many of its events say them."""
+        for key, phrase in self._nouns():
+            weight = sum([self.scores[term] for term in key]) * _TENTHS[len(key)]
+            yield Name(key=key, text=clip(phrase.surface, NAME_CHARACTERS), weight=weight, events=phrase.events)
+
+    @property
+    def events(self) -> int:
+        """How many events say something."""
+        return sum(map(bool, self._terms))
 
     @property
     def surfaces(self) -> Iterable[str]:
@@ -335,15 +374,6 @@ class LeafReading:
     def terms(self) -> Iterable[str]:
         """The telling terms of the leaf."""
         return self._words
-
-    def is_carried(self, key: PhraseKey) -> bool:
-        """Tell whether a phrase is no passing mention.
-
-        A telling word of it stands in two events; in a short talk, all words of a longer phrase are telling.
-        """
-        telling = [term for term in key if self._words[term].base > PLAIN]
-        events = sum(not said.isdisjoint(telling) for said in self._terms)
-        return events > 1 or (1 < len(key) == len(telling) and len(self._terms) <= _FEW_EVENTS)
 
     def quotes(self, beside: str) -> list[Quote]:
         """Return the sentence that says most beside a marker, and the one of another event that adds most to it."""
@@ -370,13 +400,16 @@ class LeafReading:
                 break
             sentence = self._sentences[at]
             text = self._shown(sentence)
-            score = -bound * _percent(text) // 100
+            score = -bound * _percent(text) // (300 if self._is_listed(sentence) else 100)
             if text and not (beside and beside in text) and (best is None or score > best[0].score):
                 best = Quote(score=score, position=sentence.position, text=text), sentence.terms
         return best
 
     def _bound(self, sentence: _Sentence, known: frozenset[str]) -> int:
         weight = sum(map(self.scores.__getitem__, sentence.terms - known if known else sentence.terms))
+        weight += _FIGURE * min(sentence.figures, 2)
+        if self._events[sentence.position].type in _STATE_TYPES:
+            weight *= 2
         return weight * (FULL // 2 + self._factors[sentence.position]) // (_WORDS_OF_NONE + sentence.size)
 
     def _shown(self, sentence: _Sentence) -> str:
@@ -384,13 +417,23 @@ class LeafReading:
         text = clean(self._events[sentence.position].text[sentence.start : stop])
         return _MARKUP.sub("", text[header.end() :] if (header := _HEADER.match(text)) else text)
 
+    def _is_listed(self, sentence: _Sentence) -> bool:
+        """Tell whether a sentence is a heading, or begins what a list lists."""
+        text = self._events[sentence.position].text
+        return _LISTED.match(text, sentence.start) is not None
+
     def first_line(self) -> tuple[str, bool]:
         """Return the sentence that opens the leaf, without a greeting, where it may be its title, and if it says much.
 
-        It must say something with a telling word, and more than that unless it asks.
+        It must say something with a telling word, and more than that unless it asks. Where several events begin with a
+        number, each is a case of its own, and the first one names no other.
         """
         opening = next(iter(self._sentences), None)
-        if opening is None or opening.position > 0:
+        if (
+            opening is None
+            or opening.position > 0
+            or sum(bool(_RECORD.match(event.text)) for event in self._events) > 1
+        ):
             return "", False
         line = self._shown(opening)
         while (greeting := _GREETED.match(line)) is not None and greeting[1].lower() in GREETINGS:
@@ -458,8 +501,11 @@ def _together(parts: Iterable[Votes]) -> Votes:
 
 
 def _percent(sentence: str) -> int:
-    """Return how much of what its words weigh a sentence is worth: less for questions, code, and very short or long."""
-    percent = 60 if sentence.endswith(_QUESTIONS) else 100
+    """Return how much of what its words weigh a sentence is worth.
+
+    Less for questions, for what leans on the sentence before, for code, and for very short or long ones.
+    """
+    percent = 50 if sentence.endswith(_QUESTIONS) or _LEANING.match(sentence) else 100
     if not reads_as_prose(sentence):
         percent //= 4
     if len(sentence) < 25:

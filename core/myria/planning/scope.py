@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import TypeVar
 
 from myria.errors import InternalError
-from myria.planning.describe import describe_inner, describe_leaves, marker_text, quoted
+from myria.planning.describe import UnitReading, describe_part
 from myria.planning.identity import internal_node, leaf_node
 from myria.planning.leaves import leaf_spans
 from myria.planning.model import (
@@ -56,16 +56,11 @@ def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: Planne
 
     A pure function of the unit's events and the settings. A unit of one leaf is that leaf.
     """
-    spans = leaf_spans(events, settings)
-    only = len(spans) == 1
+    leaves = [events[start:end] for start, end in leaf_spans(events, settings)]
+    only = len(leaves) == 1
     nodes: list[Node] = []
-    best_score, best_quote = 0, None
-    leaves = [events[start:end] for start, end in spans]
-    described = describe_leaves(leaves, participants=scope, settings=settings, is_unit=only)
-    for inside, leaf in zip(leaves, described, strict=True):
-        if leaf.quote is not None and leaf.quote.score > best_score:
-            best_score = leaf.quote.score
-            best_quote = quoted(inside[leaf.quote.position].speaker, leaf.quote.text)
+    reading = UnitReading(leaves, participants=scope, settings=settings)
+    for inside, leaf in zip(leaves, reading.described, strict=True):
         nodes.append(
             leaf_node(
                 scope,
@@ -93,13 +88,7 @@ def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: Planne
             outlines = [outline for outline, _ in children]
             leaf_ids = b"".join([inner for _, inner in children])
             is_unit = level == UNIT_LEVEL
-            description = describe_inner(
-                outlines,
-                is_unit=is_unit,
-                marker=marker_text(events[0], settings) if is_unit else "",
-                first_line=described[0].first_line if is_unit and len(events) <= settings.leaf_max else ("", False),
-                quote=best_quote if is_unit else None,
-            )
+            description = reading.describe(outlines) if is_unit else describe_part(outlines)
             node = internal_node(
                 scope,
                 level=level,

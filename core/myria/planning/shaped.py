@@ -15,8 +15,8 @@ from myria.planning.describe import (
     INTERNAL_SUMMARY_CHARACTERS,
     LABEL_CHARACTERS,
     LEAF_SUMMARY_CHARACTERS,
-    describe_inner,
-    describe_leaves,
+    UnitReading,
+    describe_part,
     legible,
 )
 from myria.planning.identity import internal_node, leaf_node
@@ -175,8 +175,12 @@ class _Child:
 def _leaf(
     scope: Participants, inside: Sequence[PlanEvent], shape: LeafShape, settings: PlannerSettings, is_unit: bool
 ) -> Node:
-    (described,) = describe_leaves([inside], participants=scope, settings=settings, is_unit=is_unit)
-    metadata: dict[str, Any] = {**described.description.metadata, **_origin(shape.words)}
+    (described,) = UnitReading([inside], participants=scope, settings=settings).described
+    metadata: dict[str, Any] = {
+        **described.description.metadata,
+        "units": int(is_unit),
+        **_origin(shape.words, len(inside)),
+    }
     if shape.continues is not None:
         metadata["continues"] = shape.continues
     return leaf_node(
@@ -198,14 +202,16 @@ def _leaf(
 def _inner(scope: Participants, below: Sequence[_Child], *, level: int, words: Words | None) -> _Child:
     outlines = [Outline.of(child.node) for child in below]
     is_unit = level == UNIT_LEVEL
-    described = describe_inner(outlines, is_unit=is_unit)
+    described = describe_part(outlines, is_unit=is_unit)
     leaf_ids = b"".join([child.leaf_ids for child in below])
     node = internal_node(
         scope,
         level=level,
         label=words.label if words is not None else described.label,
         summary=words.summary if words is not None else described.summary,
-        metadata={**described.metadata, **_origin(words)} if words is not None else described.metadata,
+        metadata={**described.metadata, **_origin(words, described.metadata["events"])}
+        if words
+        else described.metadata,
         children=outlines,
         leaf_ids=leaf_ids,
         is_unit=is_unit,
@@ -213,9 +219,9 @@ def _inner(scope: Participants, below: Sequence[_Child], *, level: int, words: W
     return _Child(node=node, leaf_ids=leaf_ids)
 
 
-def _origin(words: Words) -> dict[str, Any]:
-    """Return what a node's metadata keeps of its words: who wrote them, and what they rest on."""
-    return {"written_by": "model", "rests_on": list(words.rests_on)}
+def _origin(words: Words, events: int) -> dict[str, Any]:
+    """Return what a node's metadata keeps of its words: who wrote them, what they rest on, the subject they name."""
+    return {"written_by": "model", "rests_on": list(words.rests_on), "subjects": [[words.label, events]]}
 
 
 def _problems(

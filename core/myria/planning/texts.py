@@ -114,6 +114,23 @@ class EventText:
         """Return the word after another, in small letters, where nothing but a space is between them."""
         return self.surfaces[at + 1].lower() if at + 1 < len(self.surfaces) and self.before(at + 1) else ""
 
+    def is_cut(self, first: int, last: int) -> bool:
+        """Tell whether words are a part of what a hyphen or capitals join: "ramp" of "ramp-up", "Employment" of "the
+        Employment Act"."""
+        start, end = self.words.starts[first], self.words.ends[last]
+        if self.text[start - 1 : start] == "-" or (
+            self.text[end : end + 1] == "-" and self.text[end + 1 : end + 2] > " "
+        ):
+            return True
+        following = self.surfaces[last + 1] if last + 1 < len(self.surfaces) else ""
+        return (
+            not self.language.capitalises_nouns
+            and self.surfaces[last][0].isupper()
+            and following[:1].isupper()
+            and self.text[end : self.words.starts[last + 1]] == " "
+            and start not in self.openings
+        )
+
     def is_noun(self, at: int) -> bool:
         """Tell whether a word's capital or ending tells a noun."""
         surface = self.surfaces[at]

@@ -17,6 +17,7 @@ from myria.planning.describe import (
     LABEL_CHARACTERS,
     LEAF_SUMMARY_CHARACTERS,
     SPEAKERS,
+    SUBJECTS,
 )
 from myria.planning.identity import internal_node_id, leaf_node_id, rendering_id, topic_id
 from myria.planning.model import INTERNAL, LEAF, LEAF_LEVEL, UNIT_LEVEL, Node, Participants, PlanEvent, group_level
@@ -26,7 +27,7 @@ from myria.planning.trie import key_digits
 from myria.values import value
 
 _TOLD = ("events", "leaves", "units", "first_at", "last_at")
-_LISTS = {"keywords": KEYWORDS, "phrases": PHRASES, "speakers": SPEAKERS, "hints": HINTS}
+_LISTS = {"keywords": KEYWORDS, "phrases": PHRASES, "speakers": SPEAKERS, "hints": HINTS, "subjects": SUBJECTS}
 
 
 @value

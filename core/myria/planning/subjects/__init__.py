@@ -7,5 +7,5 @@ of leaves to another, and `whole` plans it from all leaves, with `stream`, which
 order.
 """
 
-SUBJECTS_VERSION = 8
+SUBJECTS_VERSION = 9
 """Changes whenever the same leaves could give other subjects: those of every scope are then planned anew."""

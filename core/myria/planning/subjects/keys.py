@@ -30,6 +30,9 @@ _CANDIDATES_MOST = 10
 _LEAST_WEIGHT = 20
 """A word of everyday use that was said once weighs less: it says nothing of what a leaf is about."""
 
+_LEAST_WORD = 70
+"""What a single word must weigh: one that a single event says in passing weighs less."""
+
 _KEY_BYTES = 64
 _HINT_TERMS = 4
 _HINT_WEIGHT = 400
@@ -38,25 +41,15 @@ _HINT_WEIGHT = 400
 _FULL_CONFIDENCE = 1000
 
 _VAGUE_KINDS = frozenset(
-    ("activ", "place", "item", "event", "state", "person", "emot", "color", "weather", "degre", "allergi")
+    (
+        *("activ", "place", "item", "event", "state", "person", "emot", "color", "weather", "degre", "allergi"),
+        *("art", "cloud", "editor", "framework", "job", "payment", "program"),
+    )
 )
 """Kinds (as terms) that so much is of, or whose words mostly mean something else, that they say nothing."""
 
 _AMBIGUOUS_KINDS = frozenset(
-    (
-        "job",
-        "citi",
-        "devic",
-        "messag",
-        "payment",
-        "relationship",
-        "transport",
-        "chariti",
-        "live",
-        "diet",
-        "movi",
-        "countri",
-    )
+    ("citi", "devic", "messag", "relationship", "transport", "chariti", "live", "diet", "movi", "countri")
 )
 """Kinds one of whose words is no sign alone where it is one of another kind, too: a hospital may be no charity."""
 
@@ -91,7 +84,7 @@ def candidates(leaf: Worded) -> dict[str, int]:
             continue
         # A phrase was made of it: it is a noun, or stands beside one. Other words tell of no thing by themselves.
         said[term] = weight = weight * 3 // 2
-        if term not in NOT_ALONE and weights.get(term, 0) < weight:
+        if weight >= _LEAST_WORD and term not in NOT_ALONE and weights.get(term, 0) < weight:
             weights[term] = weight
     for kind, weight in _kinds(said, named).items():
         weights[kind] = max(weights.get(kind, 0), weight)

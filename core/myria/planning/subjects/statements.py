@@ -16,6 +16,7 @@ from myria.analysis.common_words import plain_terms, weak_terms
 from myria.analysis.kinds import members_of
 from myria.planning.lines import clip
 from myria.planning.model import Node
+from myria.planning.phrases import key_of
 from myria.planning.wording import GREETINGS, is_function_word
 from myria.values import short_value
 
@@ -67,11 +68,15 @@ def told_by(summary: str) -> tuple[Told, ...]:
 
 def state_of(keys: Sequence[str], leaf: Node) -> str | None:
     """Return what a leaf says of the first of some keys that it says something of; None where it says nothing."""
+    told = told_by(leaf.summary)
+    hints = {" ".join(key_of(hint)) for hint, _ in leaf.metadata["hints"]}
     for key in keys:
-        naming = [statement for statement in told_by(leaf.summary) if statement.names(key)]
+        # What an emitter says that a leaf is about need not stand in its words.
+        naming = [statement for statement in told if statement.names(key)] or (told if key in hints else ())
         best = max(naming, key=lambda statement: statement.content(key), default=None)
         if best is not None and best.content(key):
-            return clip(f"{best.speaker}: “{best.words}”" if best.speaker else f"“{best.words}”", STATE_CHARACTERS)
+            text = f"{best.speaker}: “{best.words}”" if best.speaker else f"“{best.words}”"
+            return clip(text, STATE_CHARACTERS)
     return None
 
 

@@ -18,9 +18,9 @@ from myria.planning.calendar import date_text, period_text
 from myria.planning.describe import (
     LABEL_CHARACTERS,
     Description,
-    MergedPhrases,
     hint_title,
     main_language,
+    merged_phrases,
     most_named,
 )
 from myria.planning.english import NOT_ALONE
@@ -30,8 +30,8 @@ from myria.planning.phrases import key_of
 from myria.planning.subjects.packing import PackedMetadata
 from myria.planning.subjects.statements import state_of, told_by
 
-_LEAST_SAID = 2
-"""Times that somebody says something of a subject before it is called after that person."""
+_LEAST_SAID = 3
+"""Times that somebody says something of a subject, and nobody else does, before it is called after that person."""
 
 _SUBJECT_CHARACTERS = 480
 _GROUP_CHARACTERS = 160
@@ -43,7 +43,7 @@ _KIND_NOUNS = {"live": "home"}
 _KEPT = 3
 """Phrases and speakers that the metadata keep: what nodes above are described from."""
 
-_LATEST, _BEFORE = "Latest, ", " Before: "
+_LATEST, _BEFORE, _UNTOLD = "Latest, ", " Before: ", "Spoken of "
 _IN_TIME = attrgetter("last_at", "key_timestamp", "key_digest")
 
 
@@ -144,10 +144,9 @@ def _said_by(key: str, children: Sequence[Node], said: Sequence[Mapping[str, Any
 
 
 def _owner(said_by: Mapping[str, int]) -> str:
-    """Return who says most of what is said, three quarters of it or more; no role, and nobody of several people."""
-    speaker = min(said_by, key=lambda name: (-said_by[name], name), default="")
-    count = said_by.get(speaker, 0)
-    is_owner = count >= _LEAST_SAID and count * 4 >= sum(said_by.values()) * 3
+    """Return who alone says what is said of a subject; no role."""
+    speaker = next(iter(said_by), "")
+    is_owner = len(said_by) == 1 and said_by[speaker] >= _LEAST_SAID
     return speaker if is_owner and key_of(speaker)[0] not in NOT_ALONE else ""
 
 
@@ -155,7 +154,7 @@ def _states(keys: Sequence[str], children: Sequence[Node], most: int) -> str:
     """Return the latest state of a subject and the one before it, each in words of its own, with its date.
 
     A state that was announced for a day after all that was said stands behind the one that holds until then. Where
-    nobody says anything of the subject, the newest child is named.
+    nobody says anything of the subject, it is when it was spoken of.
     """
     newest_first = sorted(children, key=_IN_TIME, reverse=True)
     states: list[str] = []
@@ -165,7 +164,7 @@ def _states(keys: Sequence[str], children: Sequence[Node], most: int) -> str:
             summary = latest_of(node.summary)
             if summary.startswith(_LATEST):
                 states.append(summary.removeprefix(_LATEST))
-            else:
+            elif not summary.startswith(_UNTOLD):
                 announced = announced or f" {summary}"
         elif (state := state_of(keys, node)) is None or any(state in known for known in states):
             continue
@@ -178,7 +177,7 @@ def _states(keys: Sequence[str], children: Sequence[Node], most: int) -> str:
     if announced and not states:
         return clip(announced.strip(), most)
     if not states:
-        states.append(f"on {date_text(newest_first[0].last_at)}: {newest_first[0].label}")
+        return f"{_UNTOLD}{_period(children)}."
     latest = clip(f"{_LATEST}{states[0]}{announced}", most)
     before = "".join(f"{_BEFORE}{state}" for state in states[1:])
     return latest + before if len(latest) + len(before) <= most else latest
@@ -190,7 +189,7 @@ def _metadata(
     names: Sequence[str],
     said_by: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    phrases = MergedPhrases(chain.from_iterable([metadata["phrases"] for metadata in said])).best(_KEPT)
+    phrases = merged_phrases(chain.from_iterable([metadata["phrases"] for metadata in said]), _KEPT)
     speakers = most_named(((name, times) for metadata in said for name, times in metadata["speakers"]), _KEPT)
     language = main_language(
         (metadata.get("language", ""), child.events) for child, metadata in zip(children, said, strict=True)
