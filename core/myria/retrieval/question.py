@@ -175,6 +175,10 @@ class Names(Protocol):
         """Return the names of speakers and participants whose first term is this."""
         ...
 
+    def called(self, term: str) -> set[str]:
+        """Return the name of the one speaker whom a term that is no name as it stands is short for, or misspells."""
+        ...
+
     def speakers(self, names: Iterable[str]) -> frozenset[str]:
         """Return which of these are speakers'."""
         ...
@@ -327,7 +331,7 @@ def _names_as_written(text: str, question_tokens: Sequence[Token], languages: Se
         for at, token in enumerate(question_tokens)
         if _OWNS.match(text, token.end) is not None
         or token.surface.lower().endswith(("'s", "\u2019s"))
-        or (has_capitals and at and token.surface[:1].isupper() and not token.surface.isupper())
+        or (has_capitals and _has_inner_capital(token, at))
     ) - {token.term for token in question_tokens if is_date_word(token.term)}
 
 
@@ -419,7 +423,15 @@ def _named(question_tokens: Sequence[Token], names: Names) -> tuple[set[str], se
             if whole or is_a_name:
                 named.add(name)
                 taken.update(parts if whole else parts[:1])
+        if not sharing and is_a_name and _has_inner_capital(question_tokens[at], at):
+            called = names.called(term) - named
+            named |= called
+            taken.update([term] if called else [])
     return named, taken - _ROLES
+
+
+def _has_inner_capital(token: Token, at: int) -> bool:
+    return at > 0 and token.surface[:1].isupper() and not token.surface.isupper()
 
 
 def _follows(question_terms: Sequence[str], parts: Sequence[str]) -> bool:
