@@ -440,6 +440,19 @@ async def test_a_switch_takes_the_face_away(memory: Memory) -> None:
         assert response.json()["error"]["code"] == "path_not_found"
 
 
+async def test_what_pictures_show_is_recalled_and_shown(memory: Memory, served: Served) -> None:
+    """Of events that only a caption tells apart each is found by its own words."""
+    for at, caption in enumerate(("a painting of a sunset over a lake", "a heron in the reeds", "")):
+        shown = {"text": "Look at this!", "speaker": "me", **({"media": [{"caption": caption}]} if caption else {})}
+        sent = event(participants=["agent", "me"], timestamp=f"2026-05-01T10:0{at}:00Z", payload=shown)
+        await served.call("append_event", sent)
+    expected = "Look at this!\n[a painting of a sunset over a lake]"
+    assert (await found(served, "the photo of the sunset painting"))[0] == expected
+    asked = {"participants": ["me"], "query": "heron photo", "view": "lean"}
+    lean = (await served.call("query_event_nodes", asked)).content
+    assert lean["root"]["children"][0]["text"] == "Look at this!\n[a heron in the reeds]"
+
+
 async def test_raw_events_are_recalled_and_forgotten_too(memory: Memory, served: Served) -> None:
     """What the core face appended for the same people is recalled by its handle, and forgotten by it; not by others."""
     await served.call("append_event", event(participants=["agent", "me"], text="The kiln was repaired"))
