@@ -1,4 +1,4 @@
-"""What recall finds of notes: each log of data/notes.toml is kept note by note, and asked as an agent asks.
+"""What recall finds of notes: logs of data/ are kept note by note, and asked as an agent asks.
 
 The notes go through `Notes.remember` and the questions through `Recall.find`, on a PostgreSQL that is started for this
 and thrown away. A note is kept at the time its log says, and the questions are asked an hour after the last.

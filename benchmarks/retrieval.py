@@ -35,7 +35,7 @@ from benchmarks.bm25 import Bm25
 from benchmarks.kept_notes import recalled
 from benchmarks.kept_vectors import KeptVectors
 from benchmarks.locomo_offline import Meanings
-from benchmarks.retrieval_logs import KINDS, NOTES, NOTES_CHANGED, Asked, Log, SetMissing, notes
+from benchmarks.retrieval_logs import CLOSE_NOTES, KINDS, NOTES, Asked, Log, SetMissing, notes
 from myria.embeddings.local import LocalModel
 from myria.embeddings.model import EmbeddingModel
 from myria.retrieval import ranking
@@ -48,6 +48,8 @@ PRODUCT, PLAIN, VECTORS = "product", "BM25", "with vectors"
 DATA_FOLDER = "MYRIA_GOLD_DATA"
 VECTORS_FILE = user_cache_path("myria") / "benchmarks" / "vectors.sqlite3"
 _PROCESSES = 2
+_KEPT = (NOTES, CLOSE_NOTES)
+"""Kinds that are kept as notes and asked by recall."""
 _TOGETHER = {"chats": "chats, mean", "changed": "changed, mean"}
 """Kinds of several rows, by how their names begin, which have a mean."""
 
@@ -130,8 +132,8 @@ def answered(
 def kind_answered(kind: str, options: Options) -> list[Answered] | str:
     """Return what the questions of a kind found, or why there are none."""
     try:
-        if kind == NOTES:
-            return notes_answered(notes(blind=options.blind), vectors=options.vectors)
+        if kind in _KEPT:
+            return notes_answered(notes(kind, blind=options.blind), vectors=options.vectors)
         logs = KINDS[kind](options.data, blind=options.blind)
     except SetMissing as missing:
         return str(missing)
@@ -192,9 +194,9 @@ def main() -> None:
             rows = task.result()
             if isinstance(rows, str):
                 print(f"{kind}: left out, {rows}")
-            elif kind == NOTES:
-                found[NOTES] = [row for row in rows if not row.asked.wrong]
-                found[NOTES_CHANGED] = [row for row in rows if row.asked.wrong]
+            elif kind in _KEPT:
+                found[kind] = [row for row in rows if not row.asked.wrong]
+                found[f"{kind} changed"] = [row for row in rows if row.asked.wrong]
             else:
                 found[kind] = rows
     for line in tables(found, categories=options.categories and not options.blind):
@@ -210,7 +212,7 @@ def _chosen(named: str | None, *, notes_too: bool) -> list[str]:
     Raises:
         SystemExit: one of them is no kind.
     """
-    known = [*KINDS, NOTES]
+    known = [*KINDS, *_KEPT]
     if named is None:
         return known if notes_too else list(KINDS)
     chosen: list[str] = []

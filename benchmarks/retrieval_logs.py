@@ -30,7 +30,7 @@ MACHINES = frozenset({"git", "ci", "tool", "tracker"})
 """Speakers that are no people, in lower case."""
 
 NOTES = "notes"
-NOTES_CHANGED = "notes changed"
+CLOSE_NOTES = "close notes"
 Event = Mapping[str, Any]
 """Arguments of append_event."""
 
@@ -191,16 +191,22 @@ def absent(folder: Path | None, *, blind: bool) -> list[Log]:
     return logs
 
 
-def notes(*, blind: bool) -> list[Log]:
-    """Return the logs of data/notes.toml, whose events are to be kept as notes, with all questions about them.
+def notes(kind: str, *, blind: bool) -> list[Log]:
+    """Return the logs of `NOTES` or `CLOSE_NOTES`, whose events are to be kept as notes, with all questions about them.
 
     Questions about what changed have `wrong` notes, those about what no note says no gold.
+
+    Raises:
+        SetMissing: there is no blind half.
     """
-    untold = {name: questions for kind, name, questions in _absent(blind=blind) if kind == NOTES}
+    untold = {name: questions for of, name, questions in _absent(blind=blind) if of == kind}
     logs: list[Log] = []
-    for given in read("notes", blind=blind)["logs"]:
+    for given in read(kind.replace(" ", "_"), blind=blind)["logs"]:
         log = _log({**given, "questions": [*given["questions"], *given["changed"]], "category": given["name"]})
-        questions = (*(_by_span(asked, log) for asked in log.questions), *untold.get(log.name, ()))
+        questions = (
+            *(_by_span(asked, log) if asked.gold else replace(asked, category=kind) for asked in log.questions),
+            *untold.get(log.name, ()),
+        )
         logs.append(Log(name=log.name, events=log.events, questions=questions))
     return logs
 

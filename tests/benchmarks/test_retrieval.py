@@ -9,7 +9,7 @@ import pytest
 from benchmarks.bm25 import Bm25
 from benchmarks.kept_notes import ask, keep
 from benchmarks.retrieval import Answered, Options, answered, kind_answered, tables, weights_without
-from benchmarks.retrieval_logs import KINDS, Asked, Log, SetMissing, absent, notes, read
+from benchmarks.retrieval_logs import CLOSE_NOTES, KINDS, NOTES, Asked, Log, SetMissing, absent, notes, read
 from myria.memory import Memory
 from myria.settings import Settings
 from tests.support.postgres import Database
@@ -110,9 +110,9 @@ def test_every_mark_of_a_set_is_there_and_no_question_is_asked_twice(kind: str, 
 
 
 def test_notes_that_changed_are_asked_apart_from_ordinary_ones() -> None:
-    """Each has its gold among the notes of its log; thirty facts changed in every half."""
-    for blind in (False, True):
-        logs = notes(blind=blind)
+    """Each has its gold among the notes of its log; thirty facts changed in every set."""
+    for kind, blind in ((NOTES, False), (NOTES, True), (CLOSE_NOTES, False)):
+        logs = notes(kind, blind=blind)
         asked = [(log, question) for log in logs for question in log.questions if question.gold]
         assert all(question.gold | question.wrong <= set(log.events) for log, question in asked)
         assert sum(bool(question.wrong) for _, question in asked) >= 30

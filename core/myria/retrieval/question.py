@@ -235,8 +235,6 @@ def read(question: Question, *, names: Names, first: int, last: int, utc_offset:
         content = [term for term in content if not is_date_word(term)]
         spoken = unique = []
     is_english = not languages and not _is_foreign(text, unique)
-    if not is_english:
-        asks_for = None
     if asks_for == "change" and _OF_CHANGE.match(text):
         content = [term for term in content if term not in _CHANGES] or content
     asked = frozenset(content)
@@ -269,6 +267,7 @@ def read(question: Question, *, names: Names, first: int, last: int, utc_offset:
         asks_name=_ASKS_NAME.search(text) is not None,
         asks_for=asks_for,
         of_state=asks_for is not None
+        and is_english
         and not any(window.exact for window in meant)
         and len(heard) < 2
         and not _asks_for_no_state(text),

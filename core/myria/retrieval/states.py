@@ -25,6 +25,7 @@ from myria.analysis.common_words import weak_ids
 from myria.index.block import NAMING, Ints
 from myria.index.corpus import Corpus
 from myria.retrieval.frequency import log2, rarity, spans_of
+from myria.retrieval.kept import kept_later
 from myria.retrieval.plan import Plan
 from myria.retrieval.successors import Later, Leader, Succession, names_in, succession
 
@@ -75,6 +76,7 @@ def later_states(leader: Leader, corpora: Sequence[Corpus], docs: int, plan: Pla
         signs = _Signs(leader=leader, corpus=corpora[leader.corpus], plan=plan)
         likely = signs.after(leader.at, None if known is None else known.at)
         found = found if likely is None else (likely, *found)
+    found = (*kept_later(leader, corpora, docs, plan), *found)
     older = int(leader.timeline.seq[leader.at])
     return tuple(
         Succession(older=older, newer=int(leader.timeline.seq[at]), at=at) for at in list(dict.fromkeys(found))[:MOST]

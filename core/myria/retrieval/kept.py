@@ -1,0 +1,74 @@
+"""What was kept later of the same thing: the note that says anew what the best hit, an older note, says.
+
+A kept statement says how something is, and what replaces it may hold no word of the question: asked who the intern is,
+"The intern is Callum" answers, and "Callum left, Beatriz sits at his desk" names only whom it replaces. Each note says
+one thing, so the bar is lower than in talk (`successors.py`, `states.py`): nothing is hidden by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from myria.analysis import stop_ids, term_id
+from myria.analysis.function_words import FUNCTION_WORDS
+from myria.analysis.languages import function_terms
+from myria.index.corpus import Corpus
+from myria.retrieval.frequency import frequencies, rarity, spans_of
+from myria.retrieval.plan import Plan
+from myria.retrieval.scoring import announced
+from myria.retrieval.successors import Leader, names_in, place
+
+_REPEATED: Final = 25
+"""Percent of the words of an older note, by rarity, that a later one must repeat."""
+_ANSWERED: Final = 50
+"""Percent of what the older note holds of the question that a later one must hold, if it repeats nothing else: of two
+notes that only name the same person, neither says anew what the other says."""
+
+
+def kept_later(leader: Leader, corpora: Sequence[Corpus], docs: int, plan: Plan) -> tuple[int, ...]:
+    """Return the places of the notes that may say anew what the best hit says, the newest first; none if it is no note.
+
+    Args:
+        docs: how many documents are visible in all corpora.
+        plan: what is asked for.
+    """
+    corpus, timeline, at = corpora[leader.corpus], leader.timeline, leader.at
+    notes = corpus.notes()
+    if not notes[at]:
+        return ()
+    later = timeline.timestamp > timeline.timestamp[at]
+    later |= (timeline.timestamp == timeline.timestamp[at]) & (timeline.seq > timeline.seq[at])
+    later &= notes & ~announced(corpus, leader.day)
+    if timeline.scope is not None:
+        later &= timeline.scope == timeline.scope[at]
+    if leader.allowed is not None:
+        later &= leader.allowed
+    if not later.any():
+        return ()
+    said = leader.words(corpus, at)
+    view, doc = place(corpus, timeline, at)
+    names = names_in(corpus, leader, view.speakers[int(view.speaker[doc])])
+    ids = np.array(sorted(said - names - stop_ids() - _function_ids()), dtype=np.int64)
+    worth = [rarity(docs, max(2, count)) for count in frequencies(ids, corpora)[0].tolist()]
+    asked = {identity for concept in plan.concepts for identity, _ in concept.alternatives}
+    repeated = np.zeros(len(timeline), dtype=np.int64)
+    answers = leader.held * 100 >= leader.held[at] * _ANSWERED
+    for (part, mask), places in zip(corpus.parts(), timeline.places, strict=True):
+        for one, start, end in spans_of(ids, part.terms, part.offsets).T.tolist():
+            where = places[part.posting_doc[start:end]]
+            where = where if mask is None else where[where >= 0]
+            repeated[where] += worth[one]
+            if int(ids[one]) not in asked:
+                answers[where] = True
+    found = np.flatnonzero(later & answers & (repeated * 100 >= max(1, sum(worth)) * _REPEATED))
+    newest = found[np.lexsort((timeline.seq[found], timeline.timestamp[found]))][::-1]
+    return tuple(one for one in newest.tolist() if leader.words(corpus, one) != said)
+
+
+@cache
+def _function_ids() -> frozenset[int]:
+    return frozenset(term_id(term) for language in FUNCTION_WORDS for term in function_terms(language))
