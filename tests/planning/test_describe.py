@@ -109,11 +109,15 @@ def test_a_hint_that_all_cases_have_does_not_hide_what_each_is_about() -> None:
 
 
 def test_a_newcomer_begins_a_case_of_their_own() -> None:
-    """In a log where one case follows the other, a leaf that another customer opens is called by that line."""
+    """In a log where one case follows the other, each leaf is called by the line that opens it."""
+    opened = (
+        ("Ana", "My invoice shows the wrong VAT number."),
+        ("Cy", "The webhook for payments returns 401."),
+        ("Dee", "The carafe arrived with a cracked lid."),
+        ("Cy", "My order 55 still hasn't shipped."),
+    )
     cases = [
-        (("Ana", "My invoice shows the wrong VAT number."), ("Bo", "Corrected."), ("Ana", "Thanks!")),
-        (("Cy", "The webhook for payments returns 401."), ("Bo", "The secret was rotated."), ("Cy", "Thanks!")),
-        (("Dee", "The carafe arrived with a cracked lid."), ("Bo", "Another one ships today."), ("Dee", "Thanks!")),
+        ((who, line), ("Bo", "Let me see."), ("Bo", "It is solved now."), (who, "Thanks!")) for who, line in opened
     ]
     events = [
         event
@@ -121,8 +125,7 @@ def test_a_newcomer_begins_a_case_of_their_own() -> None:
         for event in talk(*case, start=MAY_8 + at * 12 * MINUTE, first_seq=at * 10)
     ]
     labels = [leaf.label for leaf in leaves(plan_unit(("bo",), events, SETTINGS))]
-    assert len(labels) > 1
-    assert labels[-1] == "The carafe arrived with a cracked lid"
+    assert labels == [line.rstrip(".") for _, line in opened]
 
 
 @pytest.mark.parametrize("line", ["Hi Bo! How have you been?", "Good morning!", "Thanks for yesterday, that was fun!"])
@@ -314,7 +317,6 @@ def test_a_hint_is_written_as_people_write_it() -> None:
 @pytest.mark.parametrize(
     ("line", "phrase"),
     [
-        ("I bought a limited edition sneaker.", "limited edition sneaker"),
         ('We read "A Song of Ice and Fire" aloud.', "A Song of Ice and Fire"),
         ("The watchdog resets the board.", "watchdog"),
         ("A replacement glass carafe ships today.", "glass carafe"),
@@ -322,7 +324,7 @@ def test_a_hint_is_written_as_people_write_it() -> None:
     ],
 )
 def test_a_phrase_is_a_whole_noun(line: str, phrase: str) -> None:
-    """A participle after an article and a title in quotes belong to it, a verb does not."""
+    """A title in quotes belongs to it, a verb does not."""
     assert phrase in phrases(plan_unit(SCOPE, talk((None, line), (None, line)), SETTINGS)[-1])
 
 

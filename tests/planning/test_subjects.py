@@ -422,20 +422,6 @@ def talk_of(said: Iterable[tuple[str, str]], hints: tuple[tuple[str, int], ...] 
     ]
 
 
-async def test_a_label_names_whose_subject_it_is() -> None:
-    """A subject is called after the person who says most of it, and after nobody where several do."""
-    texts = ["My violin is at the workshop.", "The violin has new strings.", "I play the violin at the wedding."]
-
-    async def label(speakers: Sequence[str]) -> str:
-        update = await full(units_of(talk_of(zip(speakers, texts, strict=True))))
-        return next(node.label for node in update.nodes if node.metadata["names"] == ["violin"])
-
-    assert (await label(["Ana", "Ana", "Ana"])).startswith("Violin (Ana)")
-    assert "(" not in await label(["Ana", "Bo", "Ana"])
-    for role in ("user", "assistant", "agent"):
-        assert "(" not in await label([role] * 3)
-
-
 async def test_a_hint_is_named_as_people_write() -> None:
     """A subject by an emitter's hint is called in words, not by a tag."""
     said = [("Ana", "The crowdfunding of the boxes begins."), ("Bo", "Our own webshop takes the orders.")]

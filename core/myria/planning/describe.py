@@ -12,8 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate, chain
-from operator import or_
+from itertools import chain
 from typing import Any
 
 from myria.planning.calendar import date_text, group_text, moment_text, period_text, span_text
@@ -57,7 +56,7 @@ _NAMES_REMEMBERED = 4096
 _LEAST_HINT = 500
 """What a hint that leads must weigh, in thousandths of full confidence, and two fifths of that for each event."""
 
-_LEAF_PERCENT, _UNIT_PERCENT = (33, 67), (12, 45)
+_LEAF_PERCENT, _UNIT_PERCENT = (33, 60), (12, 30)
 """How many of a leaf's or a unit's events must say what it is called by: a phrase of several words, a single word."""
 
 _GROUP_PART = 10
@@ -111,18 +110,18 @@ class UnitReading:
         self._with_term = Counter(chain.from_iterable(reading.terms for reading in self._readings))
         self._surfaces = _by_small(chain.from_iterable(reading.surfaces for reading in self._readings))
         self._with_hint = Counter(_lead(_hints(events), len(events)) for events in leaves)
-        # A newcomer begins a talk of their own, as a customer does in a log of many cases.
-        before = accumulate(({event.speaker for event in events} for events in leaves), or_, initial=set[str | None]())
-        self._opens = [
-            bool(known) and events[0].speaker not in known for events, known in zip(leaves, before, strict=False)
-        ]
-        self.described = [
-            self._described(events, reading, opens=opens)
-            for events, reading, opens in zip(leaves, self._readings, self._opens, strict=True)
-        ]
+        self.described = [self._described(at) for at in range(len(leaves))]
 
-    def _described(self, events: Sequence[PlanEvent], reading: LeafReading, *, opens: bool) -> LeafDescription:
-        """Describe a leaf; `opens` tells that its first event begins a talk within the unit."""
+    def _opens_case(self, at: int) -> bool:
+        """Tell whether a leaf is a case of its own, as in a log of many: somebody else speaks with one who stays."""
+        if not at:
+            return len(self._leaves) > 1 and self._opens_case(1)
+        before, speaking = ({event.speaker for event in leaf} for leaf in self._leaves[at - 1 : at + 1])
+        return self._leaves[at][0].speaker not in before and len(before & speaking) <= 1
+
+    def _described(self, at: int) -> LeafDescription:
+        """Describe a leaf."""
+        events, reading = self._leaves[at], self._readings[at]
         is_unit = len(self._leaves) == 1
         hints = _hints(events)
         speakers = most_named(((_name(event.speaker), 1) for event in events if event.speaker), SPEAKERS)
@@ -133,14 +132,14 @@ class UnitReading:
         hint = self._as_said(lead) if self._with_hint[lead] == 1 else ""
         subject = (
             hint
-            or _best_name(reading.names(), reading.events, _LEAF_PERCENT, self._factor_of)
+            or _best_name(reading.names, reading.events, _LEAF_PERCENT, self._factor_of)
             or self._as_said(lead or _lead(hints, 1))
         )
         label = (
             marker
             or (line if is_unit and says_much else "")
             or hint
-            or (line if is_unit or opens else "")
+            or (line if is_unit or self._opens_case(at) else "")
             or subject
             or _who_and_when(events, speakers, first)
         )
@@ -208,9 +207,9 @@ class UnitReading:
         """Return the phrase that most events of several leaves say."""
         names: dict[PhraseKey, Name] = {}
         leaves: Counter[PhraseKey] = Counter()
-        for name in chain.from_iterable(reading.names() for reading in self._readings):
-            known = names.get(name.key)
-            names[name.key] = name if known is None else known._replace(events=known.events + name.events)
+        for name in chain.from_iterable(reading.names for reading in self._readings):
+            known = names.get(name.key, name._replace(weight=name.base, events=0, leads=0))
+            names[name.key] = known._replace(events=known.events + name.events)
             leaves[name.key] += 1
         shared = [name for name in names.values() if leaves[name.key] > 1]
         return _best_name(shared, sum(reading.events for reading in self._readings), _UNIT_PERCENT, leaves.__getitem__)
@@ -240,10 +239,10 @@ def _best_name(
             continue
         if name.events < 2 or 100 * name.events < events * percent[is_single]:
             continue
-        score = (not is_single, name.weight * name.events * factor_of(name.key))
+        score = (not is_single, name.weight * (name.events + name.leads) * factor_of(name.key))
         if score > best or (score == best and name.text < called):
             best, called = score, name.text
-    return called
+    return clip(called, NAME_CHARACTERS)
 
 
 def marker_text(event: PlanEvent, settings: PlannerSettings) -> str:

@@ -73,10 +73,10 @@ NOT_ALONE = frozenset(
     user assistant agent customer client team staff manager employee member tester developer engineer support system
     bot percent degree kilobyte megabyte gigabyte megahertz gigahertz kilometer meter centimeter millimeter kilogram
     gram volt watt piece minute hour
-    code application app function file program project feature error concept approach structure format strategy method
-    solution process step example issue problem result detail element aspect component implementation setup requirement
-    configuration performance improvement summary explanation guideline template workflow tool task review control rate
-    additional critical professional
+    code application app function file data program project feature error concept approach structure format strategy
+    method solution process step example issue problem result detail element aspect component implementation setup
+    requirement configuration performance improvement summary explanation guideline template workflow tool task review
+    control rate additional critical professional
     """)
 )
 """Terms of roles and units, and of what explanations of anything speak of: no subject alone."""

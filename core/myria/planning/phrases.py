@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import compress, islice
 from typing import NamedTuple
 
@@ -66,6 +66,9 @@ _TENTHS = {1: 10, 2: 8, 3: 7, 4: 6}
 """What a phrase of so many words is worth of what its words are."""
 
 _REMEMBERED_KEYS = 65_536
+_LEAD_WORDS = 16
+"""Words at the beginning of a text, which mostly tells there what it is about."""
+
 _SENTENCES_PER_EVENT = 40
 _MOST_LINKED = 2
 """Words on each side of what links a phrase."""
@@ -148,6 +151,9 @@ class _Phrase:
     surface: str
     counted: int = 0
     events: int = 0
+    leads: int = 0
+    """Events that say it among their first words."""
+
     last: int = -1
     is_noun: bool = False
     """Whether words around it tell that it is one."""
@@ -167,12 +173,15 @@ class _Sentence(NamedTuple):
 
 
 class Name(NamedTuple):
-    """A phrase that may name a node: its terms, how it is shown, what its words weigh, and how many events say it."""
+    """A phrase that may name a node: its terms, how it is shown, what its words weigh by kind and in the leaf, how many
+    events say it, and how many among their first words."""
 
     key: PhraseKey
     text: str
+    base: int
     weight: int
     events: int
+    leads: int
 
 
 class LeafReading:
@@ -221,10 +230,6 @@ class LeafReading:
                 first = -1
             if weight > WEAK or is_head:
                 first = at if first < 0 else first
-                if first == at and text.is_described(at) and kinds[at - 1] == WEAK:
-                    first = at - 1
-                    said.add(words.terms[first])
-                    self._count(text, text.surfaces[first], words.terms[first], PLAIN, opens=False)
                 said.add(term)
                 self._count(text, surface, term, weight, opens=start in text.openings)
             kinds.append(weight)
@@ -311,6 +316,7 @@ class LeafReading:
             phrase.last = text.position
             phrase.counted += text.factor
             phrase.events += 1
+            phrase.leads += places[0] < _LEAD_WORDS
         phrase.is_noun = phrase.is_noun or is_noun or comes_again
 
     def _add_sentences(self, text: EventText, kinds: Sequence[int]) -> None:
@@ -336,7 +342,7 @@ class LeafReading:
         """Return the phrases that say most, no two sharing a word, best first, as (key, wording, weight)."""
         scores = self.scores
         weights: dict[PhraseKey, int] = {}
-        for key, phrase in self._nouns():
+        for key, phrase in sorted(self._nouns(), key=lambda pair: len(pair[0])):
             weights[key] = (
                 sum([scores[term] for term in key]) * _TENTHS[len(key)] * (FULL + min(phrase.counted, _MOST)) // 200
             )
@@ -348,17 +354,32 @@ class LeafReading:
         return without_overlap(scored, lambda key: self._phrases[key].surface)
 
     def _nouns(self) -> Iterator[tuple[PhraseKey, _Phrase]]:
-        """Yield the phrases that may name something, the shorter ones first."""
-        for key in sorted(self._phrases, key=len):
-            phrase = self._phrases[key]
+        """Yield the phrases that may name something."""
+        for key, phrase in self._phrases.items():
             if phrase.is_noun and max([self._words[term].base for term in key]) > PLAIN:
                 yield key, phrase
 
-    def names(self) -> Iterator[Name]:
-        """Yield what the leaf may be called by: its phrases, with how many of its events say them."""
-        for key, phrase in self._nouns():
-            weight = sum([self.scores[term] for term in key]) * _TENTHS[len(key)]
-            yield Name(key=key, text=clip(phrase.surface, NAME_CHARACTERS), weight=weight, events=phrase.events)
+    @cached_property
+    def names(self) -> Sequence[Name]:
+        """What the leaf may be called by: its phrases, with how many events say them; nothing for a list of cases."""
+        if self.lists_cases:
+            return []
+        return [
+            Name(
+                key=key,
+                text=phrase.surface,
+                base=sum([self._words[term].base for term in key]) * _TENTHS[len(key)],
+                weight=sum([self.scores[term] for term in key]) * _TENTHS[len(key)],
+                events=phrase.events,
+                leads=phrase.leads,
+            )
+            for key, phrase in self._nouns()
+        ]
+
+    @cached_property
+    def lists_cases(self) -> bool:
+        """Whether most events begin with a number of their own: then each is a case of its own."""
+        return 2 * sum(_RECORD.match(event.text) is not None for event in self._events) > len(self._events)
 
     @property
     def events(self) -> int:
@@ -425,15 +446,11 @@ class LeafReading:
     def first_line(self) -> tuple[str, bool]:
         """Return the sentence that opens the leaf, without a greeting, where it may be its title, and if it says much.
 
-        It must say something with a telling word, and more than that unless it asks. Where several events begin with a
-        number, each is a case of its own, and the first one names no other.
+        It must say something with a telling word, and more than that unless it asks. The first of a list
+        of cases names no other.
         """
         opening = next(iter(self._sentences), None)
-        if (
-            opening is None
-            or opening.position > 0
-            or sum(bool(_RECORD.match(event.text)) for event in self._events) > 1
-        ):
+        if opening is None or opening.position > 0 or self.lists_cases:
             return "", False
         line = self._shown(opening)
         while (greeting := _GREETED.match(line)) is not None and greeting[1].lower() in GREETINGS:
@@ -442,7 +459,7 @@ class LeafReading:
         says = sum([2 if base > PLAIN else 1 for base in bases])
         says_more = opening.saying > 2 or line.endswith(_QUESTIONS) or max(line, default="") >= _UNSPACED
         if (
-            max(bases) <= PLAIN
+            (max(bases) <= PLAIN and len(bases) + opening.figures < 2)
             or len(line) > LINE_CHARACTERS
             or not (says > 2 or says_more)
             or not reads_as_prose(line)

@@ -138,12 +138,6 @@ class EventText:
             return True
         return self.language.is_english and ends_like_a_noun(surface)
 
-    def is_described(self, at: int) -> bool:
-        """Tell whether a participle stands between an article and a word: "a limited edition"."""
-        return (
-            self.language.is_english and self.before(at).endswith("ed") and self.before(at - 1) in self.language.openers
-        )
-
     def links(self, last: int, first: int) -> bool:
         """Tell whether what stands between two runs joins them: "lease of the warehouse"."""
         between = self.text[self.words.ends[last] : self.words.starts[first]]

@@ -1,4 +1,4 @@
-"""What a person reads about a subject: its name and whose it is; then its latest state, and what was before that.
+"""What a person reads about a subject: its name; then its latest state, and what was before that.
 
 From the children's renderings alone: a leaf says what was said, a division of a large subject what its leaves say.
 """
@@ -23,15 +23,11 @@ from myria.planning.describe import (
     merged_phrases,
     most_named,
 )
-from myria.planning.english import NOT_ALONE
 from myria.planning.lines import capitalised, clip, counted
 from myria.planning.model import LEAF, Node
 from myria.planning.phrases import key_of
 from myria.planning.subjects.packing import PackedMetadata
-from myria.planning.subjects.statements import state_of, told_by
-
-_LEAST_SAID = 3
-"""Times that somebody says something of a subject, and nobody else does, before it is called after that person."""
+from myria.planning.subjects.statements import state_of
 
 _SUBJECT_CHARACTERS = 480
 _GROUP_CHARACTERS = 160
@@ -51,9 +47,8 @@ def describe_subject(key: str, children: Sequence[Node]) -> Description:
     """Describe a subject from its leaves, or from the divisions that it is large enough for."""
     said = [_said(child) for child in children]
     name = _name(key, 0, children, said)
-    owner = _owner(_said_by(key, children, said))
     return Description(
-        label=clip(f"{capitalised(name)} ({owner})" if owner else capitalised(name), LABEL_CHARACTERS),
+        label=clip(capitalised(name), LABEL_CHARACTERS),
         summary=_states([key], children, _SUBJECT_CHARACTERS),
         metadata=_metadata(children, said, [name]),
     )
@@ -68,7 +63,7 @@ def describe_division(keys: Sequence[str], children: Sequence[Node]) -> Descript
     return Description(
         label=clip(capitalised(title), LABEL_CHARACTERS),
         summary=latest_of(_states(keys, children, _GROUP_CHARACTERS)),
-        metadata=_metadata(children, said, names, _said_by(keys[0], children, said)),
+        metadata=_metadata(children, said, names),
     )
 
 
@@ -130,26 +125,6 @@ def _name(key: str, place: int, children: Sequence[Node], said: Sequence[Mapping
     return min(found, key=lambda name: (-found[name], name)) if found else key
 
 
-def _said_by(key: str, children: Sequence[Node], said: Sequence[Mapping[str, Any]]) -> Counter[str]:
-    """Return how often each speaker says something of a subject, by the quotes of summaries; questions say nothing."""
-    times: Counter[str] = Counter()
-    for child, metadata in zip(children, said, strict=True):
-        if child.node_type == LEAF:
-            times.update(
-                statement.speaker for statement in told_by(child.summary) if statement.speaker and statement.names(key)
-            )
-        else:
-            times.update(dict(metadata.get("said_by", ())))
-    return times
-
-
-def _owner(said_by: Mapping[str, int]) -> str:
-    """Return who alone says what is said of a subject; no role."""
-    speaker = next(iter(said_by), "")
-    is_owner = len(said_by) == 1 and said_by[speaker] >= _LEAST_SAID
-    return speaker if is_owner and key_of(speaker)[0] not in NOT_ALONE else ""
-
-
 def _states(keys: Sequence[str], children: Sequence[Node], most: int) -> str:
     """Return the latest state of a subject and the one before it, each in words of its own, with its date.
 
@@ -187,7 +162,6 @@ def _metadata(
     children: Sequence[Node],
     said: Sequence[Mapping[str, Any]],
     names: Sequence[str],
-    said_by: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     phrases = merged_phrases(chain.from_iterable([metadata["phrases"] for metadata in said]), _KEPT)
     speakers = most_named(((name, times) for metadata in said for name, times in metadata["speakers"]), _KEPT)
@@ -202,6 +176,4 @@ def _metadata(
         "language": language,
         "names": list(names),
     }
-    if said_by:
-        metadata["said_by"] = [list(pair) for pair in sorted(said_by.items())]
     return metadata
