@@ -163,11 +163,6 @@ def test_a_question_that_asks_for_no_state_leaves_the_order(question: str) -> No
     assert _ask(question, _said(*SHORT))[0] == 1
 
 
-def test_a_question_about_now_may_speak_of_the_past_too() -> None:
-    """A word such as "now" asks for the present, whatever tense stands beside it."""
-    assert _ask("Which car did Anna get to drive now?", _said(*CHANGED))[0] == 3
-
-
 def test_a_question_about_a_change_finds_both_in_order() -> None:
     """The older statement, then what replaced it."""
     assert _ask("How did the car that Anna drives change?", _said(*CHANGED))[:2] == [1, 3]
@@ -281,12 +276,6 @@ def test_saying_the_same_again_changes_nothing() -> None:
     corpus = _said("I may never eat calamari again.", "The bread was dear today.", "I may never eat calamari again.")
     ranking = rank(Question(text="Does Anna eat calamari?"), (corpus,))
     assert (_found(ranking)[0], ranking.changed) == (1, None)
-
-
-def test_words_that_ask_for_a_change_are_not_looked_for() -> None:
-    """Asked how a diet changed, a text that says change about something else is no hit."""
-    corpus = _said("My diet is pasta.", "I never change my passwords.", "No more pasta, the diet is rice now.")
-    assert set(_ask("How did Anna's diet change?", corpus)) == {1, 3}
 
 
 def test_what_another_person_says_replaces_nothing() -> None:

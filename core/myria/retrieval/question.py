@@ -16,7 +16,7 @@ from myria.analysis.asking import asks
 from myria.analysis.dates import DAY_US, Window, is_date_word, local_day, windows
 from myria.analysis.languages import STEMMED, is_function_word, languages_of, stem_of
 from myria.analysis.related import members, related
-from myria.analysis.requests import asked_in, is_common_part, is_request_term, without_requests
+from myria.analysis.requests import asked_in, is_request_term, without_requests
 from myria.analysis.verbforms import verb_forms
 from myria.analysis.written import Written, written_in
 from myria.events import TopicHint
@@ -59,14 +59,6 @@ _CHANGE: Final = re.compile(
     r"|(?:has|have|had|did) (?:\w+ ){0,3}become|no longer)\b",
     re.IGNORECASE,
 )
-_OF_CHANGE: Final = re.compile(
-    r"\s*(?:(?:how )?(?:did|was|were|has|have)|what (?:has |have )?(?:changed|happened))\b", re.IGNORECASE
-)
-"""Questions in which words of change ask about the change itself, and are no words to be found."""
-_CHANGES: Final = frozenset(
-    terms("change switch happen differ different rename replace become move another new get long still")
-)
-_NOW: Final = re.compile(r"\b(?:now|nowadays|current(?:ly)?|today|at the moment|these days|latest)\b", re.IGNORECASE)
 _AT_PRESENT: Final = re.compile(
     r"\b(?:(?:as of|right|just) (?:now|today)|at (?:the moment|present|this (?:point|time|moment))|(?:in )?these days"
     r"|nowadays|current(?:ly)?(?=\W*$| \w))\b",
@@ -79,11 +71,8 @@ _TO_COME: Final = re.compile(
     re.IGNORECASE,
 )
 """Words of questions for what is to come: what was announced answers them, whenever it holds."""
-_NO_STATE: Final = re.compile(r"\b(?:would|might|could|may|likely|why)\b", re.IGNORECASE)
-_OWNS: Final = re.compile("(?:さん|君|くん|ちゃん|様|先生)?[の的]|さん|씨|님")
-"""What follows a name in scripts without capitals: a title, or the word between an owner and what belongs to it."""
-_HAS: Final = re.compile(r"\b(?:has|have)\b", re.IGNORECASE)
-_DOES: Final = re.compile(r"\b(?:do|does|must|should)\b", re.IGNORECASE)
+_HAS_DONE: Final = re.compile(r"(?:(?!\b(?:do|does|must|should)\b).)*\b(?:has|have)\b", re.IGNORECASE | re.DOTALL)
+"""Questions for what has been done ("has sold"): no state, as "does he have" is one."""
 _PAST: Final = re.compile(
     r"\b(?:did|was|were|had)\b"
     r"|\b(?:what|who)\s(?:\w{2,}ed|made|led|got|gave|took|went|came|said|told|won|brought|began)\b",
@@ -205,7 +194,7 @@ def read(question: Question, *, names: Names, first: int, last: int, utc_offset:
         return Reading(asked=False, hints=hints, hint_words=hint_words)
     asks_for = state_asked_for(text)
     if asks_for == "present":
-        text = _without_present(text)
+        text = _AT_PRESENT.sub(" ", text)
     written = written_in(text)
     question_tokens = _without_literals(tokens(without_requests(text)), written)
     if not (question_tokens or written) and tokens(text):
@@ -235,12 +224,10 @@ def read(question: Question, *, names: Names, first: int, last: int, utc_offset:
         content = [term for term in content if not is_date_word(term)]
         spoken = unique = []
     is_english = not languages and not _is_foreign(text, unique)
-    if asks_for == "change" and _OF_CHANGE.match(text):
-        content = [term for term in content if term not in _CHANGES] or content
     asked = frozenset(content)
     words = content or spoken or unique
     subjects = _subjects(words, asking, has_windows=bool(meant))
-    names_as_written = _names_as_written(text, question_tokens, languages)
+    names_as_written = _names_as_written(question_tokens, languages)
     return Reading(
         asked=True,
         words=tuple(
@@ -270,7 +257,7 @@ def read(question: Question, *, names: Names, first: int, last: int, utc_offset:
         and is_english
         and not any(window.exact for window in meant)
         and len(heard) < 2
-        and not _asks_for_no_state(text),
+        and not _HAS_DONE.match(text),
     )
 
 
@@ -313,13 +300,13 @@ def _subjects(words: Sequence[str], asking: Collection[str], *, has_windows: boo
         asking: those that only ask.
         has_windows: whether the question means a time; then words that say when are no subject beside others.
     """
-    telling = [word for word in words if not (word in asking or is_common_part(word))]
+    telling = [word for word in words if word not in asking]
     if has_windows:
         telling = [word for word in telling if not is_date_word(word)] or telling
     return frozenset(telling or words)
 
 
-def _names_as_written(text: str, question_tokens: Sequence[Token], languages: Sequence[str]) -> frozenset[str]:
+def _names_as_written(question_tokens: Sequence[Token], languages: Sequence[str]) -> frozenset[str]:
     """Return the terms that are names by how they stand: with a capital inside a sentence, or with what belongs to it.
 
     In German all nouns have capitals, which so tell nothing.
@@ -328,9 +315,7 @@ def _names_as_written(text: str, question_tokens: Sequence[Token], languages: Se
     return frozenset(
         token.term
         for at, token in enumerate(question_tokens)
-        if _OWNS.match(text, token.end) is not None
-        or token.surface.lower().endswith(("'s", "\u2019s"))
-        or (has_capitals and _has_inner_capital(token, at))
+        if token.surface.lower().endswith(("'s", "\u2019s")) or (has_capitals and _has_inner_capital(token, at))
     ) - {token.term for token in question_tokens if is_date_word(token.term)}
 
 
@@ -368,12 +353,6 @@ def without_names(question: Question, *, names: Names, also: Collection[str] = (
     return " ".join("".join([*pieces, text[at:]]).split())
 
 
-def _without_present(text: str) -> str:
-    """Return a question without words that only say that it asks for the present, if others are left."""
-    shorter = _AT_PRESENT.sub(" ", text)
-    return shorter if any(not is_stopword(token.term) for token in tokens(shorter)) else text
-
-
 def _others(told: tuple[str, ...], asked: frozenset[str]) -> tuple[str, ...]:
     return told if asked.isdisjoint(told) else tuple(term for term in told if term not in asked)
 
@@ -391,15 +370,7 @@ def state_asked_for(text: str) -> State | None:
         return "before"
     if _CHANGE.search(text):
         return "change"
-    return None if _PAST.search(text) and not _NOW.search(text) else "present"
-
-
-def _asks_for_no_state(text: str) -> bool:
-    """Tell whether a question asks why, what may be, or what has been done ("has sold", but not "does he have")."""
-    if _NO_STATE.search(text):
-        return True
-    has = _HAS.search(text)
-    return has is not None and _DOES.search(text, 0, has.start()) is None
+    return None if _PAST.search(text) else "present"
 
 
 def _cut(text: str) -> str:

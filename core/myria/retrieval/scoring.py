@@ -65,7 +65,8 @@ def scored(plan: Plan, at: int, corpus: Corpus, *, matched_only: bool, near: tup
         if not plan.concepts:
             gain = np.where(is_near, gain, 0)
         if reading.asks_for == "before":
-            gain = np.where(own.score > 0, 0, gain * weights.near_before // 100)
+            # What something was and what it became are alike in meaning: only words tell them apart.
+            gain = np.where(own.score > 0, 0, gain)
         # Counted as a further word is, so that neighbours, leaf and unit get their share of it. A vector reads no more
         # than the beginning of a long text, which is alike to nearly every question about its subject.
         where = gain.nonzero()[0]

@@ -84,9 +84,6 @@ class Weights:
     """What a hint's words in a text count against the question's own."""
     near: int = 25
     """What a standard deviation of nearness in meaning counts against all words of the question."""
-    near_before: int = 50
-    """The same where the question asks how something was before, in texts without a word of it. What something was and
-    what it became are alike in meaning: only words tell them apart."""
 
 
 WEIGHTS: Final = Weights()
