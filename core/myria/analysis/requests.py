@@ -2,7 +2,8 @@
 
 A text that holds nothing else of a question is not about it. They still count where a text holds more: "what does
 the note on the fridge say?" may well be answered by a note. In scripts without spaces they are taken out of the text
-of the question, since what is left between them is what it asks for. Fixed lists, never learnt.
+of the question, since what is left between them is what it asks for, and so are English phrases about the talk itself
+("did I mention", "in our last chats"), none of whose words is to be found. Fixed lists, never learnt.
 """
 
 from __future__ import annotations
@@ -133,6 +134,24 @@ _REQUESTS_WITHIN: Final = (
 )
 _WITHIN: Final = re.compile(_REQUESTS_WITHIN)
 
+_OF_THE_TALK: Final = re.compile(
+    r"\b(?:across|throughout|over|during|in|from|of|through) (?:one of |any of |all )?(?:of )?(?:our|my|these|your) "
+    r"(?:(?:last|previous|past|earlier|recent|first|many|other|different|various) )?"
+    r"(?:conversations?|chats?|sessions?|discussions?|talks|messages|questions|requests)\b"
+    r"|\b(?:did|have|had) (?:I|we|you) (?:ever )?(?:mention(?:ed)?|say|said|(?:tell|told) (?:you|me)(?: about)?"
+    r"|br(?:ing|ought) up|talk(?:ed)? about|discuss(?:ed)?)\b"
+    r"|\b(?:I|we|you) (?:ever )?(?:mentioned|said|told (?:you|me)(?: about)?|talked about|discussed"
+    r"|brought (?:this |it |that )?up)\b"
+    r"|\b(?:can|could|would|will) you (?:please )?(?:list|walk me through|(?:give|tell|show) me|provide(?: me with)?"
+    r"|remind me(?: of)?|summari[sz]e|explain(?: to me)?)\b"
+    r"|\ban? (?:\w+ )?(?:summary|overview|recap|list) of\b"
+    r"|\bthe order in which\b|\bin order\b(?= ?(?:[?.,]|$))"
+    r"|\b(?:mention|list|name|give|answer|reply)(?: me| with| in)? (?:only|just|exactly|at most)(?: and only)? "
+    r"\w+ (?:items?|things?|points?|words?|sentences?)\b",
+    re.IGNORECASE,
+)
+"""What a question says in English of the talk that it is about, and of how it is to be answered."""
+
 _UNSPACED: Final = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]"
 )
@@ -164,10 +183,22 @@ def is_function_word(term: str, languages: Collection[str]) -> bool:
 
 
 def without_requests(text: str) -> str:
-    """Return a question without what only asks in scripts without spaces; as long as before, so places stay."""
+    """Return a question without what only asks: English phrases about the talk itself, and all of it in scripts without
+    spaces; as long as before, so places stay."""
+    text = without_talk(text)
     if text.isascii() or _UNSPACED.search(text) is None:
         return text
-    return _WITHIN.sub(lambda found: " " * len(found[0]), text)
+    return _WITHIN.sub(_blank, text)
+
+
+def without_talk(text: str) -> str:
+    """Return a question without English phrases about the talk itself, if other words are left; as long as before."""
+    shorter = _OF_THE_TALK.sub(_blank, text)
+    return shorter if shorter == text or any(not is_stopword(term) for term in terms(shorter)) else text
+
+
+def _blank(found: re.Match[str]) -> str:
+    return " " * len(found[0])
 
 
 @cache

@@ -16,7 +16,7 @@ from myria.analysis.asking import asks
 from myria.analysis.dates import DAY_US, Window, is_date_word, local_day, windows
 from myria.analysis.languages import STEMMED, is_function_word, languages_of, stem_of
 from myria.analysis.related import members, related
-from myria.analysis.requests import asked_in, is_request_term, without_requests
+from myria.analysis.requests import asked_in, is_request_term, without_requests, without_talk
 from myria.analysis.verbforms import verb_forms
 from myria.analysis.written import Written, written_in
 from myria.events import TopicHint
@@ -336,12 +336,13 @@ def _is_foreign(text: str, unique: Sequence[str]) -> bool:
 
 
 def without_names(question: Question, *, names: Names, also: Collection[str] = ()) -> str:
-    """Return the text of a question without the visible names in it, in one line; empty where it says nothing else.
+    """Return the text of a question without the visible names in it and what it says of the talk itself, in one line;
+    empty where it says nothing else.
 
     Args:
         also: terms that are taken out as well.
     """
-    text = _cut(question.text or "")
+    text = without_talk(_cut(question.text or ""))
     question_tokens = tokens(text)
     _, taken = _named(question_tokens, names)
     pieces: list[str] = []
