@@ -13,7 +13,7 @@ from myria.planning.model import PlanEvent
 from myria.planning.scope import plan_scope
 from tests.planning.generators import MINUTE, SCOPE, SETTINGS, TEXTS, key_of
 
-ROOT = "2a40a991a17c435bc8cd2fb2eb53d91c78b9c72a67fde0380c6f3aefbf291c84"
+ROOT = "d3ff4d328f200cc374b62825c81739b0a76f3491981100c90f476a7201e8d294"
 """The root of `conversation`: when it changes, PLANNER_VERSION (or ANALYSIS_VERSION) must change, and this line."""
 
 

@@ -27,8 +27,9 @@ from myria.llm.inspection import TOOLS, Inspector, ScopesInForce, Shown, ShownEv
 from myria.llm.model import LanguageModel
 from myria.llm.plans import UnitPlans, broken_rules
 from myria.masks import Masks
-from myria.planning.describe import INTERNAL_SUMMARY_CHARACTERS, LABEL_CHARACTERS, LEAF_SUMMARY_CHARACTERS, legible
+from myria.planning.describe import INTERNAL_SUMMARY_CHARACTERS, LABEL_CHARACTERS, LEAF_SUMMARY_CHARACTERS
 from myria.planning.leaves import leaf_spans
+from myria.planning.lines import clean
 from myria.planning.model import LEAF, Node, Participants, PlanEvent
 from myria.planning.settings import PlannerSettings
 from myria.planning.shaped import (
@@ -526,8 +527,8 @@ class _Asking:
 
     def _words(self, label: str, summary: str, rests_on: Sequence[str]) -> Words:
         return Words(
-            label=legible(label),
-            summary=legible(summary),
+            label=clean(label),
+            summary=clean(summary),
             rests_on=tuple(dict.fromkeys(self._event(alias) for alias in rests_on)),
         )
 

@@ -143,7 +143,7 @@ class UnitReading:
             or subject
             or _who_and_when(events, speakers, first)
         )
-        quotes = reading.quotes(beside=marker)
+        quotes = reading.quotes(beside=marker, about=frozenset(key_of(subject)))
         newest_first = sorted(quotes, key=lambda quote: -quote.position)
         return LeafDescription(
             description=Description(
@@ -176,11 +176,13 @@ class UnitReading:
         """Describe the unit, given its children: its leaves, or the parts that they are gathered in."""
         merged = Merged(children)
         events = self._leaves[0]
-        subject = self._as_said(_lead(merged.hints, merged.events)) or self._shared_name()
+        lead = self._as_said(_lead(merged.hints, merged.events))
+        subject = lead or self._shared_name()
         is_short = merged.events <= self._settings.leaf_max
         line, says_much = self.described[0].first_line if is_short else ("", False)
         label = (
             marker_text(events[0], self._settings)
+            or lead  # several leaves have it: a first line is of one of them
             or (line if says_much else "")
             or subject
             or line
@@ -356,11 +358,6 @@ def most_named(weighed: Iterable[Weighed], most: int) -> list[Weighed]:
     for name, amount in weighed:
         sums[name] = sums.get(name, 0) + amount
     return _top(sums.items(), most)
-
-
-def legible(text: str) -> str:
-    """Return text as a label or summary may hold it: on one line, without control or directional characters."""
-    return clean(text)
 
 
 def quoted(speaker: str | None, sentence: str) -> str:

@@ -87,11 +87,6 @@ _SENTENCE_END = re.compile(
     r"(?:(?<=[.!?…])(?<!\b[DM][rs]\.)(?<!\bMrs\.)(?<!\bProf\.)(?<!\bSt\.)(?<!\be\.g\.)"
     r"(?<!\bi\.e\.)(?<!\bz\.B\.)[\"'”’)]*[ \t]+|(?<=[。！？])|(?<=[\r\n])[\r\n]*)"
 )
-_QUOTED_TITLE = re.compile(
-    r"[\"“]([A-Z][\w'’-]*(?: (?:[A-Z][\w'’-]*|of|and|the|an?|in|on|to|for|de|la|le|der|die|das|und|y|et))+)[\"”]"
-)
-"""A title of a book, a film, a page: its words have capitals."""
-
 _MARKUP = re.compile(r"^(?:[-*•#>]+|\d+[.)])[ \t]+|\*\*|__")
 """What formats a line of a list or a heading."""
 
@@ -109,10 +104,11 @@ _GREETED = re.compile(r"\W{0,2}([^\W\d_]+)(?: [^,!.:\n]{1,24}?)?[^\w\s'’#-]+ *
 """How a greeting opens a text: its first word, perhaps a name, and what ends it."""
 
 _LEANING = re.compile(
-    r"\W*(?:he|she|it|they|we|this|that|these|those|there|which|so|but|and|or|because|also|his|her|their|its)\b",
+    r"^\W*(?:he|she|it|they|we|this|that|these|those|there|which|so|but|and|or|because|also|his|her|their|its)\b"
+    r"|\byou(?:r|'re|'ve|'ll)?\b",
     re.IGNORECASE,
 )
-"""How a sentence begins that is not understood without the one before."""
+"""How a sentence begins that is not understood without the one before, and what is only said to somebody."""
 
 _QUESTIONS = ("?", "？", "؟")
 _POSSESSIVES = ("'s", "’s")
@@ -195,6 +191,7 @@ class LeafReading:
         self._terms: list[set[str]] = []
         self._sentences: list[_Sentence] = []
         self._factors: list[int] = []
+        self._about: frozenset[str] = frozenset()
         votes = [_votes(event.words) for event in events]
         self.language = _together(votes).language()
         for position, vote in enumerate(votes):
@@ -238,11 +235,6 @@ class LeafReading:
         before: Sequence[int] = ()
         for run in runs:
             before = self._take_run(text, run, before)
-        for title in _QUOTED_TITLE.finditer(text.text):
-            places = range(bisect_left(starts, title.start(1)), bisect_left(starts, title.end(1)))
-            telling = [at for at in places if kinds[at] > SILENT]
-            if 1 < len(telling) <= max(_TENTHS) and said.issuperset(map(words.terms.__getitem__, telling)):
-                self._take(text, telling, is_noun=True, title=title[1])
         self._terms.append(said)
         self._add_sentences(text, kinds)
 
@@ -294,9 +286,9 @@ class LeafReading:
                 self._take(text, [*linked, *tail], is_noun=True)
         return last
 
-    def _take(self, text: EventText, places: Sequence[int], *, is_noun: bool, title: str = "") -> None:
-        """Count a phrase; it is shown as its title is, else with as few capitals as it was written with."""
-        if not title and text.is_cut(places[0], places[-1]):
+    def _take(self, text: EventText, places: Sequence[int], *, is_noun: bool) -> None:
+        """Count a phrase; it is shown with as few capitals as it was written with."""
+        if text.is_cut(places[0], places[-1]):
             return
         key = tuple([text.words.terms[at] for at in places])
         phrase = self._phrases.get(key)
@@ -304,12 +296,12 @@ class LeafReading:
             if len(set(key)) < len(key):
                 return
             start = text.words.starts[places[0]]
-            surface = title or _without_possessive(clean(text.text[start : text.words.ends[places[-1]]]))
+            surface = _without_possessive(clean(text.text[start : text.words.ends[places[-1]]]))
             if start in text.openings and self._words[key[0]].surface[:1].islower() and surface[1:].islower():
                 surface = lowered(surface[0]) + surface[1:]
             if phrase is None:
                 phrase = self._phrases[key] = _Phrase(surface)
-            elif title or _capitals(surface) < _capitals(phrase.surface):
+            elif _capitals(surface) < _capitals(phrase.surface):
                 phrase.surface = surface
         comes_again = phrase.counted > 0 and phrase.last != text.position and len(key) > 1
         if phrase.last != text.position:
@@ -340,17 +332,15 @@ class LeafReading:
 
     def phrases(self) -> list[tuple[PhraseKey, str, int]]:
         """Return the phrases that say most, no two sharing a word, best first, as (key, wording, weight)."""
-        scores = self.scores
         weights: dict[PhraseKey, int] = {}
         for key, phrase in sorted(self._nouns(), key=lambda pair: len(pair[0])):
-            weights[key] = (
-                sum([scores[term] for term in key]) * _TENTHS[len(key)] * (FULL + min(phrase.counted, _MOST)) // 200
-            )
+            said = sum([self.scores[term] for term in key])
+            weights[key] = said * _TENTHS[len(key)] * (FULL + min(phrase.counted, _MOST)) // 200
             # What never stands without the words beside it is shown with them: "dream interpretation book".
             for part in (key[1:], key[:-1]):
                 if part in weights and self._phrases[part].counted == phrase.counted:
                     weights[key] = max(weights[key], weights[part] + 1)
-        scored = sorted((-weight, key) for key, weight in weights.items() if weight > 0)
+        scored = sorted((-weight, key) for key, weight in weights.items())
         return without_overlap(scored, lambda key: self._phrases[key].surface)
 
     def _nouns(self) -> Iterator[tuple[PhraseKey, _Phrase]]:
@@ -396,8 +386,12 @@ class LeafReading:
         """The telling terms of the leaf."""
         return self._words
 
-    def quotes(self, beside: str) -> list[Quote]:
-        """Return the sentence that says most beside a marker, and the one of another event that adds most to it."""
+    def quotes(self, beside: str, about: frozenset[str]) -> list[Quote]:
+        """Return the sentence that says most beside a marker, and the one of another event that adds most to it.
+
+        What has a term of what the leaf is called by counts half as much again.
+        """
+        self._about = about
         best = self._best_quote(lambda sentence: True, frozenset(), beside)
         if best is None:
             return []
@@ -431,6 +425,8 @@ class LeafReading:
         weight += _FIGURE * min(sentence.figures, 2)
         if self._events[sentence.position].type in _STATE_TYPES:
             weight *= 2
+        if not self._about.isdisjoint(sentence.terms):
+            weight = weight * 3 // 2
         return weight * (FULL // 2 + self._factors[sentence.position]) // (_WORDS_OF_NONE + sentence.size)
 
     def _shown(self, sentence: _Sentence) -> str:
@@ -520,9 +516,10 @@ def _together(parts: Iterable[Votes]) -> Votes:
 def _percent(sentence: str) -> int:
     """Return how much of what its words weigh a sentence is worth.
 
-    Less for questions, for what leans on the sentence before, for code, and for very short or long ones.
+    Less for questions, for what leans on the sentence before or on the other person, for code, and for very short or
+    long ones.
     """
-    percent = 50 if sentence.endswith(_QUESTIONS) or _LEANING.match(sentence) else 100
+    percent = 50 if sentence.endswith(_QUESTIONS) or _LEANING.search(sentence) else 100
     if not reads_as_prose(sentence):
         percent //= 4
     if len(sentence) < 25:

@@ -17,9 +17,9 @@ from myria.planning.describe import (
     LEAF_SUMMARY_CHARACTERS,
     UnitReading,
     describe_part,
-    legible,
 )
 from myria.planning.identity import internal_node, leaf_node
+from myria.planning.lines import clean
 from myria.planning.model import MAX_PART_LEVEL, UNIT_LEVEL, Node, Outline, Participants, PlanEvent, Ref
 from myria.planning.scope import balanced
 from myria.planning.settings import PlannerSettings
@@ -277,7 +277,7 @@ def _word_problems(words: Words, where: str, inside: set[str], most: int, names:
     for what, text, limit in (("label", words.label, LABEL_CHARACTERS), ("summary", words.summary, most)):
         if not text:
             yield f"{where} has no {what}"
-        elif legible(text) != text:
+        elif clean(text) != text:
             yield f"the {what} of {where} is not one line of plain text"
         if len(text) > limit:
             yield f"the {what} of {where} has {len(text)} characters, at most {limit} are allowed"

@@ -58,7 +58,8 @@ def describe_division(keys: Sequence[str], children: Sequence[Node]) -> Descript
     """Describe a part of a large subject: `keys` are the subject's own and those that all of the part share."""
     said = [_said(child) for child in children]
     names = [_name(key, place, children, said) for place, key in enumerate(keys)]
-    beside = ", ".join(names[1:])
+    # Two single words may share leaves by chance; "BrewMate: Café Mistral" is no chance.
+    beside = ", ".join(name for key, name in zip(keys[1:], names[1:], strict=True) if " " in key)
     title = f"{names[0]}: {beside}" if beside else f"{names[0]} {_period(children)}"
     return Description(
         label=clip(capitalised(title), LABEL_CHARACTERS),
@@ -129,7 +130,7 @@ def _states(keys: Sequence[str], children: Sequence[Node], most: int) -> str:
     """Return the latest state of a subject and the one before it, each in words of its own, with its date.
 
     A state that was announced for a day after all that was said stands behind the one that holds until then. Where
-    nobody says anything of the subject, it is when it was spoken of.
+    nobody says anything of the subject, it is when it was spoken of, and where a newer talk does not, when that was.
     """
     newest_first = sorted(children, key=_IN_TIME, reverse=True)
     states: list[str] = []
@@ -144,7 +145,9 @@ def _states(keys: Sequence[str], children: Sequence[Node], most: int) -> str:
         elif (state := state_of(keys, node)) is None or any(state in known for known in states):
             continue
         elif (day := holds_later(state, at=node.last_at, now=newest_first[0].last_at)) is None:
-            states.append(f"on {date_text(node.last_at)}: {state}")
+            is_newest = states or announced or node is newest_first[0]
+            later = "" if is_newest else f" Last spoken of on {date_text(newest_first[0].last_at)}."
+            states.append(f"on {date_text(node.last_at)}: {state}{later}")
         else:
             announced = announced or f" From {date_text(day * DAY_US)}: {state}"
         if len(states) > 1:
