@@ -210,8 +210,8 @@ class UnitReading:
         names: dict[PhraseKey, Name] = {}
         leaves: Counter[PhraseKey] = Counter()
         for name in chain.from_iterable(reading.names for reading in self._readings):
-            known = names.get(name.key, name._replace(weight=name.base, events=0, leads=0))
-            names[name.key] = known._replace(events=known.events + name.events)
+            known = names.get(name.key, name._replace(weight=name.base, events=0, said=0))
+            names[name.key] = known._replace(events=known.events + name.events, said=known.said + name.said)
             leaves[name.key] += 1
         shared = [name for name in names.values() if leaves[name.key] > 1]
         return _best_name(shared, sum(reading.events for reading in self._readings), _UNIT_PERCENT, leaves.__getitem__)
@@ -241,7 +241,7 @@ def _best_name(
             continue
         if name.events < 2 or 100 * name.events < events * percent[is_single]:
             continue
-        score = (not is_single, name.weight * (name.events + name.leads) * factor_of(name.key))
+        score = (not is_single, name.weight * name.said * factor_of(name.key))
         if score > best or (score == best and name.text < called):
             best, called = score, name.text
     return clip(called, NAME_CHARACTERS)

@@ -170,14 +170,14 @@ class _Sentence(NamedTuple):
 
 class Name(NamedTuple):
     """A phrase that may name a node: its terms, how it is shown, what its words weigh by kind and in the leaf, how many
-    events say it, and how many among their first words."""
+    events say it, and what they count together, in tenths of a short text; those that begin with it one more."""
 
     key: PhraseKey
     text: str
     base: int
     weight: int
     events: int
-    leads: int
+    said: int
 
 
 class LeafReading:
@@ -361,7 +361,7 @@ class LeafReading:
                 base=sum([self._words[term].base for term in key]) * _TENTHS[len(key)],
                 weight=sum([self.scores[term] for term in key]) * _TENTHS[len(key)],
                 events=phrase.events,
-                leads=phrase.leads,
+                said=phrase.counted + phrase.leads * FULL,
             )
             for key, phrase in self._nouns()
         ]
