@@ -40,9 +40,6 @@ FAR: Final = 6
 FEW_WORDS: Final = 15
 """Terms that may stand between two documents for that, at most."""
 
-VOICES: Final = 4
-"""Speakers of whom a timeline keeps what they said, at most."""
-
 _KEY_BITS: Final = 63
 """Bits of a sort key: those of a signed integer without its sign."""
 
@@ -248,12 +245,7 @@ class Timeline:
     @property
     def nbytes(self) -> int:
         """Return about how many bytes of memory it holds, with what is derived of it."""
-        return (
-            (104 if self.scope is None else 108) * len(self)
-            + 2 * VOICES * len(self)
-            + 32 * int(np.count_nonzero(self.far))
-            + 500
-        )
+        return (104 if self.scope is None else 108) * len(self) + 32 * int(np.count_nonzero(self.far)) + 500
 
     @classmethod
     def of(cls, corpus: Corpus) -> Timeline:

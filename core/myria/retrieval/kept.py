@@ -19,8 +19,7 @@ from myria.analysis.languages import function_terms
 from myria.index.corpus import Corpus
 from myria.retrieval.frequency import frequencies, rarity, spans_of
 from myria.retrieval.plan import Plan
-from myria.retrieval.scoring import announced
-from myria.retrieval.successors import Leader, names_in, place
+from myria.retrieval.successors import Leader
 
 _REPEATED: Final = 25
 """Percent of the words of an older note, by rarity, that a later one must repeat."""
@@ -36,23 +35,19 @@ def kept_later(leader: Leader, corpora: Sequence[Corpus], docs: int, plan: Plan)
         docs: how many documents are visible in all corpora.
         plan: what is asked for.
     """
-    corpus, timeline, at = corpora[leader.corpus], leader.timeline, leader.at
+    corpus, timeline, at = leader.corpus, leader.timeline, leader.at
     notes = corpus.notes()
     if not notes[at]:
         return ()
     later = timeline.timestamp > timeline.timestamp[at]
     later |= (timeline.timestamp == timeline.timestamp[at]) & (timeline.seq > timeline.seq[at])
-    later &= notes & ~announced(corpus, leader.day)
-    if timeline.scope is not None:
-        later &= timeline.scope == timeline.scope[at]
-    if leader.allowed is not None:
-        later &= leader.allowed
+    later &= notes & ~leader.announced
+    for only in (leader.here, leader.allowed):
+        if only is not None:
+            later &= only
     if not later.any():
         return ()
-    said = leader.words(corpus, at)
-    view, doc = place(corpus, timeline, at)
-    names = names_in(corpus, leader, view.speakers[int(view.speaker[doc])])
-    ids = np.array(sorted(said - names - stop_ids() - _function_ids()), dtype=np.int64)
+    ids = np.array(sorted(leader.said - leader.names - stop_ids() - _function_ids()), dtype=np.int64)
     worth = [rarity(docs, max(2, count)) for count in frequencies(ids, corpora)[0].tolist()]
     asked = {identity for concept in plan.concepts for identity, _ in concept.alternatives}
     repeated = np.zeros(len(timeline), dtype=np.int64)
@@ -66,7 +61,7 @@ def kept_later(leader: Leader, corpora: Sequence[Corpus], docs: int, plan: Plan)
                 answers[where] = True
     found = np.flatnonzero(later & answers & (repeated * 100 >= max(1, sum(worth)) * _REPEATED))
     newest = found[np.lexsort((timeline.seq[found], timeline.timestamp[found]))][::-1]
-    return tuple(one for one in newest.tolist() if leader.words(corpus, one) != said)
+    return tuple(one for one in newest.tolist() if leader.words(one) != leader.said)
 
 
 @cache

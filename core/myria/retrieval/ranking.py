@@ -290,7 +290,7 @@ class _Best:
         row = (np.array([score]), timeline.timestamp[one], timeline.seq[one])
         if self._after is not None and not self._comes_after(self._after, *row)[0]:
             return
-        moved = np.column_stack((*row, [leader.corpus], timeline.view[one], timeline.doc[one]))
+        moved = np.column_stack((*row, [leader.number], timeline.view[one], timeline.doc[one]))
         rows = np.concatenate((self._rows, moved))
         self._rows = rows[np.lexsort(self._sort_keys(rows[:, 0], rows[:, 1], rows[:, 2]))]
 

@@ -72,7 +72,7 @@ def scored(plan: Plan, at: int, corpus: Corpus, *, matched_only: bool, near: tup
         where = gain.nonzero()[0]
         worth = gain[where] * max(_NEAR_ALONE, plan.rarity) * weights.near // 100
         own.add(where, worth * own.lends[where] // 1_000, timeline)
-    voiced = _spoken_by(reading.speakers, timeline, parts) if reading.speakers else None
+    voiced = spoken_by(reading.speakers, corpus) if reading.speakers else None
     total = own.score * 100
     # Who and when alone are evidence of a document itself: neighbours are lent words only.
     if reading.by_speaker and voiced is not None:
@@ -102,7 +102,7 @@ def scored_alone(plan: Plan, at: int, corpus: Corpus) -> Ints:
     own = _Evidence.of(plan.concepts, _postings(plan, at, timeline, parts), timeline, weights)
     total = own.score * (100 + weights.leaf + weights.unit)
     speakers = plan.reading.speakers
-    _weigh(plan, corpus, total, _spoken_by(speakers, timeline, parts) if speakers else None)
+    _weigh(plan, corpus, total, spoken_by(speakers, corpus) if speakers else None)
     return total * _SCALE // UNITY
 
 
@@ -326,9 +326,11 @@ def _told_of(corpus: Corpus, first: int, after: int) -> Iterator[tuple[Ints, Int
             yield where[where >= 0], days[where >= 0]
 
 
-def _spoken_by(names: frozenset[str], timeline: Timeline, parts: Parts) -> Mask:
+def spoken_by(names: frozenset[str], corpus: Corpus) -> Mask:
+    """Return which documents of a corpus's timeline are by speakers of these names."""
+    timeline = corpus.laid_out
     heard = np.zeros(len(timeline), dtype=np.bool_)
-    for (view, mask), places in zip(parts, timeline.places, strict=True):
+    for (view, mask), places in zip(corpus.parts(), timeline.places, strict=True):
         table = np.array([name in names for name in view.speakers], dtype=np.bool_)
         if table.any():
             spoken = table[view.speaker]

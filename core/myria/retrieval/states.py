@@ -15,7 +15,6 @@ between that and what it finds (docs/retrieval.md). Nothing is hidden.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -27,7 +26,7 @@ from myria.index.corpus import Corpus
 from myria.retrieval.frequency import log2, rarity, spans_of
 from myria.retrieval.kept import kept_later
 from myria.retrieval.plan import Plan
-from myria.retrieval.successors import Later, Leader, Succession, names_in, succession
+from myria.retrieval.successors import Leader, Succession, told_to_change
 
 MOST: Final = 2
 """Statements that are put before the best hit, at most."""
@@ -70,96 +69,74 @@ def later_states(leader: Leader, corpora: Sequence[Corpus], docs: int, plan: Pla
         docs: how many documents are visible in all corpora.
         plan: what is asked for.
     """
-    known = succession(leader, corpora, docs, plan)
-    found = () if known is None else (known.at,)
-    if plan.reading.of_state:
-        signs = _Signs(leader=leader, corpus=corpora[leader.corpus], plan=plan)
-        likely = signs.after(leader.at, None if known is None else known.at)
-        found = found if likely is None else (likely, *found)
-    found = (*kept_later(leader, corpora, docs, plan), *found)
-    older = int(leader.timeline.seq[leader.at])
+    changed = told_to_change(leader, corpora, docs, plan)
+    likely = _likely_state(leader, plan, changed) if plan.reading.of_state else None
+    found = (*kept_later(leader, corpora, docs, plan), likely, changed)
+    seq = leader.timeline.seq
     return tuple(
-        Succession(older=older, newer=int(leader.timeline.seq[at]), at=at) for at in list(dict.fromkeys(found))[:MOST]
+        Succession(older=int(seq[leader.at]), newer=int(seq[at]), at=at)
+        for at in [at for at in dict.fromkeys(found) if at is not None][:MOST]
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Signs:
-    """What is compared: the statements of the best hit's corpus."""
+def _likely_state(leader: Leader, plan: Plan, known: int | None) -> int | None:
+    """Return the place of the likeliest state among what was said later, None if none is likely.
 
-    leader: Leader
-    corpus: Corpus
-    plan: Plan
-
-    def after(self, at: int, known: int | None) -> int | None:
-        """Return the place of the likeliest state among what was said after a statement, None if none is likely.
-
-        Args:
-            known: a statement that other evidence speaks for.
-        """
-        leader, timeline = self.leader, self.leader.timeline
-        later = leader.later(self.corpus, at)
-        count = int(np.count_nonzero(later.mask))
-        if not count or timeline.length[at] > _LONGEST:
-            return None
-        mask = later.mask & (timeline.length <= _LONG)
-        if known is not None:
-            mask[known] = True
-        places = np.flatnonzero(mask)
-        evidence = _AS_GOOD * _BIT * np.minimum(leader.score[places], leader.worth) // leader.worth
-        evidence += _HOLDS * _BIT * leader.held[places] // (100 * max(1, self.plan.rarity))
-        evidence += _SAME_SPEAKER * _BIT * later.spoken[places]
-        if known is not None:
-            evidence += _FOUND * _BIT * (places == known)
-        numbered, naming = self.corpus.numbered(), timeline.flags & NAMING != 0
-        for percent, alike in ((_BOTH_NUMBERS, numbered), (_BOTH_NAME, naming)):
-            if alike[at]:
-                evidence += percent * rarity(count, int(np.count_nonzero(alike & later.mask))) * alike[places]
-        # A shared word is held by two at least: where the rarest would not be enough, none is looked up.
-        if self._surplus(int(evidence.max(initial=0)) + _SHARES * rarity(later.count, 2), count) < _LIKELY:
-            return None
-        shared = self._shared(at, later)[places]
-        evidence += _SHARES * shared
-        likely = (leader.held[places] > 0) | (shared > 0) | (numbered[at] & numbered[places])
-        if known is not None:
-            likely |= places == known
-        places, evidence = places[likely], evidence[likely]
-        order = np.lexsort((places, evidence))[::-1][:_REPEATED]
-        said = {leader.words(self.corpus, one) for one in (at, leader.at)}
-        for one in order.tolist():
-            place = int(places[one])
-            if leader.words(self.corpus, place) not in said:
-                # What is announced has replaced nothing yet, and what comes after it in likelihood is no state.
-                is_likely = later.holding[place] and self._surplus(int(evidence[one]), count) >= _LIKELY
-                return place if is_likely else None
+    Args:
+        known: a statement that other evidence speaks for.
+    """
+    timeline, older = leader.timeline, leader.at
+    count = int(np.count_nonzero(leader.later))
+    if not count or timeline.length[older] > _LONGEST:
         return None
+    mask = leader.later & (timeline.length <= _LONG)
+    is_known = np.zeros(len(timeline), dtype=np.bool_)
+    if known is not None:
+        mask[known] = is_known[known] = True
+    places = np.flatnonzero(mask)
+    evidence = _AS_GOOD * _BIT * np.minimum(leader.score[places], leader.worth) // leader.worth
+    evidence += _HOLDS * _BIT * leader.held[places] // (100 * max(1, plan.rarity))
+    evidence += _SAME_SPEAKER * _BIT * leader.spoken[places]
+    evidence += _FOUND * _BIT * is_known[places]
+    numbered, naming = leader.corpus.numbered(), timeline.flags & NAMING != 0
+    for percent, alike in ((_BOTH_NUMBERS, numbered), (_BOTH_NAME, naming)):
+        if alike[older]:
+            evidence += percent * rarity(count, int(np.count_nonzero(alike & leader.later))) * alike[places]
+    shared = _shared(leader)[places]
+    evidence += _SHARES * shared
+    likely = (leader.held[places] > 0) | (shared > 0) | (numbered[older] & numbered[places]) | is_known[places]
+    places, evidence = places[likely], evidence[likely]
+    for one in np.lexsort((places, evidence))[::-1][:_REPEATED].tolist():
+        place = int(places[one])
+        if leader.words(place) != leader.said:
+            # What is announced has replaced nothing yet, and what comes after it in likelihood is no state.
+            is_likely = not leader.announced[place] and _surplus(leader, int(evidence[one]), count) >= _LIKELY
+            return place if is_likely else None
+    return None
 
-    def _shared(self, at: int, later: Later) -> Ints:
-        """Return by document how rare the rarest word is that it shares with a statement, everyday words excepted.
 
-        Args:
-            later: what was said after the statement: how rare a word is says its scope alone.
-        """
-        timeline, here = self.leader.timeline, later.here
-        said = self.leader.words(self.corpus, at) - names_in(self.corpus, self.leader, later.speaker)
-        ids = np.array(sorted(said - stop_ids() - weak_ids()), dtype=np.int64)
-        holding: dict[int, list[Ints]] = {}
-        for (part, mask), places in zip(self.corpus.parts(), timeline.places, strict=True):
-            for one, start, end in spans_of(ids, part.terms, part.offsets).T.tolist():
-                where = places[part.posting_doc[start:end]]
-                if mask is not None:
-                    where = where[where >= 0]
-                holding.setdefault(one, []).append(where if here is None else where[here[where]])
-        shared = np.zeros(len(timeline), dtype=np.int64)
-        ranked = [(rarity(later.count, sum(map(len, lists))), one) for one, lists in holding.items()]
-        # The rarest last: it stays.
-        for rare, one in sorted(ranked):
-            for where in holding[one]:
-                shared[where] = rare
-        return shared
+def _shared(leader: Leader) -> Ints:
+    """Return by document how rare the rarest word is that it shares with the best hit, everyday words excepted: how
+    rare a word is says its scope alone."""
+    here = leader.here
+    docs = len(leader.timeline) if here is None else int(np.count_nonzero(here))
+    ids = np.array(sorted(leader.said - leader.names - stop_ids() - weak_ids()), dtype=np.int64)
+    holding: dict[int, list[Ints]] = {}
+    for (view, _), places in zip(leader.corpus.parts(), leader.timeline.places, strict=True):
+        for one, start, end in spans_of(ids, view.terms, view.offsets).T.tolist():
+            where = places[view.posting_doc[start:end]]
+            where = where[where >= 0]
+            holding.setdefault(one, []).append(where if here is None else where[here[where]])
+    shared = np.zeros(len(leader.timeline), dtype=np.int64)
+    for lists in holding.values():
+        rare = rarity(docs, sum(map(len, lists)))
+        for where in lists:
+            shared[where] = np.maximum(shared[where], rare)
+    return shared
 
-    def _surplus(self, evidence: int, count: int) -> int:
-        """Return by how many hundredths of a bit evidence, in 1/256 of them, exceeds what chance gives."""
-        whole, none = _SHORT
-        shortness = min(none - whole, max(0, none - int(self.leader.timeline.length[self.leader.at])))
-        return (evidence - 100 * log2(count + _IMAGINED)) // _BIT + _TELLS_A_STATE * shortness // (none - whole)
+
+def _surplus(leader: Leader, evidence: int, count: int) -> int:
+    """Return by how many hundredths of a bit evidence, in 1/256 of them, exceeds what chance gives."""
+    whole, none = _SHORT
+    shortness = min(none - whole, max(0, none - int(leader.timeline.length[leader.at])))
+    return (evidence - 100 * log2(count + _IMAGINED)) // _BIT + _TELLS_A_STATE * shortness // (none - whole)
