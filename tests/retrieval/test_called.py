@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from myria.index import Corpus, Doc, LooseBlock
+from myria.retrieval.best import Ranking
 from myria.retrieval.called import names_like
 from myria.retrieval.question import Question
-from myria.retrieval.ranking import Ranking, rank
+from myria.retrieval.ranking import rank
 
 HOUR = 3_600_000_000
 TALK = (

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from myria.events import TopicHint
 from myria.index import BlockNode, Corpus, Doc, LooseBlock, Timeline, build, decode
+from myria.retrieval.best import Key, Order, Ranking
 from myria.retrieval.filters import Filters
 from myria.retrieval.question import Question
-from myria.retrieval.ranking import Key, Order, Ranking, rank
+from myria.retrieval.ranking import rank
 from tests.support.counts import examples
 
 START = int(datetime(2023, 5, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000

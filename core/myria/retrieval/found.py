@@ -14,9 +14,9 @@ from myria.handles import Handles
 from myria.masks import Masks
 from myria.planning.subjects.words import latest_of
 from myria.retrieval import cursors
+from myria.retrieval.best import Hit
 from myria.retrieval.cursors import Cursor
 from myria.retrieval.paths import Paths
-from myria.retrieval.ranking import Hit
 from myria.retrieval.result import SearchResult
 from myria.retrieval.searching import Search
 from myria.retrieval.subjects import SHARED_BY, SubjectFinder

@@ -16,7 +16,7 @@ import orjson
 from myria.errors import InternalError
 from myria.events import speaker_of, whole_text
 from myria.index.block import Ints
-from myria.retrieval.ranking import Hit, Key, Ranking
+from myria.retrieval.best import Hit, Key, Ranking
 from myria.retrieval.result import SearchResult
 from myria.retrieval.successors import Succession
 from myria.retrieval.turns import Awaited, Turn

@@ -8,90 +8,30 @@ share a corpus, so nothing here loops over scopes. All numbers stand in `myria.r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from myria.index.block import Ints
 from myria.index.corpus import Corpus, Mask, Timeline
-from myria.index.loose import LooseBlock
 from myria.index.vectors import ABSENT, WHOLE
+from myria.retrieval.best import Best, Key, Order, Ranking, Sorting
+from myria.retrieval.census import Census
 from myria.retrieval.filters import Filters
 from myria.retrieval.nearness import Near
-from myria.retrieval.plan import Census, Plan
+from myria.retrieval.plan import Plan
 from myria.retrieval.question import Question, Reading, read
-from myria.retrieval.scoring import scored, scored_alone
-from myria.retrieval.states import MOST, later_states
-from myria.retrieval.successors import Leader, Succession
+from myria.retrieval.scoring import scored
+from myria.retrieval.states import later_states
+from myria.retrieval.successors import Leader
+from myria.retrieval.superseded import Replaced, raise_scores
 from myria.retrieval.weights import WEIGHTS, Weights
-from myria.values import value
 
 _LEAST_FIT: Final = 50
 """Percent to which the share of a question's words that some text holds, by rarity, and the greatest cosine must come
 together: with less nothing answers it. So .011 of the questions whose answer was told find nothing, and .008 without
 it; with 60, half as many again. By words alone people's chats would lose .05 of R@10."""
-
-Order = Literal["relevance", "newest", "oldest"]
-
-
-@value
-class Key:
-    """A place in a ranking: hits after it follow. Which fields count depends on the order."""
-
-    score: int
-    timestamp: int
-    event_seq: int
-
-
-@value
-class Hit:
-    """One event found: `corpus` is its position in the corpora given, `view` in `Corpus.parts()`, `doc` in the view."""
-
-    corpus: int
-    event_seq: int
-    timestamp: int
-    score: int
-    view: int
-    doc: int
-
-    @property
-    def key(self) -> Key:
-        """Return where a next page goes on."""
-        return Key(score=self.score, timestamp=self.timestamp, event_seq=self.event_seq)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Replaced:
-    """Superseded documents, which are never hits, and what stands in their place.
-
-    `seqs` are those of `block` that count, ascending; `successors` stand beside them, by event_seq.
-    """
-
-    block: LooseBlock
-    seqs: Ints
-    successors: Ints
-
-    def corpus(self) -> Corpus:
-        """Return the documents that count as a corpus of their own."""
-        return Corpus(tail=self.block, tail_mask=np.isin(self.block.seq, self.seqs))
-
-
-@value
-class Ranking:
-    """The best hits after the given key, and how many documents matched in all (on every page the same).
-
-    `newest` is the moment that relative dates counted from, in microseconds since 1970, only where visible documents
-    lie ahead of the clock: on a next page it stands for the clock. `changed` names the best hit of all pages and what
-    was said later that it changed, where the question asks for that. `by_meaning` are hits without a word of the
-    question, found by their vectors.
-    """
-
-    hits: tuple[Hit, ...]
-    matched: int
-    newest: int | None = None
-    changed: Succession | None = None
-    by_meaning: frozenset[int] = frozenset()
 
 
 def rank(
@@ -127,20 +67,20 @@ def rank(
     """
     census = Census.of(corpora)
     has_ahead = clock is not None and census.last > clock
-    last = _newest_until(clock, corpora) if clock is not None and has_ahead else None
+    last = census.newest_until(clock) if clock is not None and has_ahead else None
     last = census.last if last is None else last
     reading = read(
         question,
         names=census,
         first=min(census.first, last),
         last=last,
-        utc_offset=_utc_offset_at(last, corpora) if question.now is None else question.utc_offset,
+        utc_offset=census.utc_offset_at(last) if question.now is None else question.utc_offset,
     )
     former = None if replaced is None or not len(replaced.seqs) else replaced.corpus()
     plan = Plan.of(reading, corpora, census, former, weights)
-    raised = None if replaced is None or former is None else _raised(plan, len(corpora), former, replaced)
+    raised = None if replaced is None or former is None else replaced.worth(plan, len(corpora))
     ordered = _order_of(reading, order)
-    best = _Best(order=ordered, limit=limit, after=after)
+    best = Best(order=ordered, limit=limit, after=after)
     follows = ordered == "relevance" and reading.asks_for in ("present", "change")
     leader: Leader | None = None
     by_meaning: set[int] = set()
@@ -163,7 +103,7 @@ def rank(
             if scores.by_meaning is not None:
                 by_meaning.update(timeline.seq[scores.by_meaning].tolist())
             if raised is not None:
-                _raise(scores.score, timeline.seq, *raised)
+                raise_scores(scores.score, timeline.seq, *raised)
             allowed = (filters or Filters()).allowed(timeline, corpus.parts())
             if follows:
                 leader = Leader.of(
@@ -189,145 +129,7 @@ def _without(late: Ints | None, timeline: Timeline, allowed: Mask | None) -> Mas
     return kept if allowed is None else allowed & kept
 
 
-def _newest_until(moment: int, corpora: Sequence[Corpus]) -> int | None:
-    """Return the time of the newest visible document not after a moment, or None where all lie after it."""
-    newest: list[int] = []
-    for corpus in corpora:
-        for view, mask in corpus.parts():
-            shown = view.timestamp <= moment if mask is None else (view.timestamp <= moment) & mask
-            if shown.any():
-                newest.append(int(view.timestamp[shown].max()))
-    return max(newest, default=None)
-
-
-def _utc_offset_at(moment: int, corpora: Sequence[Corpus]) -> int:
-    """Return the offset of the last visible document of a moment, which stands for now: 0 where there is none."""
-    newest = (0, 0)
-    for corpus in corpora:
-        for view, mask in corpus.parts():
-            at = np.flatnonzero(view.timestamp == moment if mask is None else (view.timestamp == moment) & mask)
-            if len(at):
-                last = at[view.seq[at].argmax()]
-                newest = max(newest, (int(view.seq[last]), int(view.utc_offset[last])))
-    return newest[1]
-
-
-def _raised(plan: Plan, at: int, former: Corpus, replaced: Replaced) -> tuple[Ints, Ints]:
-    """Return successors of superseded documents, ascending, and what their predecessors' words are worth."""
-    total, timeline = scored_alone(plan, at, former), former.laid_out
-    successors = replaced.successors[replaced.seqs.searchsorted(timeline.seq)]
-    worth = total > 0
-    order = np.lexsort((-total[worth], successors[worth]))
-    named, scores = successors[worth][order], total[worth][order]
-    first = np.concatenate(([True], named[1:] != named[:-1]))[: len(named)]
-    return named[first], scores[first]
-
-
-def _raise(score: Ints, seqs: Ints, successors: Ints, worth: Ints) -> None:
-    """Give successors the scores of those that they replaced, where these are greater."""
-    if not len(successors):
-        return
-    at = successors.searchsorted(seqs)
-    at[at == len(successors)] = 0
-    here = np.flatnonzero(successors[at] == seqs)
-    score[here] = np.maximum(score[here], worth[at[here]])
-
-
-_Order = Literal["relevance", "newest", "oldest", "hinted"]
-
-
-def _order_of(reading: Reading, order: Order) -> _Order:
+def _order_of(reading: Reading, order: Order) -> Sorting:
     if order != "relevance" or reading.asked:
         return order
     return "hinted" if reading.hints else "newest"
-
-
-class _Best:
-    """The best hits so far, over corpora taken one after another; some more are kept, since they may still be moved."""
-
-    def __init__(self, *, order: _Order, limit: int, after: Key | None) -> None:
-        self._order = order
-        self._limit = limit
-        self._kept = limit + MOST
-        self._after = after
-        self._matched = 0
-        self._rows = np.zeros((0, 6), dtype=np.int64)
-
-    def take(self, corpus: int, timeline: Timeline, score: Ints, allowed: Mask | None, *, everything: bool) -> None:
-        """Take the hits of one corpus. A row is (score, timestamp, event_seq, corpus, view, doc)."""
-        if everything:
-            chosen = np.arange(len(timeline)) if allowed is None else np.flatnonzero(allowed)
-        else:
-            chosen = np.flatnonzero(score > 0 if allowed is None else (score > 0) & allowed)
-        self._matched += len(chosen)
-        if self._after is not None:
-            chosen = chosen[
-                self._comes_after(self._after, score[chosen], timeline.timestamp[chosen], timeline.seq[chosen])
-            ]
-        if len(chosen) > 4 * self._kept:
-            leading = self._leading(score[chosen], timeline.timestamp[chosen])
-            chosen = chosen[leading <= np.partition(leading, self._kept - 1)[self._kept - 1]]
-        score, stamp, seq = score[chosen], timeline.timestamp[chosen], timeline.seq[chosen]
-        rows = np.column_stack(
-            (score, stamp, seq, np.full(len(chosen), corpus), timeline.view[chosen], timeline.doc[chosen])
-        )
-        rows = np.concatenate((self._rows, rows))
-        self._rows = rows[np.lexsort(self._sort_keys(rows[:, 0], rows[:, 1], rows[:, 2]))[: self._kept]]
-
-    def put(self, leader: Leader, changed: Succession, score: int, late: Ints | None) -> None:
-        """Move one document of a corpus taken before to where a greater score places it."""
-        timeline = leader.timeline
-        at = changed.at
-        before = int(leader.score[at])
-        if score <= before:
-            return
-        if not before:
-            self._matched += 1
-        if late is not None and changed.newer in late:
-            return
-        self._rows = self._rows[self._rows[:, 2] != changed.newer]
-        one = np.array([at])
-        row = (np.array([score]), timeline.timestamp[one], timeline.seq[one])
-        if self._after is not None and not self._comes_after(self._after, *row)[0]:
-            return
-        moved = np.column_stack((*row, [leader.number], timeline.view[one], timeline.doc[one]))
-        rows = np.concatenate((self._rows, moved))
-        self._rows = rows[np.lexsort(self._sort_keys(rows[:, 0], rows[:, 1], rows[:, 2]))]
-
-    def ranking(self, *, newest: int | None, changed: Succession | None) -> Ranking:
-        """Return the ranking of the hits taken."""
-        rows = self._rows[: self._limit]
-        return Ranking(
-            hits=tuple(
-                Hit(corpus=corpus, event_seq=seq, timestamp=stamp, score=score, view=view, doc=doc)
-                for score, stamp, seq, corpus, view, doc in rows.tolist()
-            ),
-            matched=self._matched,
-            newest=newest,
-            changed=changed,
-        )
-
-    def _leading(self, score: Ints, stamp: Ints) -> Ints:
-        if self._order in ("relevance", "hinted"):
-            return -score
-        return stamp if self._order == "oldest" else -stamp
-
-    def _sort_keys(self, score: Ints, stamp: Ints, seq: Ints) -> tuple[Ints, ...]:
-        """Return keys for lexsort, the last one leading."""
-        if self._order == "relevance":
-            return seq, -score
-        if self._order == "oldest":
-            return seq, stamp
-        if self._order == "newest":
-            return -seq, -stamp
-        return -seq, -stamp, -score
-
-    def _comes_after(self, key: Key, score: Ints, stamp: Ints, seq: Ints) -> Mask:
-        place = self._sort_keys(*(np.array([value]) for value in (key.score, key.timestamp, key.event_seq)))
-        columns = self._sort_keys(score, stamp, seq)
-        later = np.zeros(len(seq), dtype=np.bool_)
-        equal = np.ones(len(seq), dtype=np.bool_)
-        for column, bound in zip(reversed(columns), reversed(place), strict=True):
-            later |= equal & (column > bound)
-            equal &= column == bound
-        return later

@@ -15,7 +15,7 @@ from myria.index.block import Ints
 from myria.index.loose import LooseBlock
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.pinned import Pinned
-from myria.retrieval.ranking import Replaced
+from myria.retrieval.superseded import Replaced
 from myria.searchable import document
 from myria.store.database import Connection
 from myria.store.queries import sql

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from myria.index.corpus import Corpus
+from myria.retrieval.best import Hit
 from myria.retrieval.pinned import Pinned
-from myria.retrieval.ranking import Hit
 from myria.retrieval.scopes import VisibleScope
 from myria.retrieval.subjects import NamedSubject
 from myria.retrieval.successors import Succession

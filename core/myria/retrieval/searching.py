@@ -18,6 +18,7 @@ from myria.index.block import BlockView, Doc, Ints, View
 from myria.index.corpus import Corpus, Mask, Timeline
 from myria.index.loose import LooseBlock
 from myria.index.vectors import WHOLE
+from myria.retrieval.best import Key, Ranking
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor
 from myria.retrieval.filters import Filters
@@ -29,7 +30,7 @@ from myria.retrieval.paths import Path, Paths, renderings
 from myria.retrieval.pinned import Pinned, pin
 from myria.retrieval.plan import meaning
 from myria.retrieval.question import Question
-from myria.retrieval.ranking import Key, Ranking, rank
+from myria.retrieval.ranking import rank
 from myria.retrieval.replaced import replaced_events
 from myria.retrieval.result import SearchResult
 from myria.retrieval.scopes import VisibleScope

@@ -25,6 +25,7 @@ from myria.llm.failures import advice
 from myria.masks import Masks
 from myria.passages import sought_in
 from myria.retrieval import cursors
+from myria.retrieval.best import Hit
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor
 from myria.retrieval.found import EventFinder
@@ -34,7 +35,6 @@ from myria.retrieval.looks import SecondLooks
 from myria.retrieval.nodes import event_body, event_node, shortened_event_node, topic_node
 from myria.retrieval.paths import Path, Paths, ShownTopics, renderings
 from myria.retrieval.pinned import Pinned, pin
-from myria.retrieval.ranking import Hit
 from myria.retrieval.result import SearchResult
 from myria.retrieval.searching import Query, Search, no_topic
 from myria.retrieval.subjects import NO_SUBJECTS, NamedSubject, SubjectFinder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 
 from myria.restating import alike
-from myria.retrieval.ranking import Hit
+from myria.retrieval.best import Hit
 from myria.values import value
 
 MOST = 64
