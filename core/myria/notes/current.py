@@ -20,7 +20,7 @@ from myria.analysis.roots import root
 from myria.analysis.tokens import is_stopword, terms, tokens
 from myria.analysis.written import written_terms
 from myria.notes.subjects import is_verb_of_notes
-from myria.retrieval.question import state_asked_for
+from myria.retrieval.wanted import state_asked_for
 from myria.values import value
 
 T = TypeVar("T")

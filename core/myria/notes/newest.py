@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from myria.analysis.announcing import holds_later
 from myria.analysis.dates import local_day, windows
 from myria.notes.current import KeptStatement, SoughtWords, replaced
-from myria.retrieval.question import day_asked_for, state_asked_for
+from myria.retrieval.wanted import day_asked_for, state_asked_for
 from myria.values import value
 
 MOST_COMPARED = 50

@@ -7,20 +7,28 @@ time always reads the same.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Sequence
-from typing import Final, Literal, Protocol
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from myria.analysis import Token, is_stopword, terms, tokens
-from myria.analysis.asking import asks
-from myria.analysis.dates import DAY_US, Window, is_date_word, local_day, windows
+from myria.analysis.dates import Window, is_date_word, local_day, windows
 from myria.analysis.languages import STEMMED, is_function_word, languages_of, stem_of
 from myria.analysis.related import members, related
 from myria.analysis.requests import asked_in, is_request_term, without_requests, without_talk
 from myria.analysis.verbforms import verb_forms
 from myria.analysis.written import Written, written_in
 from myria.events import TopicHint
-from myria.index.block import FAR_AWAY, name_terms
+from myria.index.block import name_terms
+from myria.retrieval.census import Census
+from myria.retrieval.wanted import (
+    State,
+    day_asked_for,
+    state_asked_for,
+    wants_name,
+    wants_time,
+    wants_what_was_done,
+    without_present,
+)
 from myria.values import value
 
 QUERY_BYTES: Final = 8 * 1024
@@ -32,52 +40,6 @@ MAX_WORDS: Final = 256
 _SAME_FIRST_NAME: Final = 3
 _NO_SUBJECT: Final = frozenset(terms("happen talk chat discuss say mention speak conversation message event news new"))
 _ROLES: Final = frozenset(terms("user assistant system tool agent bot human ai model"))
-_ASKS_WHEN: Final = re.compile(
-    r"(?:^|[.!?;:,]\s+|\bknow |\btell me )(?:since |until )?"
-    r"(?:when\b|how long\b|(?:in |on )?(?:what|which) (?:date|day|week|month|year|time|season)s?\b)",
-    re.IGNORECASE,
-)
-
-
-_ASKS_NAME: Final = re.compile(
-    r"\b(?:which|where|who|whose)\b|\b(?:what|name)\s(?:\w+\s){0,3}(?:names?|kinds?|types?|sorts?|books?|games?|movies?|films?"
-    r"|countr(?:y|ies)|cit(?:y|ies)|towns?|states?|places?|songs?|bands?|brands?|makes?|models?|titles?|artists?|authors?"
-    r"|shows?|compan(?:y|ies)|restaurants?|hotels?|holidays?|series|called|teams?|stores?|shops?|events?|schools?)\b",
-    re.IGNORECASE,
-)
-
-State = Literal["present", "before", "change"]
-"""What a question wants to know of something that may have changed."""
-
-_BEFORE: Final = re.compile(
-    r"\b(?:before|previous(?:ly)?|original(?:ly)?|first|earlier|former(?:ly)?|initial(?:ly)?|used? to|at the time"
-    r"|back then|(?:the|my|our|your|his|her|its|their|['\u2019]s) old)\b",
-    re.IGNORECASE,
-)
-_CHANGE: Final = re.compile(
-    r"\b(?:chang\w*|switch\w*|happened (?:to|with)|differ\w*|renamed|rescheduled|replaced|another|moved|became"
-    r"|(?:has|have|had|did) (?:\w+ ){0,3}become|no longer)\b",
-    re.IGNORECASE,
-)
-_AT_PRESENT: Final = re.compile(
-    r"\b(?:(?:as of|right|just) (?:now|today)|at (?:the moment|present|this (?:point|time|moment))|(?:in )?these days"
-    r"|nowadays|current(?:ly)?(?=\W*$| \w))\b",
-    re.IGNORECASE,
-)
-"""Words that say that a question asks for the present: they are not to be found, nor do they name a day."""
-_TO_COME: Final = re.compile(
-    r"\b(?:will|going to|soon|plan(?:s|ned)?|upcoming|from when|future|announced)\b"
-    r"|\bwhen\b.{0,60}\b(?:start|begin|change|move|switch|become|join|leave|take effect)",
-    re.IGNORECASE,
-)
-"""Words of questions for what is to come: what was announced answers them, whenever it holds."""
-_HAS_DONE: Final = re.compile(r"(?:(?!\b(?:do|does|must|should)\b).)*\b(?:has|have)\b", re.IGNORECASE | re.DOTALL)
-"""Questions for what has been done ("has sold"): no state, as "does he have" is one."""
-_PAST: Final = re.compile(
-    r"\b(?:did|was|were|had)\b"
-    r"|\b(?:what|who)\s(?:\w{2,}ed|made|led|got|gave|took|went|came|said|told|won|brought|began)\b",
-    re.IGNORECASE,
-)
 
 
 @value
@@ -157,27 +119,7 @@ class Reading:
         return self.asked and not (self.by_speaker or self.only_when)
 
 
-class Names(Protocol):
-    """The names in the visible scopes."""
-
-    def beginning_with(self, term: str) -> set[str]:
-        """Return the names of speakers and participants whose first term is this."""
-        ...
-
-    def called(self, term: str) -> set[str]:
-        """Return the name of the one speaker whom a term that is no name as it stands is short for, or misspells."""
-        ...
-
-    def speakers(self, names: Iterable[str]) -> frozenset[str]:
-        """Return which of these are speakers'."""
-        ...
-
-    def participants(self, names: Iterable[str]) -> frozenset[str]:
-        """Return which of these are participants'."""
-        ...
-
-
-def read(question: Question, *, names: Names, first: int, last: int, utc_offset: int = 0) -> Reading:
+def read(question: Question, *, names: Census, first: int, last: int, utc_offset: int = 0) -> Reading:
     """Return what a question asks for.
 
     Args:
@@ -194,7 +136,7 @@ def read(question: Question, *, names: Names, first: int, last: int, utc_offset:
         return Reading(asked=False, hints=hints, hint_words=hint_words)
     asks_for = state_asked_for(text)
     if asks_for == "present":
-        text = _AT_PRESENT.sub(" ", text)
+        text = without_present(text)
     written = written_in(text)
     question_tokens = _without_literals(tokens(without_requests(text)), written)
     if not (question_tokens or written) and tokens(text):
@@ -223,8 +165,7 @@ def read(question: Question, *, names: Names, first: int, last: int, utc_offset:
     if only_when:
         content = [term for term in content if not is_date_word(term)]
         spoken = unique = []
-    is_english = not languages and not _is_foreign(text, unique)
-    asked = frozenset(content)
+    is_english = not languages and (text.isascii() or any(map(is_stopword, unique)))
     words = content or spoken or unique
     subjects = _subjects(words, asking, has_windows=bool(meant))
     names_as_written = _names_as_written(question_tokens, languages)
@@ -235,7 +176,7 @@ def read(question: Question, *, names: Names, first: int, last: int, utc_offset:
                 term=term,
                 stems=stems_by_term.get(term, ()),
                 instead=(*related(term), *verb_forms(term, languages)),
-                members=_others(members(term), asked),
+                members=tuple(member for member in members(term) if member not in content),
                 subject=term in subjects,
                 name=term in names_as_written,
             )
@@ -250,28 +191,15 @@ def read(question: Question, *, names: Names, first: int, last: int, utc_offset:
         day=day_asked_for(text, meant, local_day(now if question.present is None else question.present, utc_offset)),
         utc_offset=utc_offset,
         only_when=only_when,
-        asks_when=_ASKS_WHEN.search(text) is not None,
-        asks_name=_ASKS_NAME.search(text) is not None,
+        asks_when=wants_time(text),
+        asks_name=wants_name(text),
         asks_for=asks_for,
         of_state=asks_for is not None
         and is_english
         and not any(window.exact for window in meant)
         and len(heard) < 2
-        and not _HAS_DONE.match(text),
+        and not wants_what_was_done(text),
     )
-
-
-def day_asked_for(text: str, meant: Iterable[Window], today: int) -> int:
-    """Return the day (since 1970) on which what a question asks for holds: that which it names, else today.
-
-    Args:
-        meant: the windows that it means.
-    """
-    return FAR_AWAY if _TO_COME.search(text) else max(map(_last_day, meant), default=today)
-
-
-def _last_day(window: Window) -> int:
-    return window.last if window.last >= window.first else window.end // DAY_US - 1
 
 
 def _telling(question_tokens: Sequence[Token], languages: Sequence[str]) -> frozenset[str]:
@@ -330,12 +258,7 @@ def _stems(question_tokens: Sequence[Token], languages: Sequence[str]) -> dict[s
     return {term: tuple(found) for term, found in by_term.items()}
 
 
-def _is_foreign(text: str, unique: Sequence[str]) -> bool:
-    """Tell whether a question is surely not in English: it holds other letters, and none of its words."""
-    return not text.isascii() and not any(map(is_stopword, unique))
-
-
-def without_names(question: Question, *, names: Names, also: Collection[str] = ()) -> str:
+def without_names(question: Question, *, names: Census, also: Collection[str] = ()) -> str:
     """Return the text of a question without the visible names in it and what it says of the talk itself, in one line;
     empty where it says nothing else.
 
@@ -354,33 +277,13 @@ def without_names(question: Question, *, names: Names, also: Collection[str] = (
     return " ".join("".join([*pieces, text[at:]]).split())
 
 
-def _others(told: tuple[str, ...], asked: frozenset[str]) -> tuple[str, ...]:
-    return told if asked.isdisjoint(told) else tuple(term for term in told if term not in asked)
-
-
-def state_asked_for(text: str) -> State | None:
-    """Return what a question wants to know of something that may have changed; None for words that are looked up.
-
-    Questions in other languages than English count as for the present.
-    """
-    if not asks(text):
-        return None
-    if languages_of(text, terms(text)):
-        return "present"
-    if _BEFORE.search(text):
-        return "before"
-    if _CHANGE.search(text):
-        return "change"
-    return None if _PAST.search(text) else "present"
-
-
 def _cut(text: str) -> str:
     if len(text) * 4 <= QUERY_BYTES:
         return text
     return text[:QUERY_BYTES].encode("utf-8", "replace")[:QUERY_BYTES].decode("utf-8", "ignore")
 
 
-def _named(question_tokens: Sequence[Token], names: Names) -> tuple[set[str], set[str]]:
+def _named(question_tokens: Sequence[Token], names: Census) -> tuple[set[str], set[str]]:
     """Return the names a question names, and the terms it names them by (roles excepted)."""
     question_terms = [token.term for token in question_tokens]
     named: set[str] = set()

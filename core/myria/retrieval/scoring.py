@@ -15,7 +15,7 @@ import numpy as np
 
 from myria.analysis.dates import DAY_US, MINUTE_US, Window
 from myria.index.block import ASKS, DATED, FAR_AWAY, NAMING, Ints, View, days_between
-from myria.index.corpus import FAR, REACH, Corpus, Mask, Timeline
+from myria.index.corpus import REACH, Corpus, Mask, Timeline
 from myria.retrieval.frequency import spans_of
 from myria.retrieval.plan import Concept, Plan
 from myria.retrieval.weights import Weights
@@ -226,17 +226,10 @@ def _lend(weights: Weights, own: Ints, total: Ints, timeline: Timeline) -> None:
         total[answered + step] += own[answered] * part[answered] * weights.answers[at] // 1_000
     if timeline.reaches_far:
         for step, percent in enumerate(weights.farther, REACH + 1):
-            where = timeline.derived(_reaching)[step - REACH - 1]
+            # What lies within few words of one document lies so of all between them.
+            where = np.flatnonzero(timeline.far >= step)
             total[where + step] += own[where] * percent
             total[where] += own[where + step] * percent
-
-
-def _reaching(timeline: Timeline) -> tuple[Ints, ...]:
-    """Return by step beyond `REACH` the documents that lend so far.
-
-    There are few, and fewer the farther: what lies within few words of one document lies so of all between them.
-    """
-    return tuple(np.flatnonzero(timeline.far >= step) for step in range(REACH + 1, FAR + 1))
 
 
 def _weigh(plan: Plan, corpus: Corpus, total: Ints, voiced: Mask | None) -> None:
