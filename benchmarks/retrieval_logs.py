@@ -250,6 +250,7 @@ KINDS: Mapping[str, Kind] = {
     "support": partial(own, "support_log"),
     "languages": partial(own, "five_languages"),
     "unchanged": partial(own, "unchanged"),
+    "wishes": partial(own, "standing_wishes"),
     "absent": absent,
 }
 """Where each kind's logs are read, by the folder of --data and whether the blind half is asked for."""

@@ -119,6 +119,29 @@ def test_a_question_that_asks_for_a_name_prefers_texts_that_name_something() -> 
     assert _ask("How was the novel she read?", corpus)[0] == 1
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "How should I plot the tides?",
+        "Can you plot the tides?",
+        "Please help me plot the tides",
+        "Suggest a plot for tides",
+    ],
+)
+def test_a_standing_wish_comes_first_where_help_is_asked_for(question: str) -> None:
+    """Asked for something to be done, what is always to be kept to when doing it comes before other talk about it."""
+    corpus = _said("They once put blue in a plot of tides.", "The day was grey.", "Always put blue in plots of tides.")
+    assert _ask(question, corpus)[0] == 3
+    assert _ask("Why did they put it in the plot of the tides?", corpus)[0] == 1
+
+
+def test_long_talk_that_says_always_is_no_wish() -> None:
+    """An answer at length says "always" somewhere and wishes nothing."""
+    long = "It always helps to plot tides by moon. " + " ".join(f"advice{number}" for number in range(60))
+    corpus = _said("The plot of the tides hung askew.", "The day was grey.", long)
+    assert _ask("How should I plot the tides?", corpus)[0] == 1
+
+
 CHANGED = (
     "I drive an old diesel Golf, it rattles but it never let me down.",
     "The bread was dear today.",

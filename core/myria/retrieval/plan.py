@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from myria.analysis import term_id
+from myria.analysis import term_id, terms
 from myria.index.block import Ints, hint_ids, whole_hint_id
 from myria.index.corpus import Corpus
 from myria.retrieval.census import Census
@@ -21,6 +21,9 @@ MAX_CONCEPTS: Final = 48
 _MOST_SOUGHT: Final = 6
 """Rare words that a question is taken to hold at most, where it is told how much of it is held: a long text that is
 sent as a question holds much that nobody told."""
+
+WISHES: Final = frozenset(map(term_id, terms("always prefer")))
+"""Words of texts by which people wish something once and for all."""
 
 
 @value
@@ -83,7 +86,8 @@ class Plan:
             former: superseded documents, whose words count where nothing visible holds them.
         """
         words = (*reading.words, *reading.hint_words)
-        wanted = sorted({term_id(term) for word in words for term in word.all_terms})
+        sought = {term_id(term) for word in words for term in word.all_terms}
+        wanted = sorted(sought | WISHES if reading.asks_help else sought)
         ids = np.array(wanted, dtype=np.int64)
         total, located = frequencies(ids, corpora)
         if former is not None:

@@ -24,6 +24,7 @@ from myria.retrieval.wanted import (
     State,
     day_asked_for,
     state_asked_for,
+    wants_help,
     wants_name,
     wants_time,
     wants_what_was_done,
@@ -92,6 +93,7 @@ class Reading:
     names speakers and nothing else, so it asks for what they said; `windows` are the times it means, `day` is the
     last day of them, or that on which it is asked (`utc_offset` minutes east of UTC), and `only_when`
     tells that it says nothing else; `asks_when` tells that the answer is a time, `asks_name` that it is likely a name;
+    `asks_help` that it wants something done or advised;
     `asks_for` tells whether it asks how something is, how it was before, or what changed (None: none of them), and
     `of_state` that it asks so of one person at most. `asked` is False when there is no text, or none that names
     anything ("what do you remember?"): the most recent events.
@@ -110,6 +112,7 @@ class Reading:
     only_when: bool = False
     asks_when: bool = False
     asks_name: bool = False
+    asks_help: bool = False
     asks_for: State | None = None
     of_state: bool = False
 
@@ -193,6 +196,7 @@ def read(question: Question, *, names: Census, first: int, last: int, utc_offset
         only_when=only_when,
         asks_when=wants_time(text),
         asks_name=wants_name(text),
+        asks_help=wants_help(text),
         asks_for=asks_for,
         of_state=asks_for is not None
         and is_english

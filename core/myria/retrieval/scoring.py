@@ -17,7 +17,7 @@ from myria.analysis.dates import DAY_US, MINUTE_US, Window
 from myria.index.block import ASKS, DATED, FAR_AWAY, NAMING, Ints, View, days_between
 from myria.index.corpus import REACH, Corpus, Mask, Timeline
 from myria.retrieval.frequency import spans_of
-from myria.retrieval.plan import Concept, Plan
+from myria.retrieval.plan import WISHES, Concept, Plan
 from myria.retrieval.weights import Weights
 from myria.values import value
 
@@ -67,11 +67,10 @@ def scored(plan: Plan, at: int, corpus: Corpus, *, matched_only: bool, near: tup
         if reading.asks_for == "before":
             # What something was and what it became are alike in meaning: only words tell them apart.
             gain = np.where(own.score > 0, 0, gain)
-        # Counted as a further word is, so that neighbours, leaf and unit get their share of it. A vector reads no more
-        # than the beginning of a long text, which is alike to nearly every question about its subject.
+        # Counted as a further word is, so that neighbours, leaf and unit get their share of it.
         where = gain.nonzero()[0]
         worth = gain[where] * max(_NEAR_ALONE, plan.rarity) * weights.near // 100
-        own.add(where, worth * own.lends[where] // 1_000, timeline)
+        own.add(where, worth * weights.read // np.maximum(weights.read, timeline.length[where]), timeline)
     voiced = spoken_by(reading.speakers, corpus) if reading.speakers else None
     total = own.score * 100
     # Who and when alone are evidence of a document itself: neighbours are lent words only.
@@ -86,6 +85,8 @@ def scored(plan: Plan, at: int, corpus: Corpus, *, matched_only: bool, near: tup
         total += weights.unit * own.in_unit[timeline.unit] * (total > 0)
         if unmatched is not None:
             total[unmatched] = 0
+        if reading.asks_help:
+            _raise(total, _wishes(postings, timeline, weights), weights.wish)
         _weigh(plan, corpus, total, voiced)
     if plan.hint_ids or plan.hint_concepts:
         _add_hints(plan, total, postings, timeline, parts)
@@ -207,8 +208,8 @@ def _saturated(times: Ints, norms: Ints, weights: Weights) -> Ints:
 
 
 def _lending(timeline: Timeline, weights: Weights) -> Ints:
-    """Return by document how much of what it holds counts for others, and of its meaning for itself, in permille."""
-    lends: Ints = weights.lending * 1_000 // np.clip(timeline.length, weights.lending, weights.longest)
+    """Return by document how much of what it holds counts for others, in permille."""
+    lends: Ints = weights.lending * 1_000 // np.maximum(weights.lending, timeline.length)
     return lends
 
 
@@ -262,6 +263,16 @@ def _weigh_wording(total: Ints, timeline: Timeline, weights: Weights) -> None:
         (np.flatnonzero(timeline.length * few_each < few), few, few_each),
     ):
         total[where] -= total[where] * np.maximum(0, most - each * timeline.length[where]) // 1_000
+
+
+def _wishes(postings: Postings, timeline: Timeline, weights: Weights) -> Mask:
+    """Return which documents may say what somebody wishes once and for all: in few words, among them one of those."""
+    mask = np.zeros(len(timeline), dtype=np.bool_)
+    for identity in WISHES:
+        for where, _, _ in postings.get(identity, ()):
+            mask[where] = True
+    mask &= timeline.length <= weights.lending
+    return mask
 
 
 def _raise(total: Ints, where: Mask, percent: int) -> None:

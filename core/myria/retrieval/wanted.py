@@ -29,6 +29,12 @@ _ASKS_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 
+_ASKS_HELP: Final = re.compile(
+    r"\b(?:how (?:do|can|should|could|would|to)|(?:can|could|would) you|should|suggest|recommend|(?:help|show) me"
+    r"|explain)\b",
+    re.IGNORECASE,
+)
+
 State = Literal["present", "before", "change"]
 """What a question wants to know of something that may have changed."""
 
@@ -69,6 +75,11 @@ def wants_time(text: str) -> bool:
 def wants_name(text: str) -> bool:
     """Tell whether the answer to a question is likely a name."""
     return _ASKS_NAME.search(text) is not None
+
+
+def wants_help(text: str) -> bool:
+    """Tell whether a question wants something done or advised, for which a standing wish may hold."""
+    return _ASKS_HELP.search(text) is not None
 
 
 def wants_what_was_done(text: str) -> bool:

@@ -45,8 +45,7 @@ class Weights:
     unit: int = 40
     """The same within the unit, a stretch of talk."""
     lending: int = 60
-    """Terms of a text up to which it lends and borrows, and its meaning counts, in full: a long one holds a word of
-    nearly every question."""
+    """Terms of a text up to which it lends and borrows in full: a long one holds a word of nearly every question."""
     speaker: int = 100
     """What the score of a text gains that a named person said."""
     participant: int = 25
@@ -55,6 +54,8 @@ class Weights:
     """What it gains if it says when, and the question asks when."""
     names: int = 30
     """What it gains if it names something, and the question asks which, where or who."""
+    wish: int = 40
+    """What it gains if it may be a standing wish ("always show an example"), and the question asks for help."""
     asking: tuple[int, int] = (500, 15)
     """In permille: what a text loses that ends in a question, and how much less for each of its terms. It holds fewer
     answers, unless it tells something first."""
@@ -84,6 +85,9 @@ class Weights:
     """What a hint's words in a text count against the question's own."""
     near: int = 25
     """What a standard deviation of nearness in meaning counts against all words of the question."""
+    read: int = 200
+    """Terms of a text up to which its nearness counts in full. A model reads about so many, and the beginning of a long
+    text is alike to nearly every question about its subject."""
 
 
 WEIGHTS: Final = Weights()
