@@ -130,7 +130,8 @@ def test_a_question_that_asks_for_a_name_prefers_texts_that_name_something() -> 
 )
 def test_a_standing_wish_comes_first_where_help_is_asked_for(question: str) -> None:
     """Asked for something to be done, what is always to be kept to when doing it comes before other talk about it."""
-    corpus = _said("They once put blue in a plot of tides.", "The day was grey.", "Always put blue in plots of tides.")
+    wish = "Always put blue in a plot of the tides."
+    corpus = _said("They once put blue in a plot of tides.", "The day was grey.", wish)
     assert _ask(question, corpus)[0] == 3
     assert _ask("Why did they put it in the plot of the tides?", corpus)[0] == 1
 
