@@ -68,14 +68,6 @@ class Plan:
         """Return the idf of all its words together, in 1/256 bits."""
         return sum(concept.idf for concept in self.concepts)
 
-    def covered(self, words: frozenset[int]) -> int:
-        """Return the percent of its words, by rarity, that a document with the words of these ids holds."""
-        held = sum(
-            concept.idf * max((percent for identity, percent in concept.alternatives if identity in words), default=0)
-            for concept in self.concepts
-        )
-        return held // max(1, self.rarity)
-
     @classmethod
     def of(
         cls, reading: Reading, corpora: Sequence[Corpus], census: Census, former: Corpus | None, weights: Weights

@@ -313,10 +313,10 @@ def _has_inner_capital(token: Token, at: int) -> bool:
 
 
 def _follows(question_terms: Sequence[str], parts: Sequence[str]) -> bool:
-    if len(parts) == 1:
-        return not is_stopword(parts[0]) and parts[0] in question_terms
-    size = len(parts)
-    return any(tuple(question_terms[at : at + size]) == tuple(parts) for at in range(len(question_terms) - size + 1))
+    """Tell whether all parts of a name stand in a question one after another; a stop word alone is no name."""
+    if len(parts) == 1 and is_stopword(parts[0]):
+        return False
+    return any(list(question_terms[at : at + len(parts)]) == list(parts) for at in range(len(question_terms)))
 
 
 def _is_a_name(token: Token, at: int) -> bool:

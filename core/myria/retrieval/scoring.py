@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from myria.analysis.dates import DAY_US, MINUTE_US, Window
-from myria.index.block import ASKS, DATED, FAR_AWAY, NAMING, Ints, View, days_between
+from myria.index.block import ASKS, DATED, FAR_AWAY, NAMING, Ints, days_between
 from myria.index.corpus import REACH, Corpus, Mask, Timeline
 from myria.retrieval.frequency import spans_of
 from myria.retrieval.plan import WISHES, Concept, Plan
@@ -29,7 +29,6 @@ _NEAR_ALONE: Final = 8 * 256
 """The rarity of all words, in 1/256 bits, that is taken where those of a question come to less: about one word's."""
 _SCALE: Final = 100
 
-Parts = Sequence[tuple[View, Mask | None]]
 Postings = dict[int, list[tuple[Ints, Ints, int]]]
 
 
@@ -54,8 +53,8 @@ def scored(plan: Plan, at: int, corpus: Corpus, *, matched_only: bool, near: tup
         matched_only: only documents with evidence of their own score, as when order is by time.
         near: by how much the meaning of each stands out and which are near, as `Near.measured` has it.
     """
-    timeline, parts, weights, reading = corpus.laid_out, corpus.parts(), plan.weights, plan.reading
-    postings = _postings(plan, at, timeline, parts)
+    timeline, weights, reading = corpus.laid_out, plan.weights, plan.reading
+    postings = _postings(plan, at, corpus)
     own = _Evidence.of(plan.concepts, postings, timeline, weights)
     by_meaning: Mask | None = None
     if near is not None:
@@ -89,7 +88,7 @@ def scored(plan: Plan, at: int, corpus: Corpus, *, matched_only: bool, near: tup
             _raise(total, _wishes(postings, timeline, weights), weights.wish)
         _weigh(plan, corpus, total, voiced)
     if plan.hint_ids or plan.hint_concepts:
-        _add_hints(plan, total, postings, timeline, parts)
+        _add_hints(plan, total, postings, corpus)
     if reading.has_meaning:
         # A note stands for itself, where a turn of talk may be answered by the next one.
         total[corpus.notes() & ~own.is_about] = 0
@@ -99,26 +98,24 @@ def scored(plan: Plan, at: int, corpus: Corpus, *, matched_only: bool, near: tup
 
 def scored_alone(plan: Plan, at: int, corpus: Corpus) -> Ints:
     """Return the scores of documents that each stand alone: no neighbour, leaf or unit adds anything to them."""
-    timeline, parts, weights = corpus.laid_out, corpus.parts(), plan.weights
-    own = _Evidence.of(plan.concepts, _postings(plan, at, timeline, parts), timeline, weights)
+    weights = plan.weights
+    own = _Evidence.of(plan.concepts, _postings(plan, at, corpus), corpus.laid_out, weights)
     total = own.score * (100 + weights.leaf + weights.unit)
     speakers = plan.reading.speakers
     _weigh(plan, corpus, total, spoken_by(speakers, corpus) if speakers else None)
     return total * _SCALE // UNITY
 
 
-def _postings(plan: Plan, corpus: int, timeline: Timeline, parts: Parts) -> Postings:
+def _postings(plan: Plan, number: int, corpus: Corpus) -> Postings:
     """Return (positions, times, percent) by term id, first of what texts hold, then of what stands beside them."""
     rows: dict[tuple[int, int], list[tuple[Ints, Ints]]] = {}
     wanted = plan.ids.tolist()
-    for (view, mask), places, located in zip(parts, timeline.places, plan.located[corpus], strict=True):
+    for (view, _), places, located in zip(corpus.parts(), corpus.laid_out.places, plan.located[number], strict=True):
         for at, start, end in located.T.tolist():
             where = places[view.posting_doc[start:end]]
+            shown = where >= 0
             times = view.posting_tf[start:end].astype(np.int64)
-            if mask is not None:
-                shown = where >= 0
-                where, times = where[shown], times[shown]
-            rows.setdefault((wanted[at], 100), []).append((where, times))
+            rows.setdefault((wanted[at], 100), []).append((where[shown], times[shown]))
         for at, start, end in spans_of(plan.ids, view.hint_terms, view.hint_offsets).T.tolist():
             where = places[view.hint_doc[start:end]]
             where = where[where >= 0]
@@ -215,8 +212,7 @@ def _lending(timeline: Timeline, weights: Weights) -> Ints:
 
 def _lend(weights: Weights, own: Ints, total: Ints, timeline: Timeline) -> None:
     lends = _lending(timeline, weights)
-    steps = enumerate(zip(timeline.linked, timeline.answered, strict=True))
-    for at, (linked, answered) in steps:
+    for at, (linked, answered) in enumerate(zip(timeline.linked, timeline.answered, strict=True)):
         step = at + 1
         if len(linked) == 0:
             continue
@@ -334,28 +330,26 @@ def spoken_by(names: frozenset[str], corpus: Corpus) -> Mask:
     """Return which documents of a corpus's timeline are by speakers of these names."""
     timeline = corpus.laid_out
     heard = np.zeros(len(timeline), dtype=np.bool_)
-    for (view, mask), places in zip(corpus.parts(), timeline.places, strict=True):
+    for (view, _), places in zip(corpus.parts(), timeline.places, strict=True):
         table = np.array([name in names for name in view.speakers], dtype=np.bool_)
         if table.any():
-            spoken = table[view.speaker]
-            heard[places[spoken if mask is None else spoken & mask]] = True
+            where = places[table[view.speaker]]
+            heard[where[where >= 0]] = True
     return heard
 
 
-def _add_hints(plan: Plan, total: Ints, postings: Postings, timeline: Timeline, parts: Parts) -> None:
+def _add_hints(plan: Plan, total: Ints, postings: Postings, corpus: Corpus) -> None:
     """Raise the score of matches that share a topic hint; without a text, hints are the only match."""
-    weights = plan.weights
+    timeline, weights = corpus.laid_out, plan.weights
     shared = np.zeros(len(timeline), dtype=np.int64)
     worths = [weight for _, weight in plan.hint_ids]
     ids = np.array([identity for identity, _ in plan.hint_ids], dtype=np.int64)
-    for (view, mask), places in zip(parts, timeline.places, strict=True):
+    for (view, _), places in zip(corpus.parts(), timeline.places, strict=True):
         for at, start, end in spans_of(ids, view.hint_terms, view.hint_offsets).T.tolist():
             where = places[view.hint_doc[start:end]]
+            shown = where >= 0
             worth = view.hint_permille[start:end].astype(np.int64) * worths[at] // 1000
-            if mask is not None:
-                shown = where >= 0
-                where, worth = where[shown], worth[shown]
-            shared[where] = np.maximum(shared[where], worth)
+            shared[where[shown]] = np.maximum(shared[where[shown]], worth[shown])
     in_text = _Evidence.of(plan.hint_concepts, postings, timeline, weights).score * weights.hint_text
     if plan.reading.asked:
         total += np.minimum(in_text, total)
