@@ -207,14 +207,15 @@ class UnitReading:
 
     def _shared_name(self) -> str:
         """Return the phrase that most events of several leaves say."""
-        names: dict[PhraseKey, Name] = {}
-        leaves: Counter[PhraseKey] = Counter()
-        for name in chain.from_iterable(reading.names for reading in self._readings):
-            known = names.get(name.key, name._replace(weight=name.base, events=0, said=0))
-            names[name.key] = known._replace(events=known.events + name.events, said=known.said + name.said)
-            leaves[name.key] += 1
-        shared = [name for name in names.values() if leaves[name.key] > 1]
-        return _best_name(shared, sum(reading.events for reading in self._readings), _UNIT_PERCENT, leaves.__getitem__)
+        names = list(chain.from_iterable(reading.names for reading in self._readings))
+        leaves = Counter([name.key for name in names])
+        shared: dict[PhraseKey, Name] = {}
+        for name in names:
+            if leaves[name.key] > 1:
+                known = shared.get(name.key) or name._replace(weight=name.base, events=0, said=0)
+                shared[name.key] = known._replace(events=known.events + name.events, said=known.said + name.said)
+        events = sum(reading.events for reading in self._readings)
+        return _best_name(shared.values(), events, _UNIT_PERCENT, leaves.__getitem__)
 
     def _factor_of(self, key: PhraseKey) -> int:
         """Return the tenths that a phrase counts in a leaf's label: the fewer leaves have its rarest word, the more."""

@@ -288,12 +288,10 @@ class LeafReading:
 
     def _take(self, text: EventText, places: Sequence[int], *, is_noun: bool) -> None:
         """Count a phrase; it is shown with as few capitals as it was written with."""
-        if text.is_cut(places[0], places[-1]):
-            return
         key = tuple([text.words.terms[at] for at in places])
         phrase = self._phrases.get(key)
         if phrase is None or phrase.surface[0].isupper():
-            if len(set(key)) < len(key):
+            if len(set(key)) < len(key) or (phrase is None and text.is_cut(places[0], places[-1])):
                 return
             start = text.words.starts[places[0]]
             surface = _without_possessive(clean(text.text[start : text.words.ends[places[-1]]]))
