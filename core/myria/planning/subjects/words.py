@@ -145,9 +145,9 @@ def _states(keys: Sequence[str], children: Sequence[Node], most: int) -> str:
         elif (state := state_of(keys, node)) is None or any(state in known for known in states):
             continue
         elif (day := holds_later(state, at=node.last_at, now=newest_first[0].last_at)) is None:
-            is_newest = states or announced or node is newest_first[0]
-            later = "" if is_newest else f" Last spoken of on {date_text(newest_first[0].last_at)}."
-            states.append(f"on {date_text(node.last_at)}: {state}{later}")
+            day_said, day_spoken = date_text(node.last_at), date_text(newest_first[0].last_at)
+            is_newest = states or announced or day_said == day_spoken
+            states.append(f"on {day_said}: {state}" + ("" if is_newest else f" Last spoken of on {day_spoken}."))
         else:
             announced = announced or f" From {date_text(day * DAY_US)}: {state}"
         if len(states) > 1:
