@@ -82,7 +82,7 @@ def test_what_is_about_the_same_and_says_something_else_is_not_taken_for_it() ->
 
 def test_the_same_again_replaces_nothing() -> None:
     """A statement is no other state of itself."""
-    assert replaced(["The kiln is hot"] * 2, KeptStatement.of) == [[], []]
+    assert replaced([KeptStatement.of("The kiln is hot")] * 2) == [[], []]
 
 
 @pytest.mark.parametrize(
@@ -210,6 +210,6 @@ def test_a_question_for_how_it_was_moves_nothing(question: str, first: int) -> N
     """The older statement is its answer."""
     texts = ("The choir is in the town hall", "The choir is in the mill")
     answer = [ComparedNote(text=text, at=at, number=at) for at, text in enumerate(texts)]
-    order, older = newest_above(answer, question, now=9)
+    order, marks = newest_above(answer, question, now=9)
     assert order[0] == first
-    assert older == (frozenset({0}) if first else frozenset())
+    assert marks == ({0: "older"} if first else {})

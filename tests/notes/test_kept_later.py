@@ -87,6 +87,52 @@ async def test_a_later_note_that_only_names_the_same_person_moves_nothing(memory
     assert (await recalled(memory, "Where does Priscilla keep her passport?"))[0].text == answer
 
 
+@pytest.mark.parametrize(
+    ("asked", "answer", "others"),
+    [
+        (
+            "What does server alpha run?",
+            "Server alpha runs Debian 12.",
+            ("Server beta runs Debian 11.", "Server gamma runs Fedora 40 now."),
+        ),
+        (
+            "How much is the rent of the flat in Ulm?",
+            "The rent of the flat in Ulm is 900.",
+            ("The rent of the flat in Hof is 700.",),
+        ),
+        (
+            "Who owns the billing service?",
+            "The billing service is owned by Mara.",
+            ("The search service is owned by Lee.", "The mail service is now owned by Mara."),
+        ),
+        (
+            "On which port does redis listen?",
+            "redis listens on port 6379.",
+            ("nginx listens on port 8080.", "postgres listens on port 5433."),
+        ),
+        (
+            "Wie heißt der Lehrer von Mia?",
+            "Der Lehrer von Mia heißt Brandt.",
+            ("Der Lehrer von Ole heißt Kern.", "Der Lehrer von Ben heißt Brandt."),
+        ),
+        (
+            "¿Qué día ensaya el coro infantil?",
+            "El coro infantil ensaya los lunes.",
+            ("El coro juvenil ensaya los jueves.",),
+        ),
+    ],
+)
+async def test_the_same_of_another_thing_moves_nothing(
+    memory: Memory, asked: str, answer: str, others: tuple[str, ...]
+) -> None:
+    """Notes in the same words about other things of the kind stay below the one that is asked for."""
+    await keep(memory, answer, "2026-01-05T09:00:00Z")
+    for day, other in enumerate((*others, *OTHERS), 1):
+        await keep(memory, other, f"2026-03-{day:02}T09:00:00Z")
+    first, *_ = await recalled(memory, asked)
+    assert (first.text, first.change) == (answer, None)
+
+
 async def test_a_question_about_the_past_is_answered_by_what_held_then(memory: Memory) -> None:
     """Asked who the intern was before, the older note comes first."""
     _, older, newer = CHANGES[0]

@@ -10,8 +10,10 @@ what the older one is about. Soft evidence: what is older is told below and mark
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeVar
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from itertools import pairwise
+from typing import Final
 
 from myria.analysis.announcing import announces
 from myria.analysis.changes import tells_of_change, tells_of_move, tells_where
@@ -23,14 +25,16 @@ from myria.notes.subjects import is_verb_of_notes
 from myria.retrieval.wanted import state_asked_for
 from myria.values import value
 
-T = TypeVar("T")
-
 _COMPARED = 200
 """Characters of a text that are compared: a statement says what it is about at once."""
 
 _MOSTLY = 0.5
 _BEGUN_ALIKE = 0.4
 _SAID_ALIKE = 0.6
+_PARALLEL = 0.35
+"""How alike two statements are, as difflib has it, that tell the same of two things, and of how many words a name is of
+one of them at most."""
+_NAMED = 2
 _REPEATED = 0.25
 """The share of the words that an older statement is about which a newer one repeats, where both answer a question:
 with less, notes move that tell something else of the same person."""
@@ -112,7 +116,7 @@ class KeptStatement:
         """
         if self.beginning == older.beginning or not asked.signed & older.about <= self.about:
             return False
-        if self._is_of_other(older, asked) or older._is_of_other(self, asked):
+        if self._is_of_other(older, asked) or older._is_of_other(self, asked) or self.is_parallel(older, asked):
             return False
         shared = self.about & older.about
         if self.is_move and older.is_place and (shared or not _SPEAKERS.isdisjoint(self.words & older.words)):
@@ -129,6 +133,29 @@ class KeptStatement:
         if self.is_change and len(shared) >= max(1, _MOSTLY * min(len(self.about), len(older.about))):
             return True
         return bool(shared) and self._begins_as(older)
+
+    def is_parallel(self, other: KeptStatement, asked: SoughtWords) -> bool:
+        """Tell whether it says in the words of another statement the same of something else than is asked about.
+
+        "Server beta runs Debian" is so beside "Server alpha runs Debian" where alpha is asked for: another word stands
+        in the place of one that is asked for, and both go on alike.
+        """
+        missing = asked.about & other.about - self.about
+        if not missing:
+            return False
+        others, own = terms(other.beginning), terms(self.beginning)
+        functions = _functions(other.beginning)
+        compared = SequenceMatcher(None, others, own, autojunk=False)
+        if compared.ratio() < _PARALLEL:
+            return False
+        return any(
+            what == "replace"
+            and follows == "equal"
+            and max(end - start, ends - begins) <= _NAMED
+            and not missing.isdisjoint(map(root, others[start:end]))
+            and functions.isdisjoint((*others[start:end], *own[begins:ends]))
+            for (what, start, end, begins, ends), (follows, *_) in pairwise(compared.get_opcodes())
+        )
 
     def _is_of_other(self, statement: KeptStatement, asked: SoughtWords) -> bool:
         """Tell whether it is of somebody's relation or thing where a statement, and the question, are of himself."""
@@ -161,15 +188,8 @@ def content_roots(words: Sequence[str], text: str) -> frozenset[str]:
     )
 
 
-def replaced(
-    items: Sequence[T], said: Callable[[T], KeptStatement], asked: SoughtWords = NOTHING_ASKED
-) -> list[list[int]]:
-    """Return by item, newest first, the places of those before it that may say anew what it says.
-
-    Args:
-        said: what an item says.
-    """
-    statements = [said(item) for item in items]
+def replaced(statements: Sequence[KeptStatement], asked: SoughtWords = NOTHING_ASKED) -> list[list[int]]:
+    """Return by statement, newest first, the places of those before it that may say anew what it says."""
     return [
         [at for at in range(place) if statements[at].replaces(statements[place], asked)]
         for place in range(len(statements))
@@ -183,14 +203,19 @@ def _names_others(one: str, other: str) -> bool:
     """
     begun = _common_beginning(one, other)
     words = terms(begun)
-    languages = languages_of(one, terms(one))
-    functions = {word for word in words if is_stopword(word)}.union(*(function_terms(each) for each in languages))
+    functions = _functions(one)
     if not functions.isdisjoint(set(words) - _ARTICLES):
         return False
     (word, *after), (word_other, *after_other) = (text[len(begun) :].split() or [""] for text in (one, other))
     if any(is_stopword(begins) or begins in functions for begins in (word, word_other)):
         return False
     return after[:1] == after_other[:1] and bool(after[1:]) and after[1:] != after_other[1:]
+
+
+def _functions(text: str) -> frozenset[str]:
+    """Return the terms of a text's function words, and the others of its languages."""
+    words = terms(text)
+    return frozenset(filter(is_stopword, words)).union(*map(function_terms, languages_of(text, words)))
 
 
 def _common_beginning(one: str, other: str) -> str:

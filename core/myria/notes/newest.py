@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import permutations
+from typing import Literal
 
 from myria.analysis.announcing import holds_later
 from myria.analysis.dates import local_day, windows
 from myria.notes.current import KeptStatement, SoughtWords, replaced
 from myria.retrieval.wanted import day_asked_for, state_asked_for
 from myria.values import value
+
+Change = Literal["newer", "older"]
 
 MOST_COMPARED = 50
 """Statements of an answer that are compared with each other, the first ones: a page of recall holds no more."""
@@ -31,11 +35,12 @@ class ComparedNote:
 
 def newest_above(
     answer: Sequence[ComparedNote | None], asked: str, *, hints: Sequence[str] = (), now: int, utc_offset: int = 0
-) -> tuple[list[int], frozenset[int]]:
-    """Return the places of an answer in their new order, and those of what a newer statement may say anew.
+) -> tuple[list[int], dict[int, Change | None]]:
+    """Return the places of an answer in their new order, and how some of them are to be marked from now on.
 
-    A question for how something was before moves nothing.
-    What holds from a later day on than the one that is asked for stands below what it will replace.
+    A question for how something was before moves nothing. What tells in the same words of another thing than is asked
+    about stands below what tells of that, and neither replaces the other. What holds from a later day on than the one
+    that is asked for stands below what it will replace.
 
     Args:
         answer: best first; None for what is no kept statement, and stays where it is among them.
@@ -45,15 +50,20 @@ def newest_above(
         utc_offset: minutes east of UTC of who asks.
     """
     if state_asked_for(asked) == "before":
-        return list(range(len(answer))), frozenset()
+        return list(range(len(answer))), {}
     kept = [(statement, place) for place, statement in enumerate(answer) if statement is not None][:MOST_COMPARED]
     kept.sort(key=lambda item: (-item[0].at, -item[0].number))
     meant = windows(asked, now=now, first=now, last=now, utc_offset=utc_offset)
     day = day_asked_for(asked, meant, local_day(now, utc_offset))
     above: dict[int, list[int]] = {}
-    older: set[int] = set()
+    marks: dict[int, Change | None] = {}
     sought = SoughtWords.of(" ".join(filter(None, (asked, *hints))))
-    anew = replaced(kept, lambda item: KeptStatement.of(item[0].text), sought)
+    statements = [KeptStatement.of(statement.text) for statement, _ in kept]
+    anew = replaced(statements, sought)
+    for (one, its_place), (other, place) in permutations(zip(statements, (place for _, place in kept), strict=True), 2):
+        if its_place < place and one.is_parallel(other, sought):
+            above.setdefault(its_place, []).append(place)
+            marks |= {its_place: None, place: None}
     # Once for each: where all begin alike there are over a thousand pairs, and texts may be long.
     holding_from = [holds_later(one.text, at=one.at, utc_offset=one.utc_offset, now=now) for one, _ in kept]
     for (older_one, place), places in zip(kept, anew, strict=True):
@@ -65,15 +75,17 @@ def newest_above(
                 above.setdefault(its_place, []).append(place)
             else:
                 above.setdefault(place, []).append(its_place)
-                older.add(place)
+                marks[place] = "older"
     ordered: dict[int, None] = {}
+    waiting: set[int] = set()
 
     def put(place: int) -> None:
-        if place not in ordered:
+        if place not in waiting:
+            waiting.add(place)
             for other in above.get(place, []):
                 put(other)
             ordered[place] = None
 
     for place in range(len(answer)):
         put(place)
-    return list(ordered), frozenset(older)
+    return list(ordered), marks

@@ -427,14 +427,14 @@ def _newest_above(query: RecallQuery, fragments: list[Fragment]) -> list[Fragmen
     """Return the memories of a page, each note below the newer ones that may say it anew, and marked as older."""
     if not query.is_ranked:
         return fragments
-    order, older = newest_above(
+    order, marks = newest_above(
         [_kept(fragment) for fragment in fragments],
         query.words or "",
         hints=query.hints,
         now=query.now if query.as_of is None else query.as_of,
         utc_offset=query.utc_offset,
     )
-    return [replace(fragments[at], change="older") if at in older else fragments[at] for at in order]
+    return [replace(fragments[at], change=marks[at]) if at in marks else fragments[at] for at in order]
 
 
 def _kept(fragment: Fragment) -> ComparedNote | None:

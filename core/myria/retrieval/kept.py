@@ -23,6 +23,8 @@ from myria.retrieval.successors import Leader
 
 _REPEATED: Final = 25
 """Percent of the words of an older note, by rarity, that a later one must repeat."""
+_IMAGINED: Final = 48
+"""Documents that are thought beside the visible ones: in a memory of three notes a shared word tells something, too."""
 _ANSWERED: Final = 50
 """Percent of what the older note holds of the question that a later one must hold, if it repeats nothing else: of two
 notes that only name the same person, neither says anew what the other says."""
@@ -48,7 +50,7 @@ def kept_later(leader: Leader, corpora: Sequence[Corpus], docs: int, plan: Plan)
     if not later.any():
         return ()
     ids = np.array(sorted(leader.said - leader.names - stop_ids() - _function_ids()), dtype=np.int64)
-    worth = [rarity(docs, max(2, count)) for count in frequencies(ids, corpora)[0].tolist()]
+    worth = [rarity(docs + _IMAGINED, max(2, count)) for count in frequencies(ids, corpora)[0].tolist()]
     asked = {identity for concept in plan.concepts for identity, _ in concept.alternatives}
     repeated = np.zeros(len(timeline), dtype=np.int64)
     answers = leader.held * 100 >= leader.held[at] * _ANSWERED

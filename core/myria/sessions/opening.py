@@ -314,7 +314,7 @@ def by_worth(notes: Iterable[OpeningNote]) -> list[OpeningNote]:
     candidates = _told_once(sorted(_in_turn(notes)[:_COMPARED], key=_age))
     anew = [
         [at for at in newer if candidates[at].holds_from is None]
-        for newer in replaced(candidates, lambda note: KeptStatement.of(note.text))
+        for newer in replaced([KeptStatement.of(note.text) for note in candidates])
     ]
     older = [replace(note, is_older=True) for note, newer in zip(candidates, anew, strict=True) if newer]
     return [*_in_turn(note for note, newer in zip(candidates, anew, strict=True) if not newer), *older]
