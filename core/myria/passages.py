@@ -10,7 +10,7 @@ from collections import Counter
 from unicodedata import category
 
 from myria.analysis.languages import languages_of
-from myria.analysis.requests import is_function_word, is_request_term, without_requests
+from myria.analysis.requests import is_common_part, is_function_word, is_request_term, without_requests
 from myria.analysis.roots import root
 from myria.analysis.tokens import is_stopword, terms, words_in
 from myria.tokens import ELLIPSIS, TokenCounter
@@ -41,7 +41,12 @@ def sought_in(question: str | None) -> frozenset[str]:
     telling = [
         word
         for word in words
-        if not (is_stopword(word) or is_request_term(word, languages) or is_function_word(word, languages))
+        if not (
+            is_stopword(word)
+            or is_request_term(word, languages)
+            or is_function_word(word, languages)
+            or is_common_part(word)
+        )
     ]
     return frozenset(map(root, telling or words))
 

@@ -159,6 +159,15 @@ _UNSPACED: Final = re.compile(
 _VIETNAMESE: Final = re.compile("[\u0103\u0111\u01a1\u01b0\u1ea0-\u1ef9]", re.IGNORECASE)
 
 
+_COMMON_IDEOGRAPHS: Final = frozenset(
+    "的一是不了在人有我他这中大来上国个到说们为子和你地出道也时年得就那要下以生会自着去之过家学对可她里后小么心多天而能好都然没日于起还"
+    "发成事只作当想看文无开手十用主行方又如前所本见经头面公同三已老从动两长知民样现分将外但身些与高意进把法此实回二理美点月明其种声全工己"
+    "話者気間何時分今見行来出思手前物言方子会自家内電車市町部屋員水火木金土曜朝夜午後東西南北週第度回名的性化新長高場所合社目入食買"
+    "時說這個們為還沒發當無開經頭動兩長樣現將與進實點種聲"
+)
+"""Ideographs that stand in very many words: that a text shares one of them says nothing."""
+
+
 def asked_in(text: str, languages: Sequence[str]) -> tuple[str, ...]:
     """Return the languages that a question may be in beside English: those told by its words, and Vietnamese, which has
     no stemmer, by its letters."""
@@ -180,6 +189,11 @@ def is_request_term(term: str, languages: Collection[str]) -> bool:
 def is_function_word(term: str, languages: Collection[str]) -> bool:
     """Tell whether a term only holds sentences together in one of the languages, as articles do."""
     return any(term in _function_terms(language) for language in languages)
+
+
+def is_common_part(term: str) -> bool:
+    """Tell whether a term is a character that very many words of its language share."""
+    return term in _COMMON_IDEOGRAPHS
 
 
 def without_requests(text: str) -> str:

@@ -63,7 +63,9 @@ def kept_later(leader: Leader, corpora: Sequence[Corpus], docs: int, plan: Plan)
                 answers[where] = True
     found = np.flatnonzero(later & answers & (repeated * 100 >= max(1, sum(worth)) * _REPEATED))
     newest = found[np.lexsort((timeline.seq[found], timeline.timestamp[found]))][::-1]
-    return tuple(one for one in newest.tolist() if leader.words(one) != leader.said)
+    # What is written with signs, such as a version, means one thing and no other.
+    signed = leader.said & {term_id(word.term) for word in plan.reading.words if not word.term.isalnum()}
+    return tuple(one for one in newest.tolist() if leader.words(one) != leader.said and signed <= leader.words(one))
 
 
 @cache

@@ -14,7 +14,7 @@ from myria.analysis import Token, is_stopword, terms, tokens
 from myria.analysis.dates import Window, is_date_word, local_day, windows
 from myria.analysis.languages import STEMMED, is_function_word, languages_of, stem_of
 from myria.analysis.related import members, related
-from myria.analysis.requests import asked_in, is_request_term, without_requests, without_talk
+from myria.analysis.requests import asked_in, is_common_part, is_request_term, without_requests, without_talk
 from myria.analysis.verbforms import verb_forms
 from myria.analysis.written import Written, written_in
 from myria.events import TopicHint
@@ -232,7 +232,7 @@ def _subjects(words: Sequence[str], asking: Collection[str], *, has_windows: boo
         asking: those that only ask.
         has_windows: whether the question means a time; then words that say when are no subject beside others.
     """
-    telling = [word for word in words if word not in asking]
+    telling = [word for word in words if not (word in asking or is_common_part(word))]
     if has_windows:
         telling = [word for word in telling if not is_date_word(word)] or telling
     return frozenset(telling or words)
