@@ -7,11 +7,15 @@ from collections.abc import AsyncIterator
 import pytest
 
 from myria.contract.fields import parse_timestamp
+from myria.index import Corpus, Doc, LooseBlock
 from myria.masks import Masks
 from myria.memory import Memory
 from myria.notes.drafting import Draft
 from myria.notes.fragments import Fragment
+from myria.notes.model import NOTE_TYPE
 from myria.notes.questions import RecallQuery
+from myria.retrieval.question import Question
+from myria.retrieval.ranking import rank
 from myria.settings import Settings
 from tests.support.building import build_now
 from tests.support.postgres import Database
@@ -147,3 +151,14 @@ async def test_what_was_replaced_twice_is_answered_by_the_newest(memory: Memory)
     await keep(memory, "Callum has left and Beatriz is the intern.", "2026-03-01T09:00:00Z")
     await keep(memory, "The intern Callum recommended, Jo, sits at the desk now.", "2026-05-01T09:00:00Z")
     assert (await recalled(memory, "Who is our intern?"))[0].text.startswith("The intern Callum recommended")
+
+
+def test_a_search_of_events_puts_no_note_about_another_thing_first() -> None:
+    """Notes are events, too: what tells of another server stands below the one that is asked for."""
+    texts = ("Server alpha runs Debian 12.", "Server beta runs Debian 11.", *OTHERS)
+    docs = [
+        Doc.of_payload({"text": text}, event_seq=seq, timestamp=seq * 60_000_000, channel="notes", type=NOTE_TYPE)
+        for seq, text in enumerate(texts, 1)
+    ]
+    found = rank(Question(text="What does server alpha run?"), [Corpus(tail=LooseBlock().extended(docs))])
+    assert [hit.event_seq for hit in found.hits] == [1, 2]

@@ -49,7 +49,9 @@ def kept_later(leader: Leader, corpora: Sequence[Corpus], docs: int, plan: Plan)
             later &= only
     if not later.any():
         return ()
-    ids = np.array(sorted(leader.said - leader.names - stop_ids() - _function_ids()), dtype=np.int64)
+    unspecific = leader.names | stop_ids() | _function_ids()
+    about = leader.said - unspecific
+    ids = np.array(sorted(about), dtype=np.int64)
     worth = [rarity(docs + _IMAGINED, max(2, count)) for count in frequencies(ids, corpora)[0].tolist()]
     asked = {identity for concept in plan.concepts for identity, _ in concept.alternatives}
     repeated = np.zeros(len(timeline), dtype=np.int64)
@@ -64,8 +66,16 @@ def kept_later(leader: Leader, corpora: Sequence[Corpus], docs: int, plan: Plan)
     found = np.flatnonzero(later & answers & (repeated * 100 >= max(1, sum(worth)) * _REPEATED))
     newest = found[np.lexsort((timeline.seq[found], timeline.timestamp[found]))][::-1]
     # What is written with signs, such as a version, means one thing and no other.
-    signed = leader.said & {term_id(word.term) for word in plan.reading.words if not word.term.isalnum()}
-    return tuple(one for one in newest.tolist() if leader.words(one) != leader.said and signed <= leader.words(one))
+    signed = {term_id(word.term) for word in plan.reading.words if not word.term.isalnum()}
+
+    def says_anew(words: frozenset[int]) -> bool:
+        """Whether a note says more than the best hit, and not the same of another thing than is asked about: "server
+        beta runs Debian" shares most of its words with "server alpha runs Debian", and lacks alpha."""
+        missing = about & asked - words
+        is_parallel = bool(missing) and 2 * len(words & about) >= len(words)
+        return words != about and not (is_parallel or signed & missing)
+
+    return tuple(one for one in newest.tolist() if says_anew(leader.words(one) - unspecific))
 
 
 @cache
