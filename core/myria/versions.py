@@ -16,5 +16,5 @@ SEARCH_VERSION: Final = ANALYSIS_VERSION + BLOCK_VERSION - 1
 PLANNER_VERSION: Final = "deterministic-8"
 """Changes whenever the same events could give another tree: every scope is then dirty."""
 
-RANKING_VERSION: Final = 28
+RANKING_VERSION: Final = 29
 """Of how scores are made: pages that one version began are not gone on with by another."""

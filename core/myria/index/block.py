@@ -303,11 +303,6 @@ class View:
         return codes
 
     @cached_property
-    def first_names(self) -> list[str]:
-        """Return the first terms of speakers' names, ascending."""
-        return sorted(self.speakers_by_term)
-
-    @cached_property
     def numbered(self) -> npt.NDArray[np.bool_]:
         """Tell for each document whether it holds a number."""
         numbers = number_ids()

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import numpy as np
 
-from myria.analysis import term_id
 from myria.index.block import View, name_terms
 from myria.index.corpus import Corpus, Mask
-from myria.retrieval.called import names_like
-from myria.retrieval.frequency import frequencies
 from myria.values import short_value
-
-_OWN_MENTIONS: Final = 10
-"""Of a name that somebody says in each tenth text that holds it, somebody else is the bearer."""
 
 
 @short_value
@@ -71,20 +64,6 @@ class Census:
         """Return the visible names, of speakers and of participants, whose first term is this."""
         return self._speakers_beginning_with(term) | self._participants_beginning_with(term)
 
-    def called(self, term: str) -> set[str]:
-        """Return the name of the one visible speaker whom a term that is no name is short for, or misspells.
-
-        None where it is somebody else's: people hardly say their own name, and a misspelling stands in no text.
-        """
-        views = [view for corpus in self.corpora for view, _ in corpus.parts()]
-        likely = {first for view in views for first in names_like(term, view.first_names)}
-        names = {name for first in likely for name in self._speakers_beginning_with(first)}
-        if len(names) != 1:
-            return set()
-        said, by_themselves = self._mentions(term, names)
-        is_short = all(first.startswith(term) for name in names for first in name_terms(name)[:1])
-        return names if by_themselves * _OWN_MENTIONS <= said and (is_short or not said) else set()
-
     def speakers(self, names: Iterable[str]) -> frozenset[str]:
         """Return which of these visible names are speakers'."""
         return frozenset(
@@ -107,20 +86,6 @@ class Census:
                     if view.speakers[code] not in names and _is_heard(view, mask, code):
                         names.add(view.speakers[code])
         return names
-
-    def _mentions(self, term: str, names: set[str]) -> tuple[int, int]:
-        """Return how many visible texts hold a term, and how many of those somebody of these names told."""
-        said = by_them = 0
-        _, located = frequencies(np.array([term_id(term)], dtype=np.int64), self.corpora)
-        for corpus, rows in zip(self.corpora, located, strict=True):
-            for (view, mask), spans in zip(corpus.parts(), rows, strict=True):
-                theirs = [code for code, name in enumerate(view.speakers) if name in names]
-                for _, start, end in spans.T.tolist():
-                    docs = view.posting_doc[start:end]
-                    docs = docs if mask is None else docs[mask[docs]]
-                    said += len(docs)
-                    by_them += int(np.isin(view.speaker[docs], theirs).sum())
-        return said, by_them
 
     def _participants_beginning_with(self, term: str) -> set[str]:
         return {

@@ -301,10 +301,6 @@ def _named(question_tokens: Sequence[Token], names: Census) -> tuple[set[str], s
             if whole or is_a_name:
                 named.add(name)
                 taken.update(parts if whole else parts[:1])
-        if not sharing and is_a_name and _has_inner_capital(question_tokens[at], at):
-            called = names.called(term) - named
-            named |= called
-            taken.update([term] if called else [])
     return named, taken - _ROLES
 
 
