@@ -38,7 +38,7 @@ from benchmarks.locomo_offline import Meanings
 from benchmarks.retrieval_logs import CLOSE_NOTES, KINDS, NOTES, Asked, Log, SetMissing, notes
 from myria.embeddings.local import LocalModel
 from myria.embeddings.model import EmbeddingModel
-from myria.retrieval import ranking
+from myria.retrieval.best import Ranking
 from myria.retrieval.question import Question
 from myria.retrieval.ranking import rank
 from myria.retrieval.weights import WEIGHTS, Weights
@@ -347,7 +347,7 @@ def _list_misses(found: Mapping[str, Sequence[Answered]]) -> None:
                 print(f"{kind}: {row.asked.text} gold {sorted(row.asked.gold)} found {row.found[PRODUCT][:10]}")
 
 
-def _first(ranked: ranking.Ranking) -> tuple[int, ...]:
+def _first(ranked: Ranking) -> tuple[int, ...]:
     return tuple(hit.event_seq for hit in ranked.hits)
 
 
