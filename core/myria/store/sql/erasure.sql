@@ -368,9 +368,12 @@ WHERE x.tenant_id = $1 AND x.erasure_id = $2 AND x.erased_at IS NULL ORDER BY x.
 SELECT rendering_id FROM myria.erased_renderings WHERE tenant_id = $1 AND erasure_id = $2 ORDER BY rendering_id;
 
 -- name: erase_renderings
+-- All lists of its metadata hold words of events.
 UPDATE myria.renderings
-SET label = $3, summary = $4,
-    metadata = metadata || '{"keywords": [], "phrases": [], "speakers": [], "hints": []}'
+SET label = $3, summary = $4, metadata = coalesce((
+    SELECT jsonb_object_agg(key, CASE jsonb_typeof(value) WHEN 'array' THEN '[]' ELSE value END)
+    FROM jsonb_each(metadata)
+), '{}')
 WHERE tenant_id = $1 AND rendering_id = ANY ($2::bytea[]);
 
 -- name: note_renderings
