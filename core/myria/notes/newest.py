@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import permutations
 from typing import Literal
 
 from myria.analysis.announcing import holds_later
@@ -60,10 +59,14 @@ def newest_above(
     sought = SoughtWords.of(" ".join(filter(None, (asked, *hints))))
     statements = [KeptStatement.of(statement.text) for statement, _ in kept]
     anew = replaced(statements, sought)
-    for (one, its_place), (other, place) in permutations(zip(statements, (place for _, place in kept), strict=True), 2):
-        if its_place < place and one.is_parallel(other, sought):
-            above.setdefault(its_place, []).append(place)
-            marks |= {its_place: None, place: None}
+    # Which tells of what is asked about: the one that holds most of its words, of equals the first.
+    standing = [place for _, place in kept]
+    sure = max(range(len(kept)), key=lambda at: (len(sought.about & statements[at].about), -standing[at]), default=0)
+    for one, its_place in zip(statements, standing, strict=True):
+        if one.is_parallel(statements[sure], sought):
+            marks |= {its_place: None, standing[sure]: None}
+            if its_place < standing[sure]:
+                above.setdefault(its_place, []).append(standing[sure])
     # Once for each: where all begin alike there are over a thousand pairs, and texts may be long.
     holding_from = [holds_later(one.text, at=one.at, utc_offset=one.utc_offset, now=now) for one, _ in kept]
     for (older_one, place), places in zip(kept, anew, strict=True):
