@@ -32,9 +32,9 @@ _MOSTLY = 0.5
 _BEGUN_ALIKE = 0.4
 _SAID_ALIKE = 0.6
 _PARALLEL = 0.35
-"""How alike two statements are, as difflib has it, that tell the same of two things, and of how many words a name is of
-one of them at most."""
+"""How alike two statements are at least, as difflib has it, that tell the same of two things."""
 _NAMED = 2
+"""Words of a name of one of these things, at most."""
 _REPEATED = 0.25
 """The share of the words that an older statement is about which a newer one repeats, where both answer a question:
 with less, notes move that tell something else of the same person."""

@@ -28,6 +28,8 @@ _IMAGINED: Final = 48
 _ANSWERED: Final = 50
 """Percent of what the older note holds of the question that a later one must hold, if it repeats nothing else: of two
 notes that only name the same person, neither says anew what the other says."""
+_LOOKED_AT: Final = 16
+"""Notes whose words are read one by one, the newest: to read those of one costs as much as the log is long."""
 
 
 def kept_later(leader: Leader, corpora: Sequence[Corpus], docs: int, plan: Plan) -> tuple[int, ...]:
@@ -56,15 +58,15 @@ def kept_later(leader: Leader, corpora: Sequence[Corpus], docs: int, plan: Plan)
     asked = {identity for concept in plan.concepts for identity, _ in concept.alternatives}
     repeated = np.zeros(len(timeline), dtype=np.int64)
     answers = leader.held * 100 >= leader.held[at] * _ANSWERED
-    for (part, mask), places in zip(corpus.parts(), timeline.places, strict=True):
+    for (part, _), places in zip(corpus.parts(), timeline.places, strict=True):
         for one, start, end in spans_of(ids, part.terms, part.offsets).T.tolist():
             where = places[part.posting_doc[start:end]]
-            where = where if mask is None else where[where >= 0]
+            where = where[where >= 0]
             repeated[where] += worth[one]
             if int(ids[one]) not in asked:
                 answers[where] = True
     found = np.flatnonzero(later & answers & (repeated * 100 >= max(1, sum(worth)) * _REPEATED))
-    newest = found[np.lexsort((timeline.seq[found], timeline.timestamp[found]))][::-1]
+    newest = found[np.lexsort((timeline.seq[found], timeline.timestamp[found]))][::-1][:_LOOKED_AT]
     # What is written with signs, such as a version, means one thing and no other.
     signed = {term_id(word.term) for word in plan.reading.words if not word.term.isalnum()}
 

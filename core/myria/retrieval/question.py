@@ -247,7 +247,8 @@ def _names_as_written(question_tokens: Sequence[Token], languages: Sequence[str]
     return frozenset(
         token.term
         for at, token in enumerate(question_tokens)
-        if token.surface.lower().endswith(("'s", "\u2019s")) or (has_capitals and _has_inner_capital(token, at))
+        if token.surface.lower().endswith(("'s", "\u2019s"))
+        or (has_capitals and at and token.surface[:1].isupper() and not token.surface.isupper())
     ) - {token.term for token in question_tokens if is_date_word(token.term)}
 
 
@@ -302,10 +303,6 @@ def _named(question_tokens: Sequence[Token], names: Census) -> tuple[set[str], s
                 named.add(name)
                 taken.update(parts if whole else parts[:1])
     return named, taken - _ROLES
-
-
-def _has_inner_capital(token: Token, at: int) -> bool:
-    return at > 0 and token.surface[:1].isupper() and not token.surface.isupper()
 
 
 def _follows(question_terms: Sequence[str], parts: Sequence[str]) -> bool:
