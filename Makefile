@@ -100,10 +100,9 @@ clients: venv-dev ## Build the client packages into dist/: a wheel and a tarball
 lock: venv ## Resolve the dependencies anew into requirements/*.txt (ARGS=--upgrade for newer versions).
 	@sh scripts/lock $(ARGS)
 
-docs: venv ## Write what is generated anew: pages of docs/, parts of the chart, the TypeScript client's types.
+docs: venv ## Write what is generated anew: pages of docs/ and parts of the chart.
 	$(BIN)/python scripts/generate_docs.py
 	$(BIN)/python scripts/generate_chart.py
-	$(BIN)/python scripts/typescript_client.py types
 
 chart: venv-dev ## Check the chart: lint, every value set, schemas of several versions of Kubernetes.
 	$(BIN)/python scripts/generate_chart.py --check
