@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -36,9 +38,8 @@ SETTINGS_HEAD = f"""\
 
 # Settings
 
-A value comes from the first of these that has it: a command-line option, the environment variable, the YAML file
-named by `--config` or `MYRIA_CONFIG`, the default. An unknown key or variable is refused, and the message names the
-nearest known one.
+A value comes from the first of these that has it: a command-line option, the environment, the YAML file named by
+`--config` or `MYRIA_CONFIG`, the default. Myria refuses an unknown key or variable and names the nearest known one.
 
 ```yaml
 # myria.yaml
@@ -49,12 +50,12 @@ builder:
   inactivity_timeout_s: 10
 ```
 
-The same in the environment: `MYRIA_MCP_PORT=9000 MYRIA_MCP_PROFILES=core,observe
-MYRIA_BUILDER_INACTIVITY_TIMEOUT_S=10`. Lists are comma-separated or a JSON array there; an empty text unsets a
-setting that may be unset. Names ending in `_s` are seconds, names ending in `_bytes` are bytes.
+In the environment, `mcp.port` is `MYRIA_MCP_PORT`, and so for every setting: `MYRIA_`, the section, the field, in
+capitals. Lists are comma-separated or a JSON array; an empty text unsets a setting that may be unset.
 
-Beside the settings, the command line reads {{reserved}}. What Kubernetes itself sets for a Service named `myria`
-(`MYRIA_SERVICE_HOST` and its like) is passed over.
+The command line also reads {{reserved}}. It ignores what Kubernetes sets for a Service named `myria`
+(`MYRIA_SERVICE_HOST` and others). Each line below gives the type or unit, the bounds, and the
+default.
 """
 
 ERRORS_HEAD = f"""\
@@ -62,20 +63,18 @@ ERRORS_HEAD = f"""\
 
 # Errors
 
-Every error has a stable `code`. A tool answers it as a result with `isError`, whose `structuredContent` is
-`{{{{"error": {{{{"code", "message", "retryable", "details"}}}}}}}}` and whose text is the same JSON; the command line
-prints the message (or the same JSON with `--json`) and ends with the exit status. What is absent and what is
-forbidden answer alike. `details` never holds text of other participants.
+Every error has a stable `code`. A tool returns it as a result with `isError`, whose `structuredContent` is
+`{{"error": {{"code", "message", "retryable", "details"}}}}` and whose text is the same JSON. The command line prints
+the message (the same JSON with `--json`) and ends with the exit status. An absent thing and a forbidden thing give
+the same error. `details` never holds text of other participants.
 
-- **retry** says whether the very same request can succeed later. Retry an append only with its `source_event_key`:
-  the first attempt may have been committed, and the key makes the second answer the same event.
-- In a batch, `details.index` and the message name the first refused event; nothing of that batch was stored.
-- An unknown tool is the protocol's own error -32602, and a malformed JSON-RPC message its -32700 or -32600.
-- What this server cannot do now, whatever the request says (its database is away), is -32603 under the request's id.
+- **Retry** means that the same request can succeed later. Retry an append only with its `source_event_key`: the first
+  attempt may have been committed, and the key makes the second one answer the same event.
+- In a batch, `details.index` and the message name the first refused event. Nothing of that batch was stored.
+- An unknown tool is the protocol's error -32602; a malformed JSON-RPC message is -32700 or -32600.
+- A server that cannot answer any request (its database is away) returns -32603 under the request's id.
 
-```
-{{tree}}
-```
+The first line of each group holds for all its codes, except where a code says otherwise.
 """
 
 TOOLS_HEAD = f"""\
@@ -83,46 +82,43 @@ TOOLS_HEAD = f"""\
 
 # Tools
 
-Every tool takes one JSON object and answers one JSON object (as `structuredContent`, and the same as text unless lines
-are asked for). An unknown argument is refused, and the message names the known one that it most likely stands for.
-Names are advertised as written here, or with `myria.` instead of `myria_` if the setting `mcp.tool_names` says so;
-calls may use both.
+Every tool takes one JSON object and answers one (as `structuredContent`, and as text). A server advertises the names
+below, or `myria.` instead of `myria_` with the setting `mcp.tool_names`; calls may use both. A profile is a group of
+tools that a server offers or not (setting `mcp.profiles`). [errors.md](errors.md) lists the errors,
+[roles.md](roles.md) what a key without `read` is answered, and `tools/list` the complete schemas.
 
-Arguments are taken as clients send them: where a list, an object, a number or true and false is asked for, the same as
-JSON text will do (`"[\\"a\\"]"`, `"5"`, `"true"`), at most 256 KiB of it in one call, and `5.0` is 5. What may be a
-text is never read as anything else. All arguments may be one JSON text too. Over HTTP any `Accept` header will do that
-allows JSON or an event stream, and none allows both.
+**Arguments.** An unknown argument is refused; the message names the nearest known one. Where a list, an object, a
+number or a boolean is expected, the same as JSON text is accepted (`"[\\"a\\"]"`, `"5"`, `"true"`), up to 256 KiB per
+call, and `5.0` is 5. An argument that may be a text is never reinterpreted. All arguments may be one JSON text. Over
+HTTP, `Accept` may allow JSON, an event stream or both; no header allows both.
 
-A profile is a group of tools that a server offers or not (setting `mcp.profiles`). Read tools see what **all** the
-participants you name may see. They answer one tree; `snapshot_id` says which snapshot it was read from, `indexed` of
-an event whether it is in that snapshot or in the fresh tail, and `next_cursor` continues a truncated answer.
+**Names** (participants, channel, source_event_key, context_id, type) must not hold invisible characters, such as
+zero-width spaces, joiners and direction marks. Participants are compared in Unicode's composed form (NFC) without
+outer white space; other names are compared exactly as given. A payload is stored as PostgreSQL's `jsonb`: the order
+of keys is lost, -0.0 becomes 0, and 1e2 becomes 100.
 
-An answer is bounded by `limit` or `max_nodes`, by `max_tokens`, and always by `retrieval.answer_bytes` (1 MiB, as JSON;
-MCP sends it twice). A match that has no room left comes on the next page. One that fits on no page is shortened: a
-`snippet` of the words looked for instead of the payload, with `truncated: true` and `payload_bytes`; `get_event`
-has the whole, which is as large as an append may make it. One that fits not even so, because the bounds asked for are
-very small, is skipped: `skipped` has the number and the ids of such matches, at most 50 in an answer. So who follows
-`next_cursor` comes past every match exactly once, whatever the bounds. Where `max_tokens` is given with a
-query, a match also stands for others of its page that only say the same again, `alike` of them: the newest is shown.
+**What a read tool sees** is what **all** participants you name may see. If nothing is visible under a name but
+something is under another spelling (`Ada`, `ada`, `user:ada`) that you may use too, `other_spellings` names it.
+`snapshot_id` says which snapshot was read; `indexed` says whether an event is in it or in the fresh tail.
 
-**For models**, `query_event_nodes` and `query_references` take `format: text`: a line for each event and topic,
-between marks that say it is data, `2026-02-24 Inês: We open on 14 April. [e:481920375]`. The day is told by
-the event's own offset; lines of one day say the time, too (`2026-02-24 09:30 Inês: ...`). What stands in brackets is a
-handle: it may be given wherever an event's id is asked for, by callers of this tenant who may see the event. The
-structured content beside it is the `lean` view: the same tree with who said what, when, its ids, and nothing else.
-`view: lean` gives that as JSON; `view: full` with text adds ids, channel, participants and scores to the lines. With
-`format: text`, `max_tokens` bounds the text's tokens (o200k, or its bytes where no encoder is installed) as well as
-the structured content.
+**Size of an answer.** `limit` or `max_nodes`, `max_tokens` and `retrieval.answer_bytes` (1 MiB of JSON; MCP sends it
+twice) bound an answer. `next_cursor` continues it, and following it passes every match exactly once:
 
-Where nothing is visible under a name, but would be under another spelling of it (`Ada`, `ada`, `user:ada`) as which the
-caller may ask too, `other_spellings` names that.
+- A match without room comes on the next page.
+- A match that fits on no page is shortened to a `snippet` around the query's words, with `truncated: true` and
+  `payload_bytes`. `get_event` returns all of it, however large an append may make it.
+- A match that fits not even so, because of very small bounds, is skipped. `skipped` has the number and at most 50
+  ids.
+- With `max_tokens` and a query, the newest of several matches that say the same stands for the others of its page;
+  `alike` counts them.
 
-Names (participants, channel, source_event_key, context_id, type) must not hold characters that nobody sees, such as
-zero-width spaces, joiners and marks of writing direction: names that look alike are alike. Participants are compared in
-Unicode's composed form (NFC), without white space around them; the other names are kept and compared exactly as given.
-A payload is kept as PostgreSQL's `jsonb`: the order of keys is not, -0.0 becomes 0, and 1e2 becomes 100.
-
-Errors are listed in [errors.md](errors.md). The complete schemas, of answers too, come with `tools/list`.
+**Text for models.** `query_event_nodes` and `query_references` take `format: text`: one line per event and topic,
+between marks that say it is data, such as `2026-02-24 Inês: We open on 14 April. [e:481920375]`. The day is that of
+the event's own offset; several lines of one day also show the time (`2026-02-24 09:30 Inês: ...`). The brackets hold
+a handle, which every caller of the tenant who may see the event can use as its id. The structured content beside it
+is the `lean` view: who said what, when, and ids. `view: lean` gives that as JSON; `view: full` with text adds ids,
+channel, participants and scores. With `format: text`, `max_tokens` bounds the text's tokens (o200k, or its bytes
+where no encoder is installed) and the structured content.
 """
 
 ROLES_HEAD = f"""\
@@ -130,12 +126,15 @@ ROLES_HEAD = f"""\
 
 # Roles
 
-What is stored is shown to keys with the role `read` alone, at every endpoint: the texts of notes and events, their
-topics, tags, metadata and people, what is like them, and how many match a question. A key that may append without
-reading is told what became of its own request: ids, numbers, whether it was kept, and what was taken out of it. Its
-answers hold the fields of the last column, their text is the same as JSON, and everything else is left out; refusals
-never quote what is stored. Keys for administration see figures of builds, and with `erase` the ids, times and people of
-what would be erased, never a text. Keys are made as [access.md](access.md) says.
+Only a key with the role `read` sees what is stored: texts of notes and events, topics, tags, metadata, people,
+similar items, and counts of matches. This holds at every endpoint.
+
+A key with `append` alone learns what became of its own request: ids, numbers, whether it was kept, and what was
+redacted. Its answers hold the fields below and nothing else, and their text is the same as JSON. Refusals never quote
+what is stored. A key with `admin` sees figures of builds; with `erase` also ids, times and people of what would be
+erased, never a text. [access.md](access.md) says how to make keys.
+
+A tool or route that is not listed needs `read`. The others need the role named, and without `read` they answer:
 """
 
 METRICS_HEAD = f"""\
@@ -143,34 +142,36 @@ METRICS_HEAD = f"""\
 
 # Metrics
 
-In Prometheus' text format at `/metrics`:
+At `/metrics`, in Prometheus' text format:
 
-- **a serving process** (`myria serve`) on its own port, `mcp.port`: what it does itself, nothing about memory or
-  builds. However many of them there are, nothing is counted twice.
-- **the operator** (`myria operate`) on `operator.metrics_port` (8081): itself, and memory and builds of the whole
-  database, read out of PostgreSQL. Builds are short-lived, so nobody could scrape their pods.
-- **`myria up`** on its one port: serving, memory and builds.
+- **a serving process** (`myria serve`), on `mcp.port`: its own requests and caches. Several of them count nothing
+  twice.
+- **the operator** (`myria operate`), on `operator.metrics_port` (8081): itself, and memory and builds of the whole
+  database.
+- **`myria up`**, on its one port: serving, memory and builds.
 
-**Memory and builds** are read at most once in {LOOK_S[0]:g} s whoever scrapes, and less often (up to {LOOK_S[1]:g} s)
-where that takes long, at a cost that grows with the number of tenants, not with the log. Counters live in the database
-(`myria.tallies`): they outlive processes, retention and restores, and never go backwards. A tail of more than
-{COUNTED_AT_ONCE:,} events is counted over several looks and shows as too short until then. While the database is away
-`myria_database_up` is 0, what is read from it is absent, and a scrape still ends within two seconds.
+**Memory and builds** are read from PostgreSQL at most once in {LOOK_S[0]:g} s however many scrape, and less often (up
+to {LOOK_S[1]:g} s) where that takes long. The cost grows with the number of tenants, not with the log. Counters live
+in the database (`myria.tallies`): they outlive processes, retention and restores and never go backwards. A tail of
+more than {COUNTED_AT_ONCE:,} events is counted over several reads and shows as too short until then. While the
+database is away, `myria_database_up` is 0, metrics read from it are absent, and a scrape still ends within two
+seconds.
 
-**Labels** have bounded values; what was not foreseen is `other`. Series whose labels are known exist with 0 from the
-start. Those marked with *tenant* are over all tenants, or with `metrics.tenant_label` have one series per tenant and
-that label beside the others.
+**Labels** have bounded values; an unforeseen one is `other`. Series with known labels exist from the start, with 0. A
+metric marked *tenant* covers all tenants, or with `metrics.tenant_label` has one series per tenant.
 
-`myria_database_up` and `myria_build_info` are told by every process; Prometheus' own `job` and `pod` tell them apart.
-Each also tells `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_start_time_seconds`,
+Every process also exports `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_start_time_seconds`,
 `process_open_fds` and the like.
 """
 
+UNITS = {"_s": "seconds", "_ms": "milliseconds", "_bytes": "bytes", "_days": "days"}
+"""The unit of a setting by the ending of its name."""
+
 PLANES = {
-    "process": ("Every process", "Told by serving processes and the operator."),
-    "serving": ("Serving", "Told by each serving process."),
-    "memory": ("Memory and builds", "Told by the operator, and by `myria up`."),
-    "operator": ("Operator", "Told by the operator."),
+    "process": "Every process",
+    "serving": "Each serving process",
+    "memory": "Memory and builds (the operator, `myria up`)",
+    "operator": "The operator",
 }
 
 
@@ -196,16 +197,20 @@ def settings_page() -> str:
     parts = [SETTINGS_HEAD.format(reserved=reserved)]
     described = Settings.describe()
     for name, section in SECTIONS.items():
-        parts.append(f"\n## {name}\n\n{summary(section)}\n\n| field | default | accepts | why |\n|---|---|---|---|\n")
-        parts.extend(setting_row(setting) for setting in described if setting.key.startswith(f"{name}."))
+        parts.append(f"\n## {name}\n\n{summary(section)}\n\n")
+        parts.extend(setting_line(setting) for setting in described if setting.key.startswith(f"{name}."))
     return "".join(parts)
 
 
-def setting_row(setting: SettingDescription) -> str:
-    """Return one line of a section's table."""
-    field = setting.key.split(".")[1]
+def setting_line(setting: SettingDescription) -> str:
+    """Return one line of a section's list."""
+    name = setting.key.split(".")[1]
     default = "unset" if setting.default is None else f"`{plain(setting.default)}`"
-    return f"| `{field}`<br>`{setting.variable}` | {default} | {cell(setting.type)} | {cell(setting.doc)} |\n"
+    kind = setting.type.removesuffix(", or unset")
+    unit = next((unit for ending, unit in UNITS.items() if name.endswith(ending) and not name.endswith("_per_s")), None)
+    if unit is not None:
+        kind = re.sub("^(?:number|integer)", unit, kind)
+    return f"- `{name}` ({kind}; {default}): {setting.doc}\n"
 
 
 def plain(value: object) -> str:
@@ -217,23 +222,32 @@ def plain(value: object) -> str:
 
 def errors_page() -> str:
     """Return docs/errors.md."""
-    tree = (errors.__doc__ or "").split("\n\n")[1]
-    parts = [ERRORS_HEAD.format(tree=inspect.cleandoc(tree))]
+    parts = [ERRORS_HEAD]
     for family in errors.MyriaError.__subclasses__():
         members = list(leaves(family))
-        if members == [family]:
-            parts.append(f"\n## {family.__name__}\n\n")
-        else:
-            parts.append(f"\n## {family.__name__}\n\n{summary(family)}\n\n")
-        parts.append("| code | retry | exit | HTTP | meaning |\n|---|---|---|---|---|\n")
-        parts.extend(error_row(leaf) for leaf in members)
+        usual = Counter(outcome(leaf) for leaf in members).most_common(1)[0][0]
+        what = "" if members == [family] else f"{summary(family)} "
+        parts.append(f"\n## {family.__name__}\n\n{what}{sentence(usual)}.\n\n")
+        parts.extend(error_line(leaf, usual) for leaf in members)
     return "".join(parts)
 
 
-def error_row(leaf: type[errors.MyriaError]) -> str:
-    """Return one line of a family's table."""
-    retry = "yes" if leaf.retryable else "no"
-    return f"| `{leaf.code}` | {retry} | {leaf.exit_status} | {leaf.http_status} | {cell(summary(leaf))} |\n"
+def outcome(leaf: type[errors.MyriaError]) -> tuple[str, str, str]:
+    """Return whether a retry helps, the exit status and the HTTP status of an error, in words."""
+    retry = "retry" if leaf.retryable else "no retry"
+    return retry, f"exit status {leaf.exit_status}", f"HTTP {leaf.http_status}"
+
+
+def sentence(words: Sequence[str]) -> str:
+    """Return words as one sentence without its stop."""
+    text = ", ".join(words)
+    return f"{text[0].upper()}{text[1:]}"
+
+
+def error_line(leaf: type[errors.MyriaError], usual: tuple[str, str, str]) -> str:
+    """Return one line of a family's list, with what is not as usual in the family."""
+    unusual = ", ".join(word for word, other in zip(outcome(leaf), usual, strict=True) if word != other)
+    return f"- `{leaf.code}`{f' ({unusual})' if unusual else ''}: {summary(leaf)}\n"
 
 
 def leaves(error: type[errors.MyriaError]) -> Iterator[type[errors.MyriaError]]:
@@ -247,35 +261,35 @@ def leaves(error: type[errors.MyriaError]) -> Iterator[type[errors.MyriaError]]:
 
 def tools_page() -> str:
     """Return docs/tools.md."""
-    parts = [TOOLS_HEAD, "\n| tool | profile | endpoint | role | what for |\n|---|---|---|---|---|\n"]
+    parts = [TOOLS_HEAD]
+    described: dict[tuple[str, str], str] = {}
     for tool in TOOLS:
         endpoints, roles = " ".join(PATH_OF[face] for face in tool.faces), " or ".join(tool.roles)
-        parts.append(
-            f"| [`{tool.plain()}`](#{tool.plain()}) | {tool.profile} | {endpoints} | {roles} | {cell(tool.title)} |\n"
-        )
-    parts.extend(f"\n## {tool.plain()}\n\n{description(tool, LIMITS)}\n\n{arguments_table(tool)}" for tool in TOOLS)
+        place = f"At {endpoints}, profile {tool.profile}, role {roles}."
+        what = f"\n## {tool.plain()}\n\n{description(tool, LIMITS)} {place}\n\n"
+        parts.append(f"{what}{arguments_list(tool, described)}")
     return "".join(parts)
 
 
 def roles_page() -> str:
     """Return docs/roles.md."""
-    parts = [ROLES_HEAD, "\n| tool | endpoint | role | answered without `read` |\n|---|---|---|---|\n"]
+    parts = [ROLES_HEAD, "\n"]
     for tool in TOOLS:
-        endpoints, role = " ".join(PATH_OF[face] for face in tool.faces), " or ".join(tool.roles)
-        if tool.finds_by:
-            role += f"; by {' or '.join(f'`{name}`' for name in tool.finds_by)} also read"
-        parts.append(f"| `{tool.plain()}` | {endpoints} | {role} | {told_without_read(tool.roles, (tool.answer,))} |\n")
-    parts.append("\n| route | role | answered without `read` |\n|---|---|---|\n")
+        told = told_without_read(tool.roles, (tool.answer,))
+        if told:
+            finds = f" (by {' or '.join(f'`{name}`' for name in tool.finds_by)} also read)" if tool.finds_by else ""
+            parts.append(f"- `{tool.plain()}`, {' or '.join(tool.roles)}{finds}: {told}\n")
     for route in ROUTES:
         told = told_without_read(route.roles, route.answer) if route.answer else "nothing, as to everybody"
-        parts.append(f"| `{route.method} {rest.PREFIX}{route.path}` | {' or '.join(route.roles)} | {told} |\n")
+        if told:
+            parts.append(f"- `{route.method} {rest.PREFIX}{route.path}`, {' or '.join(route.roles)}: {told}\n")
     return "".join(parts)
 
 
 def told_without_read(roles: Sequence[str], models: Sequence[type[Answer]]) -> str:
-    """Return the fields of an answer that a caller without the role `read` gets."""
+    """Return the fields of an answer that a caller without the role `read` gets; nothing where it is refused."""
     if tuple(roles) == ("read",):
-        return "refused"
+        return ""
     if all(open_model(model) is model for model in models):
         return "all"
     return "; ".join(", ".join(f"`{name}`" for name in open_fields(model)) for model in models)
@@ -295,28 +309,45 @@ def open_fields(model: type[Answer], begin: str = "") -> Iterator[str]:
 def metrics_page() -> str:
     """Return docs/metrics.md."""
     parts = [METRICS_HEAD]
-    for plane, (title, text) in PLANES.items():
-        parts.append(f"\n## {title}\n\n{text}\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n")
-        parts.extend(metric_row(metric) for metric in METRICS if metric.plane == plane)
+    for plane, title in PLANES.items():
+        parts.append(f"\n## {title}\n\n")
+        parts.extend(metric_line(metric) for metric in METRICS if metric.plane == plane)
     return "".join(parts)
 
 
-def metric_row(metric: Described) -> str:
-    """Return one line of a plane's table."""
+def metric_line(metric: Described) -> str:
+    """Return one line of a plane's list."""
     labels = [f"`{label}`" for label in metric.labels] + (["*tenant*"] if metric.per_tenant else [])
-    return f"| `{metric.name}` | {metric.type} | {', '.join(labels)} | {cell(metric.meaning)} |\n"
+    by = f" by {', '.join(labels)}" if labels else ""
+    return f"- `{metric.name}` ({metric.type}{by}): {metric.meaning}\n"
 
 
-def arguments_table(tool: Tool) -> str:
-    """Return the arguments of a tool as a table, and what it answers at the top level."""
+def arguments_list(tool: Tool, described: dict[tuple[str, str], str]) -> str:
+    """Return the arguments of a tool as a list, and what it answers at the top level.
+
+    An argument that a tool before it describes in the same words is named alone; `described` remembers those.
+    """
     schema = input_schema(tool, LIMITS)
     required = schema.get("required", [])
-    lines = ["| argument | type | meaning |\n|---|---|---|\n"] if schema["properties"] else ["No arguments.\n"]
+    lines: list[str] = []
+    bare: list[str] = []
+    same: dict[str, list[str]] = {}
     for name, shape in schema["properties"].items():
         kind = f"{type_name(shape)}, required" if name in required else type_name(shape)
-        lines.append(f"| `{name}` | {cell(kind)} | {cell(meaning(shape))} |\n")
+        text = meaning(shape)
+        line = f"- `{name}` ({kind}): {text}\n"
+        if not text:
+            bare.append(f"`{name}` ({kind})")
+        elif (other := described.setdefault((tool.faces[0], line), tool.plain())) == tool.plain():
+            lines.append(line)
+        else:
+            same.setdefault(other, []).append(f"`{name}`")
+    if bare:
+        lines.append(f"- {', '.join(bare)}\n")
+    lines.extend(f"- As for `{other}`: {', '.join(names)}\n" for other, names in same.items())
     answered = ", ".join(f"`{field.alias or name}`" for name, field in tool.answer.model_fields.items())
-    return f"{''.join(lines)}\nAnswers {answered}.\n"
+    listed = "".join(lines) or "No arguments.\n"
+    return f"{listed}\nAnswers {answered}.\n"
 
 
 def type_name(shape: dict[str, Any]) -> str:
@@ -341,19 +372,16 @@ def type_name(shape: dict[str, Any]) -> str:
 
 def meaning(shape: dict[str, Any]) -> str:
     """Return an argument's description with its default, when that says something."""
-    text = shape.get("description", "")
+    text: str = shape.get("description", "")
     default = shape.get("default")
-    return text if default in (None, False, [], "") else f"{text}; default {plain(default)}"
+    if default in (None, False, [], ""):
+        return text
+    return f"{text}; default {plain(default)}" if text else f"default {plain(default)}"
 
 
 def summary(subject: type) -> str:
     """Return the first paragraph of a docstring on one line."""
     return " ".join(inspect.cleandoc(subject.__doc__ or "").split("\n\n")[0].split())
-
-
-def cell(text: str) -> str:
-    """Return text fit for a table cell."""
-    return text.replace("|", "\\|")
 
 
 PAGES: dict[str, Callable[[], str]] = {

