@@ -1,4 +1,4 @@
-"""Measure everything: appends, reads and builds, and recall where a data set is given.
+"""Measure everything: appends, reads, builds, and what they stand beside.
 
 By default small and quick: 10,000 events, a few rounds, some two minutes. `--full` (or FULL=1) takes every size and
 round that docs/benchmarks.md quotes.
@@ -7,7 +7,6 @@ round that docs/benchmarks.md quotes.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from benchmarks import (
     appends,
@@ -16,7 +15,6 @@ from benchmarks import (
     builds,
     erasing,
     hostile,
-    locomo,
     many_scopes,
     memories,
     noisy,
@@ -42,7 +40,6 @@ PARTS = (
     memories.PART,
     erasing.PART,
     turns.PART,
-    locomo.PART,
 )
 
 
@@ -50,12 +47,9 @@ def main() -> None:
     """Run the parts one after the other; exit 1 when a promise is broken."""
     options = parser(__doc__)
     options.add_argument("--only", action="append", choices=PARTS, help="this part alone; repeat for several")
-    options.add_argument("--data", type=Path, help="folder with events.jsonl and questions.jsonl, for locomo")
     given = options.parse_args()
     shared = common(given)
-    chosen = given.only or [part for part in PARTS if part != locomo.PART or given.data]
-    if locomo.PART in chosen and given.data is None:
-        options.error("locomo needs --data")
+    chosen = given.only or PARTS
     full = shared.full
     parts: dict[str, Callable[[], Awaitable[int]]] = {
         appends.PART: lambda: appends.measure(
@@ -88,7 +82,6 @@ def main() -> None:
         ),
         erasing.PART: lambda: erasing.measure(shared, events=erasing.EVENTS, blocks=12 if full else 6),
         turns.PART: lambda: turns.measure(shared, rounds=7 if full else 3, calls=2_000 if full else 300),
-        locomo.PART: lambda: locomo.measure(shared, given.data, None),
     }
 
     async def run_all() -> int:

@@ -27,7 +27,7 @@ from benchmarks.workload import events_file
 from myria_cli import console
 
 PART = "against"
-MOST_RATIO = 0.5
+MOST_RATIO = 1.3
 FEW_EVENTS = 20
 LOGS = {"one scope": 1, "many scopes": 0}
 """What a log holds, with the sets that its events are generated in."""

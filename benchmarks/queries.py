@@ -31,7 +31,7 @@ from myria_cli import console
 PART = "queries"
 CLIENTS = 8
 REQUESTS = 2_000
-MOST_RATIO = 1.0
+MOST_RATIO = 1.3
 TOOLS = ("query_event_nodes", "query_references")
 
 

@@ -32,12 +32,10 @@ from typing import Any
 from platformdirs import user_cache_path
 
 from benchmarks.bm25 import Bm25
+from benchmarks.in_memory import Meanings
 from benchmarks.kept_notes import recalled
-from benchmarks.kept_vectors import KeptVectors
-from benchmarks.locomo_offline import Meanings
 from benchmarks.retrieval_logs import CLOSE_NOTES, KINDS, NOTES, Asked, Log, SetMissing, notes
 from myria.embeddings.local import LocalModel
-from myria.embeddings.model import EmbeddingModel
 from myria.retrieval.best import Ranking
 from myria.retrieval.question import Question
 from myria.retrieval.ranking import rank
@@ -99,18 +97,18 @@ class Options:
 
 
 def answered(
-    log: Log, model: EmbeddingModel | None = None, *, unmoved: bool = False, weights: Weights = WEIGHTS
+    log: Log, vectors: Path | None = None, *, unmoved: bool = False, weights: Weights = WEIGHTS
 ) -> list[Answered]:
     """Ask a log its questions.
 
     Args:
-        model: what computes vectors, None for words alone.
+        vectors: also ask with vectors of the local model, which are kept in this file.
         unmoved: also without what was said later.
         weights: what each signal of the ranking counts.
     """
     corpora = (log.corpus(),)
     plain = Bm25(log.texts())
-    meanings = Meanings([(corpora[0], log.whole_texts())], model) if model is not None else None
+    meanings = Meanings([(corpora[0], log.whole_texts())], vectors) if vectors is not None else None
     rows: list[Answered] = []
     for asked in log.questions:
         question = Question(text=asked.text)
@@ -137,9 +135,9 @@ def kind_answered(kind: str, options: Options) -> list[Answered] | str:
         logs = KINDS[kind](options.data, blind=options.blind)
     except SetMissing as missing:
         return str(missing)
-    model = KeptVectors(LocalModel.installed(), VECTORS_FILE) if options.vectors else None
+    vectors = VECTORS_FILE if options.vectors else None
     weights = weights_without(options.without)
-    return [row for log in logs for row in answered(log, model, unmoved=kind == "unchanged", weights=weights)]
+    return [row for log in logs for row in answered(log, vectors, unmoved=kind == "unchanged", weights=weights)]
 
 
 def notes_answered(logs: Sequence[Log], *, vectors: bool = False) -> list[Answered]:

@@ -11,16 +11,16 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from benchmarks import changed_facts, changed_states
 from benchmarks.chat_lines import written
-from benchmarks.locomo_offline import ADVERSARIAL, indexed
-from benchmarks.messy_chats import DATA as CHATS
+from benchmarks.in_memory import indexed
 from myria.events import searchable_text, speaker_of, whole_text
 from myria.index import Corpus
 
@@ -29,10 +29,19 @@ ASSISTANTS = frozenset({"assistant", "agent", "bot", "helper"})
 MACHINES = frozenset({"git", "ci", "tool", "tracker"})
 """Speakers that are no people, in lower case."""
 
+ADVERSARIAL = 5
+"""Category of LoCoMo's questions without an answer in the conversation: left out."""
+
 NOTES = "notes"
 CLOSE_NOTES = "close notes"
 Event = Mapping[str, Any]
 """Arguments of append_event."""
+
+_FACTS = 8
+"""Facts of a pair in data/changed_facts.toml."""
+_BEGIN = datetime(2025, 2, 3, 18, 0, tzinfo=UTC)
+_LINES = 14
+"""Lines of a session between the two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,42 +128,78 @@ def gold_data(name: str, folder: Path | None, *, blind: bool) -> list[Log]:
 def chats(name: str, folder: Path | None, *, blind: bool) -> list[Log]:
     """Return one set of data/messy_chats.toml."""
     _no_blind_half(blind)
-    told = tomllib.loads(CHATS.read_text(encoding="utf-8"))["chats"]
+    told = _read("messy_chats")["chats"]
     return [_log(chat) for chat in told if chat.get("set", "first") == name]
 
 
 def changed_once(folder: Path | None, *, blind: bool) -> list[Log]:
     """Return the questions for the present of data/changed_facts.toml: the newer statement is gold, the older wrong."""
     _no_blind_half(blind)
-    return [
-        Log(
-            name=f"{talk.half} {at}",
-            events=talk.events,
-            questions=tuple(
-                Asked(text=fact.text, gold=frozenset({fact.newer}), wrong=frozenset({fact.older}))
-                for fact in talk.facts
-                if fact.asks == "now"
-            ),
-        )
-        for at, talk in enumerate(changed_facts.conversations())
-    ]
+    return [_changed_once(pair, at) for at, pair in enumerate(_read("changed_facts")["pairs"])]
+
+
+def _changed_once(pair: Mapping[str, Any], at: int) -> Log:
+    """Return the conversation of two people: sixteen sessions, a week apart.
+
+    A fact stands in one of the first eight and what replaced it eight sessions later, among small talk and what the
+    other person says about the same kind of thing.
+    """
+    talk = _small_talk(at * 37)
+    people: list[str] = pair["people"]
+    events: dict[int, Event] = {}
+    numbers: dict[tuple[int, str], int] = {}
+
+    def say(speaker: str, text: str, when: datetime) -> int:
+        number = len(events) + 1
+        events[number] = {
+            "participants": people,
+            "timestamp": when.isoformat(),
+            "channel": "chat",
+            "source_event_key": str(number),
+            "type": "message",
+            "payload": {"speaker": speaker, "text": text},
+        }
+        return number
+
+    for session in range(2 * _FACTS):
+        which, kind = session % _FACTS, "older" if session < _FACTS else "newer"
+        fact = pair["facts"][which]
+        other = people[1 - people.index(fact["who"])]
+        begin = _BEGIN + timedelta(days=7 * session, hours=session % 3)
+        for line in range(_LINES):
+            when = begin + timedelta(seconds=40 * line)
+            if line == 4 + session % 5:
+                numbers[which, kind] = say(fact["who"], fact[kind], when)
+            elif line == 11 and session % 2 == (which // 4) % 2:
+                say(other, fact["decoy"], when)
+            else:
+                say(people[line % 2], next(talk), when)
+    questions = tuple(
+        Asked(text=fact["now"], gold=frozenset({numbers[which, "newer"]}), wrong=frozenset({numbers[which, "older"]}))
+        for which, fact in enumerate(pair["facts"])
+    )
+    return Log(name=f"{pair['half']} {at}", events=events, questions=questions)
 
 
 def changed_often(data: str, folder: Path | None, *, blind: bool) -> list[Log]:
-    """Return the same of a set of benchmarks.changed_states."""
+    """Return the same of facts that changed up to three times: of changed_states.toml or changed_in_talk.toml."""
     _no_blind_half(blind)
-    return [
-        Log(
-            name=talk.name,
-            events=talk.events,
-            questions=tuple(
-                Asked(text=fact.text, gold=frozenset({fact.states[-1]}), wrong=frozenset(fact.states[:-1]))
-                for fact in talk.facts
-                if fact.asks == "now"
-            ),
+    logs = []
+    for at, chat in enumerate(_read(data)["chats"]):
+        told = written(chat["said"], chat["people"], _small_talk(at * 53))
+        states = [
+            (fact["now"], [told.numbers[mark] for mark in fact["states"]]) for fact in chat["facts"] if "now" in fact
+        ]
+        questions = tuple(
+            Asked(text=text, gold=frozenset({newest}), wrong=frozenset(older)) for text, (*older, newest) in states
         )
-        for talk in changed_states.conversations(data)
-    ]
+        logs.append(Log(name=chat["name"], events=told.events, questions=questions))
+    return logs
+
+
+def _small_talk(first: int) -> Iterator[str]:
+    """Yield what is said between statements, again and again, from some line on."""
+    return islice(cycle(_read("small_talk")["lines"]), first, None)
 
 
 def own(name: str, folder: Path | None, *, blind: bool) -> list[Log]:
@@ -169,7 +214,11 @@ def read(name: str, *, blind: bool) -> dict[str, Any]:
     Raises:
         SetMissing: it is not there.
     """
-    path = DATA / f"{name}{'_blind' if blind else ''}.toml"
+    return _read(f"{name}{'_blind' if blind else ''}")
+
+
+def _read(name: str) -> dict[str, Any]:
+    path = DATA / f"{name}.toml"
     if not path.is_file():
         raise SetMissing(f"needs {path.name}")
     return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -244,8 +293,8 @@ KINDS: Mapping[str, Kind] = {
     "chats 2": partial(chats, "second"),
     "chats 3": partial(chats, "third"),
     "changed once": changed_once,
-    "changed often": partial(changed_often, changed_states.STATES),
-    "changed in talk": partial(changed_often, changed_states.IN_TALK),
+    "changed often": partial(changed_often, "changed_states"),
+    "changed in talk": partial(changed_often, "changed_in_talk"),
     "code": partial(own, "code_log"),
     "support": partial(own, "support_log"),
     "languages": partial(own, "five_languages"),

@@ -9,7 +9,6 @@ import orjson
 
 from benchmarks.against import _Builds, _publish
 from benchmarks.figures import interval, median, quantile, ratios
-from benchmarks.locomo import Question, by_score, score
 from benchmarks.older import Code
 from benchmarks.report import Report
 
@@ -52,22 +51,3 @@ def test_an_interval_holds_the_median() -> None:
     assert interval(agreeing, random.Random(1)) == (1.0, 1.0)
     low, high = interval([float(i) for i in range(101)], random.Random(1))
     assert 30 < low < 50 < high < 70
-
-
-def test_recall_counts_gold_turns() -> None:
-    """Recall, recall within tokens and reciprocal rank follow their definitions."""
-    question = Question(question_id="q", participants=["a"], text="?", category=4, gold=frozenset({"k2", "k9"}))
-    events = [{"source_event_key": f"k{i}"} for i in range(1, 8)]
-    lengths = {f"k{i}": 4000 for i in range(1, 10)}
-    found = score(question, events, lengths)
-    assert found.recall == {5: 0.5, 10: 0.5, 20: 0.5}
-    assert found.reciprocal == 0.5
-    assert found.tokens == 0.5
-    lengths["k1"] = 4001
-    assert score(question, events, lengths).tokens == 0.0
-
-
-def test_events_of_a_tree_go_by_score_then_sequence() -> None:
-    """Best score first; equal scores by event_seq."""
-    events = [{"score": 1, "event_seq": 1}, {"score": 5, "event_seq": 9}, {"score": 5, "event_seq": 2}]
-    assert [event["event_seq"] for event in by_score(events)] == [2, 9, 1]

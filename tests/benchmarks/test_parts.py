@@ -6,15 +6,10 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
-from xml.etree import ElementTree
 
-import orjson
 import pytest
 
-from benchmarks.subject_picture import picture
-from benchmarks.synthetic import events
 from tests.support.counts import SOAK
 from tests.support.place import throw_away_folder
 from tests.support.processes import Guardian
@@ -61,15 +56,6 @@ def test_reads_and_builds(work_dir: Path) -> None:
     few = ("--one-scope", "300", "--targets", "2", "--target-events", "300", "--publishes", "1")
     report = run_part("builds", work_dir, *small, *few)
     assert report["2 x 100 events at 400"]["rows_by_table"]["scope_roots"] == 2  # type: ignore[index]
-
-
-def test_subject_builds(work_dir: Path) -> None:
-    """Builds beside a scope are measured and drawn, and full builds with subjects and without."""
-    report = run_part("subject_builds", work_dir, "--sizes", "300", "--rounds", "1", "--memory")
-    assert report["beside 300"]["rows_of_subjects"][0] > 0  # type: ignore[index]
-    assert report["full build of 300"]["without"]["peak_mib"] > 0  # type: ignore[index]
-    drawn = ElementTree.fromstring(picture(report))  # noqa: S314 - our own
-    assert {"300", "limit 1,500"} <= {element.text for element in drawn.iter()}
 
 
 def test_against_refuses_a_file_of_few_events(work_dir: Path) -> None:
@@ -204,58 +190,6 @@ def test_erasing(work_dir: Path) -> None:
     report = run_part("erasing", work_dir, "--sizes", "400", "--events", "20", "--blocks", "1")
     assert report["at 400"]["rows"]["events"] == 20  # type: ignore[index]
     assert report["append_event at 400"]["p95_ms"] > 0  # type: ignore[index]
-
-
-def test_locomo(work_dir: Path) -> None:
-    """A data set is appended over MCP, indexed, verified and asked."""
-    data = work_dir / "data"
-    data.mkdir()
-    numbers = count()
-    with (data / "events.jsonl").open("wb") as lines, (data / "questions.jsonl").open("wb") as questions:
-        for event in events(300, sets=2):
-            lines.write(orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE))
-            if next(numbers) % 60 == 0:
-                question = {
-                    "id": event["source_event_key"],
-                    "participants": event["participants"],
-                    "question": event["payload"]["text"],
-                    "category": 4,
-                    "evidence": [event["source_event_key"]],
-                }
-                questions.write(orjson.dumps(question, option=orjson.OPT_APPEND_NEWLINE))
-    report = run_part("locomo", work_dir, "--data", str(data))
-    assert report["query_event_nodes"]["all"]["R@5"] == 1.0  # type: ignore[index]
-
-
-@pytest.mark.soak
-@in_soak_runs
-def test_peers(work_dir: Path) -> None:
-    """Other ways to remember and Myria keep the same events, and all find what repeats the question's words."""
-    data = work_dir / "peers-data"
-    data.mkdir()
-    said = list(events(120, sets=2))
-    questions = [
-        {
-            "participants": event["participants"],
-            "conversation": event["conversation"],
-            "question": event["payload"]["text"],
-            "category": 4,
-            "category_name": "single-hop",
-            "evidence": [event["source_event_key"]],
-        }
-        for event in said[::40]
-    ]
-    (data / "events.jsonl").write_bytes(b"".join(orjson.dumps(event) + b"\n" for event in said))
-    (data / "questions.jsonl").write_bytes(b"".join(orjson.dumps(question) + b"\n" for question in questions))
-    names = ("substrings", "sqlite-fts5", "postgres-words", "myria")
-    small = ("--data", str(data), "--systems", ",".join(names), "--half", "dev")
-    report = run_part("peers", work_dir, *small)
-    for name in names:
-        figures: dict[str, object] = report[name]  # type: ignore[assignment]
-        assert figures["R@5"] == 1.0, name
-        assert figures["question_ms"] > 0, name  # type: ignore[operator]
-    rows = (work_dir / "out" / "peers.md").read_text(encoding="utf-8").splitlines()
-    assert len(rows) == 2 + len(names)
 
 
 def test_hostile(work_dir: Path) -> None:

@@ -21,7 +21,6 @@ from myria.planning.subjects.keys import SUBJECTS_MOST, candidates
 from myria.planning.subjects.stream import FewPieces
 from myria.planning.subjects.trie import SubjectPiece, keys_of
 from myria.planning.subjects.update import (
-    NoSubjects,
     PlacedLeaf,
     SubjectUpdate,
     leaves_beneath,
@@ -106,7 +105,7 @@ def talks(seed: int, count: int, *, words: Sequence[str] = WORDS) -> list[PlanEv
 async def full(units: Iterable[tuple[PlacedLeaf, ...]]) -> SubjectUpdate:
     """Subjects of some units, planned from nothing."""
     leaves = [placed for unit in units for placed in unit]
-    return await update_subjects(None, (), leaves, NoSubjects(), participants=SCOPE, settings=SETTINGS)
+    return await update_subjects(None, (), leaves, MemorySubjects(), participants=SCOPE, settings=SETTINGS)
 
 
 def root_of(update: SubjectUpdate) -> bytes | None:

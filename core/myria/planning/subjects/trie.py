@@ -144,14 +144,6 @@ class SubjectPiece:
         return self.node.key
 
 
-class NoNodes:
-    """The nodes of a tree that is not there."""
-
-    async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
-        """Refuse: nothing is stored."""
-        raise InternalError("a scope without subjects was read", nodes=len(rendering_ids))
-
-
 class _SubjectAssembly:
     def __init__(self, reader: SubjectNodeReader, participants: Participants, settings: PlannerSettings) -> None:
         self._reader = reader

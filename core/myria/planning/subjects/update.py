@@ -20,7 +20,6 @@ from myria.planning.subjects.keys import candidates, filed_under
 from myria.planning.subjects.trie import (
     Filing,
     NodeReader,
-    NoNodes,
     SubjectNodeReader,
     assemble_subjects,
     keys_of,
@@ -29,7 +28,6 @@ from myria.values import value
 
 __all__ = [
     "IncompleteHolders",
-    "NoSubjects",
     "PlacedLeaf",
     "SubjectReader",
     "SubjectUpdate",
@@ -48,18 +46,6 @@ class SubjectReader(SubjectNodeReader, Protocol):
     async def holders(self, keys: Sequence[str]) -> Mapping[str, Holders]:
         """Return the records of those keys that have one."""
         ...
-
-
-class NoSubjects(NoNodes):
-    """The old tree of a scope that has none; leaves are found where they were given."""
-
-    async def holders(self, keys: Sequence[str]) -> Mapping[str, Holders]:
-        """Return none of the records of `keys`: there are none."""
-        return dict.fromkeys(keys[:0], Holders())
-
-    async def along(self, root: bytes, paths: Sequence[str]) -> list[Node]:
-        """Refuse: nothing is stored."""
-        raise InternalError("a scope without subjects was read", root=root.hex(), paths=len(paths))
 
 
 def unit_of(key: UnitKey) -> bytes:

@@ -1,0 +1,142 @@
+"""A log in memory, without a database: planned by the real planner, indexed, with vectors of its texts if asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from myria.embeddings.local import LocalModel
+from myria.events import dedupe_key, searchable_text, speaker_of
+from myria.index import BlockNode, Corpus, Doc, build, decode
+from myria.index.vectors import VectorRows
+from myria.planning.model import Node, PlanEvent
+from myria.planning.scope import plan_scope
+from myria.planning.settings import PlannerSettings
+from myria.retrieval.nearness import Near
+from myria.retrieval.plan import meaning
+from myria.retrieval.question import Question
+
+_LONGEST_S = 3_600.0
+_AT_ONCE = 128
+
+Rows = Sequence[tuple[int, Mapping[str, Any]]]
+"""Arguments of append_event, each with its number."""
+
+
+def indexed(scope: tuple[str, ...], rows: Rows) -> Corpus:
+    """Return the corpus of one scope whose events the real planner planned."""
+    root, nodes = asyncio.run(plan_scope(scope, _plan_events(rows), PlannerSettings()))
+    if root is None:
+        raise ValueError("a scope without events")
+    ordered = _parents_first(root.rendering_id, nodes)
+    at = {node.rendering_id: position for position, node in enumerate(ordered)}
+    above = {child: node.rendering_id for node in ordered for child in node.children}
+    leaf_of = {ref.event_seq: at[node.rendering_id] for node in ordered for ref in node.refs}
+    block_nodes = [
+        BlockNode(
+            rendering_id=node.rendering_id,
+            parent=at[above[node.rendering_id]] if node.rendering_id in above else -1,
+            level=node.level,
+        )
+        for node in ordered
+    ]
+    docs = [
+        Doc.of_payload(
+            event["payload"],
+            event_seq=number,
+            timestamp=_microseconds(event["timestamp"]),
+            channel=event["channel"],
+            type=event["type"],
+            leaf=leaf_of.get(number, -1),
+        )
+        for number, event in rows
+    ]
+    return Corpus(participants=scope, blocks=(decode(build(docs, block_nodes)),))
+
+
+class Meanings:
+    """Vectors of texts by the local model, each computed once and kept in a file between runs.
+
+    Args:
+        texts: those of all documents, by event_seq, beside each corpus.
+        file: where vectors are kept.
+    """
+
+    def __init__(self, texts: Sequence[tuple[Corpus, Mapping[int, str]]], file: Path) -> None:
+        self._model = LocalModel.installed()
+        self._file = file
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with closing(self._open()) as kept, kept:
+            kept.execute("CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, vector BLOB)")
+        self._rows = {}
+        for corpus, said in texts:
+            vectors = self._of(list(said.values()))
+            made = [(seq, vector) for seq, vector in zip(said, vectors, strict=True) if vector is not None]
+            self._rows[id(corpus)] = VectorRows.of(made, len(made[0][1]))
+
+    def near(self, question: Question, corpora: Sequence[Corpus]) -> Near | None:
+        """Return what a question is compared with."""
+        vector = self._of([meaning(question, corpora)])[0]
+        if vector is None:
+            return None
+        return Near(question=vector, documents=[self._rows[id(corpus)] for corpus in corpora])
+
+    def _of(self, texts: Sequence[str]) -> list[bytes | None]:
+        vectors: list[bytes | None] = []
+        for at in range(0, len(texts), _AT_ONCE):
+            vectors += self._some(texts[at : at + _AT_ONCE])
+        return vectors
+
+    def _some(self, texts: Sequence[str]) -> list[bytes | None]:
+        keys = [hashlib.sha256(f"{self._model.name}\n{text}".encode()).digest() for text in texts]
+        with closing(self._open()) as kept:
+            asked = ",".join("?" * len(keys))
+            known = dict(kept.execute(f"SELECT text, vector FROM vectors WHERE text IN ({asked})", keys))  # noqa: S608
+            new = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+            if new:
+                computed = asyncio.run(self._model.embed(list(new.values()), within_s=_LONGEST_S))
+                known |= zip(new, computed, strict=True)
+                with kept:
+                    kept.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", [(key, known[key]) for key in new])
+        return [known[key] for key in keys]
+
+    def _open(self) -> sqlite3.Connection:
+        # two processes write: one waits for the other's short transactions
+        return sqlite3.connect(self._file, timeout=60.0)
+
+
+def _plan_events(rows: Rows) -> list[PlanEvent]:
+    """Return a scope's events as the planner sees them, in order."""
+    return sorted(
+        (
+            PlanEvent(
+                event_seq=number,
+                event_id=f"evt_{number:026d}",
+                key=dedupe_key(event["channel"], event["source_event_key"]),
+                timestamp=_microseconds(event["timestamp"]),
+                type=event["type"],
+                text=searchable_text(event["payload"]),
+                speaker=speaker_of(event["payload"]),
+            )
+            for number, event in rows
+        ),
+        key=lambda event: event.position,
+    )
+
+
+def _parents_first(root: bytes, nodes: Sequence[Node]) -> list[Node]:
+    known = {node.rendering_id: node for node in nodes}
+    ordered = [known[root]]
+    for node in ordered:
+        ordered.extend(known[child] for child in node.children)
+    return ordered
+
+
+def _microseconds(timestamp: str) -> int:
+    return int(datetime.fromisoformat(timestamp).timestamp()) * 1_000_000
