@@ -2,13 +2,13 @@
 
 Usage: drill_upgrade.py [--from COMMIT]
 
-The release before is this repository as it was at the commit that `migrations/released` names (or at COMMIT), out of
-git's history: its own code makes the schema, a memory out of the sample, builds, a rollback, and serves. A client
-appends without a pause. Then `myria migrate` of this checkout runs, the server of before goes on, a server of this
-checkout starts beside it, the client changes over, and the server of before ends. Compared are: every row that was
-there, every event that was acknowledged, the bytes of every answer of both releases (where this release ranks anew, of
-those without words to rank by). Exit status 1 when anything differs, 3 where the history does not reach so far (a
-shallow clone).
+The release before is this repository as it was at git's newest tag v* (or at COMMIT), out of git's history. Before
+the first release it is the newest commit, which proves the drill and no upgrade. Its own code makes the schema, a
+memory out of the sample, builds, a rollback, and serves. A client appends without a pause. Then `myria migrate` of
+this checkout runs, the server of before goes on, a server of this checkout starts beside it, the client changes over,
+and the server of before ends. Compared are: every row that was there, every event that was acknowledged, the bytes of
+every answer of both releases (where this release ranks anew, of those without words to rank by). Exit status 1 when
+anything differs, 3 where the history does not reach so far.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import httpx
 
 from myria_embedded import RoleDsns
+from scripts.check_house import released
 from scripts.drilling import (
     ROOT,
     Drill,
@@ -60,8 +61,6 @@ PASSAGES = frozenset({"snippet"})
 """Fields that show a part of a text: a release may choose another part."""
 WRITTEN = ("events", "scopes", "scope_members", "schema_migrations", "stored_sizes")
 """Tables that are written to meanwhile; events are checked by the answers and by the client's own record."""
-RELEASED = ROOT / "migrations/released"
-"""Names the commit that people run; migrations it has never change again."""
 RECKONED = "attempted_cutoff"
 """The column of tenants from which triggers count: bookkeeping that a migration may compute again."""
 CLIENT = httpx.Client(timeout=30, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
@@ -71,9 +70,9 @@ CLIENT = httpx.Client(timeout=30, trust_env=False, limits=httpx.Limits(max_keepa
 def main(arguments: Sequence[str]) -> int:
     """Do the drill; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--from", dest="commit", help="the release before; default: that of migrations/released")
+    parser.add_argument("--from", dest="commit", help="the release before; default: the newest tag v*, or HEAD")
     options = parser.parse_args(arguments)
-    commit = options.commit or RELEASED.read_text().split()[0]
+    commit = options.commit or released() or "HEAD"
     if not is_in_history(commit):
         print(f"the history does not reach back to {commit} (git fetch --unshallow)", file=sys.stderr)
         return NO_HISTORY
@@ -83,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
         without_trace(RuntimeError),
     ):
         old = take_out(commit, Path(folder) / "before")
-        drill.step(f"the release before is {commit[:12]}, of schema {schema(old)}; this one has schema {schema(ROOT)}")
+        drill.step(f"the release before is {commit[:12]}")
         asyncio.run(upgrade(drill, Path(folder), old))
     return drill.result()
 
@@ -107,11 +106,6 @@ def take_out(commit: str, folder: Path) -> Path:
 def git(*arguments: str) -> bytes:
     """Return what git says of this repository."""
     return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, check=True).stdout
-
-
-def schema(tree: Path) -> str:
-    """Return the name of a release's newest migration."""
-    return max((tree / "migrations/myria_migrations").glob("[0-9]*.sql")).stem
 
 
 async def upgrade(drill: Drill, folder: Path, old: Path) -> None:

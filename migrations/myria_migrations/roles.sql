@@ -74,7 +74,6 @@ CREATE POLICY myria_server_takes_over ON myria.erased AS RESTRICTIVE FOR UPDATE 
     USING (erased_at IS NULL AND NOT EXISTS (
         SELECT FROM myria.erasures x WHERE x.tenant_id = erased.tenant_id AND x.erasure_id = erased.erasure_id AND x.proved));
 -- Of refused keys it is told whether some are among them (myria.refused_among): with their secret it could try guesses.
--- No row rather than no right, since programs of the release before look there with every append.
 DROP POLICY IF EXISTS myria_server_is_told ON myria.erasure_secrets;
 CREATE POLICY myria_server_is_told ON myria.erasure_secrets AS RESTRICTIVE TO myria_server, myria_builder USING (false);
 DROP POLICY IF EXISTS myria_server_is_told ON myria.refused_keys;

@@ -58,7 +58,7 @@ async def kept_by_every_face(memory: Memory) -> None:
         summary=PHRASE, decisions=[f"we take the {PHRASE}"], effectiveness={"rating": 0.5}, session_id=None
     )
     await reflect(notes, memory.appending, TENANT, ("ana",), reflection, idle_s=60)
-    # As releases before 0042 wrote it: with a key made of the summary.
+    # With a key made of the summary, which an imported log may bring along.
     old = session_end(
         None, ("ana",), timestamp=6, reason="reflect", idle_s=60, key=digest(["ana", "", PHRASE]).hex(), about={"r": 1}
     )
@@ -195,7 +195,7 @@ async def test_no_id_that_was_made_of_content_proves_a_guess(database: Database,
     assert unkeyed is not None
     assert (await imported(database, *lines[1:]))[0].imported == 2
     keyed = str(await builds.value(database, "SELECT event_id FROM myria.events ORDER BY event_seq DESC LIMIT 1"))
-    # As releases before 0044 stored it.
+    # As an installation without the key stored it.
     exported = lines[0].replace(b"{", f'{{"event_id":"{unkeyed}",'.encode(), 1)
     async with Pool(database.dsn) as pool:
         await Ingest(pool).import_events(TENANT, [transfer._parse(exported, Limits(), ())])

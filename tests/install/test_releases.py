@@ -174,10 +174,11 @@ def test_an_upgrade_brings_values_definition_and_migration_and_nobody_notices(
     place.rebuild("first")
     place.wait_terminal("first")
 
-    version = max(one.version for one in migrations()) + 1
+    version = migrations()[-1].version + 1
     package = tmp_path / "myria_migrations"
     shutil.copytree(ROOT / "migrations/myria_migrations", package, ignore=shutil.ignore_patterns("__pycache__"))
-    (package / f"{version:04}_later.sql").write_text("CREATE TABLE myria.later (it integer);\n", encoding="utf-8")
+    later = package / "numbered" / f"{version:04}_later.sql"
+    later.write_text("CREATE TABLE myria.later (it integer);\n", encoding="utf-8")
     node.runtime.images["myria:later"] = [(package, ROOT / "migrations/myria_migrations")]
     changed = {"image": {"tag": "later"}, "settings": {"mcp": {"drain_s": 2}}}
     with uninterrupted(port_of(node, release)) as wrong:

@@ -227,7 +227,7 @@ async def test_a_database_without_a_free_connection(own_postgres: OwnPostgres) -
             "schema_outdated",
             "myria migrate",
         ),
-        ("UPDATE myria.schema_migrations SET checksum = 'x'", "configuration_error", "other content"),
+        ("UPDATE myria.schema_migrations SET checksum = 'x'", "configuration_error", "another build"),
         ("DROP SCHEMA myria CASCADE", "schema_outdated", "myria migrate"),
         ("REVOKE ALL ON SCHEMA myria FROM myria_server", "configuration_error", "--print-roles"),
     ],

@@ -9,14 +9,12 @@ import asyncpg
 import pytest
 
 from myria.errors import DatabaseUnavailable, DeadlineExceeded, InvalidArgument
-from myria.store import schema
 from myria.store.database import Database as Pool
-from myria.store.database import PoolOptions, TransactionBounds, connect
+from myria.store.database import PoolOptions, TransactionBounds
 from myria.store.locks import lock_key
-from myria_migrations import migrations
 from tests.support.events import TENANT
 from tests.support.patience import PATIENCE_S
-from tests.support.postgres import Database, Databases
+from tests.support.postgres import Database
 
 
 async def test_postgresqls_own_types_are_asked_for_once(database: Database) -> None:
@@ -117,36 +115,6 @@ async def test_a_connection_that_comes_back_is_the_next_callers(database: Databa
                 await asyncio.sleep(0.01)
     finally:
         await watching.close()
-
-
-def test_every_migration_has_a_number_of_its_own() -> None:
-    """Of two with one number, a database that is upgraded would get one alone."""
-    versions = [migration.version for migration in migrations()]
-    assert versions[0] == 1
-    assert len(set(versions)) == len(versions)
-
-
-async def test_who_erased_something_before_an_upgrade_is_known_to_refuse_keys(databases: Databases) -> None:
-    """A tenant with a secret for its refused keys, and one that gets it after: both are asked for them, no other is."""
-    database = databases.create_empty()
-    connection = await asyncpg.connect(database.superuser_dsn)
-    try:
-        owner = await connect(database.dsn, pgbouncer=True)
-        try:
-            while (step := await schema._next_step(owner)) is not None and step.version < 71:
-                pass
-        finally:
-            await owner.close()
-        await connection.execute("INSERT INTO myria.tenants (tenant_id) VALUES ('before'), ('after'), ('never')")
-        secret = "INSERT INTO myria.erasure_secrets (tenant_id, secret) VALUES ($1, sha256('x'))"
-        await connection.execute(secret, "before")
-        await schema.migrate(database.dsn)
-        await connection.execute(secret, "after")
-        known = await connection.fetch("SELECT tenant_id, refuses_keys FROM myria.tenants")
-    finally:
-        await connection.close()
-        databases.drop(database)
-    assert {row["tenant_id"]: row["refuses_keys"] for row in known} == {"before": True, "after": True, "never": False}
 
 
 async def test_a_cancelled_task_ends_though_its_connection_is_closed(database: Database) -> None:

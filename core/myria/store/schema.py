@@ -15,7 +15,7 @@ from myria import errors
 from myria.store.database import ALL_TENANTS, Connection, Database, connect, translated
 from myria.store.queries import sql
 from myria.values import value
-from myria_migrations import PLANE_ROLES, Migration, migrations, roles_sql
+from myria_migrations import BASELINE, PLANE_ROLES, Migration, functions, migrations, roles_sql
 
 MINIMUM_SERVER_VERSION = 150000
 
@@ -30,9 +30,11 @@ _LOCK_PAUSE_S = (0.5, 2.0)
 async def migrate(dsn: str) -> list[str]:
     """Apply every missing migration under one lock, each in a transaction of its own; return their names.
 
+    An empty database gets the whole baseline in one transaction.
+
     Raises:
         SchemaTooNew: the database knows migrations that this program does not.
-        ConfigurationError: PostgreSQL is older than 15, or an applied migration has other content.
+        ConfigurationError: PostgreSQL is older than 15, or another build made this database.
         DeadlineExceeded: a table was in use at every attempt; call again.
     """
     connection = await connect(dsn, pgbouncer=True)
@@ -52,7 +54,7 @@ async def migrate(dsn: str) -> list[str]:
                     continue
                 if step is None:
                     return done
-                done.append(f"{step.version:04d}_{step.name}")
+                done.append(str(step))
     finally:
         await connection.close()
 
@@ -66,15 +68,13 @@ async def _next_step(connection: Connection) -> Migration | None:
         await connection.execute(sql("session.hold_briefly"), "0", _IDLE)
         await connection.execute(sql("schema.own_migration_lock"))
         await connection.execute(sql("session.hold_briefly"), _LOCK_WAIT, _IDLE)
-        if not await connection.fetchval(sql("schema.present")):
-            await connection.execute(sql("schema.create_register"))
-            await connection.execute(sql("schema.create_register_table"))
         missing = await _missing(connection)
         if not missing:
             return None
         step = missing[0]
         await connection.execute(step.sql)
-        await connection.execute(sql("schema.register"), step.version, step.name, step.checksum)
+        for applied in (step, functions()) if step.version == BASELINE else (step,):
+            await connection.execute(sql("schema.register"), applied.version, applied.name, applied.checksum)
         return step
 
 
@@ -88,9 +88,7 @@ async def pending(dsn: str) -> list[str]:
     try:
         with translated():
             await _check_server(connection)
-            if not await connection.fetchval(sql("schema.present")):
-                return [f"{step.version:04d}_{step.name}" for step in migrations()]
-            return [f"{step.version:04d}_{step.name}" for step in await _missing(connection)]
+            return [str(step) for step in await _missing(connection)]
     finally:
         await connection.close()
 
@@ -188,8 +186,7 @@ async def check(database: Database) -> None:
     """
     async with database.connection() as connection:
         try:
-            present = await connection.fetchval(sql("schema.present"))
-            missing = await _missing(connection) if present else migrations()
+            missing = await _missing(connection)
         except asyncpg.InsufficientPrivilegeError as error:
             raise errors.ConfigurationError(
                 "the database role may not read the schema myria; run the SQL of `myria migrate --print-roles`"
@@ -197,7 +194,7 @@ async def check(database: Database) -> None:
     if missing:
         raise errors.SchemaOutdated(
             "the database schema is older than this program; run `myria migrate`",
-            missing=[f"{step.version:04d}_{step.name}" for step in missing],
+            missing=[str(step) for step in missing],
         )
 
 
@@ -208,24 +205,30 @@ async def _check_server(connection: Connection) -> None:
 
 
 async def _missing(connection: Connection) -> list[Migration]:
+    """Return what is to be applied, in order; the functions last, where they are not this program's."""
+    if not await connection.fetchval(sql("schema.present")):
+        return list(migrations())
     known = {step.version: step for step in migrations()}
-    applied = await connection.fetch(sql("schema.applied"))
-    for row in applied:
-        step = known.get(row["version"])
+    applied = {row["version"]: row for row in await connection.fetch(sql("schema.applied"))}
+    installed = applied.pop(functions().version, None)
+    for version, row in applied.items():
+        step = known.get(version)
+        if step is not None and (step.name, step.checksum) != (row["name"], row["checksum"]):
+            raise errors.ConfigurationError(
+                f"another build of Myria made this database: its {version:04d}_{row['name']} is not this program's. "
+                "Run `myria export` of the build that wrote it, then `myria import` of this one into an empty database",
+                version=version,
+            )
         if step is None:
             raise errors.SchemaTooNew(
-                f"the database schema has migration {row['version']:04d}_{row['name']}, which this program does not "
-                "know; upgrade the program",
-                version=row["version"],
+                f"the database schema has migration {version:04d}_{row['name']}, which this program does not know; "
+                "upgrade the program",
+                version=version,
             )
-        if step.checksum != row["checksum"]:
-            raise errors.ConfigurationError(
-                f"migration {row['version']:04d}_{row['name']} was applied with other content; "
-                "this database was made by another build of Myria",
-                version=row["version"],
-            )
-    done = {row["version"] for row in applied}
-    return [step for version, step in sorted(known.items()) if version not in done]
+    missing = [step for step in migrations() if step.version not in applied]
+    if installed is None or installed["checksum"] != functions().checksum:
+        missing.append(functions())
+    return missing
 
 
 @value

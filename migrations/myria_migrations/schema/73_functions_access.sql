@@ -1,0 +1,299 @@
+-- All that serving may do with keys, grants and tokens. Each function wants proof: a key's secret, a code or a token.
+
+CREATE OR REPLACE FUNCTION myria.move_access_epoch() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    UPDATE myria.access_epoch SET epoch = epoch + 1;
+    RETURN NULL;
+END $$;
+
+-- The one look over all tenants that serving may take: only who knows a secret gets its key's row.
+CREATE OR REPLACE FUNCTION myria.find_key(wanted text, secret_digest bytea)
+RETURNS TABLE (
+    tenant_id text, key_id text, name text, roles text[], faces text[], own_participants text[], may_ask text[],
+    channels text[], requests_per_s real, concurrency integer, expires_at timestamptz, revoked_at timestamptz,
+    suspended_at timestamptz
+)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    named text := coalesce(current_setting('myria.tenant', true), '');
+BEGIN
+    PERFORM set_config('myria.tenant', '*', true);
+    RETURN QUERY
+        SELECT k.tenant_id, k.key_id, k.name, k.roles, k.faces, k.own_participants, k.may_ask, k.channels,
+               k.requests_per_s, k.concurrency, k.expires_at, k.revoked_at, t.suspended_at
+        FROM myria.keys k JOIN myria.tenants t ON t.tenant_id = k.tenant_id
+        WHERE k.key_id = $1 AND k.digest = $2;
+    PERFORM set_config('myria.tenant', named, true);
+END $$;
+COMMENT ON FUNCTION myria.find_key IS 'The key with this id and this digest of its secret, whatever its tenant; no row without both.';
+
+CREATE OR REPLACE FUNCTION myria.find_token(shown bytea)
+RETURNS TABLE (
+    tenant_id text, key_id text, name text, roles text[], faces text[], own_participants text[], may_ask text[],
+    channels text[], requests_per_s real, concurrency integer, expires_at timestamptz, revoked_at timestamptz,
+    suspended_at timestamptz
+)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    named text := coalesce(current_setting('myria.tenant', true), '');
+BEGIN
+    PERFORM set_config('myria.tenant', '*', true);
+    RETURN QUERY
+        SELECT k.tenant_id, k.key_id, k.name,
+               ARRAY(SELECT r FROM unnest(k.roles) AS r WHERE r = ANY (g.scopes)),
+               ARRAY(SELECT f FROM unnest(k.faces) AS f WHERE f = g.face),
+               k.own_participants, k.may_ask, k.channels, k.requests_per_s, k.concurrency,
+               least(o.expires_at, k.expires_at), coalesce(k.revoked_at, g.ended_at), t.suspended_at
+        FROM myria.oauth_tokens o
+            JOIN myria.oauth_grants g ON g.tenant_id = o.tenant_id AND g.grant_id = o.grant_id
+            JOIN myria.keys k ON k.tenant_id = g.tenant_id AND k.key_id = g.key_id
+            JOIN myria.tenants t ON t.tenant_id = k.tenant_id
+        WHERE o.digest = $1 AND NOT o.refreshes;
+    PERFORM set_config('myria.tenant', named, true);
+END $$;
+COMMENT ON FUNCTION myria.find_token IS 'What an access token stands for: its key, as far as the grant and its face go.';
+
+CREATE OR REPLACE FUNCTION myria.text_format_of_key(of_tenant text, wanted text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    named text := coalesce(current_setting('myria.tenant', true), '');
+    format text;
+BEGIN
+    IF wanted IS NULL THEN
+        RETURN NULL;
+    END IF;
+    PERFORM set_config('myria.tenant', of_tenant, true);
+    SELECT k.text_format INTO format FROM myria.keys k WHERE k.tenant_id = of_tenant AND k.key_id = wanted;
+    PERFORM set_config('myria.tenant', named, true);
+    RETURN format;
+END $$;
+COMMENT ON FUNCTION myria.text_format_of_key IS 'What the text of answers is for the bearer of a key; it is no secret.';
+
+CREATE OR REPLACE FUNCTION myria.oauth_client(wanted_id text, unused_s double precision)
+RETURNS TABLE (client_id text, name text, redirect_uris text[])
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    named text := coalesce(current_setting('myria.tenant', true), '');
+BEGIN
+    PERFORM set_config('myria.tenant', '*', true);
+    RETURN QUERY
+        SELECT c.client_id, c.name, c.redirect_uris FROM myria.oauth_clients c
+        WHERE c.client_id = wanted_id
+          AND (c.created_at > clock_timestamp() - make_interval(secs => unused_s)
+               OR EXISTS (SELECT FROM myria.oauth_grants g WHERE g.client_id = c.client_id));
+    PERFORM set_config('myria.tenant', named, true);
+END $$;
+COMMENT ON FUNCTION myria.oauth_client IS 'A client, unless nobody used it for so many seconds since it registered.';
+
+CREATE OR REPLACE FUNCTION myria.oauth_register_from(wanted_id text, wanted_name text, uris text[], origin text, most_of_origin integer,
+    most integer, unused_s double precision) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    named text := coalesce(current_setting('myria.tenant', true), '');
+    since timestamptz := clock_timestamp() - make_interval(secs => unused_s);
+    from_here bigint;
+    many bigint;
+BEGIN
+    PERFORM set_config('myria.tenant', '*', true);
+    PERFORM pg_advisory_xact_lock(hashtextextended('myria.oauth_clients', 0));
+    DELETE FROM myria.oauth_clients WHERE client_id IN (
+        SELECT c.client_id FROM myria.oauth_clients c
+        WHERE c.created_at <= since AND NOT EXISTS (SELECT FROM myria.oauth_grants g WHERE g.client_id = c.client_id)
+        ORDER BY c.created_at LIMIT 100);
+    SELECT count(*) FILTER (WHERE c.registered_from = origin), count(*) INTO from_here, many
+    FROM myria.oauth_clients c
+    WHERE c.created_at > since AND NOT EXISTS (SELECT FROM myria.oauth_grants g WHERE g.client_id = c.client_id);
+    IF from_here < most_of_origin AND many < most THEN
+        INSERT INTO myria.oauth_clients (client_id, name, redirect_uris, registered_from)
+        VALUES (wanted_id, wanted_name, uris, origin);
+    END IF;
+    PERFORM set_config('myria.tenant', named, true);
+    RETURN CASE WHEN from_here >= most_of_origin THEN 'origin' WHEN many >= most THEN 'all' ELSE 'kept' END;
+END $$;
+COMMENT ON FUNCTION myria.oauth_register_from IS 'Keeps a client and says kept; origin or all, where as many wait for their first use as may, from there or in all.';
+
+-- Programs of the release before register by this one: it pushes nobody out any more.
+CREATE OR REPLACE FUNCTION myria.oauth_register(wanted_id text, wanted_name text, uris text[], most integer) RETURNS boolean
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$ SELECT myria.oauth_register_from(wanted_id, wanted_name, uris, '', most, most, 3600) = 'kept' $$;
+COMMENT ON FUNCTION myria.oauth_register IS 'Keeps a client; false where there are as many as may be, each with a grant.';
+
+CREATE OR REPLACE FUNCTION myria.oauth_grant(wanted_key text, secret_digest bytea, wanted_client text, wanted_face text, wanted_scopes text[],
+    uri text, wanted_challenge text, new_code bytea, code_s double precision) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    named text := coalesce(current_setting('myria.tenant', true), '');
+    made boolean;
+BEGIN
+    PERFORM set_config('myria.tenant', '*', true);
+    DELETE FROM myria.oauth_grants g WHERE (g.tenant_id, g.grant_id) IN (
+        SELECT o.tenant_id, o.grant_id FROM myria.oauth_grants o WHERE o.expires_at < clock_timestamp() - interval '1 day'
+        ORDER BY o.expires_at LIMIT 100 FOR UPDATE SKIP LOCKED);
+    INSERT INTO myria.oauth_grants (tenant_id, key_id, client_id, face, scopes, redirect_uri, challenge, code_digest,
+        code_expires_at, expires_at)
+    SELECT k.tenant_id, k.key_id, c.client_id, wanted_face, wanted_scopes, uri, wanted_challenge, new_code,
+           clock_timestamp() + make_interval(secs => code_s), clock_timestamp() + make_interval(secs => code_s)
+    FROM myria.keys k JOIN myria.tenants t ON t.tenant_id = k.tenant_id, myria.oauth_clients c
+    WHERE k.key_id = wanted_key AND k.digest = secret_digest AND k.revoked_at IS NULL AND t.suspended_at IS NULL
+      AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
+      AND k.roles @> wanted_scopes AND wanted_face = ANY (k.faces)
+      AND c.client_id = wanted_client AND uri = ANY (c.redirect_uris);
+    made := FOUND;
+    PERFORM set_config('myria.tenant', named, true);
+    RETURN made;
+END $$;
+COMMENT ON FUNCTION myria.oauth_grant IS 'Keeps what a key''s bearer allows a client, and its code; false where the key cannot allow it.';
+
+CREATE OR REPLACE FUNCTION myria.oauth_grant_within(wanted_key text, secret_digest bytea, wanted_client text, wanted_face text,
+    wanted_scopes text[], uri text, wanted_challenge text, new_code bytea, code_s double precision,
+    most_of_key integer, most_of_tenant integer) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    named text := coalesce(current_setting('myria.tenant', true), '');
+    owner text;
+    of_key bigint;
+    of_tenant bigint;
+    made boolean := false;
+BEGIN
+    PERFORM set_config('myria.tenant', '*', true);
+    SELECT k.tenant_id INTO owner FROM myria.keys k WHERE k.key_id = wanted_key AND k.digest = secret_digest;
+    PERFORM pg_advisory_xact_lock(hashtextextended('myria.oauth_grants ' || owner, 0));
+    SELECT count(*) FILTER (WHERE g.key_id = wanted_key), count(*) INTO of_key, of_tenant
+    FROM myria.oauth_grants g
+    WHERE g.tenant_id = owner AND g.ended_at IS NULL AND g.expires_at > clock_timestamp();
+    IF (of_key < most_of_key) IS NOT FALSE AND (of_tenant < most_of_tenant) IS NOT FALSE THEN
+        made := myria.oauth_grant(wanted_key, secret_digest, wanted_client, wanted_face, wanted_scopes, uri, wanted_challenge,
+                                  new_code, code_s);
+        UPDATE myria.oauth_clients c SET registered_from = NULL
+        WHERE made AND c.client_id = wanted_client AND c.registered_from IS NOT NULL;
+    END IF;
+    PERFORM set_config('myria.tenant', named, true);
+    RETURN CASE WHEN of_key >= most_of_key THEN 'key' WHEN of_tenant >= most_of_tenant THEN 'tenant'
+                WHEN made THEN 'made' ELSE 'refused' END;
+END $$;
+COMMENT ON FUNCTION myria.oauth_grant_within IS 'As oauth_grant, saying made or refused; key or tenant, where that has as many grants as it may.';
+
+CREATE OR REPLACE FUNCTION myria.oauth_exchange(shown bytea, refreshing boolean, wanted_client text, uri text, wanted_challenge text,
+    wanted_face text, wanted_scopes text[], new_access bytea, new_refresh bytea, access_s double precision, refresh_s double precision)
+RETURNS text[]
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    named text := coalesce(current_setting('myria.tenant', true), '');
+    given myria.oauth_grants;
+    token myria.oauth_tokens;
+    good boolean;
+BEGIN
+    PERFORM set_config('myria.tenant', '*', true);
+    IF refreshing THEN
+        SELECT * INTO token FROM myria.oauth_tokens o WHERE o.digest = shown AND o.refreshes;
+        SELECT * INTO given FROM myria.oauth_grants g
+            WHERE g.tenant_id = token.tenant_id AND g.grant_id = token.grant_id FOR UPDATE;
+        -- Read again under the grant's lock: two exchanges of one token at once must not both succeed.
+        SELECT * INTO token FROM myria.oauth_tokens o WHERE o.digest = shown AND o.refreshes;
+    ELSE
+        SELECT * INTO given FROM myria.oauth_grants g WHERE g.code_digest = shown FOR UPDATE;
+    END IF;
+    IF given.grant_id IS NULL OR given.ended_at IS NOT NULL OR given.client_id IS DISTINCT FROM wanted_client THEN
+        PERFORM set_config('myria.tenant', named, true);
+        RETURN NULL;
+    END IF;
+    IF refreshing THEN
+        good := token.used_at IS NULL;
+    ELSE
+        good := given.code_used_at IS NULL AND given.redirect_uri = uri AND given.challenge = wanted_challenge;
+    END IF;
+    IF NOT good THEN
+        -- Shown twice, or by somebody who did not ask for it: one of the two stole it, so nobody keeps anything.
+        UPDATE myria.oauth_grants g SET ended_at = clock_timestamp(), ended_reason = CASE WHEN refreshing THEN 'refresh token used twice'
+            WHEN given.code_used_at IS NOT NULL THEN 'code used twice' ELSE 'code shown by another' END
+        WHERE g.tenant_id = given.tenant_id AND g.grant_id = given.grant_id;
+        PERFORM set_config('myria.tenant', named, true);
+        RETURN NULL;
+    END IF;
+    IF (CASE WHEN refreshing THEN token.expires_at ELSE given.code_expires_at END) <= clock_timestamp()
+        OR given.face <> coalesce(wanted_face, given.face) OR NOT given.scopes @> coalesce(wanted_scopes, given.scopes)
+        OR NOT EXISTS (SELECT FROM myria.keys k JOIN myria.tenants t ON t.tenant_id = k.tenant_id
+            WHERE k.tenant_id = given.tenant_id AND k.key_id = given.key_id AND k.revoked_at IS NULL AND t.suspended_at IS NULL
+              AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())) THEN
+        PERFORM set_config('myria.tenant', named, true);
+        RETURN NULL;
+    END IF;
+    IF refreshing THEN
+        UPDATE myria.oauth_tokens o SET used_at = clock_timestamp() WHERE o.tenant_id = token.tenant_id AND o.digest = token.digest;
+        DELETE FROM myria.oauth_tokens o WHERE o.tenant_id = given.tenant_id AND o.grant_id = given.grant_id
+            AND NOT o.refreshes AND o.expires_at <= clock_timestamp();
+    END IF;
+    UPDATE myria.oauth_grants g SET code_used_at = coalesce(g.code_used_at, clock_timestamp()),
+        expires_at = clock_timestamp() + make_interval(secs => refresh_s)
+    WHERE g.tenant_id = given.tenant_id AND g.grant_id = given.grant_id;
+    INSERT INTO myria.oauth_tokens (tenant_id, digest, grant_id, refreshes, expires_at) VALUES
+        (given.tenant_id, new_access, given.grant_id, false, clock_timestamp() + make_interval(secs => access_s)),
+        (given.tenant_id, new_refresh, given.grant_id, true, clock_timestamp() + make_interval(secs => refresh_s));
+    PERFORM set_config('myria.tenant', named, true);
+    RETURN given.scopes;
+END $$;
+COMMENT ON FUNCTION myria.oauth_exchange IS 'A code or a refresh token, once, for an access and a refresh token; the scopes, or NULL.';
+
+CREATE OR REPLACE FUNCTION myria.oauth_revoke(shown bytea, wanted_client text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    named text := coalesce(current_setting('myria.tenant', true), '');
+    ended boolean;
+BEGIN
+    PERFORM set_config('myria.tenant', '*', true);
+    UPDATE myria.oauth_grants g SET ended_at = clock_timestamp(), ended_reason = 'revoked by the client'
+    FROM myria.oauth_tokens o
+    WHERE o.digest = shown AND g.tenant_id = o.tenant_id AND g.grant_id = o.grant_id AND g.client_id = wanted_client
+      AND g.ended_at IS NULL;
+    ended := FOUND;
+    PERFORM set_config('myria.tenant', named, true);
+    RETURN ended;
+END $$;
+COMMENT ON FUNCTION myria.oauth_revoke IS 'Ends the grant of a token that this client shows.';
+
+CREATE OR REPLACE FUNCTION myria.note_grant() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    named CONSTANT text := coalesce(current_setting('myria.tenant', true), '');
+    given myria.oauth_grants;
+    what text;
+BEGIN
+    PERFORM set_config('myria.tenant', NEW.tenant_id, true);
+    IF TG_TABLE_NAME = 'oauth_tokens' THEN
+        SELECT * INTO given FROM myria.oauth_grants g WHERE g.tenant_id = NEW.tenant_id AND g.grant_id = NEW.grant_id;
+        what := CASE WHEN EXISTS (SELECT FROM myria.oauth_tokens o WHERE o.tenant_id = NEW.tenant_id
+                    AND o.grant_id = NEW.grant_id AND o.refreshes AND o.used_at IS NOT NULL)
+                THEN 'grant.refresh' ELSE 'grant.exchange' END;
+    ELSE
+        given := NEW;
+        what := CASE WHEN TG_OP = 'INSERT' THEN 'grant.issue'
+                     WHEN NEW.ended_reason LIKE 'revoked by %' THEN 'grant.revoke' ELSE 'grant.misuse' END;
+    END IF;
+    INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome, face, details)
+    SELECT given.tenant_id, CASE WHEN what = 'grant.misuse' THEN 'refusal' ELSE 'act' END,
+           CASE WHEN what = 'grant.issue' THEN 'key:' || given.key_id
+                WHEN what = 'grant.revoke' AND given.ended_reason <> 'revoked by the client' THEN substr(given.ended_reason, 12)
+                ELSE 'client:' || given.client_id END,
+           what, given.grant_id::text, CASE WHEN what = 'grant.misuse' THEN 'credential_invalid' ELSE 'ok' END, given.face,
+           jsonb_build_object('key_id', given.key_id, 'client_id', given.client_id,
+               'client', (SELECT c.name FROM myria.oauth_clients c WHERE c.client_id = given.client_id),
+               'scopes', to_jsonb(given.scopes))
+               || CASE WHEN given.ended_reason IS NULL THEN '{}' ELSE jsonb_build_object('reason', given.ended_reason) END;
+    PERFORM set_config('myria.tenant', named, true);
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION myria.note_grant IS 'Writes what becomes of a grant into the journal of access; never a secret.';

@@ -1,0 +1,105 @@
+-- When notes end, and when maintenance looks at them.
+
+CREATE OR REPLACE FUNCTION myria.note_ends_at(kind text, importance real, anchor boolean, changed_at timestamptz,
+                                              used_at timestamptz, lasts_days integer)
+RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    SELECT CASE
+        WHEN anchor THEN NULL
+        WHEN lasts_days IS NOT NULL OR kind IN ('fact_l1', 'fact_l2')
+        THEN to_timestamp((floor(extract(epoch FROM changed_at) / 86400)
+                           + coalesce(lasts_days, CASE kind WHEN 'fact_l1' THEN 1 ELSE 7 END))::double precision * 86400)
+        WHEN importance::double precision >= 0.8 THEN NULL
+        WHEN kind IN ('fact', 'error', 'relation', 'episode', 'decision', 'procedure')
+        THEN greatest(changed_at, used_at) + make_interval(secs => 86400 * greatest(
+            CASE kind WHEN 'decision' THEN 90::double precision WHEN 'procedure' THEN 30 ELSE 60 END,
+            CASE WHEN importance::double precision >= 0.5 THEN 139 * ln(importance::double precision / 0.1) / ln(2) END))
+    END
+$$;
+COMMENT ON FUNCTION myria.note_ends_at IS 'When a note that ends with no session ends if nobody uses it: notes/expiry.py with the policies of notes/kinds.toml. NULL: never.';
+
+CREATE OR REPLACE FUNCTION myria.look_at_note() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    ends_at timestamptz;
+BEGIN
+    IF NEW.session THEN
+        ends_at := NEW.changed_at + interval '1 second' * coalesce((
+            SELECT s.idle_s FROM myria.session_events s
+            WHERE s.tenant_id = NEW.tenant_id AND s.event_seq = NEW.event_seq), 3600);
+    ELSE
+        ends_at := myria.note_ends_at(NEW.kind, NEW.importance, NEW.anchor, NEW.changed_at, (
+            SELECT u.used_at FROM myria.note_usage u WHERE u.tenant_id = NEW.tenant_id AND u.note_id = NEW.note_id),
+            NEW.lasts_days);
+    END IF;
+    INSERT INTO myria.note_looks AS k (tenant_id, note_id, scope_id, look_at, ends_at)
+    VALUES (NEW.tenant_id, NEW.note_id, NEW.scope_id, NEW.changed_at, ends_at)
+    ON CONFLICT (tenant_id, note_id) DO UPDATE SET
+        look_at = EXCLUDED.look_at, ends_at = EXCLUDED.ends_at, phase = NULL, likeness = NULL;
+    RETURN NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION myria.look_at_new_notes() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO myria.note_looks AS k (tenant_id, note_id, scope_id, look_at, ends_at)
+    SELECT n.tenant_id, n.note_id, n.scope_id, n.changed_at,
+           CASE WHEN n.session THEN n.changed_at + interval '1 second' * coalesce((
+               SELECT s.idle_s FROM myria.session_events s
+               WHERE s.tenant_id = n.tenant_id AND s.event_seq = n.event_seq), 3600)
+           ELSE myria.note_ends_at(n.kind, n.importance, n.anchor, n.changed_at, NULL, n.lasts_days) END
+    FROM made n
+    WHERE n.live AND (n.session OR n.kind NOT IN ('episodic', 'session', 'entity')) ORDER BY n.note_id
+    ON CONFLICT (tenant_id, note_id) DO UPDATE SET
+        look_at = EXCLUDED.look_at, ends_at = EXCLUDED.ends_at, phase = NULL, likeness = NULL;
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION myria.look_at_new_notes IS 'Lets maintenance look at the notes that a statement inserted.';
+
+CREATE OR REPLACE FUNCTION myria.ended_notes(tenant text, at timestamptz)
+RETURNS TABLE (note_id text, scope_id bigint, event_seq bigint)
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    SELECT n.note_id, n.scope_id, n.event_seq
+    FROM myria.note_looks k
+    CROSS JOIN LATERAL (
+        SELECT s.* FROM myria.standing_notes s WHERE s.tenant_id = tenant AND s.note_id = k.note_id OFFSET 0
+    ) n
+    WHERE k.tenant_id = tenant AND k.ends_at IS NOT NULL AND k.ends_at <= at
+      AND n.live AND NOT n.anchor AND n.reason IS DISTINCT FROM 'restored' AND (NOT n.session OR n.session_ends_at <= at)
+$$;
+COMMENT ON FUNCTION myria.ended_notes IS 'Notes that have ended at a moment, and that maintenance has not withdrawn yet.';
+
+CREATE OR REPLACE FUNCTION myria.ended_events(tenant text, at timestamptz)
+RETURNS TABLE (event_seq bigint, scope_id bigint, occurred_at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    SELECT version.event_seq, version.scope_id, version.occurred_at
+    FROM myria.ended_notes(tenant, at) n
+    CROSS JOIN LATERAL (
+        WITH RECURSIVE chain AS (
+            SELECT e.event_seq, e.scope_id, e.occurred_at, e.payload->'note'->>'previous' AS previous
+            FROM myria.events e WHERE e.tenant_id = tenant AND e.event_seq = n.event_seq
+            UNION ALL
+            SELECT p.event_seq, p.scope_id, p.occurred_at, p.payload->'note'->>'previous'
+            FROM chain c JOIN myria.events p
+                ON p.tenant_id = tenant AND p.event_id = c.previous AND p.scope_id = c.scope_id
+                AND p.event_seq < c.event_seq
+            WHERE p.type = 'myria.note' AND p.payload->'note'->>'id' = n.note_id
+        )
+        SELECT chain.event_seq, chain.scope_id, chain.occurred_at FROM chain
+    ) version
+$$;
+COMMENT ON FUNCTION myria.ended_events IS 'The events of all versions of notes that have ended at a moment, and that maintenance has not withdrawn yet.';
+
+CREATE OR REPLACE FUNCTION myria.keep_relation() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO myria.note_relations AS r (tenant_id, from_id, to_id, relation, event_seq)
+    VALUES (NEW.tenant_id, NEW.from_id, NEW.to_id, NEW.relation, NEW.event_seq)
+    ON CONFLICT (tenant_id, from_id, to_id, relation) DO UPDATE SET event_seq = EXCLUDED.event_seq
+    WHERE r.event_seq < EXCLUDED.event_seq;
+    RETURN NULL;
+END $$;

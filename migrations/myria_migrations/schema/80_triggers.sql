@@ -1,0 +1,96 @@
+-- Which statements the trigger functions of 70 to 77 follow.
+
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY[
+        'scopes', 'builds', 'snapshots', 'active_snapshots', 'pointer_moves', 'build_tasks', 'rebuild_requests',
+        'nodes', 'renderings', 'scope_roots', 'search_blocks', 'topics', 'llm_calls', 'unit_plans', 'build_units',
+        'keys', 'withdrawn', 'sessions', 'note_links', 'note_usage', 'tool_feedback', 'note_evaluations',
+        'note_evaluations_due', 'turns', 'turn_sessions', 'erasures', 'erased', 'erased_renderings', 'erased_words',
+        'erasure_secrets', 'refused_keys', 'receipt_secrets', 'erasure_epochs', 'turn_extractions_due', 'turn_shadows',
+        'registrations', 'import_secrets', 'notes_shown', 'subject_nodes', 'subject_roots', 'subject_holders',
+        'text_vectors', 'event_vectors', 'vector_progress', 'build_parts', 'note_relations'
+    ] LOOP
+        EXECUTE format('CREATE TRIGGER refuse_while_deleted BEFORE INSERT ON myria.%I
+            FOR EACH STATEMENT EXECUTE FUNCTION myria.refuse_while_deleted()', name);
+    END LOOP;
+    -- The functions that append look at the tenant themselves, in the same transaction.
+    FOREACH name IN ARRAY ARRAY['notes', 'events', 'memories', 'note_looks'] LOOP
+        EXECUTE format('CREATE TRIGGER refuse_while_deleted BEFORE INSERT ON myria.%I
+            FOR EACH STATEMENT WHEN (current_setting(''myria.admits'', true) IS DISTINCT FROM ''own'')
+            EXECUTE FUNCTION myria.refuse_while_deleted()', name);
+    END LOOP;
+END $$;
+
+CREATE TRIGGER note_revision BEFORE INSERT OR UPDATE ON myria.builds
+    FOR EACH ROW EXECUTE FUNCTION myria.note_revision();
+CREATE TRIGGER tally_build AFTER UPDATE ON myria.builds
+    FOR EACH ROW WHEN (OLD.finished_at IS NULL AND NEW.finished_at IS NOT NULL) EXECUTE FUNCTION myria.tally_build();
+CREATE TRIGGER tally_llm_units AFTER UPDATE ON myria.builds
+    FOR EACH ROW WHEN (OLD.finished_at IS NULL AND NEW.finished_at IS NOT NULL) EXECUTE FUNCTION myria.tally_llm_units();
+
+CREATE TRIGGER note_revision BEFORE INSERT OR UPDATE ON myria.rebuild_requests
+    FOR EACH ROW EXECUTE FUNCTION myria.note_revision();
+
+CREATE TRIGGER tally_move AFTER INSERT ON myria.pointer_moves
+    FOR EACH ROW EXECUTE FUNCTION myria.tally_move();
+CREATE TRIGGER forget_attempts AFTER INSERT ON myria.pointer_moves
+    FOR EACH ROW WHEN (NEW.kind = 'rollback') EXECUTE FUNCTION myria.forget_attempts();
+
+CREATE TRIGGER tally_llm_call AFTER INSERT ON myria.llm_calls
+    FOR EACH ROW EXECUTE FUNCTION myria.tally_llm_call();
+CREATE TRIGGER count_model_use AFTER INSERT ON myria.llm_calls
+    FOR EACH ROW WHEN (NEW.input_tokens + NEW.output_tokens > 0) EXECUTE FUNCTION myria.count_model_use();
+
+CREATE TRIGGER keys_changed AFTER INSERT OR UPDATE OR DELETE ON myria.keys
+    FOR EACH STATEMENT EXECUTE FUNCTION myria.move_access_epoch();
+
+CREATE TRIGGER tenants_changed AFTER UPDATE OF suspended_at OR DELETE ON myria.tenants
+    FOR EACH STATEMENT EXECUTE FUNCTION myria.move_access_epoch();
+
+CREATE TRIGGER oauth_grants_ended AFTER UPDATE OF ended_at ON myria.oauth_grants
+    FOR EACH STATEMENT EXECUTE FUNCTION myria.move_access_epoch();
+CREATE TRIGGER note_grant AFTER INSERT ON myria.oauth_grants FOR EACH ROW EXECUTE FUNCTION myria.note_grant();
+CREATE TRIGGER note_ended_grant AFTER UPDATE OF ended_at ON myria.oauth_grants
+    FOR EACH ROW WHEN (OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL) EXECUTE FUNCTION myria.note_grant();
+
+CREATE TRIGGER count_rewritten AFTER UPDATE OF payload ON myria.events
+    FOR EACH ROW EXECUTE FUNCTION myria.count_rewritten();
+CREATE TRIGGER add_appended AFTER INSERT ON myria.events
+    FOR EACH ROW WHEN (current_setting('myria.tally', true) IS DISTINCT FROM 'own')
+    EXECUTE FUNCTION myria.count_appended();
+CREATE TRIGGER count_appended AFTER INSERT ON myria.events
+    FOR EACH STATEMENT WHEN (current_setting('myria.tally', true) IS DISTINCT FROM 'own')
+    EXECUTE FUNCTION myria.count_appended();
+
+CREATE TRIGGER note_exchange AFTER INSERT ON myria.oauth_tokens
+    FOR EACH ROW WHEN (NEW.refreshes) EXECUTE FUNCTION myria.note_grant();
+
+CREATE TRIGGER tally_feedback AFTER INSERT ON myria.tool_feedback REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION myria.tally_feedback();
+
+CREATE TRIGGER move_erasure_epoch AFTER UPDATE ON myria.erased REFERENCING NEW TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION myria.move_erasure_epoch();
+
+CREATE TRIGGER move_erasure_epoch AFTER UPDATE ON myria.erased_renderings REFERENCING NEW TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION myria.move_erasure_epoch();
+
+CREATE TRIGGER tally_erasure AFTER UPDATE ON myria.erasures
+    FOR EACH ROW WHEN (OLD.state <> 'done' AND NEW.state = 'done') EXECUTE FUNCTION myria.tally_erasure();
+CREATE TRIGGER tally_erasure_begun AFTER INSERT ON myria.erasures
+    FOR EACH ROW EXECUTE FUNCTION myria.tally_erasure_begun();
+
+CREATE TRIGGER look_at_note AFTER UPDATE ON myria.notes
+    FOR EACH ROW WHEN (NEW.live AND (NEW.session OR NEW.kind NOT IN ('episodic', 'session', 'entity')))
+    EXECUTE FUNCTION myria.look_at_note();
+CREATE TRIGGER look_at_new_notes AFTER INSERT ON myria.notes REFERENCING NEW TABLE AS made
+    FOR EACH STATEMENT WHEN (current_setting('myria.looks', true) IS DISTINCT FROM 'none')
+    EXECUTE FUNCTION myria.look_at_new_notes();
+
+CREATE TRIGGER refuse_keys_from_now AFTER INSERT ON myria.erasure_secrets
+    FOR EACH ROW EXECUTE FUNCTION myria.refuse_keys_from_now();
+
+CREATE TRIGGER keep_relation AFTER INSERT OR UPDATE ON myria.note_links
+    FOR EACH ROW EXECUTE FUNCTION myria.keep_relation();
