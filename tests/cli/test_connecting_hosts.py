@@ -199,9 +199,37 @@ def test_undoing_keeps_what_was_changed_since(home: Path) -> None:
     path.write_text('{"mcpServers": {"myria": {"command": "old"}}}')
     connect("claude-code")
     text = path.read_text()
-    path.write_text(jsonc.put(text, ("numStartups",), 4))
+    path.write_text(jsonc.edited(text, {**jsonc.read(text), "numStartups": 4}))
     connect("claude-code", "--undo")
     assert data(path) == {"mcpServers": {"myria": {"command": "old"}}, "numStartups": 4}
+
+
+@pytest.mark.parametrize(
+    ("host", "name", "text"),
+    [
+        ("claude-code", ".claude.json", '{"mcpServers": {"myria" : {"command":"old"} /* mine */}}'),
+        ("cursor", ".cursor/mcp.json", "// nothing yet\n"),
+        ("codex", ".codex/config.toml", '[mcp_servers.myria]\n  command = "old" # mine\n\n# tui\n[tui]\n'),
+        ("codex", ".codex/config.toml", 'text = """\n[mcp_servers.myria]\n"""'),
+    ],
+)
+def test_undoing_gives_back_a_former_entry_as_it_was_written(host: str, name: str, text: str, home: Path) -> None:
+    """Where nobody else changed the file since, it is the same to the byte."""
+    path = home / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    connect(host)
+    assert "myria" in data(path)["mcp_servers" if host == "codex" else "mcpServers"]
+    connect(host, "--undo")
+    assert files(home) == {name: text.encode()}
+
+
+def test_undoing_takes_out_what_was_put_in_twice(home: Path) -> None:
+    """A first key in a file that was not there is no former entry."""
+    connect("claude-code", "--key", "myr_first")
+    connect("claude-code", "--key", "myr_second", "--hooks")
+    connect("claude-code", "--undo")
+    assert files(home) == {}
 
 
 def test_a_dry_run_shows_no_secret(home: Path) -> None:
@@ -233,7 +261,6 @@ def test_a_dry_run_shows_no_secret(home: Path) -> None:
         ("claude-code", ".claude/settings.json", b'{"hooks": {"Stop": "say"}}'),
         ("codex", ".codex/config.toml", b"model = "),
         ("codex", ".codex/config.toml", b'mcp_servers = { myria = { command = "x" } }'),
-        ("codex", ".codex/config.toml", b'text = """\n[mcp_servers.myria]\n"""'),
     ],
 )
 def test_what_cannot_be_read_is_left_alone(host: str, name: str, content: bytes, home: Path) -> None:
@@ -337,16 +364,16 @@ def test_any_text_is_changed_to_what_was_asked_and_keeps_its_comments(drawn: Any
     text = drawn.draw(texts(value))
     assert jsonc.read(text) == value
     assert jsonc.read(json.dumps(value)) == value
-    added = jsonc.put(text, ("new",), put)
+    added = jsonc.edited(text, {**value, "new": put})
     assert jsonc.read(added) == {**value, "new": put}
-    assert added.count("// said") >= text.count("// said")
-    assert jsonc.read(jsonc.drop(added, ("new",))) == value
-    listed = jsonc.add(text, ("list", "inner"), put) if "list" not in value else text
-    assert jsonc.read(listed)["list"] == {"inner": [put]}
+    assert added.count("// said") == text.count("// said")
+    assert value == {} or jsonc.edited(added, value) == text
+    listed = jsonc.edited(text, {**value, "list": {"inner": [put]}})
+    assert jsonc.read(jsonc.edited(listed, {**value, "list": {"inner": [0, put]}}))["list"] == {"inner": [0, put]}
     for key in value:
         rest = {name: one for name, one in value.items() if name != key}
-        assert jsonc.read(jsonc.drop(text, (key,))) == rest
-        assert jsonc.read(jsonc.put(text, (key,), put)) == {**value, key: put}
+        assert jsonc.read(jsonc.edited(text, rest)) == rest
+        assert jsonc.read(jsonc.edited(text, {**value, key: put})) == {**value, key: put}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")

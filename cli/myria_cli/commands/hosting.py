@@ -230,7 +230,7 @@ def _tell(options: Options, host: Host, changes: list[FileChange], *, dry_run: b
                 "file": str(change.path),
                 "changes": change.changes,
                 "diff": list(change.told),
-                "copy": str(change.backup) if change.backup.exists() else None,
+                "copy": str(change.copy) if change.copy else None,
             }
             for change in changes
         ]
@@ -250,7 +250,7 @@ def _tell(options: Options, host: Host, changes: list[FileChange], *, dry_run: b
     elif dry_run:
         console.say("Nothing was written.")
     else:
-        kept = [str(change.backup) for change in changing if change.backup.exists()]
+        kept = [str(change.copy) for change in changing if change.copy]
         console.say(f"Taken out of {host.title}." if undo else f"Connected {host.title}. {host.next_step}")
         if kept:
             console.say(f"What was there before is in {' and '.join(kept)}.")

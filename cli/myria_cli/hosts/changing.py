@@ -1,53 +1,47 @@
 """Putting the memory into a host's files, and taking it out again.
 
-Each file is read, changed where it stands and read again: what comes of it must say what it said before and what was
-put in, or nothing is written. The first change leaves a copy beside the file. Undoing takes out what was put in, and
-puts back what the copy says stood there under the same name; what else has changed since stays.
+What a file is to say is worked out on its data; its text is changed where it says something else, and read again: if it
+does not say just that, nothing is written. The first change leaves a copy beside the file, an empty one where there was
+no file. Undoing takes out what was put in, and puts back what the copy says stood there under the same name; what else
+has changed since stays.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import stat
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from myria.errors import ConfigurationError
-from myria.values import value
-from myria_cli.hosts import jsonc, toml_tables
-from myria_cli.hosts.known import Form, Hooks, Host, Json
+from myria_cli.hosts import jsonc, toml
+from myria_cli.hosts.known import Form, Host, Json
 
 BACKUP_SUFFIX = ".before-myria"
-MOST_BYTES = 64 * 1024 * 1024
-"""The largest file that is changed: hosts keep histories in theirs."""
 
 _BOM = "\ufeff"
+_SECRET_GROUPS = ("headers", "env", "http_headers")
 
 
-@value
-class Put:
-    """A member of a group that is to have a value; None where it is to be taken out."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What a place in a file, a member of a group, is to hold; None to take it out.
+
+    With `ours` the place holds a list of which only the elements are changed that `ours` knows: those of Myria.
+    """
 
     group: str
     name: str
     value: Json | None
+    ours: Callable[[Any], bool] | None = None
 
 
-@value
-class Hook:
-    """An element of the list of an event, known by how its command ends; None where it is to be taken out."""
-
-    event: str
-    ours: Callable[[Any], bool]
-    value: Json | None
-
-
-@value
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
     """What becomes of one file. `before` is None where there is none; `after` is None where it goes."""
 
@@ -63,13 +57,13 @@ class FileChange:
 
     @property
     def backup(self) -> Path:
-        """Where the copy is."""
-        return backup_of(self.path)
+        """Where the copy of what the file was before the first change is; it is empty where there was no file."""
+        return self.path.with_name(self.path.name + BACKUP_SUFFIX)
 
-
-def backup_of(path: Path) -> Path:
-    """Return where the copy of a file is."""
-    return path.with_name(path.name + BACKUP_SUFFIX)
+    @property
+    def copy(self) -> Path | None:
+        """The copy, where it holds something."""
+        return self.backup if self.backup.exists() and self.backup.stat().st_size else None
 
 
 def planned(
@@ -93,26 +87,25 @@ def planned(
     Raises:
         ConfigurationError: a file cannot be read, or is not of its form.
     """
-    puts: dict[Path, list[Put | Hook]] = {file: [Put(group=host.group, name=name, value=entry)]}
+    edits = {file: [Edit(group=host.group, name=name, value=entry)]}
     if hooks_file is not None and host.hooks is not None:
-        puts.setdefault(hooks_file, []).extend(_hooks(host, host.hooks, command))
+        element = None if command is None else host.hooks.written(command)
+        edits.setdefault(hooks_file, []).extend(
+            Edit(group="hooks", name=event, value=element, ours=lambda one: _runs_hook(one, host.name))
+            for event in host.hooks.events
+        )
     return [
         _change(path, host.form if path == file else "json", wanted, host, show_key=show_key)
-        for path, wanted in puts.items()
+        for path, wanted in edits.items()
     ]
 
 
-def _hooks(host: Host, hooks: Hooks, command: str | None) -> list[Hook]:
-    def ours(element: Any) -> bool:
-        inner = element.get("hooks", [element]) if isinstance(element, dict) else []
-        return isinstance(inner, list) and any(
-            isinstance(one, dict) and f"myria hook {host.name}" in _plainly(one.get("command")) for one in inner
-        )
-
-    return [
-        Hook(event=event, ours=ours, value=None if command is None else hooks.written(command))
-        for event in hooks.events
-    ]
+def _runs_hook(element: Any, host: str) -> bool:
+    """Return whether an element of an event's list runs our hook, however the command is quoted."""
+    inner = element.get("hooks", [element]) if isinstance(element, dict) else []
+    return isinstance(inner, list) and any(
+        isinstance(one, dict) and f"myria hook {host}" in _plainly(one.get("command")) for one in inner
+    )
 
 
 def _plainly(command: Any) -> str:
@@ -121,154 +114,119 @@ def _plainly(command: Any) -> str:
     return " ".join(word.rpartition("/")[2] if word.endswith("/myria") else word for word in text.split())
 
 
-def _change(path: Path, form: Form, wanted: Sequence[Put | Hook], host: Host, *, show_key: bool) -> FileChange:
-    before = _read(path)
-    text = (before or "").removeprefix(_BOM)
-    removing = all(one.value is None for one in wanted)
-    told: list[str] = []
+def _change(path: Path, form: Form, edits: Sequence[Edit], host: Host, *, show_key: bool) -> FileChange:
+    removing = all(edit.value is None for edit in edits)
+    change = FileChange(path=path, before=_read(path), after=None, told=())
+    mark = _BOM if (change.before or "").startswith(_BOM) else ""
+    text = (change.before or "").removeprefix(_BOM)
+    kept = _read(change.backup) if removing else None
     try:
-        data = _parsed(text, form)
-        previous = _parsed((_read(backup_of(path)) or "").removeprefix(_BOM), form) if removing else {}
-        after = text
-        for one in wanted:
-            if isinstance(one, Put):
-                value = one.value if not removing else _at(previous, one.group, one.name)
-                after, said = _with_put(
-                    after, form, Put(group=one.group, name=one.name, value=value), show_key=show_key
-                )
-            else:
-                after, said = _with_hook(after, one)
-            told += said
-        hooks = [one for one in wanted if isinstance(one, Hook)]
-        if removing and form == "json":
-            after = _without_empty(after, data, previous, host.group, [hook.event for hook in hooks])
-        version = None if host.hooks is None or removing or not hooks else host.hooks.version
-        if version is not None and "version" not in _parsed(after, form):
-            after = jsonc.put(after, ("version",), version)
-        _check(text, after, form, wanted, removing=removing)
-    except (jsonc.NotJson, toml_tables.NotToml) as error:
+        data, wanted, copy = (_data(form, one) for one in (text, text, (kept or "").removeprefix(_BOM)))
+        for edit in edits:
+            _carry_over(edit, wanted, copy)
+        if host.hooks is not None and host.hooks.version is not None and any(edit.ours for edit in edits):
+            if not removing:
+                wanted.setdefault("version", host.hooks.version)
+            elif {name: value for name, value in wanted.items() if name != "version"} == copy:
+                wanted = copy
+        if kept and wanted == copy and _edited(form, kept.removeprefix(_BOM), data) == text:
+            after = kept  # nobody else has changed it since
+        else:
+            after = mark + _edited(form, text, wanted)
+        if _said(_data(form, after.removeprefix(_BOM)), edits) != _said(wanted, edits):
+            raise ValueError("what else it says would change")
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(
             f"{path} cannot be changed safely: {error}. It is left as it is: mend it, or put in by hand what "
             f"`myria connect {host.name} --print` shows.",
             file=str(path),
         ) from error
-    if after == text:
-        return FileChange(path=path, before=before, after=before, told=())
-    is_made_here = not backup_of(path).exists() and not any(mark in after for mark in ("//", "/*", "#"))
-    is_gone = removing and is_made_here and not set(_parsed(after, form)) - {"version"}
-    mark = _BOM if before is not None and before.startswith(_BOM) else ""
-    return FileChange(path=path, before=before, after=None if is_gone else mark + after, told=tuple(told))
+    if wanted == data:
+        return FileChange(path=path, before=change.before, after=change.before, told=())
+    has_comments = any(sign in after for sign in ("//", "/*", "#"))
+    is_made_by_us = removing and not kept and not wanted and not has_comments
+    return FileChange(
+        path=path,
+        before=change.before,
+        after=None if is_made_by_us else after,
+        told=tuple(line for edit in edits for line in _told(form, edit, data, wanted, show_key=show_key)),
+    )
 
 
-def _parsed(text: str, form: Form) -> Json:
-    data = toml_tables.read(text) if form == "toml" else jsonc.read(text)
+def _data(form: Form, text: str) -> Json:
+    data = toml.read(text) if form == "toml" else jsonc.read(text)
     if not isinstance(data, dict):
-        raise jsonc.NotJson("it holds no object")
+        raise ValueError("it holds no object")
     return data
 
 
-def _with_put(text: str, form: Form, put: Put, *, show_key: bool) -> tuple[str, list[str]]:
-    present = _at(_parsed(text, form), put.group, put.name)
-    if present == put.value:
-        return text, []
-    path = (put.group, put.name)
-    told = _diff(form, path, present, put.value, show_key=show_key)
-    if form == "toml":
-        if put.value is None:
-            return toml_tables.drop(text, put.group, put.name), told
-        return toml_tables.put(text, put.group, put.name, put.value), told
-    if put.value is None:
-        return jsonc.drop(text, (put.group, put.name)), told
-    return jsonc.put(text, (put.group, put.name), put.value), told
+def _edited(form: Form, text: str, wanted: Json) -> str:
+    return toml.edited(text, wanted) if form == "toml" else jsonc.edited(text, wanted)
 
 
-def _with_hook(text: str, hook: Hook) -> tuple[str, list[str]]:
-    path = ("hooks", hook.event)
-    elements = _at(_parsed(text, "json"), *path) or []
-    if not isinstance(elements, list):
-        raise jsonc.NotJson(f"hooks.{hook.event} is no list")
-    places = [place for place, element in enumerate(elements) if hook.ours(element)]
-    if hook.value is not None and [elements[place] for place in places] == [hook.value]:
-        return text, []
-    told: list[str] = []
-    for place in reversed(places):
-        told += _diff("json", path, elements[place], None, show_key=False)
-        text = jsonc.drop(text, (*path, place))
-    if hook.value is not None:
-        told += _diff("json", path, None, hook.value, show_key=False)
-        text = jsonc.add(text, path, hook.value)
-    return text, told
-
-
-def _without_empty(text: str, before: Json, previous: Json, group: str, events: Sequence[str]) -> str:
-    """Return a text without what was made to hold what is taken out: empty now, not before, and not in the copy."""
-    for path in (*(("hooks", event) for event in events), ("hooks",), (group,)):
-        if _at(jsonc.read(text), *path) in ({}, []) and _at(before, *path) and _at(previous, *path) is None:
-            text = jsonc.drop(text, path)
-    return text
-
-
-def _check(before: str, after: str, form: Form, wanted: Sequence[Put | Hook], *, removing: bool) -> None:
-    """Refuse a change that says anything else than was asked for.
+def _carry_over(edit: Edit, data: Json, copy: Json) -> None:
+    """Change what a file says as an edit wants it; taking out puts back what the copy of the file says there.
 
     Raises:
-        NotJson: what else the file says has changed.
+        ValueError: the place is of another form.
     """
-    found = [_rest(_parsed(text, form), wanted, removing=removing) for text in (before, after)]
-    data = _parsed(after, form)
-    missing = not removing and any(
-        _at(data, one.group, one.name) != one.value
-        if isinstance(one, Put)
-        else one.value not in (_at(data, "hooks", one.event) or [])
-        for one in wanted
-    )
-    if found[0] != found[1] or missing:
-        raise jsonc.NotJson("what else it says would change")
+    if not isinstance(data.get(edit.group, {}), dict):
+        raise ValueError(f"{edit.group} is no object")
+    before, original = _at(data, edit), _at(copy, edit)
+    after: Any = original if edit.value is None else edit.value
+    if edit.ours is not None:
+        elements = [] if before is None else before
+        if not isinstance(elements, list):
+            raise ValueError(f"{edit.group}.{edit.name} is no list")
+        wanted = [] if edit.value is None else [edit.value]
+        others = [one for one in elements if not edit.ours(one)]
+        is_done = [one for one in elements if edit.ours(one)] == wanted
+        after = before if is_done else [*wanted, *others] or (None if original is None else [])
+    if after is not None:
+        data.setdefault(edit.group, {})[edit.name] = after
+    elif before is not None:
+        del data[edit.group][edit.name]
+        if not data[edit.group] and edit.group not in copy:
+            del data[edit.group]
 
 
-def _rest(data: Json, wanted: Sequence[Put | Hook], *, removing: bool) -> Json:
-    """Return what a file says beside what is put in or taken out."""
-    rest = copy.deepcopy(data)
-    for one in wanted:
-        group = rest.get(one.group if isinstance(one, Put) else "hooks")
-        if not isinstance(group, dict):
-            continue
-        if isinstance(one, Put):
-            group.pop(one.name, None)
-        elif isinstance(group.get(one.event), list):
-            group[one.event] = [element for element in group[one.event] if not one.ours(element)]
-            if not group[one.event]:
-                del group[one.event]
-    for name in {one.group if isinstance(one, Put) else "hooks" for one in wanted}:
-        if rest.get(name) == {}:
-            del rest[name]
-    if any(isinstance(one, Hook) for one in wanted):
-        rest.pop("version", None)
-    return rest
+def _said(data: Json, edits: Sequence[Edit]) -> Json:
+    """Return what a file says, where an empty group is as good as none: TOML knows none without a header."""
+    groups = {edit.group for edit in edits}
+    return {name: value for name, value in data.items() if value or name not in groups}
 
 
-def _at(data: Any, *path: str) -> Any:
-    for key in path:
-        if not isinstance(data, dict):
-            return None
-        data = data.get(key)
-    return data
+def _at(data: Json, edit: Edit) -> Any:
+    group = data.get(edit.group)
+    return group.get(edit.name) if isinstance(group, dict) else None
 
 
-_SECRET_GROUPS = ("headers", "env", "http_headers")
+def _told(form: Form, edit: Edit, before: Json, after: Json, *, show_key: bool) -> list[str]:
+    """Return what goes and what comes at a place of a file, as a diff shows it."""
+    was, becomes = ([] if one is None else one if edit.ours else [one] for one in (_at(before, edit), _at(after, edit)))
+    lines = [("-", one, False) for one in was if one not in becomes]
+    lines += [("+", one, show_key) for one in becomes if one not in was]
+    return [f"@@ {edit.group}.{edit.name} @@"] * bool(lines) + [
+        f"{sign}{line}"
+        for sign, value, shows in lines
+        for line in (
+            entry_text("toml", (edit.group, edit.name), value, show_key=shows)
+            if form == "toml"
+            else json.dumps(value if shows else masked(value), ensure_ascii=False, indent=2)
+        ).splitlines()
+    ]
 
 
 def masked(value: Any) -> Any:
     """Return what a host is told without what may be secret: texts of headers and of variables, references excepted."""
     if not isinstance(value, dict):
         return value
-    hidden = {}
-    for name, one in value.items():
-        if name in _SECRET_GROUPS and isinstance(one, dict):
-            hidden[name] = {inner: _hidden(text) for inner, text in one.items()}
-        else:
-            hidden[name] = one
-    return hidden
+    return {
+        name: {inner: _hidden(text) for inner, text in one.items()}
+        if name in _SECRET_GROUPS and isinstance(one, dict)
+        else one
+        for name, one in value.items()
+    }
 
 
 def _hidden(text: Any) -> Any:
@@ -278,29 +236,13 @@ def _hidden(text: Any) -> Any:
     return text if rest.startswith("$") else f"{scheme} ***".strip()
 
 
-def entry_text(form: Form, path: Sequence[str], value: Json, *, show_key: bool = False) -> str:
+def entry_text(form: Form, path: tuple[str, str], value: Json, *, show_key: bool = False) -> str:
     """Return what stands at a place of a host's file, as one would write it; what may be secret is masked."""
+    group, name = path
     value = value if show_key else masked(value)
     if form == "toml":
-        return toml_tables.put("", path[0], path[1], value).rstrip("\n")
-    nested: Any = value
-    for key in reversed(path):
-        nested = {key: nested}
-    return json.dumps(nested, ensure_ascii=False, indent=2)
-
-
-def _diff(form: Form, path: Sequence[str], before: Json | None, after: Json | None, *, show_key: bool) -> list[str]:
-    """Return what goes and what comes at a place of a file, as a diff shows it."""
-    lines = [f"@@ {'.'.join(path)} @@"]
-    for sign, entry, shows in (("-", before, False), ("+", after, show_key)):
-        if entry is None:
-            continue
-        if form == "toml":
-            text = entry_text(form, path, entry, show_key=shows)
-        else:
-            text = json.dumps(entry if shows else masked(entry), ensure_ascii=False, indent=2)
-        lines += [f"{sign}{line}" for line in text.splitlines()]
-    return lines
+        return toml.table_text(group, name, value).rstrip("\n")
+    return json.dumps({group: {name: value}}, ensure_ascii=False, indent=2)
 
 
 def _read(path: Path) -> str | None:
@@ -310,16 +252,11 @@ def _read(path: Path) -> str | None:
         ConfigurationError: it cannot be read as text.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+        return path.read_bytes().decode()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}", file=str(path)) from error
-    if len(content) > MOST_BYTES:
-        raise ConfigurationError(f"{path} is larger than {MOST_BYTES} bytes; change it by hand", file=str(path))
-    try:
-        return content.decode()
     except UnicodeDecodeError as error:
         raise ConfigurationError(
             f"{path} is not UTF-8, so it is left as it is; save it as that", file=str(path)
@@ -343,8 +280,8 @@ def carry_out(change: FileChange, *, is_secret: bool, keeps_copy: bool) -> None:
         if is_secret:
             mode &= 0o700
         path.parent.mkdir(parents=True, exist_ok=True)
-        if keeps_copy and change.before is not None and not change.backup.exists():
-            _write(change.backup, change.before, mode & 0o700, status)
+        if keeps_copy and not change.backup.exists():  # else a second change would keep a copy of the first
+            _write(change.backup, change.before or "", mode & 0o700, status)
         if change.after is None:
             path.unlink()
         else:

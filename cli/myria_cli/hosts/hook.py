@@ -44,11 +44,8 @@ _TRANSCRIPT_BYTES = 4 * 1024 * 1024
 """Bytes at the end of a transcript among which the last turn is looked for."""
 
 _STARTS = ("SessionStart", "sessionStart")
-_REFERENCES = (
-    re.compile(r"\$\{env:(\w+)\}"),
-    re.compile(r"\$\{(\w+)\}"),
-    re.compile(r"\$(\w+)"),
-)
+_REFERENCE = re.compile(r"\$\{(?:env:)?(\w+)\}|\$(\w+)")
+"""How hosts name a variable of their environment in a header."""
 
 _OWN_CONTEXT = re.compile(r"\A\s*(?:<hook_context>.*?</hook_context>\s*)+", re.DOTALL)
 """What hooks gave, as Gemini CLI puts it before the prompt that it tells; it escapes angle brackets within."""
@@ -129,18 +126,13 @@ def _server(file: Path, name: str) -> tuple[str, dict[str, str]]:
     if not isinstance(entry, dict) or not isinstance(url, str):
         raise Unusable(f"{file} names no HTTP server {name}; run `myria connect` again")
     headers = entry.get("headers") or entry.get("http_headers") or {}
-    sent = {str(key): _resolved(str(value)) for key, value in headers.items()}
+    sent = {
+        str(key): _REFERENCE.sub(lambda found: os.environ.get(found[1] or found[2], ""), str(value))
+        for key, value in headers.items()
+    }
     if variable := entry.get("bearer_token_env_var"):
         sent["Authorization"] = f"Bearer {os.environ.get(str(variable), '')}"
     return re.sub(r"/mcp(/[a-z]+)?/?$", "", url), sent
-
-
-def _resolved(text: str) -> str:
-    """Return a header in which references to variables stand for their values."""
-    for reference in _REFERENCES:
-        if reference.search(text):
-            return reference.sub(lambda match: os.environ.get(match[1], ""), text)
-    return text
 
 
 def _call(url: str, face: str, headers: Mapping[str, str], tool: str, arguments: Json) -> Json:

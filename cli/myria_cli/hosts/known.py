@@ -87,13 +87,10 @@ def _codex(name: str) -> Path:
     return Path(os.environ.get("CODEX_HOME") or _home(".codex")).joinpath(name)
 
 
-def _authorization(server: Server, reference: str) -> Json:
-    """Return the header by which a key is sent, as text or as the host's reference to a variable."""
-    if server.key is not None:
-        return {"Authorization": f"Bearer {server.key}"}
-    if server.key_env is not None:
-        return {"Authorization": f"Bearer {reference.format(server.key_env)}"}
-    return {}
+def _headers(server: Server, reference: str) -> Json:
+    """Return the headers by which a key is sent, as text or as the host's reference to a variable."""
+    key = server.key if server.key_env is None else reference.format(server.key_env)
+    return {} if key is None else {"Authorization": f"Bearer {key}"}
 
 
 def _started(server: Server) -> Json:
@@ -101,26 +98,22 @@ def _started(server: Server) -> Json:
     return {"command": command, "args": arguments} | ({"env": dict(server.env)} if server.env else {})
 
 
-def _with(headers: Json, name: str = "headers") -> Json:
-    return {name: headers} if headers else {}
+def _entry(*, reference: str, url: str = "url", typed: bool = False) -> Callable[[Server], Json]:
+    """Return how a host writes a server.
 
+    Args:
+        reference: how it names a variable of its environment.
+        url: the member with the address.
+        typed: whether a member tells the kind of the server.
+    """
 
-def _claude_code(server: Server) -> Json:
-    if server.url is None:
-        return {"type": "stdio", **_started(server)}
-    return {"type": "http", "url": server.url, **_with(_authorization(server, "${{{}}}"))}
+    def written(server: Server) -> Json:
+        if server.url is None:
+            return ({"type": "stdio"} if typed else {}) | _started(server)
+        headers = _headers(server, reference)
+        return ({"type": "http"} if typed else {}) | {url: server.url} | ({"headers": headers} if headers else {})
 
-
-def _cursor(server: Server) -> Json:
-    if server.url is None:
-        return _started(server)
-    return {"url": server.url, **_with(_authorization(server, "${{env:{}}}"))}
-
-
-def _vscode(server: Server) -> Json:
-    if server.url is None:
-        return {"type": "stdio", **_started(server)}
-    return {"type": "http", "url": server.url, **_with(_authorization(server, "${{env:{}}}"))}
+    return written
 
 
 def _codex_table(server: Server) -> Json:
@@ -128,25 +121,15 @@ def _codex_table(server: Server) -> Json:
         return {**_started(server), "startup_timeout_sec": START_TIMEOUT_S}
     if server.key_env is not None:
         return {"url": server.url, "bearer_token_env_var": server.key_env}
-    return {"url": server.url, **_with(_authorization(server, ""), "http_headers")}
+    return {"url": server.url} | ({"http_headers": headers} if (headers := _headers(server, "")) else {})
 
 
-def _gemini(server: Server) -> Json:
-    if server.url is None:
-        return _started(server)
-    return {"httpUrl": server.url, **_with(_authorization(server, "${}"))}
-
-
-def _grouped(command: str) -> Json:
+def _group(command: str) -> Json:
     return {"hooks": [{"type": "command", "command": command, "timeout": HOOK_TIMEOUT_S}]}
 
 
-def _grouped_ms(command: str) -> Json:
+def _named_group(command: str) -> Json:
     return {"hooks": [{"name": "myria", "type": "command", "command": command, "timeout": HOOK_TIMEOUT_S * 1000}]}
-
-
-def _plain(command: str) -> Json:
-    return {"command": command}
 
 
 HOSTS: Mapping[str, Host] = {
@@ -157,11 +140,11 @@ HOSTS: Mapping[str, Host] = {
             title="Claude Code",
             file=lambda: _claude(".claude.json", _home(".claude.json")),
             group="mcpServers",
-            written=_claude_code,
+            written=_entry(reference="${{{}}}", typed=True),
             hooks=Hooks(
                 file=lambda: _claude("settings.json", _home(".claude", "settings.json")),
                 events=("SessionStart", "Stop"),
-                written=_grouped,
+                written=_group,
             ),
             next_step="Start a new session; /mcp shows the server, /hooks the hooks.",
         ),
@@ -179,11 +162,11 @@ HOSTS: Mapping[str, Host] = {
             title="Cursor",
             file=lambda: _home(".cursor", "mcp.json"),
             group="mcpServers",
-            written=_cursor,
+            written=_entry(reference="${{env:{}}}"),
             hooks=Hooks(
                 file=lambda: _home(".cursor", "hooks.json"),
                 events=("sessionStart", "beforeSubmitPrompt", "afterAgentResponse"),
-                written=_plain,
+                written=lambda command: {"command": command},
                 version=1,
             ),
             next_step="Its settings show the server under Tools & MCP.",
@@ -193,7 +176,7 @@ HOSTS: Mapping[str, Host] = {
             title="VS Code",
             file=lambda: _program_data("Code", "User", "mcp.json"),
             group="servers",
-            written=_vscode,
+            written=_entry(reference="${{env:{}}}", typed=True),
             next_step="`MCP: List Servers` shows the server.",
         ),
         Host(
@@ -206,7 +189,7 @@ HOSTS: Mapping[str, Host] = {
             hooks=Hooks(
                 file=lambda: _codex("hooks.json"),
                 events=("SessionStart", "UserPromptSubmit", "Stop"),
-                written=_grouped,
+                written=_group,
             ),
             next_step="Start it anew; /mcp shows the server. Hooks run once you have trusted them.",
         ),
@@ -215,11 +198,11 @@ HOSTS: Mapping[str, Host] = {
             title="Gemini CLI",
             file=lambda: _home(".gemini", "settings.json"),
             group="mcpServers",
-            written=_gemini,
+            written=_entry(reference="${}", url="httpUrl"),
             hooks=Hooks(
                 file=lambda: _home(".gemini", "settings.json"),
                 events=("SessionStart", "AfterAgent"),
-                written=_grouped_ms,
+                written=_named_group,
             ),
             next_step="Start it anew; /mcp shows the server.",
         ),
