@@ -24,7 +24,7 @@ from benchmarks.options import Common, common, parser, run
 from benchmarks.statements import statement
 from benchmarks.workload import events_file
 from myria.contract.limits import Limits
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.store.database import Database
 from myria.transfer import ImportCount, RefusedLine, import_lines
 from myria_cli import console
@@ -58,7 +58,7 @@ async def load(dsn: str, lines: Iterable[bytes], *, total: int, what: str) -> fl
             meter.advance(count.lines)
 
         async with Database(dsn) as database:
-            ingest = Ingest(database, deadline=120.0)
+            ingest = event_log(database, deadline=120.0)
             try:
                 count = await import_lines(
                     ingest,

@@ -13,6 +13,7 @@ from myria import memento, memory_tools, memtrace, transfer
 from myria._yaml import read_yaml
 from myria.contract.limits import Limits, limits_of
 from myria.errors import ConfigurationError, InvalidArgument
+from myria.folding import event_log
 from myria.importers.files import Source
 from myria.importers.formats import FORMATS
 from myria.importers.records import People, people_of
@@ -67,7 +68,7 @@ async def _import_fragments(
     refused: Refusals,
 ) -> transfer.ImportCount:
     """Keep what Memento exported as notes, with what the agent's face takes out of them taken out."""
-    ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
+    ingest = event_log(database, deadline=settings.mcp.append_deadline_s)
     longest = transfer.longest_line(limits_of(settings))
     notes = await _notes(options, settings, database, ingest)
     with console.meter("importing bytes", size, quiet=options.json) as progress:
@@ -142,7 +143,7 @@ async def import_elsewhere(
     refused: Refusals,
 ) -> tuple[Imported, People]:
     """Take over an export of another system; return what became of it, and who speaks in it."""
-    ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
+    ingest = event_log(database, deadline=settings.mcp.append_deadline_s)
     people = People(own, elsewhere.people)
 
     try:
@@ -179,7 +180,7 @@ async def _import_memories(
     refused: Refusals,
 ) -> transfer.ImportCount:
     """Keep what Memtrace kept as memories, shared with the organisation as those of REST are."""
-    ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
+    ingest = event_log(database, deadline=settings.mcp.append_deadline_s)
     redactor = await redactor_of(settings, database, options.tenant)
 
     async def redactor_of_tenant(_: str) -> PayloadRedactor:
@@ -214,7 +215,7 @@ async def _import_sessions(
     refused: Refusals,
 ) -> transfer.ImportCount:
     """Store the turns that memory-tools kept, with what every turn is without taken out of them."""
-    ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
+    ingest = event_log(database, deadline=settings.mcp.append_deadline_s)
     with console.meter("importing turns", None, quiet=options.json) as progress:
         try:
             return await memory_tools.import_sessions(

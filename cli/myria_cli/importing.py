@@ -7,7 +7,7 @@ from typing import IO
 
 from myria import transfer
 from myria.contract.limits import Limits
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.redaction.kinds import Kind
 from myria.redaction.redactor import PayloadRedactor
 from myria.settings import Settings
@@ -31,7 +31,7 @@ async def import_events(
     refused: Refusals,
 ) -> transfer.ImportCount:
     """Append the events of JSON lines."""
-    ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
+    ingest = event_log(database, deadline=settings.mcp.append_deadline_s)
     with console.meter("importing bytes", size, quiet=options.json) as progress:
         try:
             return await transfer.import_lines(

@@ -29,46 +29,17 @@ from myria.contract.event import NewEvent
 from myria.deadlines import Deadlines
 from myria.events import TopicHint, dedupe_key, hints_json
 from myria.ids import new_ids
-from myria.memories.projection import MemoryProjection
-from myria.notes.evaluations import EvaluationProjection
-from myria.notes.feedback import FeedbackProjection
-from myria.notes.links import LinkProjection
-from myria.notes.projection import NoteProjection
 from myria.projections import AtOnce, Incoming, Likenesses, Projection, Stored, number_alone, numbers_alone
-from myria.registrations.projection import RegistrationProjection
 from myria.scopes import scope_key
-from myria.sessions.projection import SessionProjection
 from myria.store.arrays import plain, texts
 from myria.store.clock import offset_in
 from myria.store.database import NOT_NEW, TENANT_REMADE, Connection, Database
 from myria.store.queries import sql
-from myria.turns.projection import TurnProjection
-from myria.withdrawal.projection import WithdrawalProjection
 
 _log = logging.getLogger(__name__)
 
 MAX_WAITING_EVENTS = 20_000
 """Events that may wait for a commit, over all tenants, before appends are refused as overloaded."""
-
-
-def every_projection(*, evaluates: bool = False) -> tuple[Projection, ...]:
-    """Return all that is folded in the append transaction, in order: each looks at what those before it made.
-
-    Args:
-        evaluates: whether a model rates what is kept.
-    """
-    return (
-        WithdrawalProjection(),
-        MemoryProjection(evaluates=evaluates),
-        NoteProjection(),
-        SessionProjection(),
-        LinkProjection(),
-        FeedbackProjection(),
-        EvaluationProjection(),
-        TurnProjection(),
-        RegistrationProjection(),
-    )
-
 
 _NOTHING_FOLDED = AtOnce("events.append_new", (), numbers_alone)
 _ONE_EVENT = AtOnce("events.append_one", (), number_alone, alone=True)
@@ -144,7 +115,7 @@ class Ingest:
         writers: commits of one tenant under way at once; twice as many where what waits fills half a commit by itself.
         deadline: seconds until an append is answered as failed (and may be retried by its caller).
         on_commit: told the tenant and the number of events of each commit, for metrics.
-        projections: what is folded from the events of a commit, in its transaction; left out, `every_projection`.
+        projections: what is folded from the events of a commit, in its transaction (`folding.every_projection`).
     """
 
     def __init__(
@@ -155,12 +126,12 @@ class Ingest:
         writers: int = 2,
         deadline: float = 10.0,
         on_commit: Callable[[str, int], None] | None = None,
-        projections: Sequence[Projection] | None = None,
+        projections: Sequence[Projection],
         zone: ZoneInfo | None = None,
     ) -> None:
         self._database = database
         self._zone = zone
-        self._projections = every_projection() if projections is None else tuple(projections)
+        self._projections = tuple(projections)
         self._folded = frozenset(kind for projection in self._projections for kind in projection.types)
         self._events_per_commit = events_per_commit
         self._full = max(1, events_per_commit // 2)
@@ -211,8 +182,7 @@ class Ingest:
     def forget(self, tenant: str) -> None:
         """Forget the words that projections keep of a tenant in this process."""
         for projection in self._projections:
-            if isinstance(projection, NoteProjection):
-                projection.forget(tenant)
+            projection.forget(tenant)
 
     async def close(self) -> None:
         """Wait for the commits under way."""
@@ -501,10 +471,9 @@ class Ingest:
         if not folded:
             return _ONE_EVENT if len(order) == 1 else _NOTHING_FOLDED
         for projection in self._projections:
-            if isinstance(projection, MemoryProjection | NoteProjection | TurnProjection):
-                way = projection.at_once(tenant, folded, order)
-                if way is not None:
-                    return way
+            way = projection.at_once(tenant, folded, order)
+            if way is not None:
+                return way
         return None
 
     def _projected(self, rows: list[_Row]) -> list[tuple[Projection, list[int]]]:

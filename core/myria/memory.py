@@ -16,8 +16,8 @@ from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.embeddings.choosing import chosen
 from myria.erasure.commands import WITHDRAWN_WITHIN_S, Asker, Erasures
 from myria.erasure.forgetting import Forgetting
+from myria.folding import event_log
 from myria.handles import EVENT_PREFIX, NOTE_PREFIX
-from myria.ingest import Ingest, every_projection
 from myria.masks import Masks
 from myria.memories.commands import Memories
 from myria.memories.reading import MemoryReader
@@ -69,13 +69,13 @@ class Memory(Administration):
         self._redactors: dict[frozenset[Kind], PayloadRedactor] = {}
         self._usual_redactor: PayloadRedactor | None = None
         self._on_redacted = on_redacted or (lambda _kind, _count: None)
-        self.ingest = Ingest(
+        self.ingest = event_log(
             self.appending,
             events_per_commit=settings.ingest.group_commit_events,
             writers=settings.ingest.group_commit_writers,
             deadline=settings.mcp.append_deadline_s,
             on_commit=on_commit,
-            projections=every_projection(evaluates=settings.notes.evaluate),
+            evaluates=settings.notes.evaluate,
             zone=settings.service.zone,
         )
         self.withdrawals = Withdrawals(self.appending, self.append_events)
@@ -389,7 +389,7 @@ class Memory(Administration):
             self.database,
             self.registry,
             # Very many events at one moment: the commit may take longer than an append may.
-            Ingest(self.appending, deadline=WITHDRAWN_WITHIN_S).append_events,
+            event_log(self.appending, deadline=WITHDRAWN_WITHIN_S).append_events,
             principal.tenant,
             actor=principal.actor,
             asker=asker,

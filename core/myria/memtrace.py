@@ -16,6 +16,7 @@ import orjson
 from myria import errors
 from myria.canonical import digest
 from myria.contract import inputs, rest
+from myria.contract.drafts import draft_of
 from myria.contract.fields import parse_timestamp
 from myria.jsontext import decode
 from myria.memories.commands import Keeping, Memories
@@ -142,7 +143,7 @@ def memory_of(row: Any, repeats: dict[bytes, int]) -> ExportedMemory:
     if "time" not in row:
         raise errors.InvalidArgument("time is required: every row of Memtrace has it", field="time")
     at = parse_timestamp(_shortened(row["time"]), "time")
-    draft = MemoryDraft.of(request)
+    draft = draft_of(request)
     said = digest([str(at), orjson.dumps(given, option=orjson.OPT_SORT_KEYS).decode()])
     number = repeats[said] = repeats.get(said, 0) + 1
     return ExportedMemory(draft=draft, at=at, key=f"memtrace:{said.hex()}:{number}")

@@ -7,8 +7,9 @@ function of the log alone, and `myria verify` can compare the two.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import asyncpg
 import orjson
@@ -80,14 +81,26 @@ def number_alone(rows: Sequence[asyncpg.Record]) -> tuple[Sequence[int], Likenes
     return (rows[0]["number"],), {}
 
 
-class Projection(Protocol):
+class Projection(ABC):
     """State that is folded from events of some types, in the append transaction."""
 
-    @property
-    def types(self) -> frozenset[str]:
-        """The types of events that it folds."""
-        ...
+    types: frozenset[str]
+    """The types of events that it folds."""
 
+    def forget(self, tenant: str) -> None:  # noqa: B027 - most keep nothing
+        """Forget what this process keeps of a tenant."""
+
+    def at_once(self, tenant: str, folded: Mapping[int, Incoming], order: Sequence[int]) -> AtOnce | None:
+        """Return how the events of a commit are appended with their rows in one round trip; None where they cannot be.
+
+        Args:
+            tenant: whose events they are.
+            folded: all events of the commit of which something is folded, by their positions in it.
+            order: the positions of all events, in the order in which they are inserted.
+        """
+        return None
+
+    @abstractmethod
     async def prepare(
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
     ) -> None:
@@ -102,8 +115,8 @@ class Projection(Protocol):
         Raises:
             ConflictError: the state forbids one of them; its caller alone is refused.
         """
-        ...
 
+    @abstractmethod
     async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> Likenesses | None:
         """Fold the events of its types that the commit stored: never called with none.
 
@@ -112,4 +125,3 @@ class Projection(Protocol):
         Returns:
             what is like those whose callers want to know, where this is the projection that can tell.
         """
-        ...

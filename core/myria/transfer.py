@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 import orjson
 
 from myria import errors
-from myria.building.capture import high_water_mark
 from myria.canonical import digest
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent, parse_event
 from myria.contract.limits import Limits
+from myria.high_water import high_water_mark
 from myria.ingest import Ingest
 from myria.jsontext import decode
 from myria.redacting import redacted_event

@@ -22,7 +22,7 @@ from myria.embeddings.former import remove_former
 from myria.embeddings.keeping import VectorKeeper
 from myria.erasure.carrying import ErasureCarrier, carry_on_apart
 from myria.erasure.commands import WITHDRAWN_WITHIN_S
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.notes.consolidating import Append, Consolidation
 from myria.quotas import TenantQuotas
 from myria.redaction.redactor import PayloadRedactor
@@ -99,7 +99,7 @@ class ControlLoop(BuildLoop):
 
     def __init__(self, database: Database, settings: Settings, launch: Launch, *, max_builders: int = 4) -> None:
         super().__init__(database, settings, launch, max_builders=max_builders)
-        append = Ingest(database).append_events
+        append = event_log(database).append_events
         self._consolidation = Consolidation(
             database, append, most=settings.notes.consolidate_notes, evaluates=settings.notes.evaluate
         )
@@ -132,7 +132,7 @@ class ControlLoop(BuildLoop):
         return ErasureCarrier(
             database,
             Registry(database, settings),
-            Ingest(database, deadline=WITHDRAWN_WITHIN_S).append_events,
+            event_log(database, deadline=WITHDRAWN_WITHIN_S).append_events,
             settings.erasure,
             unproved=settings.auth.mode == "none",
         )

@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from myria.building.model import Outcome
-from myria.contract.tools import TOOLS
 from myria.llm.failures import Kind
+from myria.notes.feedback import RATED_TOOLS
 from myria.planning.validation import RULE_NAMES
 from myria.turns.facts import Tier
 from myria_monitoring.catalogue import BY_NAME
@@ -57,7 +57,6 @@ PLACES: Final = (
     "unit_plans",
     "withdrawals",
 )
-AGENT_TOOLS: Final = tuple(tool.name for tool in TOOLS if "agent" in tool.faces)
 FLAGS: Final = ("false", "true")
 WORKFLOWS: Final = ("build", "walk", "evaluate", "extract", "look")
 OTHER: Final = "other"
@@ -238,10 +237,10 @@ def _totals(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metri
 
 def _feedback(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metric]:
     """Yield what agents say of answers."""
-    said: dict[tuple[str, ...], float] = dict.fromkeys(product((*AGENT_TOOLS, OTHER), FLAGS, FLAGS), 0)
+    said: dict[tuple[str, ...], float] = dict.fromkeys(product((*RATED_TOOLS, OTHER), FLAGS, FLAGS), 0)
     for (family, labels), amount in totals.items():
         if family == "tool_feedback":
-            said[_known(labels[0], AGENT_TOOLS), *labels[1:]] += amount
+            said[_known(labels[0], RATED_TOOLS), *labels[1:]] += amount
     yield counter("myria_tool_feedback_total", said)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Literal, get_args
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
@@ -22,11 +22,11 @@ from myria.redaction.kinds import KINDS
 from myria.turns.facts import Tier
 from myria.turns.shadow import Aspect, Call, Outcome
 from myria_monitoring.exposition import OTHER, Tally, about_process, counter, gauge, histogram, text_of
+from myria_server.faces.turns import TurnConflict
 from myria_server.readiness import Readiness
 
 logger = logging.getLogger(__name__)
 
-TurnConflict = Literal["stored", "under_way"]
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 BATCH_EVENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)

@@ -14,7 +14,7 @@ from myria.access.store import AccessStore, NewKey
 from myria.contract.queries import EventNodesQuery
 from myria.deletion import TenantDeletion
 from myria.errors import TenantDeleting, TenantNotFound
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.memory import Memory
 from myria.registry import Registry
 from myria.settings import Settings
@@ -34,7 +34,7 @@ TABLES_OF_TENANTS = """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a
 async def control(database: Database) -> AsyncIterator[Pool]:
     """The control plane's connections, with the tenants `gone` and `kept`: each with a key, tokens and events."""
     async with Pool(database.operator_dsn) as pool, Pool(database.server_dsn) as serving:
-        store, ingest = AccessStore(pool), Ingest(serving)
+        store, ingest = AccessStore(pool), event_log(serving)
         for tenant in ("gone", "kept"):
             await store.create_tenant(tenant)
             made, _ = await store.create_key(NewKey(name="a", tenant=tenant, own=("ana",)), actor="test")
@@ -121,7 +121,7 @@ async def test_a_killed_deletion_goes_on(database: Database, control: Pool) -> N
 async def test_from_the_mark_on_nothing_is_written(database: Database, control: Pool) -> None:
     """Not by a process that knows the scopes, not by one that does not; no build, no request, no key."""
     async with Pool(database.server_dsn) as serving:
-        ingest = Ingest(serving)
+        ingest = event_log(serving)
         await ingest.append_events("gone", [event(1, "one")])
         await deletion(control).stop()
         before = await rows(database)
@@ -159,7 +159,7 @@ async def test_a_deletion_can_be_called_off_while_all_is_there(database: Databas
     assert (await AccessStore(control).tenant("gone"))["state"] == "deleting"
     assert (await AccessStore(control).resume_tenant("gone"))["state"] == "active"
     async with Pool(database.server_dsn) as serving:
-        await Ingest(serving).append_events("gone", [event(1, "one")])
+        await event_log(serving).append_events("gone", [event(1, "one")])
 
 
 @pytest.mark.parametrize("is_used_again", [False, True])
@@ -168,13 +168,13 @@ async def test_a_process_that_remembers_scopes_of_a_deleted_tenant_makes_them_an
 ) -> None:
     """An event never names a scope that is gone, and is found by those who may see it."""
     async with Pool(database.server_dsn) as serving:
-        ingest = Ingest(serving)
+        ingest = event_log(serving)
         await ingest.append_events("gone", [event(1, "one")])
         gone = deletion(control)
         await gone.stop()
         await gone.remove()
         if is_used_again:
-            await Ingest(serving).append_events("gone", [event(4, "four", participants=["carol"])])
+            await event_log(serving).append_events("gone", [event(4, "four", participants=["carol"])])
         await ingest.append_events("gone", [event(2, "two"), event(3, "three")])
         await ingest.append_events("gone", [event(5, "five")])
     connection = await asyncpg.connect(database.superuser_dsn)

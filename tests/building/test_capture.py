@@ -10,10 +10,11 @@ import asyncpg
 import pytest
 
 from myria import errors
-from myria.building.capture import high_water_mark, start_build
+from myria.building.capture import start_build
 from myria.building.model import Outcome, RunningBuild
 from myria.building.versions import fingerprint
-from myria.ingest import Ingest
+from myria.folding import event_log
+from myria.high_water import high_water_mark
 from myria.registry import Registry
 from myria.store.database import Database as Pool
 from myria.store.locks import lock_key
@@ -97,7 +98,7 @@ async def test_nothing_arrives_below_a_cutoff_and_the_bound_holds(database: Data
     chosen = random.Random(5)
     marks: list[tuple[Any, int]] = []
     async with Pool(database.server_dsn) as pool, Pool(database.builder_dsn) as other:
-        ingest = Ingest(pool, writers=4)
+        ingest = event_log(pool, writers=4)
 
         async def client(number: int) -> None:
             turn = 0

@@ -13,7 +13,7 @@ import pytest
 from myria import transfer
 from myria.contract.event import NewEvent
 from myria.contract.limits import Limits
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.settings import Settings
 from myria.store.clock import to_rfc3339
 from myria.store.database import Database as Pool
@@ -106,7 +106,7 @@ async def test_a_file_imported_into_two_memories_gives_the_same_trees(databases:
     for _ in range(2):
         with databases.fresh() as database:
             async with Pool(database.server_dsn) as pool:
-                ingest = Ingest(pool)
+                ingest = event_log(pool)
                 limits = Limits()
                 file = transfer.read_lines(io.BytesIO(text).readline, transfer.longest_line(limits))
                 count = await transfer.import_lines(ingest, TENANT, file, limits, on_refused=refused.append)

@@ -10,9 +10,9 @@ import asyncpg
 import pytest
 
 from myria import errors
-from myria.building.capture import high_water_mark
 from myria.building.model import Outcome
-from myria.ingest import Ingest
+from myria.folding import event_log
+from myria.high_water import high_water_mark
 from myria.registry import Registry
 from myria.store.database import Database as Pool
 from myria.store.database import PoolOptions, TransactionBounds
@@ -74,7 +74,7 @@ async def test_a_lock_that_nobody_gives_back_ends_the_build_with_a_reason(
 ) -> None:
     """A transaction that is not ours keeps the append lock: the build fails, and names the backend that has it."""
     await append(database.server_dsn, conversation(10))
-    monkeypatch.setattr("myria.building.capture.GIVE_UP_AFTER_S", 0.5)
+    monkeypatch.setattr("myria.high_water.GIVE_UP_AFTER_S", 0.5)
     holder = await asyncpg.connect(database.server_dsn)
     try:
         await holder.execute("SELECT pg_advisory_lock_shared($1)", lock_key("append", TENANT))
@@ -121,7 +121,7 @@ async def test_an_append_is_one_statement_and_a_repeat_four_more(database: Datab
     look at what stands, and the commit."""
     statements: list[str] = []
     async with Pool(database.server_dsn, PoolOptions(size=1)) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
         for _ in range(2):  # makes the scope, and has the driver learn the types of both ways
             await ingest.append_events(TENANT, [event(1, "is repeated", key="k")])
         async with pool.connection() as connection:

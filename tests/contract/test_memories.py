@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from myria.contract import inputs
+from myria.contract.drafts import draft_of, read_draft, read_drafts
 from myria.contract.rest import MemoryInput, plain_memory
 from myria.errors import MyriaError
 from myria.memories.model import MemoryDraft, MemoryEvents
@@ -38,9 +39,7 @@ def outcome(read: Any, item: dict[str, Any]) -> Any:
 @given(_ITEMS)
 def test_both_ways_of_reading_a_memory_agree(item: dict[str, Any]) -> None:
     """What is nothing but texts is read without the model: it gives and refuses what the model does."""
-    assert outcome(MemoryDraft.read, item) == outcome(
-        lambda given: MemoryDraft.of(inputs.read(MemoryInput, given)), item
-    )
+    assert outcome(read_draft, item) == outcome(lambda given: draft_of(inputs.read(MemoryInput, given)), item)
 
 
 @given(
@@ -49,8 +48,8 @@ def test_both_ways_of_reading_a_memory_agree(item: dict[str, Any]) -> None:
 )
 def test_memories_that_are_read_together_are_read_as_each_alone(items: list[dict[str, Any]]) -> None:
     """Several of nothing but texts are read by their fields; where one is refused, or is more, none is."""
-    together = MemoryDraft.read_together(items)
-    each = [outcome(MemoryDraft.read, item) for item in items]
+    together = read_drafts(items)
+    each = [outcome(read_draft, item) for item in items]
     assert together is None or together == each
     if all(item.keys() == items[0].keys() and plain_memory(item) is not None for item in items):
         assert together == each

@@ -18,7 +18,7 @@ from myria.erasure import removal, words
 from myria.erasure.carrying import THREAD, ErasureCarrier, carry_on_apart
 from myria.erasure.commands import WITHDRAWN_WITHIN_S, Asker, Erasures
 from myria.erasure.model import Selection
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.registry import Registry
 from myria.settings import ErasureSettings
 from myria.store.database import Database as Pool
@@ -31,7 +31,7 @@ from tests.support.postgres import Database
 
 
 def carrier(pool: Pool, settings: ErasureSettings = SETTINGS.erasure, *, unproved: bool = False) -> ErasureCarrier:
-    return ErasureCarrier(pool, Registry(pool, SETTINGS), Ingest(pool).append_events, settings, unproved=unproved)
+    return ErasureCarrier(pool, Registry(pool, SETTINGS), event_log(pool).append_events, settings, unproved=unproved)
 
 
 async def carried_out(working: ErasureCarrier) -> None:
@@ -44,7 +44,7 @@ def asked_by(pool: Pool, proof: Proof | None) -> Erasures:
     return Erasures(
         pool,
         Registry(pool, SETTINGS),
-        Ingest(pool, deadline=WITHDRAWN_WITHIN_S).append_events,
+        event_log(pool, deadline=WITHDRAWN_WITHIN_S).append_events,
         TENANT,
         actor="who",
         asker=Asker(proof=proof),
@@ -77,7 +77,7 @@ async def test_who_stood_still_for_too_long_stops(database: Database) -> None:
         async with Pool(database.operator_dsn) as pool, blocker.transaction():
             await blocker.execute("LOCK TABLE myria.refused_keys IN SHARE MODE")
             slow = Erasures(
-                pool, Registry(pool, SETTINGS), Ingest(pool).append_events, TENANT, actor="slow", lease_s=0.4
+                pool, Registry(pool, SETTINGS), event_log(pool).append_events, TENANT, actor="slow", lease_s=0.4
             )
             erasure_id = await slow.start(Selection(events=(result.event_id,)), reason="asked")
             running = asyncio.create_task(slow.run(erasure_id))

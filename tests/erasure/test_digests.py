@@ -13,9 +13,8 @@ import orjson
 from myria import transfer
 from myria.canonical import digest
 from myria.contract.limits import Limits
-from myria.contract.turns import ClientResult
 from myria.erasure.model import Selection
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.memories.commands import Keeping
 from myria.memories.model import MemoryDraft, dedup_key
 from myria.memory import Memory
@@ -26,7 +25,7 @@ from myria.sessions.reflecting import Reflection, reflect
 from myria.settings import Settings, TurnsSettings
 from myria.store.database import Database as Pool
 from myria.turns.items import identity_of, message
-from myria.turns.shadow import compare_after
+from myria.turns.shadow import ClientResult, compare_after
 from tests.erasure.test_erasure import PHRASE, WORDS, erase, erasures, failed, refused, traces
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation
@@ -178,7 +177,7 @@ async def imported(database: Database, *lines: bytes) -> tuple[transfer.ImportCo
     """Import some lines; return what became of them, and the codes of those that were refused."""
     codes: list[str] = []
     async with Pool(database.dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
         count = await transfer.import_lines(
             ingest, TENANT, lines, Limits(), on_refused=lambda line: codes.append(line.code)
         )
@@ -198,7 +197,7 @@ async def test_no_id_that_was_made_of_content_proves_a_guess(database: Database,
     # As an installation without the key stored it.
     exported = lines[0].replace(b"{", f'{{"event_id":"{unkeyed}",'.encode(), 1)
     async with Pool(database.dsn) as pool:
-        await Ingest(pool).import_events(TENANT, [transfer._parse(exported, Limits(), ())])
+        await event_log(pool).import_events(TENANT, [transfer._parse(exported, Limits(), ())])
     assert (await imported(database, *lines))[0].already_there == 3
     await builds.build(database)
     backup = databases.copy(database)

@@ -15,7 +15,7 @@ import asyncpg
 import orjson
 import pytest
 
-from myria import errors
+from myria import errors, high_water
 from myria.building import capture
 from myria.canonical import canonical_json
 from myria.contract.event import NewEvent
@@ -23,8 +23,8 @@ from myria.contract.queries import EventNodesQuery
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Receipt, Selection
 from myria.events import dedupe_key
+from myria.folding import event_log
 from myria.index import decode
-from myria.ingest import Ingest
 from myria.memories.commands import Keeping
 from myria.memories.model import MemoryDraft
 from myria.memory import Memory
@@ -53,7 +53,7 @@ _TRACE = re.compile("|".join(WORDS))
 
 
 def erasures(database: Database, *, tenant: str = TENANT) -> Erasures:
-    return Erasures(database, Registry(database, SETTINGS), Ingest(database).append_events, tenant, actor="officer")
+    return Erasures(database, Registry(database, SETTINGS), event_log(database).append_events, tenant, actor="officer")
 
 
 async def erase(dsn: str, selection: Selection, *, reason: str = "asked by the person", at_once: int = 3) -> Receipt:
@@ -124,7 +124,7 @@ async def seeded(dsns: postgres.Database) -> list[str]:
     await builds.build(dsns)
     ids = [result.event_id for result in results]
     async with Database(dsns.dsn) as database:
-        ingest = Ingest(database)
+        ingest = event_log(database)
         notes = Notes(database, ingest.append_events, PayloadRedactor(()), content_characters=200, payload_bytes=2_000)
         draft = Draft(content=f"Note {PHRASE}", session_id=PHRASE, topic="t", anchor=True)
         first = await notes.remember(TENANT, ("ana",), draft, contract="004", now=10**15)
@@ -191,13 +191,13 @@ async def test_a_build_that_began_before_an_erasure_reads_the_end_of_the_log_ane
     await append(database.dsn, [*conversation(30), *(said(number) for number in range(4))])
     marks = []
 
-    async def and_then_erased(pool: Database, tenant: str) -> capture.HighWaterMark:
+    async def and_then_erased(pool: Database, tenant: str) -> high_water.HighWaterMark:
         marks.append(await high_water_mark(pool, tenant))
         if len(marks) == 1:
             await erase(database.dsn, Selection(query=PHRASE))
         return marks[-1]
 
-    high_water_mark = capture.high_water_mark
+    high_water_mark = high_water.high_water_mark
     monkeypatch.setattr(capture, "high_water_mark", and_then_erased)
     await builds.build(database)
 
@@ -347,7 +347,7 @@ async def test_an_erased_event_is_not_appended_again_unless_admitted(database: p
     await append(database.dsn, [again, said(2, key="k2")])
     await erase(database.dsn, Selection(sources=(("test", "k1"),)))
     async with Database(database.server_dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
         for attempt in (ingest.append_events, ingest.import_events):
             with pytest.raises(errors.EventErased):
                 await attempt(TENANT, [again])
@@ -355,7 +355,7 @@ async def test_an_erased_event_is_not_appended_again_unless_admitted(database: p
     async with Database(database.dsn) as pool:
         await erasures(pool).admit([("test", "k1")])
     async with Database(database.server_dsn) as pool:
-        assert not (await Ingest(pool).append_events(TENANT, [again]))[0].deduplicated
+        assert not (await event_log(pool).append_events(TENANT, [again]))[0].deduplicated
 
 
 async def test_of_a_participant_shared_events_are_kept_or_removed_as_asked(database: postgres.Database) -> None:
@@ -377,7 +377,7 @@ async def test_an_erased_event_is_absent_for_who_withdraws_or_restores_it(databa
     (result,) = await append(database.dsn, [said(1)])
     await erase(database.dsn, Selection(events=(result.event_id,)))
     async with Database(database.server_dsn) as pool:
-        withdrawals = Withdrawals(pool, Ingest(pool).append_events)
+        withdrawals = Withdrawals(pool, event_log(pool).append_events)
         with pytest.raises(errors.EventNotFound):
             await withdrawals.restore(TENANT, [result.event_id], may_see=lambda _: True)
         for dry_run in (True, False):

@@ -20,13 +20,13 @@ from myria.building.versions import fingerprint
 from myria.building.writing import TreeWriter
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.llm.audit import Origin, Recorder
 from myria.llm.client import Attempt
 from myria.llm.secrets import Redactor
 from myria.memory import Memory
+from myria.planning.identity import settings_digest
 from myria.planning.model import Node
-from myria.planning.settings import settings_digest
 from myria.store.database import Database
 from myria.turns.model import Session
 from myria.turns.shadow import Comparison
@@ -110,7 +110,7 @@ async def test_what_was_erased_is_not_restored_by_an_import(database: postgres.D
         for result in (erased, other)
     )
     async with Database(database.server_dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
         with pytest.raises(errors.EventErased):
             await ingest.import_events(TENANT, [restored])
         with pytest.raises(errors.EventNotFound):

@@ -13,8 +13,8 @@ import pytest
 from myria import errors
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
+from myria.folding import event_log
 from myria.ids import new_id
-from myria.ingest import Ingest
 from myria.memories.commands import Keeping
 from myria.memories.model import MemoryDraft
 from myria.memory import Memory
@@ -95,7 +95,7 @@ class _Lent:
 
 
 def keeper(pool: Pool) -> Notes:
-    ingest = Ingest(pool)
+    ingest = event_log(pool)
     return Notes(pool, ingest.append_events, PayloadRedactor(()), content_characters=200, payload_bytes=2_000)
 
 
@@ -336,7 +336,7 @@ async def test_a_note_alone_is_what_it_would_be_among_others(database: Database)
 async def test_a_note_alone_is_told_what_is_like_it(database: Database) -> None:
     """In its own scope and in those of a pool beside, with what this process knows of them and without."""
     async with Pool(database.server_dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
 
         async def kept(content: str, people: tuple[str, ...], compare: tuple[bytes, ...] | None) -> AppendResult:
             note = completed(Draft(content=content), "004")

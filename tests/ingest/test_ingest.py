@@ -13,8 +13,9 @@ import pytest
 from myria import errors
 from myria.contract.event import NewEvent, parse_event
 from myria.contract.limits import Limits
+from myria.folding import event_log
 from myria.ingest import Ingest
-from myria.projections import Incoming, Stored
+from myria.projections import Incoming, Projection, Stored
 from myria.store.database import Connection, PoolOptions
 from myria.store.database import Database as Pool
 from myria.store.locks import lock_key
@@ -48,7 +49,7 @@ async def stored(pool: Pool, tenant: str = "default") -> list[asyncpg.Record]:
 async def test_a_repeat_answers_the_first_event(database: Database) -> None:
     """The same (channel, source_event_key) is stored once, and a repeat by who may see the first event names it."""
     async with Pool(database.server_dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
         (first,) = await ingest.append_events("default", [event("k")])
         (again,) = await ingest.append_events("default", [event("k")])
         (other,) = await ingest.append_events("default", [event("k", who=("ann",))])
@@ -62,7 +63,7 @@ async def test_a_repeat_answers_the_first_event(database: Database) -> None:
 async def test_a_repeat_by_others_learns_nothing_of_the_first_event(database: Database) -> None:
     """Who may not see the event of a key is refused in the same words whatever that event is; nothing is stored."""
     async with Pool(database.server_dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
         firsts = [event("k1"), event("k2", text="a secret", type="note", internal=True), event("k3", who=("ann",))]
         acknowledged = await ingest.append_events("default", firsts)
         refusals = []
@@ -81,7 +82,7 @@ async def test_a_repeat_by_others_learns_nothing_of_the_first_event(database: Da
 async def test_a_batch_with_a_key_of_others_stores_nothing(database: Database) -> None:
     """The refusal names the first such event by its index, and no event of the batch is kept."""
     async with Pool(database.server_dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
         await ingest.append_events("default", [event("k")])
         mine = [event("a", who=("carol",)), event("k", who=("carol",)), event("b", who=("carol",))]
         with pytest.raises(errors.SourceEventKeyTaken) as caught:
@@ -95,7 +96,7 @@ async def test_a_key_of_others_fails_its_own_caller_alone(database: Database) ->
     """Callers who shared a commit with a refused repeat are acknowledged, in few commits."""
     async with Pool(database.server_dsn) as pool:
         sizes: list[int] = []
-        ingest = Ingest(pool, writers=1, on_commit=lambda _tenant, events: sizes.append(events))
+        ingest = event_log(pool, writers=1, on_commit=lambda _tenant, events: sizes.append(events))
         await ingest.append_events("default", [event("k")])
         results = await asyncio.gather(
             *(ingest.append_events("default", [event(f"k{number}")]) for number in range(64)),
@@ -112,7 +113,7 @@ async def test_a_key_of_others_fails_its_own_caller_alone(database: Database) ->
 async def test_an_import_by_the_owner_still_knows_a_key_of_others(database: Database) -> None:
     """An import without event_id answers the first event of a key whoever took part, to say that it differs."""
     async with Pool(database.server_dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
         (first,) = await ingest.append_events("default", [event("k")])
         (again,) = await ingest.import_events("default", [event("k")])
         (other,) = await ingest.import_events("default", [event("k", who=("carol",))])
@@ -124,7 +125,7 @@ async def test_an_import_by_the_owner_still_knows_a_key_of_others(database: Data
 async def test_a_batch_keeps_its_order_and_may_repeat_itself(database: Database) -> None:
     """Within a batch event_seq follows input order, and a key given twice is one event."""
     async with Pool(database.server_dsn) as pool:
-        results = await Ingest(pool).append_events("default", [event(key) for key in ("z", "a", "m", "a")])
+        results = await event_log(pool).append_events("default", [event(key) for key in ("z", "a", "m", "a")])
 
         assert results[1].event_id == results[3].event_id
         assert results[3].deduplicated
@@ -134,7 +135,7 @@ async def test_a_batch_keeps_its_order_and_may_repeat_itself(database: Database)
 async def test_events_without_a_key_are_always_new(database: Database) -> None:
     """Without a key, two equal appends are two events."""
     async with Pool(database.server_dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
         await ingest.append_events("default", [event()])
         await ingest.append_events("default", [event()])
 
@@ -145,7 +146,7 @@ async def test_concurrent_appends_share_commits_and_lose_nothing(database: Datab
     """Hundreds of concurrent appends with duplicates take few commits; every answer names a stored event."""
     async with Pool(database.server_dsn, PoolOptions(acquire_timeout=600)) as pool:
         sizes: list[int] = []
-        ingest = Ingest(pool, on_commit=lambda _tenant, events: sizes.append(events), deadline=600)
+        ingest = event_log(pool, on_commit=lambda _tenant, events: sizes.append(events), deadline=600)
         keys = [f"k{number % 150}" for number in range(400)]
         random.Random(7).shuffle(keys)
         answers = await asyncio.gather(*(ingest.append_events("default", [event(key)]) for key in keys))
@@ -160,7 +161,7 @@ async def test_concurrent_appends_share_commits_and_lose_nothing(database: Datab
 async def test_a_refused_event_fails_alone(database: Database) -> None:
     """An event the database refuses fails its own caller; those who shared the commit succeed."""
     async with Pool(database.server_dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
         refused = event("bad")._replace(payload_json=b'{"a":"\\u0000"}')
         results = await asyncio.gather(
             *(ingest.append_events("default", [event(f"k{number}")]) for number in range(5)),
@@ -175,7 +176,7 @@ async def test_a_refused_event_fails_alone(database: Database) -> None:
 async def test_an_append_waits_for_a_build_that_reads_its_cutoff(database: Database) -> None:
     """While the append lock is held exclusively no sequence number is allocated (trap 1)."""
     async with Pool(database.server_dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
         await ingest.append_events("default", [event("warm")])
         holder = await asyncpg.connect(database.dsn)
         async with holder.transaction():
@@ -194,7 +195,7 @@ async def test_an_append_waits_for_a_build_that_reads_its_cutoff(database: Datab
 async def test_appends_survive_killed_connections(database: Database) -> None:
     """Backends terminated at random cost retries, never a lost or doubled event, keyed or not."""
     async with Pool(database.server_dsn) as pool:
-        ingest = Ingest(pool, deadline=600)
+        ingest = event_log(pool, deadline=600)
         await ingest.append_events("default", [event("warm")])
         stop = asyncio.Event()
         killer = asyncio.create_task(_terminate_backends(database.superuser_dsn, stop))
@@ -214,7 +215,7 @@ async def test_no_database_is_a_retryable_error_within_the_deadline() -> None:
     """Without a database an append fails as unavailable before its deadline, and says to retry."""
     async with Pool("postgresql://nobody@127.0.0.1:1/none") as pool:
         with pytest.raises(errors.UnavailableError) as caught:
-            await Ingest(pool, deadline=0.5).append_events("default", [event("k")])
+            await event_log(pool, deadline=0.5).append_events("default", [event("k")])
 
         assert caught.value.retryable
 
@@ -222,7 +223,7 @@ async def test_no_database_is_a_retryable_error_within_the_deadline() -> None:
 async def test_an_import_keeps_ids_and_refuses_other_content(database: Database) -> None:
     """An import restores event_id, takes an identical repeat as done, and refuses the id with other content."""
     async with Pool(database.server_dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
         original = event("k", event_id=ONE)
         (first,) = await ingest.import_events("default", [original])
         (again,) = await ingest.import_events("default", [original])
@@ -242,7 +243,7 @@ async def test_an_import_keeps_ids_and_refuses_other_content(database: Database)
 async def test_an_import_may_repeat_a_line_but_not_change_it(database: Database) -> None:
     """Within one import the same event twice is one event, and one event_id with two contents is refused whole."""
     async with Pool(database.server_dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
         one, again = await ingest.import_events("default", [event("k", event_id=ONE)] * 2)
         assert one.event_id == again.event_id == ONE
         with pytest.raises(errors.EventIdConflict):
@@ -254,7 +255,7 @@ async def test_an_import_may_repeat_a_line_but_not_change_it(database: Database)
 async def test_tenants_do_not_see_each_other(database: Database) -> None:
     """The same key in two tenants is two events, and each tenant reads its own."""
     async with Pool(database.server_dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
         (one,) = await ingest.append_events("one", [event("k")])
         (two,) = await ingest.append_events("two", [event("k")])
 
@@ -265,7 +266,7 @@ async def test_tenants_do_not_see_each_other(database: Database) -> None:
 async def test_the_serving_role_cannot_name_every_tenant(database: Database) -> None:
     """Row-level security refuses the control plane's '*' to the role that serves."""
     async with Pool(database.server_dsn) as pool:
-        await Ingest(pool).append_events("one", [event("k")])
+        await event_log(pool).append_events("one", [event("k")])
         async with pool.read("*") as connection:
             assert await connection.fetchval("SELECT count(*) FROM myria.events") == 0
 
@@ -303,7 +304,7 @@ async def test_callers_of_one_moment_share_a_commit(database: Database) -> None:
     """Who comes while another's commit is under way waits, and shares the next; an append alone waits for nobody."""
     commits: list[int] = []
     async with Pool(database.server_dsn) as pool:
-        ingest = Ingest(pool, writers=1, on_commit=lambda _, size: commits.append(size))
+        ingest = event_log(pool, writers=1, on_commit=lambda _, size: commits.append(size))
         await ingest.append_events("default", [event("first")])
 
         async def come_late(turns: int) -> None:
@@ -319,7 +320,7 @@ async def test_callers_of_one_moment_share_a_commit(database: Database) -> None:
 async def test_who_waits_behind_an_append_that_is_given_up_is_served(database: Database) -> None:
     """One writer, whose caller goes away while it waits for the lock of the tenant: the next commit begins."""
     async with Pool(database.server_dsn) as pool:
-        ingest = Ingest(pool, writers=1)
+        ingest = event_log(pool, writers=1)
         await ingest.append_events("default", [event("first")])
         holder, watcher = [await asyncpg.connect(database.superuser_dsn) for _ in range(2)]
         async with holder.transaction():
@@ -343,7 +344,7 @@ async def test_who_waits_behind_an_append_that_is_given_up_is_served(database: D
 async def test_closing_waits_for_an_append_alone(database: Database) -> None:
     """Its caller gets its answer, which is true."""
     async with Pool(database.server_dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
         holder, watcher = [await asyncpg.connect(database.superuser_dsn) for _ in range(2)]
         async with holder.transaction():
             await holder.execute("SELECT pg_advisory_xact_lock($1)", lock_key("append", "default"))
@@ -359,7 +360,7 @@ async def test_closing_waits_for_an_append_alone(database: Database) -> None:
         assert len(await stored(pool)) == 1
 
 
-class _Holding:
+class _Holding(Projection):
     """Holds the commit of events of one type until it is told to go on."""
 
     types = frozenset({"myria.held"})
@@ -382,7 +383,7 @@ async def test_what_fills_half_a_commit_does_not_wait_for_another(database: Data
     """One event waits for the commit under way; with a batch behind it both are committed beside that."""
     holding = _Holding()
     async with Pool(database.server_dsn) as pool:
-        ingest = Ingest(pool, writers=1, events_per_commit=8, projections=[holding])
+        ingest = event_log(pool, writers=1, events_per_commit=8, projections=[holding])
         held = asyncio.create_task(ingest.append_events("default", [event("held")._replace(type="myria.held")]))
         await holding.holds.wait()
         alone = asyncio.create_task(ingest.append_events("default", [event("alone")]))

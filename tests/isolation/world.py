@@ -21,7 +21,7 @@ from myria.access.principal import Role
 from myria.access.store import AccessStore, NewKey
 from myria.contract.tools import PATH_OF, TOOLS
 from myria.erasure.carrying import ErasureCarrier
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.registry import Registry
 from myria.settings import AuthSettings, ErasureSettings, McpSettings, Settings, TurnsSettings
 from myria.store.database import Database as Pool
@@ -206,7 +206,7 @@ class World:
     async def build(self, tenant: str) -> None:
         """Carry out the erasures that have begun, compile a tenant's events, and learn what came of it."""
         carrier = ErasureCarrier(
-            self.control, Registry(self.control, SETTINGS), Ingest(self.control).append_events, SETTINGS.erasure,
+            self.control, Registry(self.control, SETTINGS), event_log(self.control).append_events, SETTINGS.erasure,
             unproved=False,
         )  # fmt: skip
         unfinished = "SELECT FROM myria.erasures WHERE state <> 'done'"

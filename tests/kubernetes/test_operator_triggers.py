@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from myria import build_loop
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.registry import Registry
 from myria.store.database import Database as Pool
 from tests.kubernetes.inside import parts, until
@@ -59,7 +59,7 @@ async def test_the_due_ones_of_a_thousand_tenants(installation: Installation, mo
     dsn = installation.database.server_dsn
     tenants = [f"t{number:04d}" for number in range(1000)]
     async with Pool(dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
         for tenant in tenants:
             await ingest.append_events(tenant, [event(1, "hello")])
         await ingest.close()

@@ -18,7 +18,7 @@ from myria.contract.queries import EventNodesQuery
 from myria.embeddings import former
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.memory import Memory
 from myria.registry import Registry
 from myria.settings import EmbeddingSettings, Settings
@@ -256,7 +256,7 @@ async def test_erasing_removes_the_vectors_of_what_was_said(
         await catch_up()
         async with Pool(database.operator_dsn) as pool:
             registry = Registry(pool, Settings())
-            erasing = Erasures(pool, registry, Ingest(pool).append_events, TENANT, actor="officer")
+            erasing = Erasures(pool, registry, event_log(pool).append_events, TENANT, actor="officer")
             chosen = Selection(events=(results[0].event_id, results[1].event_id))
             erasure_id = await erasing.start(chosen, reason="asked by the person")
             await erasing.run(erasure_id)

@@ -16,7 +16,7 @@ from myria.contract.event import NewEvent
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
 from myria.errors import ConfigurationError, ModelFailed
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.llm.fencing import unfenced
 from myria.llm.responses import parse, url_of
 from myria.memory import Memory
@@ -434,7 +434,7 @@ async def test_the_control_plane_keeps_no_notes_but_facts(database: Database) ->
     """Its role may append facts of turns; PostgreSQL refuses it other notes, and events of people."""
     said = {"id": "note_1", "version": 1, "topic": "t", "keywords": [], "importance": 0.5, "lifetime": "permanent"}
     async with Pool(database.operator_dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
         for about, kind in (({"kind": "fact"}, "myria.note"), ({"kind": "fact_l0"}, "myria.note"), ({}, "message")):
             event = NewEvent(
                 timestamp=1,
@@ -460,7 +460,7 @@ async def test_an_erased_session_waits_for_no_model(database: Database) -> None:
         await place.memory.shadows.close()
         async with Pool(database.dsn) as owner:
             registry = Registry(owner, Settings())
-            erasing = Erasures(owner, registry, Ingest(owner).append_events, TENANT, actor="officer")
+            erasing = Erasures(owner, registry, event_log(owner).append_events, TENANT, actor="officer")
             erasure_id = await erasing.start(Selection(contexts=("p/gone",)), reason="asked")
             await erasing.run(erasure_id)
         for table in ("turn_extractions_due", "turn_shadows"):

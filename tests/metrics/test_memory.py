@@ -14,10 +14,11 @@ import asyncpg
 import pytest
 
 from myria.building.collect import collect_garbage
+from myria.contract.tools import TOOLS
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
-from myria.ingest import Ingest
-from myria.notes.feedback import Feedback
+from myria.folding import event_log
+from myria.notes.feedback import RATED_TOOLS, Feedback
 from myria.registry import Registry
 from myria.settings import RetentionSettings, Settings
 from myria.store.database import ALL_TENANTS
@@ -25,7 +26,7 @@ from myria.store.database import Database as Pool
 from myria_migrations import functions
 from myria_monitoring import figures as reading
 from myria_monitoring.catalogue import BY_NAME
-from myria_monitoring.exposition import AGENT_TOOLS, BUILD_SECONDS, about_memory, text_of
+from myria_monitoring.exposition import BUILD_SECONDS, about_memory, text_of
 from myria_monitoring.figures import FigureReader
 from myria_monitoring.statements import sql
 from tests.metrics.scraping import Samples, samples
@@ -348,9 +349,9 @@ def _nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 async def test_feedback_is_counted_by_tool(database: Database, pool: Pool) -> None:
     """Each of the agent's tools has a label of its own, whatever else an agent names has one together."""
-    said = [(tool, relevant, False) for tool in (*AGENT_TOOLS, "my own tool", "x" * 90) for relevant in (True, False)]
+    said = [(tool, relevant, False) for tool in (*RATED_TOOLS, "my own tool", "x" * 90) for relevant in (True, False)]
     async with Pool(database.server_dsn) as serving:
-        await Ingest(serving).append_events(
+        await event_log(serving).append_events(
             TENANT,
             [
                 Feedback(tool=tool, relevant=relevant, sufficient=sufficient).event(
@@ -360,7 +361,7 @@ async def test_feedback_is_counted_by_tool(database: Database, pool: Pool) -> No
             ],
         )
     seen = await told(pool)
-    for tool in (*AGENT_TOOLS, "other"):
+    for tool in (*RATED_TOOLS, "other"):
         for flag in ("true", "false"):
             labels = (f"relevant={flag}", "sufficient=false", f"tool={tool}")
             assert seen["myria_tool_feedback_total", *labels] == (2 if tool == "other" else 1), tool
@@ -370,7 +371,7 @@ async def test_feedback_is_counted_by_tool(database: Database, pool: Pool) -> No
 async def test_erasures_are_counted_and_the_oldest_that_waits_shows(database: Database, pool: Pool) -> None:
     """From its beginning on one is open; with its receipt it is done, and its rows and duration count."""
     results = await append(database.server_dsn, [event(n, f"word {n}") for n in range(3)])
-    erasures = Erasures(pool, Registry(pool, Settings()), Ingest(pool).append_events, TENANT, actor="officer")
+    erasures = Erasures(pool, Registry(pool, Settings()), event_log(pool).append_events, TENANT, actor="officer")
     erasure_id = await erasures.start(Selection(events=(results[0].event_id, results[1].event_id)), reason="r")
     seen = await told(pool)
     assert (seen["myria_erasures_open"], seen["myria_last_receipt_timestamp_seconds"]) == (1, 0)
@@ -384,3 +385,8 @@ async def test_erasures_are_counted_and_the_oldest_that_waits_shows(database: Da
     assert seen["myria_erasures_total", "stage=done"] == 1
     assert seen["myria_erased_rows_total", "place=events"] == 2
     assert seen["myria_erasure_duration_seconds_count"] == 1
+
+
+def test_feedback_is_counted_by_the_name_of_each_tool_of_an_agent() -> None:
+    """Every tool of the agent's API has a series of its own."""
+    assert {tool.name for tool in TOOLS if "agent" in tool.faces} == set(RATED_TOOLS)

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.notes.commands import Notes, Remembered
 from myria.notes.drafting import Draft
 from myria.notes.kinds import Lifetime
@@ -29,7 +29,7 @@ class Keeper:
     """What one process keeps, and what it finds alike."""
 
     def __init__(self, pool: Pool, *, writers: int = 2) -> None:
-        self.ingest = Ingest(pool, writers=writers)
+        self.ingest = event_log(pool, writers=writers)
         self.similar = Similar(pool)
         self.notes = Notes(
             pool, self.ingest.append_events, PayloadRedactor(()), content_characters=10_000, payload_bytes=100_000

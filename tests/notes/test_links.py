@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from myria.contract.event import NewEvent
+from myria.folding import event_log
 from myria.ids import new_id
-from myria.ingest import Ingest
 from myria.notes.links import RELATIONS, Relation, link_event
 from myria.store.database import Database as Pool
 from myria.withdrawal.commands import Withdrawals
@@ -58,7 +58,7 @@ def test_of_each_type_the_newest_link_stands_that_none_replaced(
 
     async def run() -> None:
         async with Pool(database.server_dsn) as pool:
-            ingest = Ingest(pool)
+            ingest = event_log(pool)
             withdrawals = Withdrawals(pool, ingest.append_events)
             known: list[NewEvent] = []
             for what, given_with in steps:

@@ -11,7 +11,7 @@ import pytest
 
 from myria import errors
 from myria.contract.event import NewEvent
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.notes.commands import Notes, Remembered
 from myria.notes.drafting import Draft
 from myria.planning.settings import PlannerSettings
@@ -31,7 +31,7 @@ class Keeper:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self.ingest = Ingest(pool)
+        self.ingest = event_log(pool)
         self.withdrawals = Withdrawals(pool, self.ingest.append_events)
         self.notes = Notes(
             pool, self.ingest.append_events, PayloadRedactor(KINDS), content_characters=1_000, payload_bytes=10_000

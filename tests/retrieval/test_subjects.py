@@ -9,7 +9,7 @@ import pytest
 
 from myria import errors
 from myria.contract.queries import ReferencesQuery
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.masks import Masks
 from myria.memory import Memory
 from myria.notes.questions import RecallQuery
@@ -195,7 +195,7 @@ async def test_a_subject_around_what_was_withdrawn_says_nothing(told: Database) 
     assert (await recalled(told, OTHERS)).subjects
     forgotten = subject["children"][1]["children"][0]["event_id"]
     async with Pool(told.server_dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = event_log(pool)
         await Withdrawals(pool, ingest.append_events).withdraw(TENANT, [forgotten], "forgotten", may_see=lambda _: True)
         await ingest.close()
     after = subject_of(await ask(told, OTHERS))

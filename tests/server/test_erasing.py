@@ -13,7 +13,7 @@ from myria.access.store import AccessStore
 from myria.erasure.carrying import ErasureCarrier
 from myria.erasure.commands import verify_receipt
 from myria.erasure.model import Receipt, Selection
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.memory import Memory
 from myria.registry import Registry
 from myria.settings import AuthSettings, ErasureSettings, Settings
@@ -63,7 +63,7 @@ async def called(served: Served, text: str, name: str, **arguments: Any) -> Any:
 async def carried_out(control: Pool) -> None:
     """Let the control plane carry out what waits."""
     carrier = ErasureCarrier(
-        control, Registry(control, KEYS), Ingest(control).append_events, KEYS.erasure, unproved=False
+        control, Registry(control, KEYS), event_log(control).append_events, KEYS.erasure, unproved=False
     )
     await carrier.look()
     await carrier.settle()

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from myria.access.store import AccessStore
-from myria.contract.turns import ClientResult
+from myria.contract.turns import client_result
 from myria.memory import Memory
 from myria.settings import Settings, TurnsSettings
 from myria.store.database import Database as Pool
-from myria.turns.shadow import forget_shadows, shadow_report
+from myria.turns.shadow import ClientResult, forget_shadows, shadow_report
 from myria_server.metrics import ServerMetrics
 from tests.server.test_turns import PLAIN, ask, post
 from tests.server.turn_rows import said
@@ -175,9 +175,7 @@ async def test_comparisons_are_removed_when_they_are_old(memory: Memory, databas
 
 def test_what_a_host_may_tell() -> None:
     """Each part alone is enough."""
-    assert ClientResult.read({"context_token_count": 3}) == ClientResult(tokens=3)
-    assert ClientResult.read({"recall_fact_ids": []}) == ClientResult(fact_ids=())
-    assert ClientResult.read({"facts": [{"tier": "L0", "key": "k", "value": 5}]}) == ClientResult(
-        facts=(("L0", "k", "5"),)
-    )
-    assert ClientResult.read({"context_token_count": True}) is None
+    assert client_result({"context_token_count": 3}) == ClientResult(tokens=3)
+    assert client_result({"recall_fact_ids": []}) == ClientResult(fact_ids=())
+    assert client_result({"facts": [{"tier": "L0", "key": "k", "value": 5}]}) == ClientResult(facts=(("L0", "k", "5"),))
+    assert client_result({"context_token_count": True}) is None

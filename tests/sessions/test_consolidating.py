@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.errors import MyriaError, NoteExists, NoteNotFound
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.masks import Mask, Masks
 from myria.memory import Memory
 from myria.notes import consolidating
@@ -264,7 +264,7 @@ async def test_the_control_plane_consolidates_every_tenant(database: Database) -
             assert [await loop.consolidate() for _ in range(2)] == [5, 0]
             said = NewEvent(timestamp=NOW, channel="chat", participants=US, payload_json=b'{"text":"x"}')
             with pytest.raises(MyriaError, match="row-level security"):
-                await Ingest(pool).append_events("one", [said])
+                await event_log(pool).append_events("one", [said])
         for tenant in ("one", "two"):
             async with memory.database.read(tenant) as connection:
                 rows = await connection.fetch("SELECT reason FROM myria.withdrawn ORDER BY reason")

@@ -13,8 +13,8 @@ from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent, parse_event
 from myria.contract.limits import Limits
 from myria.events import dedupe_key
+from myria.folding import event_log
 from myria.ids import new_id
-from myria.ingest import Ingest
 from myria.scopes import canonical_participants, scope_key
 from myria.store.arrays import plain, texts
 from myria.store.clock import to_datetime
@@ -99,7 +99,7 @@ async def append(dsn: str, events: Sequence[NewEvent], *, tenant: str = TENANT) 
     """Append events through the real write path, at most 500 at a time; return their acknowledgements."""
     results: list[AppendResult] = []
     async with Database(dsn) as database:
-        ingest = Ingest(database)
+        ingest = event_log(database)
         for at in range(0, len(events), 500):
             results.extend(await ingest.append_events(tenant, events[at : at + 500]))
         await ingest.close()

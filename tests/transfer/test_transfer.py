@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from myria import transfer
 from myria.contract.limits import Limits
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.store.database import Database
 from tests.support import postgres
 from tests.support.counts import examples
@@ -39,7 +39,7 @@ async def bring_in(
     refused: list[transfer.RefusedLine] = []
     limits = limits or Limits()
     async with Database(dsn) as database:
-        ingest = Ingest(database)
+        ingest = event_log(database)
         count = await transfer.import_lines(
             ingest,
             tenant,

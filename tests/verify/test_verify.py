@@ -12,7 +12,7 @@ from myria.building.run import run_build
 from myria.embeddings.keeping import VectorKeeper
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.memories.model import MemoryDraft, MemoryEvents
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
@@ -91,11 +91,11 @@ def built(databases: Databases) -> Iterator[str]:
         await build(database.dsn)
         results = await append(database.dsn, conversation(10, seed=4, start=4_000_000))
         async with Database(database.dsn) as pool:
-            withdrawals = Withdrawals(pool, Ingest(pool).append_events)
+            withdrawals = Withdrawals(pool, event_log(pool).append_events)
             await withdrawals.withdraw(TENANT, [results[3].event_id], "forgotten", may_see=lambda _: True)
             notes = Notes(
                 pool,
-                Ingest(pool).append_events,
+                event_log(pool).append_events,
                 PayloadRedactor(()),
                 content_characters=100,
                 payload_bytes=1_000,
@@ -104,20 +104,20 @@ def built(databases: Databases) -> Iterator[str]:
             first = await notes.remember(TENANT, ("ana",), draft, contract="004", now=10**15)
             draft = Draft(content="The kiln was lit", session_id="s1", anchor=True)
             second = await notes.remember(TENANT, ("ana",), draft, contract="004", now=10**15)
-            links = NoteLinks(pool, Ingest(pool).append_events)
+            links = NoteLinks(pool, event_log(pool).append_events)
             await links.link(TENANT, first.note_id, [second.note_id], "caused_by", may_see=lambda _: True)
             feedback = Feedback(tool="recall", relevant=True, sufficient=False)
-            await Ingest(pool).append_events(TENANT, (feedback.event(("ana",), timestamp=10**15, speaker=None),))
+            await event_log(pool).append_events(TENANT, (feedback.event(("ana",), timestamp=10**15, speaker=None),))
             rating = Evaluation(note_id=first.note_id, version=1, value=1, specificity=0.5, actionability=0)
-            await Ingest(pool).append_events(TENANT, (rating.event(("ana",), timestamp=10**15, model="m"),))
+            await event_log(pool).append_events(TENANT, (rating.event(("ana",), timestamp=10**15, model="m"),))
             session = Session(own=("bot",), participants=("ana", "bot"), project="p", session_id="s")
             mark = mark_event(session, "t", [], [], previous=None, at=10**15)
-            await Ingest(pool).append_events(TENANT, (mark,))
+            await event_log(pool).append_events(TENANT, (mark,))
             memory = MemoryDraft(agent_id="bot", content="The kiln cooled", tags=("kiln",), importance=0.25)
             kept = MemoryEvents(("ana", "org"), at=10**15, shared="org", window_s=60).event(memory, "note_m", "k")
             agent = Entry(kind="agent", entry_id="agent_1", name="bot")
-            await Ingest(pool).append_events(TENANT, (kept, registration_event(agent, ("org",), at=10**15)))
-            erasures = Erasures(pool, Registry(pool, SETTINGS), Ingest(pool).append_events, TENANT, actor="test")
+            await event_log(pool).append_events(TENANT, (kept, registration_event(agent, ("org",), at=10**15)))
+            erasures = Erasures(pool, Registry(pool, SETTINGS), event_log(pool).append_events, TENANT, actor="test")
             erasure = await erasures.start(Selection(events=(results[5].event_id,)), reason="asked")
             await erasures.run(erasure)
         await build(database.dsn, hold=True)
@@ -169,7 +169,7 @@ async def test_odd_memories_are_written_as_their_events_say(database: postgres.D
     ]
     assert [event.row is None for event in kept] == [True, False, False, False, False, True]
     async with Database(database.dsn) as pool:
-        await Ingest(pool).append_events(TENANT, kept)
+        await event_log(pool).append_events(TENANT, kept)
     report = await checked(database.dsn)
     assert failed(report) == {}
     assert {check.name: check.examined for check in report.checks}["memories"] == len(drafts)

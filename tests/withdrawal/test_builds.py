@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.settings import Settings
 from myria.store.database import Database as Pool
 from myria.triggers import ControlLoop
@@ -31,7 +31,7 @@ async def ids(database: Database) -> list[str]:
 
 async def change(database: Database, reason: Any, named: list[str]) -> None:
     async with Pool(database.server_dsn) as pool:
-        withdrawals = Withdrawals(pool, Ingest(pool).append_events)
+        withdrawals = Withdrawals(pool, event_log(pool).append_events)
         if reason == "restored":
             await withdrawals.restore(TENANT, named, may_see=lambda _: True)
         else:

@@ -12,7 +12,7 @@ import pytest
 from myria import errors
 from myria.contract.event import NewEvent, parse_event
 from myria.contract.limits import Limits
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.masks import Mask
 from myria.store.database import Database as Pool
 from myria.withdrawal.commands import Withdrawals
@@ -41,7 +41,7 @@ class Log:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self.ingest = Ingest(pool)
+        self.ingest = event_log(pool)
         self.withdrawals = Withdrawals(pool, self.ingest.append_events)
 
     async def append(self, *events: NewEvent) -> list[str]:
@@ -135,7 +135,7 @@ async def test_a_supersession_that_loses_is_told_so(log: Log) -> None:
     (old,) = await log.append(event("old"))
     outcomes = await asyncio.gather(
         *(
-            Withdrawals(log.pool, Ingest(log.pool).append_events).append(
+            Withdrawals(log.pool, event_log(log.pool).append_events).append(
                 TENANT, event(f"new {number}"), supersedes=[old], may_see=as_whom("ann")
             )
             for number in range(8)

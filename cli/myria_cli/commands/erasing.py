@@ -14,7 +14,7 @@ import typer
 from myria.erasure.commands import WITHDRAWN_WITHIN_S, Erasures
 from myria.erasure.model import SHARED_POLICIES, ErasurePlan, ErasureStatus, Selection, SharedPolicy
 from myria.errors import InvalidArgument
-from myria.ingest import Ingest
+from myria.folding import event_log
 from myria.registry import Registry
 from myria.scopes import canonical_participants
 from myria.store import schema
@@ -117,7 +117,7 @@ myria erase --list
             erasures = Erasures(
                 database,
                 Registry(database, settings),
-                Ingest(database, deadline=WITHDRAWN_WITHIN_S).append_events,
+                event_log(database, deadline=WITHDRAWN_WITHIN_S).append_events,
                 options.tenant,
                 actor=_whoami(),
                 lease_s=settings.erasure.lease_s,

@@ -7,10 +7,7 @@ past the cutoff, and so in the tail.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import random
-import time
 from importlib import metadata
 
 import asyncpg
@@ -21,21 +18,14 @@ from myria.building.finish import end_with_nothing, standing_after
 from myria.building.model import BuildRow, Outcome, Parent, RunningBuild
 from myria.building.queue import automatic_builds_pause
 from myria.building.versions import Fingerprint, planner_number
+from myria.high_water import HighWaterMark, high_water_mark
 from myria.ids import new_id
 from myria.store.database import Connection, Database
 from myria.store.locks import lock_key
 from myria.store.queries import sql
-from myria.values import value
 from myria.versions import PLANNER_VERSION
 
 logger = logging.getLogger(__name__)
-
-_LOCK_WAIT = "200ms"
-_LOCK_HELD = "2000ms"
-GIVE_UP_AFTER_S = 60.0
-"""Seconds after which the wait for the append lock is given up; it is long only if a process that holds it hangs."""
-
-_PAUSE_S = (0.02, 0.3)
 
 _FILED_EVENTS = 100_000
 """Events of the scopes to whose trees a build adds subjects beside what else it does, unless a single one has more."""
@@ -43,15 +33,6 @@ _FILED_EVENTS = 100_000
 _FILED_SCOPES = 1000
 
 _NO_SCOPE_BEYOND = 2**63 - 1
-
-
-@value
-class HighWaterMark:
-    """The log's end: no event at or below `cutoff` can still arrive; later ones have at least `tail_xid`."""
-
-    cutoff: int
-    first_event_seq: int | None
-    tail_xid: str
 
 
 async def start_build(database: Database, tenant: str, build_id: str, fingerprint: str) -> RunningBuild | Outcome:
@@ -72,48 +53,6 @@ async def start_build(database: Database, tenant: str, build_id: str, fingerprin
             await _stage(database, tenant, build, mark, fingerprint)
         else:
             await _list_tasks(database, tenant, build_id)
-
-
-async def high_water_mark(database: Database, tenant: str) -> HighWaterMark:
-    """Return the exact end of the log.
-
-    Owning the append lock means that no append of the tenant is in flight; the maximum is read in the next statement,
-    whose snapshot sees every one of them. Appends queue behind the lock while it is waited for, so the wait is short
-    and repeated. A process that is stopped while it has the lock loses it (`TransactionBounds.idle`).
-
-    Raises:
-        LogBusy: not within `GIVE_UP_AFTER_S`; the details name the backends that hold the lock.
-    """
-    deadline = time.monotonic() + GIVE_UP_AFTER_S
-    while True:
-        try:
-            async with database.write(tenant) as connection:
-                await connection.execute(sql("session.hold_briefly"), _LOCK_WAIT, _LOCK_HELD)
-                await connection.execute(sql("session.own_append_lock"), lock_key("append", tenant))
-                row = await connection.fetchrow(sql("builds.high_water_mark"), tenant)
-        except errors.DeadlineExceeded as error:
-            if time.monotonic() > deadline:
-                raise await _log_busy(database, tenant, GIVE_UP_AFTER_S) from error
-            await asyncio.sleep(random.uniform(*_PAUSE_S))  # noqa: S311 - jitter
-            continue
-        if row is None:
-            raise errors.InternalError("the high-water mark gave no row")
-        return HighWaterMark(
-            cutoff=row["last_event_seq"] or 0, first_event_seq=row["first_event_seq"], tail_xid=row["tail_xid"]
-        )
-
-
-async def _log_busy(database: Database, tenant: str, waited_s: float) -> errors.LogBusy:
-    async with database.read(tenant) as connection:
-        rows = await connection.fetch(sql("session.lock_holders"), lock_key("append", tenant))
-    pids = [row["pid"] for row in rows]
-    holders = f"backends {', '.join(map(str, pids))} hold" if pids else "something held"
-    return errors.LogBusy(
-        f"appends did not leave the log alone for {waited_s:g} s: {holders} the tenant's append lock; end them with "
-        "pg_terminate_backend if they stand still, and build again",
-        waited_s=waited_s,
-        pids=pids,
-    )
 
 
 async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWaterMark, fingerprint: str) -> None:

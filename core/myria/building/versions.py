@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from myria import errors
 from myria.analysis.kinds import kinds_digest
-from myria.planning.settings import PlannerSettings, settings_digest
+from myria.planning.identity import settings_digest
+from myria.planning.settings import PlannerSettings
 from myria.planning.subjects import SUBJECTS_VERSION
 from myria.values import value
 from myria.versions import ANALYSIS_VERSION, BLOCK_VERSION, PLANNER_VERSION

@@ -13,11 +13,10 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from itertools import chain, repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from myria.access.principal import Principal
 from myria.contract.fields import (
     MAX_TIMESTAMP,
     check_event_id,
@@ -66,6 +65,18 @@ STEP_BYTES = 64 * 1024
 """Bytes of payloads that are written in one step."""
 
 
+class Appender(Protocol):
+    """Who appends: the participants it brings and the channels it may use. `Principal` is one."""
+
+    def appending_as(self, named: tuple[str, ...] | None) -> tuple[str, ...]:
+        """Return the participants of an append; see `Principal.appending_as`."""
+        ...
+
+    def need_channel(self, channel: str) -> None:
+        """Return when this appender may append to a channel; see `Principal.need_channel`."""
+        ...
+
+
 class NewEvent(NamedTuple):
     """An event on its way into the log, checked and normalised.
 
@@ -93,7 +104,7 @@ class NewEvent(NamedTuple):
 
 
 def parse_event(
-    arguments: Any, limits: Limits, *, importing: bool = False, principal: Principal | None = None
+    arguments: Any, limits: Limits, *, importing: bool = False, principal: Appender | None = None
 ) -> NewEvent:
     """Return the event that the arguments of append_event describe.
 
@@ -149,7 +160,7 @@ def parse_event(
     )
 
 
-def parse_events(arguments: Mapping[str, Any], limits: Limits, *, principal: Principal | None = None) -> list[NewEvent]:
+def parse_events(arguments: Mapping[str, Any], limits: Limits, *, principal: Appender | None = None) -> list[NewEvent]:
     """Return the events that the arguments of append_events describe; see `each_event`."""
     steps = each_event(arguments, limits, principal=principal)
     try:
@@ -161,7 +172,7 @@ def parse_events(arguments: Mapping[str, Any], limits: Limits, *, principal: Pri
 
 
 def each_event(
-    arguments: Mapping[str, Any], limits: Limits, *, principal: Principal | None = None
+    arguments: Mapping[str, Any], limits: Limits, *, principal: Appender | None = None
 ) -> Generator[None, None, list[NewEvent]]:
     """Read the events that the arguments of append_events describe, a few at each step; return all of them.
 
@@ -241,7 +252,7 @@ def _payloads(items: Sequence[Any], limits: Limits) -> Generator[None, None, lis
 
 
 def _read_together(
-    items: Sequence[dict[str, Any]], payloads: Sequence[bytes], limits: Limits, principal: Principal | None
+    items: Sequence[dict[str, Any]], payloads: Sequence[bytes], limits: Limits, principal: Appender | None
 ) -> Iterable[NewEvent]:
     """Return some events of one request as `parse_event` reads each, at less than half its cost.
 
@@ -306,7 +317,7 @@ def _different(values: Sequence[Any]) -> Iterable[Any]:
         raise _NotPlainError from error
 
 
-def _all_participants(items: Sequence[dict[str, Any]], principal: Principal | None) -> list[tuple[str, ...]]:
+def _all_participants(items: Sequence[dict[str, Any]], principal: Appender | None) -> list[tuple[str, ...]]:
     every = []
     known: tuple[str, ...] | None = None
     before: Any = None
@@ -320,7 +331,7 @@ def _all_participants(items: Sequence[dict[str, Any]], principal: Principal | No
     return every
 
 
-def _participants(names: Any, principal: Principal | None) -> tuple[str, ...]:
+def _participants(names: Any, principal: Appender | None) -> tuple[str, ...]:
     if principal is None:
         return canonical_participants(names)
     return principal.appending_as(None if names is None else canonical_participants(names))

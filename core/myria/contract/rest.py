@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
@@ -32,13 +32,11 @@ from myria.errors import (
     UnavailableError,
 )
 from myria.jsontext import check_storable
+from myria.memories.model import DEFAULT_EVENT_TYPE, MEMORY_TYPES, MemoryType
 
 PREFIX = "/api/v1"
 
-MemoryType = Literal["episodic", "session", "decision", "entity"]
 
-MEMORY_TYPES: tuple[MemoryType, ...] = get_args(MemoryType)
-DEFAULT_EVENT_TYPE = "general"
 SESSION_STATUSES = ("active", "closed")
 
 DEFAULT_LISTED, DEFAULT_FOUND, MAX_LISTED = 100, 50, 1_000

@@ -24,7 +24,7 @@ from myria.errors import (
     UnavailableError,
 )
 from myria.scopes import MAX_PARTICIPANT_CHARACTERS
-from myria.values import value
+from myria.turns.shadow import ClientResult
 
 DEFAULT_NAME = "default"
 DEFAULT_MAX_TOKENS = 120_000
@@ -181,38 +181,25 @@ class SessionInput(Input):
     session_id: Annotated[str, _named(DEFAULT_NAME, MAX_NAME), _TEXT] = DEFAULT_NAME
 
 
-@value
-class ClientResult:
-    """What a host computed itself for a call, as far as it tells: its prompt or what it keeps, and its facts.
-
-    `facts` are tier, key and value of each; `tokens` its estimate of its prompt.
-    """
-
-    items: tuple[dict[str, Any], ...] | None = None
-    fact_ids: tuple[str, ...] | None = None
-    facts: tuple[tuple[str, str, str], ...] | None = None
-    tokens: int | None = None
-
-    @classmethod
-    def read(cls, value: Any) -> ClientResult | None:
-        """Return what a `client_result` says; None where it cannot be read, whatever it is."""
-        if not isinstance(value, dict):
-            return None
-        items, ids, facts, tokens = (
-            value.get(name) for name in ("input_items", "recall_fact_ids", "facts", "context_token_count")
+def client_result(value: Any) -> ClientResult | None:
+    """Return what a `client_result` says; None where it cannot be read, whatever it is."""
+    if not isinstance(value, dict):
+        return None
+    items, ids, facts, tokens = (
+        value.get(name) for name in ("input_items", "recall_fact_ids", "facts", "context_token_count")
+    )
+    try:
+        read = None if items is None else AfterTurnInput(input_items=items).input_items
+    except (MyriaError, ValidationError):
+        return None
+    if not _is_list_of(ids, str) or not _is_list_of(facts, dict) or not (tokens is None or type(tokens) is int):
+        return None
+    named = None
+    if facts is not None:
+        named = tuple(
+            (str(fact.get("tier", "")), str(fact.get("key", "")), str(fact.get("value", ""))) for fact in facts
         )
-        try:
-            read = None if items is None else AfterTurnInput(input_items=items).input_items
-        except (MyriaError, ValidationError):
-            return None
-        if not _is_list_of(ids, str) or not _is_list_of(facts, dict) or not (tokens is None or type(tokens) is int):
-            return None
-        named = None
-        if facts is not None:
-            named = tuple(
-                (str(fact.get("tier", "")), str(fact.get("key", "")), str(fact.get("value", ""))) for fact in facts
-            )
-        return cls(items=read, fact_ids=None if ids is None else tuple(ids), facts=named, tokens=tokens)
+    return ClientResult(items=read, fact_ids=None if ids is None else tuple(ids), facts=named, tokens=tokens)
 
 
 def _is_list_of(value: Any, kind: type) -> bool:

@@ -17,14 +17,14 @@ import orjson
 from myria import errors
 from myria.access.journal import Act, write_act
 from myria.access.principal import Proof
-from myria.building.capture import high_water_mark
 from myria.canonical import canonical_json
 from myria.contract.limits import MAX_WITHDRAWN
 from myria.erasure.model import ErasurePlan, ErasureStatus, Json, Receipt, ReceiptProof, Selection, StartBounds
 from myria.erasure.pace import Pace
-from myria.erasure.receipts import chained, named, prove, remaining
+from myria.erasure.receipts import chained, prove, remaining
 from myria.erasure.removal import ROWS_AT_ONCE, Progress, Removal
 from myria.events import dedupe_key
+from myria.high_water import high_water_mark
 from myria.ids import new_id
 from myria.registry import Registry
 from myria.store.clock import rfc3339_of
@@ -33,6 +33,7 @@ from myria.store.locks import lock_key
 from myria.store.queries import sql
 from myria.tenants import checked_tenant
 from myria.values import value
+from myria.verify.receipts import named
 from myria.withdrawal.commands import Append, Withdrawals
 
 PAGE_EVENTS = 100

@@ -14,10 +14,6 @@ Json = dict[str, Any]
 SharedPolicy = Literal["keep", "remove"]
 SHARED_POLICIES: tuple[SharedPolicy, ...] = get_args(SharedPolicy)
 
-ERASED_LABEL = "Topic with erased events"
-ERASED_SUMMARY = "Some events of this topic were erased."
-"""What stands for good in place of the words of a topic that covered erased events."""
-
 
 @value
 class Selection:

@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from myria.planning.identity import leaf_node_id
+from myria.planning.identity import leaf_node_id, settings_digest
 from myria.planning.model import Participants, PlanEvent
-from myria.planning.settings import PlannerSettings, settings_digest
+from myria.planning.settings import PlannerSettings
 from myria.planning.shaped import UnitShape, plan_shaped, problems
 from myria.planning.validation import validate_unit
 from myria.store.database import Database

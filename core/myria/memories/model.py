@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Collection, Mapping
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import orjson
 
-from myria.contract import inputs
 from myria.contract.event import NewEvent
-from myria.contract.rest import DEFAULT_EVENT_TYPE, MemoryInput, MemoryType, plain_memories, plain_memory
 from myria.events import TopicHint, speaker_of, whole_text
 from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.kinds import policies, policy_of
@@ -21,6 +18,11 @@ from myria.notes.model import NOTE_CHANNEL, NOTE_TYPE, hints_of
 from myria.notes.rows import note_digest, written_share
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.values import value
+
+MemoryType = Literal["episodic", "session", "decision", "entity"]
+
+MEMORY_TYPES: tuple[MemoryType, ...] = get_args(MemoryType)
+DEFAULT_EVENT_TYPE = "general"
 
 _DIGESTED_BYTES = 200
 _KEY_DIGITS = 32
@@ -63,44 +65,10 @@ class MemoryDraft(NamedTuple):
     parent_id: str | None = None
     tags: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, request: MemoryInput) -> MemoryDraft:
-        """Return the memory that a request gives."""
-        given: tuple[Any, ...] = _GIVEN(request.__dict__)
-        return cls._make((*given, request.tags or ()))
-
-    @classmethod
-    def read(cls, item: Json) -> MemoryDraft:
-        """Return the memory that a decoded object gives.
-
-        Raises:
-            as `inputs.read` of `MemoryInput`.
-        """
-        plain = plain_memory(item)
-        return cls.of(inputs.read(MemoryInput, item)) if plain is None else cls(**plain)
-
-    @classmethod
-    def read_together(cls, items: Sequence[Any]) -> list[MemoryDraft] | None:
-        """Return the memories that some decoded objects give, as `read` does, at a third of its cost.
-
-        Returns:
-            None where they differ in their fields, or one is more than texts, or refused: `read` them one by one.
-        """
-        given = plain_memories(items)
-        if given is None:
-            return None
-        columns = (given.get(name) or repeat(default) for name, default in _DEFAULTS)
-        return list(map(cls._make, zip(*columns, strict=False)))
-
     @property
     def key(self) -> str:
         """The key by which a repeat is known: the writer's own, else that of the contract."""
         return self.dedup_key or dedup_key(self.agent_id, self.event_type, self.content)
-
-
-_DEFAULTS = tuple((name, MemoryDraft._field_defaults.get(name)) for name in MemoryDraft._fields)
-_GIVEN = itemgetter(*MemoryDraft._fields[:-1])
-"""Reads the fields of a draft, tags aside, from those of a request, which have the same names."""
 
 
 def rekeyed(changed: MemoryDraft, before: MemoryDraft) -> MemoryDraft:

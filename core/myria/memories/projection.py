@@ -12,7 +12,7 @@ from myria.events import hints_json
 from myria.memories.model import MemoryRow
 from myria.notes.model import NOTE_TYPE, is_memory
 from myria.notes.projection import note_exists
-from myria.projections import AtOnce, Incoming, Stored, numbers_alone, payload_of
+from myria.projections import AtOnce, Incoming, Projection, Stored, numbers_alone, payload_of
 from myria.store.arrays import plain, texts
 from myria.store.clock import to_rfc3339
 from myria.store.database import Connection
@@ -31,7 +31,7 @@ class _Keyed(NamedTuple):
     since: str
 
 
-class MemoryProjection:
+class MemoryProjection(Projection):
     """Folds memories into `notes` and `memories`; implements `myria.projections.Projection`.
 
     It stands before the projection of notes, which leaves these to it and folds withdrawals after them.

@@ -14,9 +14,8 @@ import asyncpg
 import orjson
 
 from myria.canonical import digest
-from myria.contract.rest import MEMORY_TYPES
 from myria.errors import CursorInvalid, InvalidParticipants, NoteNotFound
-from myria.memories.model import DECISION, StoredMemory, kinds_of_types, memory_of
+from myria.memories.model import DECISION, MEMORY_TYPES, StoredMemory, kinds_of_types, memory_of
 from myria.store.clock import to_datetime, to_microseconds
 from myria.store.database import Connection, Database
 from myria.store.pages import ROWS_TOGETHER, PageRoom

@@ -12,7 +12,7 @@ import orjson
 
 from myria.contract.event import NewEvent
 from myria.notes.model import NOTE_CHANNEL
-from myria.projections import Incoming, Stored
+from myria.projections import Incoming, Projection, Stored
 from myria.store.database import Connection
 from myria.store.queries import sql
 from myria.values import value
@@ -64,7 +64,7 @@ class Evaluation:
         )
 
 
-class EvaluationProjection:
+class EvaluationProjection(Projection):
     """Folds ratings into `note_evaluations`; implements `myria.projections.Projection`."""
 
     types = frozenset({EVALUATION_TYPE})

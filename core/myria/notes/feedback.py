@@ -10,7 +10,7 @@ import orjson
 
 from myria.contract.event import NewEvent
 from myria.masks import Masks
-from myria.projections import Incoming, Stored
+from myria.projections import Incoming, Projection, Stored
 from myria.store.clock import rfc3339_of
 from myria.store.database import Connection, Database
 from myria.store.queries import sql
@@ -18,6 +18,23 @@ from myria.values import value
 
 FEEDBACK_TYPE = "myria.feedback"
 FEEDBACK_CHANNEL = "myria"
+RATED_TOOLS = (
+    "remember",
+    "batch_remember",
+    "recall",
+    "forget",
+    "restore",
+    "amend",
+    "context",
+    "reflect",
+    "memory_consolidate",
+    "link",
+    "graph_explore",
+    "fragment_history",
+    "memory_stats",
+    "tool_feedback",
+)
+"""Tools of which feedback is counted by name; others count together."""
 
 TriggerType = Literal["sampled", "voluntary"]
 
@@ -72,7 +89,7 @@ class Feedback:
         )
 
 
-class FeedbackProjection:
+class FeedbackProjection(Projection):
     """Folds feedback into `tool_feedback`; implements `myria.projections.Projection`."""
 
     types = frozenset({FEEDBACK_TYPE})

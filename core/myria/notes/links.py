@@ -21,7 +21,7 @@ from myria.events import speaker_of
 from myria.notes.commands import note_absent
 from myria.notes.expiry import Lasting
 from myria.notes.model import NOTE_CHANNEL, note_of
-from myria.projections import Incoming, Stored
+from myria.projections import Incoming, Projection, Stored
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection, Database
 from myria.store.queries import sql
@@ -125,7 +125,7 @@ def link_event(
     )
 
 
-class LinkProjection:
+class LinkProjection(Projection):
     """Folds links into `note_relations`; implements `myria.projections.Projection`."""
 
     types = frozenset({LINK_TYPE})

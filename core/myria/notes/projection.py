@@ -18,7 +18,7 @@ from myria.errors import NoteExists
 from myria.notes.likeness import BEGINNING, LOOKED_AT, NewestNotes, Said, said_by, those_alike
 from myria.notes.model import NOTE_TYPE, is_memory
 from myria.notes.rows import columns_of, fields_of, new_notes, payloads_of
-from myria.projections import AtOnce, Incoming, Likenesses, Stored
+from myria.projections import AtOnce, Incoming, Likenesses, Projection, Stored
 from myria.store.arrays import plain
 from myria.store.database import Connection
 from myria.store.queries import sql
@@ -30,7 +30,7 @@ _MOST_SCOPES = 1_000
 """Scopes, compared beside those of notes, whose numbers a process knows: it asks again for the words of others."""
 
 
-class NoteProjection:
+class NoteProjection(Projection):
     """Folds notes and their withdrawals into `notes`; implements `myria.projections.Projection`.
 
     It stands after the projection of withdrawals, whose rows it reads, and after that of memories, which folds theirs.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from binascii import hexlify
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from hashlib import sha256
 from operator import attrgetter
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from myria.canonical import canonical_json, quick_digest
+from myria.canonical import canonical_json, digest, quick_digest
 from myria.planning.model import INTERNAL, LEAF, LEAF_LEVEL, SUBJECT, Node, NodeType, Outline, Participants, Ref
+from myria.planning.settings import PlannerSettings
 from myria.scopes import scope_key
+from myria.versions import PLANNER_VERSION
 
 if TYPE_CHECKING:
     from _hashlib import HASH
@@ -314,3 +317,9 @@ def subject_node(
         first_at=min([child.first_at for child in children]),
         last_at=max([child.last_at for child in children]),
     )
+
+
+def settings_digest(settings: PlannerSettings) -> bytes:
+    """Return the 32-byte identity of `settings` under this planner version; a build stores it."""
+    of_time = {name: value for name, value in asdict(settings).items() if name != "subjects"}
+    return digest({"planner": PLANNER_VERSION, "settings": of_time})

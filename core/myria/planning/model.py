@@ -64,6 +64,10 @@ UnitKey = tuple[int, bytes]
 
 Participants = tuple[str, ...]
 
+ERASED_LABEL = "Topic with erased events"
+ERASED_SUMMARY = "Some events of this topic were erased."
+"""What stands for good in place of the words of a topic that covered erased events."""
+
 
 def group_level(shared_digits: int) -> int:
     """Return the ladder number of a group whose units share exactly the first `shared_digits` digits."""

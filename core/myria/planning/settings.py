@@ -1,13 +1,9 @@
-"""The planner's settings, and the version of its rules."""
+"""The planner's settings."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
-from myria.canonical import digest
 from myria.errors import ConfigurationError
 from myria.values import value
-from myria.versions import PLANNER_VERSION
 
 
 @value
@@ -51,13 +47,3 @@ class PlannerSettings:
             raise ConfigurationError("planner.leaf_max must be at least 2 * leaf_min - 1, or some units cannot be cut")
         if self.max_fan_out < 16:
             raise ConfigurationError("planner.max_fan_out must be at least 16, the widest digit of the calendar trie")
-
-    def digest(self) -> bytes:
-        """Return the 32-byte identity of these settings together with the planner's version."""
-        return settings_digest(self)
-
-
-def settings_digest(settings: PlannerSettings) -> bytes:
-    """Return the 32-byte identity of `settings` under this planner version; a build stores it."""
-    of_time = {name: value for name, value in asdict(settings).items() if name != "subjects"}
-    return digest({"planner": PLANNER_VERSION, "settings": of_time})

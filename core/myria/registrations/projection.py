@@ -9,7 +9,7 @@ import asyncpg
 import orjson
 
 from myria.errors import AgentExists, SessionMoved
-from myria.projections import Incoming, Stored
+from myria.projections import Incoming, Projection, Stored
 from myria.registrations.model import REGISTRATION_TYPE
 from myria.store.database import Connection
 from myria.store.locks import registration_lock_key
@@ -18,7 +18,7 @@ from myria.store.queries import sql
 _NAMES_ONCE = "registrations_name"
 
 
-class RegistrationProjection:
+class RegistrationProjection(Projection):
     """Folds registrations into `registrations`; implements `myria.projections.Projection`."""
 
     types = frozenset({REGISTRATION_TYPE})

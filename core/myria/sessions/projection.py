@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from myria.notes.model import NOTE_TYPE
-from myria.projections import Incoming, Stored
+from myria.projections import Incoming, Projection, Stored
 from myria.sessions.model import SESSION_TYPE
 from myria.store.database import Connection
 from myria.store.locks import session_lock_key
 from myria.store.queries import sql
 
 
-class SessionProjection:
+class SessionProjection(Projection):
     """Folds notes of sessions, and their ends, into `sessions`; implements `myria.projections.Projection`.
 
     It stands after the projection of notes, whose rows it reads.

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from myria.errors import SessionMoved
-from myria.projections import AtOnce, Incoming, Stored, numbers_alone
+from myria.projections import AtOnce, Incoming, Projection, Stored, numbers_alone
 from myria.store.arrays import texts
 from myria.store.database import Connection
 from myria.store.locks import turns_lock_key
@@ -20,7 +20,7 @@ from myria.store.queries import sql
 from myria.turns.model import TURN_TYPE
 
 
-class TurnProjection:
+class TurnProjection(Projection):
     """Folds marks into `turns` and `turn_sessions`; implements `myria.projections.Projection`."""
 
     types = frozenset({TURN_TYPE})

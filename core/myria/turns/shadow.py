@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import orjson
 
-from myria.contract.turns import ClientResult
 from myria.errors import MyriaError
 from myria.store.clock import rfc3339_of
 from myria.store.database import ALL_TENANTS, Database
@@ -47,6 +46,19 @@ _OLD_BLOCK = "Memory recall:"
 _FORGOTTEN_AT_ONCE = 1_000
 
 _Identity = tuple[str, str, str]
+
+
+@value
+class ClientResult:
+    """What a host computed itself for a call, as far as it tells: its prompt or what it keeps, and its facts.
+
+    `facts` are tier, key and value of each; `tokens` its estimate of its prompt.
+    """
+
+    items: tuple[dict[str, Any], ...] | None = None
+    fact_ids: tuple[str, ...] | None = None
+    facts: tuple[tuple[str, str, str], ...] | None = None
+    tokens: int | None = None
 
 
 @value

@@ -8,9 +8,8 @@ from typing import Any
 
 import orjson
 
-from myria.erasure.model import ERASED_LABEL, ERASED_SUMMARY
 from myria.planning.identity import leaf_node_id, rendering_id, topic_id
-from myria.planning.model import LEAF
+from myria.planning.model import ERASED_LABEL, ERASED_SUMMARY, LEAF
 from myria.planning.settings import PlannerSettings
 from myria.verify.examination import Examination
 from myria.verify.report import Check

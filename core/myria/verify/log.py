@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from myria import errors
-from myria.erasure.receipts import chain_problems
 from myria.events import dedupe_key
 from myria.scopes import canonical_participants, scope_key
 from myria.store.queries import sql
 from myria.verify.examination import Examination
+from myria.verify.receipts import chain_problems
 from myria.verify.report import Check
 
 

@@ -8,9 +8,9 @@ import orjson
 
 from myria import errors
 from myria.building.reading import EventRows
+from myria.planning.identity import settings_digest
 from myria.planning.model import Node, PlanEvent, Unit
 from myria.planning.scope import UnitSplitter, plan_unit
-from myria.planning.settings import settings_digest
 from myria.planning.shaped import UnitShape, plan_shaped, unit_digest
 from myria.planning.trie import assemble
 from myria.store.queries import sql

@@ -14,14 +14,14 @@ import orjson
 from myria import errors
 from myria.contract.event import NewEvent
 from myria.events import dedupe_key
-from myria.projections import Incoming, Stored
+from myria.projections import Incoming, Projection, Stored
 from myria.store.database import Connection
 from myria.store.locks import scope_lock_key
 from myria.store.queries import sql
 from myria.withdrawal.model import WITHDRAWAL_CHANNEL, WITHDRAWAL_TYPE, Reason, Withdrawal
 
 
-class WithdrawalProjection:
+class WithdrawalProjection(Projection):
     """Folds withdrawals into `withdrawn`; implements `myria.projections.Projection`."""
 
     types = frozenset({WITHDRAWAL_TYPE})

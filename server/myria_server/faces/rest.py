@@ -15,6 +15,7 @@ from myria.access.principal import Principal
 from myria.answertext import NOTHING, ShownAnswer
 from myria.canonical import digest
 from myria.contract import inputs, rest
+from myria.contract.drafts import read_draft, read_drafts
 from myria.contract.rest import refused, status_of
 from myria.contract.routes import Matched
 from myria.errors import BatchTooLarge, EventNotFound, InvalidArgument, InvalidText, MyriaError, NoteNotFound
@@ -108,7 +109,7 @@ class RestFace:
         body = asked.body
         if isinstance(body, Mapping) and body.get("memories") is not None:
             return await self._keep_several(principal, asked)
-        draft = MemoryDraft.read(_object(body))
+        draft = read_draft(_object(body))
         principal.need_channel(NOTE_CHANNEL)
         kept = await self._memory.memories.keep(
             principal.tenant, keeping(principal, self._shared), draft, key=asked.key
@@ -552,13 +553,13 @@ def _drafts(items: Sequence[Any], *, all_or_none: bool) -> Generator[None, None,
     drafts: list[MemoryDraft | MyriaError] = []
     for begin in range(0, len(items), _TOGETHER):
         some = items[begin : begin + _TOGETHER]
-        if (together := MemoryDraft.read_together(some)) is not None:
+        if (together := read_drafts(some)) is not None:
             drafts += together
             yield
             continue
         for index, item in enumerate(some, begin):
             try:
-                drafts.append(MemoryDraft.read(_object(item)))
+                drafts.append(read_draft(_object(item)))
             except MyriaError as error:
                 refusal = type(error)(f"memories[{index}]: {error.message}", **{**error.details, "index": index})
                 if all_or_none:

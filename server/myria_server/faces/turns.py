@@ -7,7 +7,7 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import orjson
 
@@ -18,12 +18,12 @@ from myria.contract.turns import (
     MAX_TOKEN,
     AfterTurnInput,
     BeforeTurnInput,
-    ClientResult,
     ListDirInput,
     MaintenanceInput,
     RunTurnInput,
     SessionInput,
     TurnInput,
+    client_result,
     refused,
 )
 from myria.errors import InvalidArgument, PayloadTooLarge, ToolNotEnabled, TurnBusy
@@ -33,23 +33,48 @@ from myria.settings import Settings
 from myria.signing import signed_body, signed_text
 from myria.turns.model import Session
 from myria.turns.preparing import Before, Prepared
-from myria.turns.shadow import UNREADABLE, Call, Comparison, compare_after, compare_before
+from myria.turns.shadow import (
+    UNREADABLE,
+    Aspect,
+    Call,
+    ClientResult,
+    Comparison,
+    Outcome,
+    compare_after,
+    compare_before,
+)
 from myria.turns.storing import FinishedTurn
-from myria_server.metrics import ServerMetrics
 
 __all__ = ["handlers", "refused"]
 
 Json = dict[str, Any]
 Handler = Callable[[Principal, Any], Awaitable[Json]]
+TurnConflict = Literal["stored", "under_way"]
 
 _TOKEN_PURPOSE = b"myria.turn.v1"
 _MOST_TOKEN_BYTES = 4 * MAX_TOKEN
 """Bytes of what a token holds, opened. The request that made it was bounded: this holds off mistakes of our own."""
 
 
-def handlers(memory: Memory, settings: Settings, metrics: ServerMetrics) -> Mapping[str, Handler]:
+class TurnCounters(Protocol):
+    """What is counted of turns; `ServerMetrics` does it."""
+
+    def turn_stored(self, facts: Mapping[str, int]) -> None:
+        """Count the facts, by tier, that a turn brought when it was stored."""
+
+    def turn_conflicted(self, state: TurnConflict) -> None:
+        """Count a turn that came again."""
+
+    def turn_compared(self, call: Call, aspect: Aspect, outcome: Outcome) -> None:
+        """Count an aspect in which an answer was compared with what the host computed itself."""
+
+    def turn_compacted(self) -> None:
+        """Count a prompt in which a summary stands for earlier items."""
+
+
+def handlers(memory: Memory, settings: Settings, counters: TurnCounters) -> Mapping[str, Handler]:
     """Return what runs each tool of the face, by its name."""
-    tools = _TurnTools(memory, settings, metrics)
+    tools = _TurnTools(memory, settings, counters)
     return {
         "memory_before_turn": tools.before,
         "memory_after_turn": tools.after,
@@ -60,9 +85,9 @@ def handlers(memory: Memory, settings: Settings, metrics: ServerMetrics) -> Mapp
 
 
 class _TurnTools:
-    def __init__(self, memory: Memory, settings: Settings, metrics: ServerMetrics) -> None:
+    def __init__(self, memory: Memory, settings: Settings, counters: TurnCounters) -> None:
         self._memory = memory
-        self._metrics = metrics
+        self._counters = counters
         self._settings = settings.turns
         self._reserved = reserved_names(settings.auth, settings.rest)
 
@@ -173,11 +198,11 @@ class _TurnTools:
         """Compare an answer with what the host computed itself, beside the call."""
 
         def compare() -> list[Comparison]:
-            theirs = ClientResult.read(request.client_result)
+            theirs = client_result(request.client_result)
             return [UNREADABLE] if theirs is None else how(theirs)
 
         self._memory.shadows.note(
-            principal.tenant, session, turn_id, call, compare, on_compared=self._metrics.turn_compared
+            principal.tenant, session, turn_id, call, compare, on_compared=self._counters.turn_compared
         )
 
     async def _prepare(self, principal: Principal, request: BeforeTurnInput, mode: TurnsMode) -> Prepared:
@@ -193,7 +218,7 @@ class _TurnTools:
             principal.tenant, before, now=await self._memory.database.now()
         )
         if prepared.compacted:
-            self._metrics.turn_compacted()
+            self._counters.turn_compacted()
         if mode == "shadow" and request.client_result is not None:
             turn_id = request.turn_id or new_turn_id()
             how = partial(compare_before, prepared)
@@ -246,11 +271,11 @@ class _TurnTools:
             stored = await self._memory.turns.store(principal.tenant, turn)
         except TurnBusy as busy:
             if busy.details.get("under_way"):
-                self._metrics.turn_conflicted("under_way")
+                self._counters.turn_conflicted("under_way")
             raise
-        self._metrics.turn_stored(stored.facts)
+        self._counters.turn_stored(stored.facts)
         if not stored.is_new:
-            self._metrics.turn_conflicted("stored")
+            self._counters.turn_conflicted("stored")
         elif mode == "shadow" and request.client_result is not None:
             how = partial(compare_after, stored.found, stored.given)
             self._compare(principal, session, request, turn_id, call="after", how=how)
