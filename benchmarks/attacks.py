@@ -33,10 +33,10 @@ from benchmarks.options import Common, common, parser, run
 from benchmarks.processes import Server, usage
 from benchmarks.report import Report, number
 from myria.access.store import AccessStore, NewKey
-from myria.contract.rest import PREFIX
-from myria.contract.tools import PATH_OF
-from myria.store.database import Database
+from myria.db.database import Database
 from myria_cli import console
+from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.api.tools import PATH_OF
 
 PART = "attacks"
 DATABASE = "bench_attacks"

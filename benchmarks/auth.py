@@ -26,7 +26,7 @@ from benchmarks.processes import Server, cpu_seconds, free_port
 from benchmarks.report import Report, number
 from benchmarks.statements import statement
 from myria.access.store import AccessStore, NewKey
-from myria.store.database import Database
+from myria.db.database import Database
 from myria_cli import console
 
 PART = "auth"

@@ -9,7 +9,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from myria.analysis import terms
+from myria.text import terms
 
 K1 = 1.5
 B = 0.75

@@ -17,8 +17,8 @@ import uvloop
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings
 from myria_server.app import build_app
-from myria_server.http import HttpServer
-from myria_server.listening import reserve_port
+from myria_server.http.listening import reserve_port
+from myria_server.serving import HttpServer
 
 
 async def _serve(dsn: str, port: int, keyed_port: int) -> None:

@@ -11,9 +11,9 @@ import orjson
 
 from benchmarks.processes import MYRIA, run_command
 from benchmarks.statements import statement
-from myria.ids import new_id
-from myria.store.database import Database
-from myria.store.queries import sql
+from myria.db.database import Database
+from myria.db.queries import sql
+from myria.log.ids import new_id
 from myria_embedded import RoleDsns
 
 TENANT = "default"

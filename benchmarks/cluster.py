@@ -14,8 +14,8 @@ import asyncpg
 import orjson
 
 from benchmarks.statements import statement
+from myria.db import schema
 from myria.errors import ConfigurationError, SchemaTooNew
-from myria.store import schema
 from myria_embedded import EmbeddedPostgres, RoleDsns, ensure_roles, grant_roles, role_dsns
 from myria_embedded.roles import OWNER
 

@@ -11,16 +11,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from myria.embeddings.local import LocalModel
-from myria.events import dedupe_key, searchable_text, speaker_of
 from myria.index import BlockNode, Corpus, Doc, build, decode
+from myria.index.embeddings.local import LocalModel
 from myria.index.vectors import VectorRows
-from myria.planning.model import Node, PlanEvent
-from myria.planning.scope import plan_scope
-from myria.planning.settings import PlannerSettings
-from myria.retrieval.nearness import Near
-from myria.retrieval.plan import meaning
-from myria.retrieval.question import Question
+from myria.log.payloads import dedupe_key, searchable_text, speaker_of
+from myria.search.nearness import Near
+from myria.search.plan import meaning
+from myria.search.question import Question
+from myria.settings.planner import PlannerSettings
+from myria.topics.model import Node, PlanEvent
+from myria.topics.scope_plan import plan_scope
 
 _LONGEST_S = 3_600.0
 _AT_ONCE = 128

@@ -13,13 +13,13 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.cluster import Cluster
 from benchmarks.retrieval_logs import Event, Log
-from myria.embeddings.keeping import vector_keeper
-from myria.masks import Masks
+from myria.db.database import Database
+from myria.index.embeddings.keeping import vector_keeper
+from myria.log.masks import Masks
 from myria.memory import Memory
 from myria.notes.drafting import Draft
 from myria.notes.questions import RecallQuery
 from myria.settings import EmbeddingSettings, Settings
-from myria.store.database import Database
 
 Found = list[tuple[int, ...]]
 """For every question of a log the numbers of the notes that are recalled, best first."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from myria.contract.tools import TOOLS, path_of
+from myria_server.api.tools import TOOLS, path_of
 
 MODERN = "2026-07-28"
 """The stateless protocol version: self-contained requests with routing headers."""

@@ -31,7 +31,7 @@ from benchmarks.processes import myria_server, usage
 from benchmarks.report import Report, number
 from benchmarks.statements import statement
 from myria.access.store import AccessStore, NewKey
-from myria.store.database import Database
+from myria.db.database import Database
 from myria_cli import console
 
 PART = "noisy"

@@ -23,10 +23,10 @@ from benchmarks.cluster import Cluster, index_digest
 from benchmarks.options import Common, common, parser, run
 from benchmarks.statements import statement
 from benchmarks.workload import events_file
-from myria.contract.limits import Limits
-from myria.folding import event_log
-from myria.store.database import Database
-from myria.transfer import ImportCount, RefusedLine, import_lines
+from myria.db.database import Database
+from myria.log.limits import Limits
+from myria.log.transfer import ImportCount, RefusedLine, import_lines
+from myria.notes.folding import event_log
 from myria_cli import console
 
 TENANT = "default"

@@ -33,7 +33,7 @@ from benchmarks.statements import statement
 from benchmarks.synthetic import events, word
 from benchmarks.workload import QUESTION_WORDS, TEXTS_PER_SCOPE, Scope, scopes
 from myria.access.store import AccessStore, NewKey
-from myria.store.database import Database
+from myria.db.database import Database
 from myria_cli import console
 
 PART = "remembering"

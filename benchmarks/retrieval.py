@@ -6,7 +6,7 @@ Each log is planned by the real planner, indexed in memory and asked its questio
 between runs. R@k is the share of a question's gold events among the first k, averaged over questions; MRR the mean of
 1 / place of the first of them within 20. `--vectors` adds the ranking with vectors of the local model. `--blind` asks
 the halves that nobody looks at while rules are written; of those only totals are printed. `--without NAME[,NAME]` gives
-signals of the ranking (`myria.retrieval.weights`) the weight 0; what recall finds of notes is not tried so.
+signals of the ranking (`myria.search.weights`) the weight 0; what recall finds of notes is not tried so.
 
 `newer first` is the share of facts that changed whose newest statement stands above all older ones; `wrong first` the
 share of questions whose first hit only seems to be the answer, and how many of these are so because of the rule
@@ -35,11 +35,11 @@ from benchmarks.bm25 import Bm25
 from benchmarks.in_memory import Meanings
 from benchmarks.kept_notes import recalled
 from benchmarks.retrieval_logs import CLOSE_NOTES, KINDS, NOTES, Asked, Log, SetMissing, notes
-from myria.embeddings.local import LocalModel
-from myria.retrieval.best import Ranking
-from myria.retrieval.question import Question
-from myria.retrieval.ranking import rank
-from myria.retrieval.weights import WEIGHTS, Weights
+from myria.index.embeddings.local import LocalModel
+from myria.search.best import Ranking
+from myria.search.question import Question
+from myria.search.ranking import rank
+from myria.search.weights import WEIGHTS, Weights
 
 LIMIT = 20
 PRODUCT, PLAIN, VECTORS = "product", "BM25", "with vectors"

@@ -21,8 +21,8 @@ import orjson
 
 from benchmarks.chat_lines import written
 from benchmarks.in_memory import indexed
-from myria.events import searchable_text, speaker_of, whole_text
 from myria.index import Corpus
+from myria.log.payloads import searchable_text, speaker_of, whole_text
 
 DATA = Path(__file__).parent / "data"
 ASSISTANTS = frozenset({"assistant", "agent", "bot", "helper"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from myria.store.queries import named
+from myria.db.queries import named
 
 
 def statement(name: str) -> str:

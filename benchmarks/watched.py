@@ -17,7 +17,7 @@ import uvloop
 
 from myria.memory import Memory
 from myria.settings import Settings
-from myria_server.http import serve_http
+from myria_server.serving import serve_http
 
 TICK_S = 0.002
 

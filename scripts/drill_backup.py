@@ -23,10 +23,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from myria.contract.event import parse_event
-from myria.contract.limits import Limits
-from myria.contract.queries import EventNodesQuery
+from myria.log.event import parse_event
+from myria.log.limits import Limits
 from myria.memory import Memory
+from myria.search.queries import EventNodesQuery
 from myria.settings import Settings
 from myria_embedded import RoleDsns, role_dsns
 from scripts.drilling import (

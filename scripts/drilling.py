@@ -17,15 +17,15 @@ from typing import Any
 
 import asyncpg
 
-from myria.building.run import run_build
-from myria.contract.event import NewEvent, parse_event
-from myria.contract.limits import Limits
-from myria.contract.queries import EventNodesQuery, ReferencesQuery
-from myria.ids import new_id
+from myria.builds.run import run_build
+from myria.db.database import Database
+from myria.db.queries import sql
+from myria.log.event import NewEvent, parse_event
+from myria.log.ids import new_id
+from myria.log.limits import Limits
 from myria.memory import Memory
+from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.settings import Settings
-from myria.store.database import Database
-from myria.store.queries import sql
 from myria_embedded import EmbeddedPostgres, RoleDsns, ensure_roles
 from myria_embedded.account import server_account
 from myria_embedded.find import find_binaries

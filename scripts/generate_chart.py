@@ -18,9 +18,9 @@ from typing import Any
 
 import yaml
 
-from myria._configuration import Section, field_schemas
 from myria.access.issuers import Issuer
 from myria.settings import SECTIONS
+from myria.settings.sections import Section, field_schemas
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "myria"

@@ -1,4 +1,4 @@
-"""Write core/myria/redaction/secret_rules.json from a copy of gitleaks' rules.
+"""Write core/myria/log/redaction/secret_rules.json from a copy of gitleaks' rules.
 
     git clone --depth 1 https://github.com/gitleaks/gitleaks
     .venv/bin/python scripts/renew_secret_rules.py gitleaks
@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-TARGET = Path(__file__).parent.parent / "core/myria/redaction/secret_rules.json"
+TARGET = Path(__file__).parent.parent / "core/myria/log/redaction/secret_rules.json"
 
 _BY_CONTEXT = ("(?i)[\\w.-]{0,50}?", "(?i)\\b[\\w.-]{0,50}?")
 _SHAPELESS = {"generic-api-key", "sourcegraph-access-token", "curl-auth-header", "curl-auth-user"}

@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from myria.contract.openapi import document
+from myria_server.api.memtrace.openapi import document
 from tests.clients import toolchain
 
 CLIENT = Path(__file__).resolve().parent.parent / "clients" / "typescript"

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 # Tests import `tests.support`; with import mode importlib nobody else puts the root on the path.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from myria.embeddings import choosing
+from myria.index.embeddings import choosing
 from tests.support import skips
 from tests.support.counts import CHECK, SOAK, examples, left_out
 from tests.support.patience import PATIENCE_S, be_patient, end_in_time

@@ -10,11 +10,11 @@ from multiprocessing.context import SpawnProcess
 
 import uvloop
 
-from myria.building import Outcome
-from myria.building.run import run_build
+from myria.builds import Outcome
+from myria.builds.run import run_build
+from myria.db.options import build_options
 from myria.errors import MyriaError
 from myria.settings import Settings
-from myria.store.options import build_options
 from myria_builder.reporting import reported
 
 logger = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
+from myria.db.database import Database, PoolOptions
 from myria.errors import MyriaError
 from myria.settings import REBUILD_VARIABLES
-from myria.store.database import Database, PoolOptions
 from myria.values import value
 from myria_rebuilds.report import BuildFacts, pod_fields
 from myria_rebuilds.statements import sql

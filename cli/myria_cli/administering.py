@@ -13,7 +13,7 @@ from myria.errors import MyriaError, UnavailableError
 from myria_cli.options import Options
 
 if TYPE_CHECKING:
-    from myria.administration import Administration
+    from myria.builds.administration import Administration
 
 PANEL = "Builds and snapshots"
 

@@ -9,23 +9,24 @@ from pathlib import Path
 from typing import IO
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from myria import memento, memory_tools, memtrace, transfer
-from myria._yaml import read_yaml
-from myria.contract.limits import Limits, limits_of
+from myria.db.database import Database
 from myria.errors import ConfigurationError, InvalidArgument
-from myria.folding import event_log
-from myria.importers.files import Source
-from myria.importers.formats import FORMATS
-from myria.importers.records import People, people_of
-from myria.importers.storing import Imported, store
-from myria.ingest import Ingest
-from myria.memories.commands import Keeping, Memories
-from myria.memories.sharing import shared_participant
+from myria.log import transfer
+from myria.log.append import Ingest
+from myria.log.limits import Limits, limits_of
+from myria.log.redaction.redactor import PayloadRedactor
 from myria.notes.commands import Notes
-from myria.redaction.redactor import PayloadRedactor
+from myria.notes.folding import event_log
+from myria.notes.memories.commands import Keeping, Memories
+from myria.notes.memories.sharing import shared_participant
 from myria.settings import Settings
-from myria.store.database import Database
+from myria.settings.yaml_files import read_yaml
 from myria_cli import console
+from myria_cli.importers import memento, memory_tools, memtrace
+from myria_cli.importers.files import Source
+from myria_cli.importers.formats import FORMATS
+from myria_cli.importers.records import People, people_of
+from myria_cli.importers.storing import Imported, store
 from myria_cli.importing import redactor_of
 from myria_cli.options import Options
 from myria_cli.refusals import Refusals

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from myria.contract.synonyms import nearest
 from myria.errors import InvalidArgument
+from myria.log.synonyms import nearest
 from myria_cli import console
 
 SUBJECTS: dict[str, tuple[str, ...]] = {

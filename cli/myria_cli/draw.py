@@ -13,10 +13,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from myria.browse import TreeNode
-from myria.events import whole_text
-from myria.planning.model import level_name
-from myria.store.clock import to_datetime
+from myria.builds.browse import TreeNode
+from myria.db.clock import to_datetime
+from myria.log.payloads import whole_text
+from myria.topics.model import level_name
 from myria.values import short_value
 from myria_cli.console import one_line, shown
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from myria import transfer
+from myria.db.database import Database
 from myria.errors import InvalidArgument
-from myria.store.database import Database
+from myria.log import transfer
 from myria_cli import console
 
 

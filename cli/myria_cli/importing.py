@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO
 
-from myria import transfer
-from myria.contract.limits import Limits
-from myria.folding import event_log
-from myria.redaction.kinds import Kind
-from myria.redaction.redactor import PayloadRedactor
+from myria.db.database import Database
+from myria.db.queries import sql
+from myria.log import transfer
+from myria.log.limits import Limits
+from myria.log.redaction.redactor import PayloadRedactor
+from myria.notes.folding import event_log
 from myria.settings import Settings
-from myria.store.database import Database
-from myria.store.queries import sql
+from myria.settings.redaction_kinds import Kind
 from myria_cli import console
 from myria_cli.options import Options
 from myria_cli.refusals import Refusals

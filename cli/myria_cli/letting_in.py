@@ -10,9 +10,9 @@ from rich.text import Text
 from myria.access.principal import FACES
 from myria.access.secrets import MadeKey
 from myria.access.store import AccessStore, NewKey
+from myria.db.database import Database
+from myria.db.options import pool_options
 from myria.settings import Settings
-from myria.store.database import Database
-from myria.store.options import pool_options
 from myria_cli.place import Place
 
 FIRST_KEY = "first"

@@ -22,15 +22,13 @@ import httpx
 from prometheus_client.core import Metric
 
 from myria.access.principal import Face
-from myria.building.model import Outcome
-from myria.contract.rest import PREFIX as REST_PREFIX
-from myria.contract.tools import PATH_OF, served_faces
+from myria.builds.model import Outcome
+from myria.control import ControlLoop
+from myria.db import schema
+from myria.db.database import Database
+from myria.db.options import pool_options
 from myria.errors import ConfigurationError, InternalError, MyriaError, OperationalError
 from myria.settings import McpSettings, Settings
-from myria.store import schema
-from myria.store.database import Database
-from myria.store.options import pool_options
-from myria.triggers import ControlLoop
 from myria.values import value
 from myria_cli.children import WITH_PARENT, Child, command_line, keep_running
 from myria_cli.options import DATA_DIR_VARIABLES, Options
@@ -39,6 +37,8 @@ from myria_embedded.locks import FileLock
 from myria_monitoring.exposition import about_memory
 from myria_monitoring.figures import FigureReader
 from myria_monitoring.port import scraped
+from myria_server.api.memtrace.schemas import PREFIX as REST_PREFIX
+from myria_server.api.tools import PATH_OF, served_faces
 
 READY_WAIT_S = 60.0
 FIRST_FAILURES = 3

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 import uvloop
 
+from myria.access.tenants import checked_tenant
 from myria.errors import ConfigurationError, InternalError, InvalidArgument, MyriaError
-from myria.tenants import checked_tenant
 from myria.values import short_value, value
 from myria_cli import console
 from myria_cli.signals import STOPPED_BY_INTERRUPT, STOPPED_BY_TERMINATE

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from myria.db import schema
 from myria.errors import ConfigurationError
 from myria.program import importing
-from myria.store import schema
 from myria.values import value
 from myria_cli import console
 from myria_cli.options import Options
@@ -20,7 +20,7 @@ from myria_embedded import EmbeddedPostgres, default_data_dir, ensure_roles, gra
 from myria_embedded.locks import FileLock
 
 if TYPE_CHECKING:
-    from myria.administration import Administration
+    from myria.builds.administration import Administration
     from myria.memory import Memory
     from myria.settings import Settings
 
@@ -90,7 +90,7 @@ def memory_of(place: Place, settings: Settings) -> Memory:
 def administration_of(place: Place, settings: Settings) -> Administration:
     """Return the builds and snapshots of a place, to be opened for a block."""
     with importing():
-        from myria.administration import Administration  # noqa: PLC0415 - as above
+        from myria.builds.administration import Administration  # noqa: PLC0415 - as above
 
     return Administration(place.serving, settings)
 

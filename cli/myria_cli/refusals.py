@@ -10,7 +10,7 @@ from myria.errors import UnknownField
 from myria_cli import console
 
 if TYPE_CHECKING:
-    from myria.transfer import RefusedLine
+    from myria.log.transfer import RefusedLine
 
 SHOWN: Final = 10
 """Lines refused for the same reason that are named one by one; the others are counted."""

@@ -8,48 +8,48 @@ from typing import Any, TypeVar
 
 from myria import errors
 from myria.access.principal import Principal
-from myria.administration import Administration
-from myria.answertext import AnswerText, ShownAnswer
-from myria.contract.acknowledgement import AppendResult
-from myria.contract.event import NewEvent
-from myria.contract.queries import EventNodesQuery, ReferencesQuery
-from myria.embeddings.choosing import chosen
+from myria.access.quotas import TenantQuotas
+from myria.builds.administration import Administration
+from myria.db.queries import sql
 from myria.erasure.commands import WITHDRAWN_WITHIN_S, Asker, Erasures
 from myria.erasure.forgetting import Forgetting
-from myria.folding import event_log
-from myria.handles import EVENT_PREFIX, NOTE_PREFIX
-from myria.masks import Masks
-from myria.memories.commands import Memories
-from myria.memories.reading import MemoryReader
-from myria.memories.searching import MemorySearch
+from myria.index.embeddings.choosing import chosen
+from myria.log.acknowledgement import AppendResult
+from myria.log.event import NewEvent
+from myria.log.masks import Masks
+from myria.log.redacting import redacted_events
+from myria.log.redaction.redactor import PayloadRedactor
+from myria.log.withdrawal.commands import MaySee, WithdrawalResult, Withdrawals
+from myria.log.withdrawal.model import Reason
+from myria.notes.answertext import AnswerText, ShownAnswer
 from myria.notes.commands import Notes
 from myria.notes.consolidating import Consolidation
+from myria.notes.folding import event_log
 from myria.notes.links import NoteLinks
+from myria.notes.memories.commands import Memories
+from myria.notes.memories.reading import MemoryReader
+from myria.notes.memories.searching import MemorySearch
 from myria.notes.recalling import Recall
+from myria.notes.registrations.commands import Registrations
+from myria.notes.sessions.opening import Openings
 from myria.notes.shown import ShownNotes
 from myria.notes.similar import Similar
+from myria.notes.turns.directory import Directories
+from myria.notes.turns.maintaining import TurnMaintenance
+from myria.notes.turns.preparing import Preparing
+from myria.notes.turns.shadow import ShadowLog
+from myria.notes.turns.storing import TurnStore
 from myria.notes.usage import NoteUsage
-from myria.passages import sought_in
-from myria.quotas import TenantQuotas
-from myria.redacting import redacted_events
-from myria.redaction.kinds import Kind
-from myria.redaction.redactor import PayloadRedactor
-from myria.registrations.commands import Registrations
-from myria.retrieval.found import EventFinder
-from myria.retrieval.lean import lean_answer
-from myria.retrieval.service import Retrieval
-from myria.retrieval.spellings import other_spellings
-from myria.sessions.opening import Openings
+from myria.search.found import EventFinder
+from myria.search.handles import EVENT_PREFIX, NOTE_PREFIX
+from myria.search.lean import lean_answer
+from myria.search.queries import EventNodesQuery, ReferencesQuery
+from myria.search.service import Retrieval
+from myria.search.spellings import other_spellings
 from myria.settings import Settings
-from myria.store.queries import sql
-from myria.tokens import token_counter
-from myria.turns.directory import Directories
-from myria.turns.maintaining import TurnMaintenance
-from myria.turns.preparing import Preparing
-from myria.turns.shadow import ShadowLog
-from myria.turns.storing import TurnStore
-from myria.withdrawal.commands import MaySee, WithdrawalResult, Withdrawals
-from myria.withdrawal.model import Reason
+from myria.settings.redaction_kinds import Kind
+from myria.text.model_tokens import token_counter
+from myria.text.passages import sought_in
 
 T = TypeVar("T")
 
@@ -197,7 +197,7 @@ class Memory(Administration):
 
     @property
     def recall(self) -> Recall:
-        """What recalls. The first use loads the token counter: see `myria.tokens.token_counter`."""
+        """What recalls. The first use loads the token counter: see `myria.text.model_tokens.token_counter`."""
         if self._recall is None:
             self._recall = Recall(
                 self._read, token_counter(), self.settings.recall, has_vectors=self.vectors is not None

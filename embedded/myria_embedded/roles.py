@@ -11,7 +11,7 @@ from importlib import resources
 
 import asyncpg
 
-from myria.store.queries import sql
+from myria.db.queries import sql
 from myria_embedded.credentials import Credential
 from myria_embedded.server import EmbeddedPostgres
 from myria_migrations import roles_sql

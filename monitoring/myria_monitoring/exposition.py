@@ -15,11 +15,11 @@ from typing import Final, get_args
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from myria.building.model import Outcome
+from myria.builds.model import Outcome
 from myria.llm.failures import Kind
 from myria.notes.feedback import RATED_TOOLS
-from myria.planning.validation import RULE_NAMES
-from myria.turns.facts import Tier
+from myria.notes.turns.facts import Tier
+from myria.topics.validation import RULE_NAMES
 from myria_monitoring.catalogue import BY_NAME
 from myria_monitoring.figures import Figures, TenantFigures
 

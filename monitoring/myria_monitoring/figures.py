@@ -17,7 +17,7 @@ from typing import Final
 import asyncpg
 
 from myria import errors
-from myria.store.database import ALL_TENANTS, Connection, Database
+from myria.db.database import ALL_TENANTS, Connection, Database
 from myria.values import value
 from myria_monitoring.statements import sql
 

@@ -18,10 +18,10 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from myria import errors
+from myria.db.database import Database
+from myria.db.options import pool_options
+from myria.db.waiting import until_current
 from myria.settings import Settings
-from myria.store.database import Database
-from myria.store.options import pool_options
-from myria.store.waiting import until_current
 from myria_monitoring.figures import FigureReader
 from myria_monitoring.port import scraped
 from myria_operator.api import Api

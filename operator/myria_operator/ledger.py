@@ -7,14 +7,14 @@ import time
 from datetime import UTC, datetime, timedelta
 
 from myria import errors
-from myria.building.finish import end_without_result
-from myria.building.model import Outcome, Resource
-from myria.building.queue import automatic_builds_pause, take_up
-from myria.ids import new_id
-from myria.registry import Registry
+from myria.builds.finish import end_without_result
+from myria.builds.model import Outcome, Resource
+from myria.builds.queue import automatic_builds_pause, take_up
+from myria.builds.snapshots import Registry
+from myria.db.database import ALL_TENANTS, Database
+from myria.db.locks import lock_key
+from myria.log.ids import new_id
 from myria.settings import Settings
-from myria.store.database import ALL_TENANTS, Database
-from myria.store.locks import lock_key
 from myria.values import value
 from myria_operator import reasons
 from myria_operator.facts import Rebuild, Situation, Target

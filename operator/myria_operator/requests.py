@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from myria.control import ControlLoop
+from myria.db.database import Database
 from myria.errors import ClusterRefused
 from myria.settings import Settings
-from myria.store.database import Database
-from myria.triggers import ControlLoop
 from myria_operator.api import Api
 from myria_operator.facts import REQUEST_LABEL
 from myria_operator.ledger import Ledger, ToMake

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from myria.building.model import Degraded, Outcome
+from myria.builds.model import Degraded, Outcome
+from myria.db.clock import to_microseconds, to_rfc3339
 from myria.errors import ModelFailed
-from myria.store.clock import to_microseconds, to_rfc3339
 from myria.values import value
 from myria_operator import reasons, rules
 from myria_operator.facts import Job, Rebuild, Situation, Target

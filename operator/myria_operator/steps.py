@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from myria.building.model import Outcome
+from myria.builds.model import Outcome
 from myria.values import value
 from myria_operator import reasons
 from myria_operator.status import RebuildView, job_failure, pods_overdue, settled, wants_job

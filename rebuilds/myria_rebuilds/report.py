@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import asyncpg
 
-from myria.building.model import BuildRow, Outcome
-from myria.store.clock import to_microseconds, to_rfc3339
+from myria.builds.model import BuildRow, Outcome
+from myria.db.clock import to_microseconds, to_rfc3339
 from myria.values import value
 
 Json = dict[str, Any]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from myria.store.queries import Statements
+from myria.db.queries import Statements
 
-sql = Statements("myria_rebuilds.sql", "myria.store.sql")
+sql = Statements("myria_rebuilds.sql", "myria.db.sql")

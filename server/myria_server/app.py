@@ -30,31 +30,31 @@ from myria.access.journal import Journal
 from myria.access.limits import CredentialLimits, Failures
 from myria.access.principal import Face, local_principal
 from myria.access.ring import KeyRing
-from myria.contract.rest import PREFIX as REST_PREFIX
-from myria.contract.tools import PATH_OF, SWITCH_OF, TURNS_OVER_HTTP, served_faces
 from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
 from myria.memory import Memory
 from myria.settings import Settings, variable_of
-from myria_server.answers import Answers, in_pieces
-from myria_server.authentication import Anybody, Authentication, KeysAndTokens
-from myria_server.authorization import OAUTH_PREFIX, AuthorizationServer, RegistrationRates
-from myria_server.background import running
-from myria_server.bodies import Bodies
-from myria_server.compression import accepts_gzip, compressing
-from myria_server.cors import CrossOrigins
-from myria_server.door import Door
-from myria_server.faces.rest import RestFace
-from myria_server.faces.rest_documents import rest_documents
-from myria_server.fastpath import FastPath
-from myria_server.gate import FaceParts, Gate, HostList, foreign_refusal
-from myria_server.health import Health
-from myria_server.legacy import MESSAGE_PATH, STREAM_PATH, Endpoint, LegacyTransport, idle_stream, refuse_legacy
+from myria_server.api.memtrace.documents import rest_documents
+from myria_server.api.memtrace.handlers import RestFace
+from myria_server.api.memtrace.schemas import PREFIX as REST_PREFIX
+from myria_server.api.tools import PATH_OF, SWITCH_OF, TURNS_OVER_HTTP, served_faces
+from myria_server.http.authentication import Anybody, Authentication, KeysAndTokens
+from myria_server.http.authorization import OAUTH_PREFIX, AuthorizationServer, RegistrationRates
+from myria_server.http.compression import accepts_gzip, compressing
+from myria_server.http.cors import CrossOrigins
+from myria_server.http.failure_limiter import Door
+from myria_server.http.gate import FaceParts, Gate, HostList, foreign_refusal
+from myria_server.http.health import Health
+from myria_server.http.jwt_tokens import Tokens
+from myria_server.http.resource import ProtectedResource
+from myria_server.http.sse import MESSAGE_PATH, STREAM_PATH, Endpoint, LegacyTransport, idle_stream, refuse_legacy
+from myria_server.mcp.answers import Answers, in_pieces
+from myria_server.mcp.background import running
+from myria_server.mcp.bodies import Bodies
+from myria_server.mcp.fast_path import FastPath
+from myria_server.mcp.server import build_server
+from myria_server.mcp.toolbox import Toolbox
 from myria_server.metrics import ServerMetrics
-from myria_server.protocol import build_server
 from myria_server.readiness import Readiness
-from myria_server.resource import ProtectedResource
-from myria_server.tokens import Tokens
-from myria_server.toolbox import Toolbox
 
 BODY_TIMEOUT_S = 30.0
 

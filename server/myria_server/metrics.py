@@ -16,13 +16,13 @@ from prometheus_client.core import Metric
 
 from myria.access.journal import Dropped
 from myria.access.principal import Face
-from myria.contract.tools import TOOLS
 from myria.llm.failures import Kind
-from myria.redaction.kinds import KINDS
-from myria.turns.facts import Tier
-from myria.turns.shadow import Aspect, Call, Outcome
+from myria.notes.turns.facts import Tier
+from myria.notes.turns.shadow import Aspect, Call, Outcome
+from myria.settings.redaction_kinds import KINDS
 from myria_monitoring.exposition import OTHER, Tally, about_process, counter, gauge, histogram, text_of
-from myria_server.faces.turns import TurnConflict
+from myria_server.api.tools import TOOLS
+from myria_server.api.turns.handlers import TurnConflict
 from myria_server.readiness import Readiness
 
 logger = logging.getLogger(__name__)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from myria.contract.fields import parse_timestamp
 from myria.errors import InvalidTimestamp, MalformedJson
-from myria.jsontext import decode
+from myria.log.fields import parse_timestamp
+from myria.log.jsontext import decode
 
 
 def test_an_offset_of_more_than_a_day_is_said_in_words() -> None:

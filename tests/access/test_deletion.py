@@ -11,15 +11,15 @@ import pytest
 from myria.access.grants import Grants, challenge_of
 from myria.access.secrets import MadeKey
 from myria.access.store import AccessStore, NewKey
-from myria.contract.queries import EventNodesQuery
-from myria.deletion import TenantDeletion
+from myria.builds.snapshots import Registry
+from myria.control import ControlLoop
+from myria.db.database import Database as Pool
+from myria.erasure.tenants import TenantDeletion
 from myria.errors import TenantDeleting, TenantNotFound
-from myria.folding import event_log
 from myria.memory import Memory
-from myria.registry import Registry
+from myria.notes.folding import event_log
+from myria.search.queries import EventNodesQuery
 from myria.settings import Settings
-from myria.store.database import Database as Pool
-from myria.triggers import ControlLoop
 from tests.support.builds import build
 from tests.support.events import conversation, event
 from tests.support.postgres import Database

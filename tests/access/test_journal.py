@@ -14,11 +14,11 @@ from myria.access import journal
 from myria.access.journal import NO_TENANT, Act, Journal, RefusedAttempt, calls, entries, forget
 from myria.access.principal import Principal, local_principal
 from myria.access.store import AccessStore, NewKey
-from myria.deletion import TenantDeletion
-from myria.registry import Registry
+from myria.builds.snapshots import Registry
+from myria.db.database import Database as Pool
+from myria.db.queries import sql
+from myria.erasure.tenants import TenantDeletion
 from myria.settings import AuditSettings, Settings
-from myria.store.database import Database as Pool
-from myria.store.queries import sql
 from tests.support.clock import Clock
 from tests.support.postgres import Database
 

@@ -12,6 +12,7 @@ from myria.access.durations import parse_duration
 from myria.access.ring import KeyRing
 from myria.access.secrets import make_key, parse_key
 from myria.access.store import AccessStore, NewKey
+from myria.db.database import Database as Pool
 from myria.errors import (
     CredentialInvalid,
     InvalidArgument,
@@ -23,7 +24,6 @@ from myria.errors import (
     TenantNotFound,
     TenantSuspended,
 )
-from myria.store.database import Database as Pool
 from tests.support.clock import Clock
 from tests.support.keys import access_store
 from tests.support.postgres import Database

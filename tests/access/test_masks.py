@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.contract.queries import EventNodesQuery
 from myria.errors import InvalidArgument, InvalidParticipants
-from myria.masks import MAX_MASKS, NOBODY, Mask, Masks
+from myria.log.masks import MAX_MASKS, NOBODY, Mask, Masks
+from myria.search.queries import EventNodesQuery
 
 NAMES = ("ann", "bob", "carol", "dan")
 SCOPES = tuple(frozenset(scope) for size in range(1, 5) for scope in combinations(NAMES, size))

@@ -16,7 +16,7 @@ from myria.errors import (
     ParticipantsNotAllowed,
     RoleRequired,
 )
-from myria.masks import Mask, Masks
+from myria.log.masks import Mask, Masks
 
 NAMES = ("ada", "bot", "carl", "user:1", "user:2")
 

@@ -9,17 +9,17 @@ from typing import Any
 import asyncpg
 import pytest
 
+from myria.access.quotas import FRESH_S, TenantQuotas
 from myria.access.store import AccessStore
-from myria.building.queue import take_up
+from myria.builds.queue import take_up
+from myria.builds.snapshots import Registry
+from myria.control import ControlLoop
+from myria.db.database import Database as Pool
 from myria.errors import InvalidArgument, QuotaExceeded, StorageQuotaExceeded, TenantNotFound
-from myria.memories.commands import Keeping
-from myria.memories.model import MemoryDraft
 from myria.memory import Memory
-from myria.quotas import FRESH_S, TenantQuotas
-from myria.registry import Registry
+from myria.notes.memories.commands import Keeping
+from myria.notes.memories.model import MemoryDraft
 from myria.settings import Settings
-from myria.store.database import Database as Pool
-from myria.triggers import ControlLoop
 from tests.cli.conftest import call
 from tests.isolation.world import Statements
 from tests.support import builds

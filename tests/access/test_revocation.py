@@ -13,9 +13,9 @@ import pytest
 
 from myria.access.ring import FRESH_S, POLL_S, KeyRing
 from myria.access.store import AccessStore
+from myria.db.database import Database as Pool
+from myria.db.database import Loan
 from myria.errors import CredentialInvalid
-from myria.store.database import Database as Pool
-from myria.store.database import Loan
 from tests.support.clock import Clock
 from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from myria.access.principal import Principal
-from myria.contract.queries import EventNodesQuery
 from myria.memory import Memory
-from myria.retrieval.spellings import MAX_SPELLINGS, candidates
+from myria.search.queries import EventNodesQuery
+from myria.search.spellings import MAX_SPELLINGS, candidates
 from myria.settings import Settings
 from tests.support.events import TENANT, event
 from tests.support.postgres import Database

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.analysis.asking import asks
+from myria.text.asking import asks
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.analysis.changes import MAX_CHANGED, changed, may_be_changed
+from myria.text.changes import MAX_CHANGED, changed, may_be_changed
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.analysis.dates import DAY_US, holds_from, local_day, meant, windows
+from myria.text.dates import DAY_US, holds_from, local_day, meant, windows
 
 
 def _day(text: str) -> int:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.analysis import terms, words_in
-from myria.analysis.languages import languages_of, stems
 from myria.index import Corpus, Doc, LooseBlock
-from myria.retrieval.question import Question
-from myria.retrieval.ranking import rank
+from myria.search.question import Question
+from myria.search.ranking import rank
+from myria.text import terms, words_in
+from myria.text.languages import languages_of, stems
 
 
 def stems_in(text: str) -> set[str]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.analysis.naming import names_something
+from myria.text.naming import names_something
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from myria.analysis.requests import without_requests
+from myria.text.requests import without_requests
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import Stemmer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.analysis import terms
+from myria.text import terms
 from myria.versions import ANALYSIS_VERSION
 
 _PAIRS = """

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myria.tokens import byte_counter, token_counter
+from myria.text.model_tokens import byte_counter, token_counter
 from tests.support.counts import examples
 
 _SCRIPTS = [

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.analysis import MAX_TERM_CHARACTERS, TextWords, is_stopword, term_id, terms, tokens, words_in
+from myria.text import MAX_TERM_CHARACTERS, TextWords, is_stopword, term_id, terms, tokens, words_in
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=200)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from myria.analysis import terms
-from myria.analysis.verbforms import verb_forms
+from myria.text import terms
+from myria.text.verbforms import verb_forms
 
 
 @pytest.mark.parametrize(

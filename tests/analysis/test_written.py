@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.analysis.written import written_in, written_terms
 from myria.index import Corpus, Doc, LooseBlock
-from myria.retrieval.question import Question
-from myria.retrieval.ranking import rank
+from myria.search.question import Question
+from myria.search.ranking import rank
+from myria.text.written import written_in, written_terms
 
 MINUTE = 60_000_000
 

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.adapter import batches, event_arguments, event_lines
 from benchmarks.synthetic import events
-from myria.contract.event import parse_event
-from myria.contract.limits import Limits
+from myria.log.event import parse_event
+from myria.log.limits import Limits
 
 
 def test_labels_of_the_data_set_are_dropped() -> None:

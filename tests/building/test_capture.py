@@ -10,15 +10,15 @@ import asyncpg
 import pytest
 
 from myria import errors
-from myria.building.capture import start_build
-from myria.building.model import Outcome, RunningBuild
-from myria.building.versions import fingerprint
-from myria.folding import event_log
-from myria.high_water import high_water_mark
-from myria.registry import Registry
-from myria.store.database import Database as Pool
-from myria.store.locks import lock_key
-from myria.store.queries import sql
+from myria.builds.capture import start_build
+from myria.builds.model import Outcome, RunningBuild
+from myria.builds.snapshots import Registry
+from myria.builds.versions import fingerprint
+from myria.db.database import Database as Pool
+from myria.db.locks import lock_key
+from myria.db.queries import sql
+from myria.log.high_water import high_water_mark
+from myria.notes.folding import event_log
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.postgres import Database

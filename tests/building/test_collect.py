@@ -12,15 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from myria.building import Outcome, compilation
-from myria.building.blocks import block_nodes
-from myria.building.capture import start_build
-from myria.building.collect import Collected, collect_garbage
-from myria.building.finish import free_numbers
-from myria.building.versions import fingerprint
-from myria.registry import Registry
+from myria.builds import Outcome, compilation
+from myria.builds.blocks import block_nodes
+from myria.builds.capture import start_build
+from myria.builds.collect import Collected, collect_garbage
+from myria.builds.finish import free_numbers
+from myria.builds.snapshots import Registry
+from myria.builds.versions import fingerprint
+from myria.db.database import Database as Pool
 from myria.settings import RetentionSettings
-from myria.store.database import Database as Pool
 from tests.support import builds
 from tests.support.counts import CHECK, examples
 from tests.support.events import TENANT, append, conversation
@@ -199,7 +199,7 @@ async def test_scopes_at_work_are_left_alone(five_snapshots: Database) -> None:
 
     assert during.skipped == 1
     assert "snapshots" not in during.rows
-    from myria.building.run import run_build
+    from myria.builds.run import run_build
 
     assert await run_build(builds.DEFAULTS, database.builder_dsn, TENANT, build_id) is Outcome.SUCCEEDED
     assert (await collect(database)).rows["snapshots"] >= 3

@@ -13,22 +13,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from myria import errors
-from myria.analysis import terms, words_in
-from myria.building import Outcome, tasks
-from myria.building.blocks import PlannedDocs
-from myria.building.capture import start_build
-from myria.building.compilation import compile_scope
-from myria.building.finish import end_without_result
-from myria.building.model import RunningBuild
-from myria.building.reading import ScopeReads, ScopeTree
-from myria.building.tasks import MAX_FAILURES
-from myria.building.versions import fingerprint
+from myria.builds import Outcome, tasks
+from myria.builds.blocks import PlannedDocs
+from myria.builds.capture import start_build
+from myria.builds.compilation import compile_scope
+from myria.builds.finish import end_without_result
+from myria.builds.model import RunningBuild
+from myria.builds.reading import ScopeReads, ScopeTree
+from myria.builds.tasks import MAX_FAILURES
+from myria.builds.verify import verify
+from myria.builds.versions import fingerprint
+from myria.db.database import Database as Pool
+from myria.db.database import PoolOptions
+from myria.db.queries import sql
 from myria.index import Doc, Piece, splice
-from myria.planning.model import PlanEvent
-from myria.store.database import Database as Pool
-from myria.store.database import PoolOptions
-from myria.store.queries import sql
-from myria.verify import verify
+from myria.text import terms, words_in
+from myria.topics.model import PlanEvent
 from tests.support import builds
 from tests.support.counts import examples
 from tests.support.events import TENANT, append, conversation, event
@@ -209,7 +209,7 @@ async def test_the_leaves_of_a_long_scope_are_read_while_its_units_are_planned(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tree is the same, they are read once, and a build whose planning fails leaves no read behind."""
-    monkeypatch.setattr("myria.building.compilation._FEW_LEAVES", 0)
+    monkeypatch.setattr("myria.builds.compilation._FEW_LEAVES", 0)
     read: list[bytes] = []
     tree_read = ScopeTree._read_leaf_ids
 
@@ -230,7 +230,7 @@ async def test_the_leaves_of_a_long_scope_are_read_while_its_units_are_planned(
     def fail(*_: object) -> NoReturn:
         raise RuntimeError("planning fails")
 
-    monkeypatch.setattr("myria.building.compilation.plan_unit", fail)
+    monkeypatch.setattr("myria.builds.compilation.plan_unit", fail)
     await append(database.server_dsn, conversation(30, seed=9, start=40_000))
     assert (await builds.build(database)).outcome is Outcome.FAILED
     assert read == [*roots[:-1], *[roots[-1]] * MAX_FAILURES]
@@ -304,7 +304,7 @@ async def test_each_text_is_analysed_once_in_a_build(database: Database, monkeyp
 
         return counting
 
-    monkeypatch.setattr("myria.planning.model.words_in", counted(words_in))
+    monkeypatch.setattr("myria.topics.model.words_in", counted(words_in))
     monkeypatch.setattr("myria.index.block.terms", counted(terms))
     long = " ".join(f"kiln{number}" for number in range(2_000))
     texts = [f"the kiln of day {number}" for number in range(120)] + [long]
@@ -336,8 +336,8 @@ def test_few_of_very_long_texts_wait_to_be_packed(monkeypatch: pytest.MonkeyPatc
         at_once.append(sum(len(doc.terms) for doc in fresh))
         return splice(pieces, fresh=fresh)
 
-    monkeypatch.setattr("myria.building.blocks.splice", counted)
-    monkeypatch.setattr("myria.building.blocks._WORDS_PACKED_AT_ONCE", 5_000)
+    monkeypatch.setattr("myria.builds.blocks.splice", counted)
+    monkeypatch.setattr("myria.builds.blocks._WORDS_PACKED_AT_ONCE", 5_000)
     long = " ".join(f"kiln{number}" for number in range(1_000))
     planned = PlannedDocs(words=0)
     planned.keep(
@@ -360,9 +360,9 @@ async def test_a_build_that_holds_few_words_packs_others_and_reads_the_rest_agai
 ) -> None:
     """Past the bounds on words held and packed, search blocks are made out of the log: the same bytes."""
     await append(database.server_dsn, conversation(300))
-    monkeypatch.setattr("myria.building.blocks._WORDS_HELD", 2_000)
-    monkeypatch.setattr("myria.building.blocks._PACKED_BYTES_HELD", packed_bytes)
-    monkeypatch.setattr("myria.building.blocks._PACKED_AT_ONCE", 20)
+    monkeypatch.setattr("myria.builds.blocks._WORDS_HELD", 2_000)
+    monkeypatch.setattr("myria.builds.blocks._PACKED_BYTES_HELD", packed_bytes)
+    monkeypatch.setattr("myria.builds.blocks._PACKED_AT_ONCE", 20)
 
     built = await builds.build(database)
 
@@ -399,7 +399,7 @@ async def test_blocks_that_are_large_do_not_wait_for_the_end_of_their_task(
     """What waits is in memory while subjects are planned: more than a little is written before."""
     await append(database.server_dsn, conversation(60, participants=PAIRS[0]))
     left = await _statements_of_a_task(database)
-    monkeypatch.setattr("myria.building.compilation._LEFT_BYTES", 100)
+    monkeypatch.setattr("myria.builds.compilation._LEFT_BYTES", 100)
     written = await _statements_of_a_task(database)
     assert (sql("trees.write_block") in left, sql("trees.write_block") in written) == (False, True)
 

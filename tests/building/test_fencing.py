@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 
 from myria import errors
-from myria.building import Outcome, tasks
-from myria.building.capture import start_build
-from myria.building.compilation import compile_scope
-from myria.building.finish import end_without_result
-from myria.building.model import RunningBuild, Task
-from myria.building.run import run_build
-from myria.building.versions import fingerprint
-from myria.registry import Registry
-from myria.store.database import Database as Pool
-from myria.store.locks import lock_key
-from myria.store.queries import sql
+from myria.builds import Outcome, tasks
+from myria.builds.capture import start_build
+from myria.builds.compilation import compile_scope
+from myria.builds.finish import end_without_result
+from myria.builds.model import RunningBuild, Task
+from myria.builds.run import run_build
+from myria.builds.snapshots import Registry
+from myria.builds.versions import fingerprint
+from myria.db.database import Database as Pool
+from myria.db.locks import lock_key
+from myria.db.queries import sql
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation
 from tests.support.patience import PATIENCE_S
@@ -147,7 +147,7 @@ async def test_two_processes_share_the_tasks(database: Database, monkeypatch: py
             await meeting.wait()
         return await compile_scope(*arguments, **named)
 
-    monkeypatch.setattr("myria.building.run.compile_scope", together)
+    monkeypatch.setattr("myria.builds.run.compile_scope", together)
     for number in range(8):
         await append(database.server_dsn, conversation(30, seed=number, participants=["ana", f"p{number}"]))
     build_id = await builds.queue(database)

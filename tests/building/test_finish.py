@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from myria import errors
-from myria.building import Outcome, compilation, tasks
-from myria.building.capture import start_build
-from myria.building.model import RunningBuild
-from myria.building.run import run_build
-from myria.building.versions import fingerprint
-from myria.planning.scope import plan_unit
-from myria.registry import Registry
-from myria.store.database import Database as Pool
+from myria.builds import Outcome, compilation, tasks
+from myria.builds.capture import start_build
+from myria.builds.model import RunningBuild
+from myria.builds.run import run_build
+from myria.builds.snapshots import Registry
+from myria.builds.versions import fingerprint
+from myria.db.database import Database as Pool
+from myria.topics.scope_plan import plan_unit
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.patience import PATIENCE_S
@@ -138,11 +138,11 @@ async def test_a_bug_in_a_task_is_tried_again_and_then_fails_the_build(
 
     honest = compilation.compile_scope
     await append(database.server_dsn, conversation(10))
-    monkeypatch.setattr("myria.building.run.compile_scope", sometimes)
+    monkeypatch.setattr("myria.builds.run.compile_scope", sometimes)
     assert (await builds.build(database)).outcome is Outcome.SUCCEEDED
 
     await append(database.server_dsn, conversation(10, start=90_000))
-    monkeypatch.setattr("myria.building.run.compile_scope", always)
+    monkeypatch.setattr("myria.builds.run.compile_scope", always)
     waits = []
     for _ in range(3):
         built = await builds.build(database)
@@ -157,7 +157,7 @@ async def test_a_bug_in_a_task_is_tried_again_and_then_fails_the_build(
     assert await builds.value(database, "SELECT max(attempt) FROM myria.build_tasks") == tasks.MAX_FAILURES
     assert waits[0] < waits[1] < waits[2]
 
-    monkeypatch.setattr("myria.building.run.compile_scope", honest)
+    monkeypatch.setattr("myria.builds.run.compile_scope", honest)
     assert (await builds.build(database)).outcome is Outcome.SUCCEEDED
     assert await builds.value(database, "SELECT consecutive_failures FROM myria.tenants") == 0
 

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from myria.building import Outcome
+from myria.builds import Outcome
 from tests.support import builds
 from tests.support.counts import SOAK
 from tests.support.events import TENANT, append, conversation

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from myria import errors
-from myria.building import Outcome
-from myria.building.capture import start_build
-from myria.building.collect import collect_garbage
-from myria.building.versions import fingerprint
-from myria.registry import Registry
-from myria.store.database import Database as Pool
+from myria.builds import Outcome
+from myria.builds.capture import start_build
+from myria.builds.collect import collect_garbage
+from myria.builds.snapshots import Registry
+from myria.builds.versions import fingerprint
+from myria.db.database import Database as Pool
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.postgres import Database
@@ -169,7 +169,7 @@ async def test_every_worker_learns_how_it_ended(database: Database) -> None:
 
 async def test_a_forced_request_gets_a_forced_build(database: Database, registry: Registry) -> None:
     """Requests that wait together become one build only if it does what each of them asked."""
-    from myria.building.queue import take_up
+    from myria.builds.queue import take_up
 
     await filled(database)
     forced = await registry.request_build(TENANT, force=True)

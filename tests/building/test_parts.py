@@ -1,4 +1,4 @@
-"""One big scope is compiled by several workers: the same result, resumable, fenced (`myria.building.parts`)."""
+"""One big scope is compiled by several workers: the same result, resumable, fenced (`myria.builds.parts`)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from myria import errors
-from myria.building import Outcome, parts, tasks
-from myria.building.capture import start_build
-from myria.building.compilation import compile_scope, plan_part
-from myria.building.finish import end_without_result
-from myria.building.model import PartKind, RunningBuild, Task, TaskPart
-from myria.building.parts import ScopeParts
-from myria.building.run import run_build
-from myria.building.versions import fingerprint
-from myria.folding import event_log
-from myria.planning.model import Unit
-from myria.store.database import Database as Pool
-from myria.verify import verify
-from myria.withdrawal.commands import Withdrawals
+from myria.builds import Outcome, parts, tasks
+from myria.builds.capture import start_build
+from myria.builds.compilation import compile_scope, plan_part
+from myria.builds.finish import end_without_result
+from myria.builds.model import PartKind, RunningBuild, Task, TaskPart
+from myria.builds.parts import ScopeParts
+from myria.builds.run import run_build
+from myria.builds.verify import verify
+from myria.builds.versions import fingerprint
+from myria.db.database import Database as Pool
+from myria.log.withdrawal.commands import Withdrawals
+from myria.notes.folding import event_log
+from myria.topics.model import Unit
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.patience import PATIENCE_S
@@ -38,14 +38,14 @@ Planned = Callable[..., Awaitable[list[Unit]]]
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Divide a scope of a few hundred events."""
-    monkeypatch.setattr("myria.building.parts.SHARED_EVENTS", 300)
-    monkeypatch.setattr("myria.building.parts._PART_EVENTS", 64)
+    monkeypatch.setattr("myria.builds.parts.SHARED_EVENTS", 300)
+    monkeypatch.setattr("myria.builds.parts._PART_EVENTS", 64)
 
 
 def replace_planning(monkeypatch: pytest.MonkeyPatch, *, own: Planned = plan_part, helped: Planned = plan_part) -> None:
     """Plan the parts of the worker that has the task, and those of helpers, otherwise."""
-    monkeypatch.setattr("myria.building.compilation.plan_part", own)
-    monkeypatch.setattr("myria.building.helping.plan_part", helped)
+    monkeypatch.setattr("myria.builds.compilation.plan_part", own)
+    monkeypatch.setattr("myria.builds.helping.plan_part", helped)
 
 
 def together(planned: list[int]) -> Planned:

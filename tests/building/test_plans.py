@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from myria.store.database import Database as Pool
-from myria.store.queries import sql
+from myria.db.database import Database as Pool
+from myria.db.queries import sql
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Database

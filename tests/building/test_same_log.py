@@ -10,15 +10,15 @@ from typing import Any
 import orjson
 import pytest
 
-from myria import transfer
-from myria.contract.event import NewEvent
-from myria.contract.limits import Limits
-from myria.folding import event_log
+from myria.builds.verify import verify
+from myria.db.clock import to_rfc3339
+from myria.db.database import Database as Pool
+from myria.db.queries import sql
+from myria.log import transfer
+from myria.log.event import NewEvent
+from myria.log.limits import Limits
+from myria.notes.folding import event_log
 from myria.settings import Settings
-from myria.store.clock import to_rfc3339
-from myria.store.database import Database as Pool
-from myria.store.queries import sql
-from myria.verify import verify
 from tests.support import builds
 from tests.support.counts import CHECK, some
 from tests.support.events import TENANT, append, conversation, event

@@ -10,14 +10,14 @@ import asyncpg
 import pytest
 
 from myria import errors
-from myria.building.model import Outcome
-from myria.folding import event_log
-from myria.high_water import high_water_mark
-from myria.registry import Registry
-from myria.store.database import Database as Pool
-from myria.store.database import PoolOptions, TransactionBounds
-from myria.store.locks import lock_key
-from myria.store.options import build_options, pool_options
+from myria.builds.model import Outcome
+from myria.builds.snapshots import Registry
+from myria.db.database import Database as Pool
+from myria.db.database import PoolOptions, TransactionBounds
+from myria.db.locks import lock_key
+from myria.db.options import build_options, pool_options
+from myria.log.high_water import high_water_mark
+from myria.notes.folding import event_log
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.postgres import Database
@@ -74,7 +74,7 @@ async def test_a_lock_that_nobody_gives_back_ends_the_build_with_a_reason(
 ) -> None:
     """A transaction that is not ours keeps the append lock: the build fails, and names the backend that has it."""
     await append(database.server_dsn, conversation(10))
-    monkeypatch.setattr("myria.high_water.GIVE_UP_AFTER_S", 0.5)
+    monkeypatch.setattr("myria.log.high_water.GIVE_UP_AFTER_S", 0.5)
     holder = await asyncpg.connect(database.server_dsn)
     try:
         await holder.execute("SELECT pg_advisory_lock_shared($1)", lock_key("append", TENANT))

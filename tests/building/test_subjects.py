@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import gc
 
-from myria.building.collect import collect_garbage
-from myria.building.subjects import ScopeSubjects
+from myria.builds.collect import collect_garbage
+from myria.builds.snapshots import Registry
+from myria.builds.subjects import ScopeSubjects
+from myria.builds.verify import verify
+from myria.db.database import Database as Pool
+from myria.db.queries import sql
 from myria.erasure.model import Selection
-from myria.planning.subjects.holders import Holders
-from myria.registry import Registry
 from myria.settings import RetentionSettings
-from myria.store.database import Database as Pool
-from myria.store.queries import sql
-from myria.verify import verify
+from myria.topics.subjects.holders import Holders
 from tests.erasure.test_erasure import erase
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from myria.building import Outcome, capture, versions
-from myria.building.versions import Fingerprint
-from myria.registry import Registry
-from myria.store.database import Database as Pool
-from myria.store.queries import sql
-from myria.verify import verify
+from myria.builds import Outcome, capture, versions
+from myria.builds.snapshots import Registry
+from myria.builds.verify import verify
+from myria.builds.versions import Fingerprint
+from myria.db.database import Database as Pool
+from myria.db.queries import sql
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.postgres import Database

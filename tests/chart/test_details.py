@@ -15,7 +15,7 @@ from myria.memory import Memory
 from myria.settings import AuthSettings, Settings
 from myria_operator.jobs import COMPONENT_LABELS
 from myria_server.app import build_app
-from myria_server.legacy import MESSAGE_PATH, STREAM_PATH
+from myria_server.http.sse import MESSAGE_PATH, STREAM_PATH
 from tests.chart.rendering import CHART, NAMESPACE, SETS, Json, Pod, render, rendered, values_of
 
 VARIABLE = "MYRIA_POSTGRES_DSN"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from myria.answertext import NOTHING
-from myria.build_loop import BuildLoop
+from myria.builds.loop import BuildLoop
 from myria.errors import ConfigurationError, DatabaseUnavailable
+from myria.notes.answertext import NOTHING
 from myria_cli.app import application
 from tests.cli.conftest import Call, call
 from tests.support.postgres import Databases

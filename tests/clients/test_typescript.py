@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from myria.contract.openapi import document
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings, TurnsSettings
 from myria_client import Client as PythonClient
+from myria_server.api.memtrace.openapi import document
 from scripts import typescript_client
 from tests.clients import toolchain
 from tests.server.wire import serving

@@ -10,14 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from myria.contract import agent_notes, agent_sessions, inputs, rest, turns
-from myria.contract.coercion import MAX_JSON_TEXT, coerced
-from myria.contract.inputs import read
-from myria.contract.limits import Limits
-from myria.contract.routes import ROUTES
-from myria.contract.schemas import whole_schema
-from myria.contract.tools import TOOLS, Tool, input_schema
 from myria.errors import MyriaError
+from myria.log.limits import Limits
+from myria_server.api.coercion import MAX_JSON_TEXT, coerced
+from myria_server.api.core import inputs
+from myria_server.api.core.inputs import read
+from myria_server.api.memento import note_schemas as agent_notes
+from myria_server.api.memento import session_schemas as agent_sessions
+from myria_server.api.memtrace import schemas as rest
+from myria_server.api.memtrace.routes import ROUTES
+from myria_server.api.schemas import whole_schema
+from myria_server.api.tools import TOOLS, Tool, input_schema
+from myria_server.api.turns import schemas as turns
 
 MODELS = {tool.arguments for tool in TOOLS} | {
     model for route in ROUTES for model in (*route.body, *((route.query,) if route.query else ()))

@@ -15,15 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from myria.access.principal import Principal, local_principal
-from myria.contract.coercion import coerced
-from myria.contract.event import STEP_BYTES, NewEvent, each_event, parse_event, parse_events
-from myria.contract.fields import MAX_TIMESTAMP, MIN_TIMESTAMP, parse_timestamp
-from myria.contract.inputs import EventInput, read
-from myria.contract.limits import Limits, limits_of
 from myria.errors import InvalidArgument, InvalidText, InvalidTimestamp, MyriaError
-from myria.events import TopicHint
-from myria.ids import new_id, new_ids
+from myria.log.event import STEP_BYTES, NewEvent, each_event, parse_event, parse_events
+from myria.log.fields import MAX_TIMESTAMP, MIN_TIMESTAMP, parse_timestamp
+from myria.log.ids import new_id, new_ids
+from myria.log.limits import Limits, limits_of
+from myria.log.payloads import TopicHint
 from myria.settings import Settings
+from myria_server.api.coercion import coerced
+from myria_server.api.core.inputs import EventInput, read
 
 LIMITS = Limits()
 

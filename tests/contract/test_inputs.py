@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from myria.access.principal import local_principal
-from myria.contract import agent_links, agent_notes, inputs
-from myria.contract.inputs import read
-from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.errors import MyriaError
-from myria.events import TopicHint
-from myria.masks import Mask, Masks
+from myria.log.masks import Mask, Masks
+from myria.log.payloads import TopicHint
+from myria.search.queries import EventNodesQuery, ReferencesQuery
+from myria_server.api.core import inputs
+from myria_server.api.core.inputs import read
+from myria_server.api.memento import link_schemas as agent_links
+from myria_server.api.memento import note_schemas as agent_notes
 
 ASKED = {"participants": ["user_42", "agent_1"]}
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria import jsonslices, jsontext
 from myria.errors import MyriaError
-from myria.jsonslices import SLICE, JsonBounds, Refused
+from myria.log import jsonslices, jsontext
+from myria.log.jsonslices import SLICE, JsonBounds, Refused
 from tests.contract.test_jsontext import VALUES
 
 MEBIBYTE = 1024 * 1024

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from myria.errors import InvalidText, MalformedJson, MyriaError, PayloadTooDeep
-from myria.jsontext import MAX_DEPTH, check_storable, decode, outline
+from myria.log.jsontext import MAX_DEPTH, check_storable, decode, outline
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 NUMBERS = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)

@@ -7,14 +7,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.contract import inputs
-from myria.contract.drafts import draft_of, read_draft, read_drafts
-from myria.contract.rest import MemoryInput, plain_memory
 from myria.errors import MyriaError
-from myria.memories.model import MemoryDraft, MemoryEvents
 from myria.notes.drafting import NoteText
 from myria.notes.kinds import policy_of
+from myria.notes.memories.model import MemoryDraft, MemoryEvents
 from myria.notes.model import note_event
+from myria_server.api.core import inputs
+from myria_server.api.memtrace.drafts import draft_of, read_draft, read_drafts
+from myria_server.api.memtrace.schemas import MemoryInput, plain_memory
 
 _TEXTS = st.one_of(
     st.sampled_from(["", "bot", "p/s", "1", "a" * 129, "nul\x00", "\ud800", "ä", "decision_made", "x y", "general"]),

@@ -8,11 +8,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from myria.contract.limits import Limits, limits_of
-from myria.contract.tools import TOOLS, Tool, description, input_schema, output_schema
 from myria.errors import Overloaded
+from myria.log.limits import Limits, limits_of
 from myria.settings import Settings
-from myria_server.faces import agent, rest, turns
+from myria_server.api import memento as agent
+from myria_server.api.memtrace import handlers as rest
+from myria_server.api.tools import TOOLS, Tool, description, input_schema, output_schema
+from myria_server.api.turns import handlers as turns
 
 LIMITS = limits_of(Settings())
 

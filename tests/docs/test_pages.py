@@ -15,9 +15,9 @@ import pytest
 import typer
 import yaml
 
-from myria.contract.tools import TOOLS
 from myria.settings import RESERVED_VARIABLES, Settings
 from myria_cli.app import application
+from myria_server.api.tools import TOOLS
 from tests.chart.rendering import render
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,8 +13,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from myria.db import schema
 from myria.errors import DataDirInUse
-from myria.store import schema
 from myria_embedded import EmbeddedPostgres, default_data_dir, ensure_roles, grant_roles
 from myria_embedded.endpoint import Postmaster, is_free
 from myria_embedded.processes import remains, title

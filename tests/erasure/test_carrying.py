@@ -13,15 +13,15 @@ import pytest
 from myria import errors
 from myria.access.principal import Proof
 from myria.access.store import AccessStore, NewKey
-from myria.contract.limits import MAX_WITHDRAWN
+from myria.builds.snapshots import Registry
+from myria.db.database import Database as Pool
 from myria.erasure import removal, words
 from myria.erasure.carrying import THREAD, ErasureCarrier, carry_on_apart
 from myria.erasure.commands import WITHDRAWN_WITHIN_S, Asker, Erasures
 from myria.erasure.model import Selection
-from myria.folding import event_log
-from myria.registry import Registry
+from myria.log.limits import MAX_WITHDRAWN
+from myria.notes.folding import event_log
 from myria.settings import ErasureSettings
-from myria.store.database import Database as Pool
 from tests.erasure.test_erasure import PHRASE, SETTINGS, erasures, failed, said, seeded, traces
 from tests.support import builds
 from tests.support.counts import share

@@ -10,22 +10,22 @@ from typing import Any
 import asyncpg
 import orjson
 
-from myria import transfer
-from myria.canonical import digest
-from myria.contract.limits import Limits
+from myria.db.database import Database as Pool
 from myria.erasure.model import Selection
-from myria.folding import event_log
-from myria.memories.commands import Keeping
-from myria.memories.model import MemoryDraft, dedup_key
+from myria.log import transfer
+from myria.log.canonical import digest
+from myria.log.limits import Limits
 from myria.memory import Memory
 from myria.notes.drafting import Draft
 from myria.notes.feedback import Feedback
-from myria.sessions.model import session_end
-from myria.sessions.reflecting import Reflection, reflect
+from myria.notes.folding import event_log
+from myria.notes.memories.commands import Keeping
+from myria.notes.memories.model import MemoryDraft, dedup_key
+from myria.notes.sessions.model import session_end
+from myria.notes.sessions.reflecting import Reflection, reflect
+from myria.notes.turns.items import identity_of, message
+from myria.notes.turns.shadow import ClientResult, compare_after
 from myria.settings import Settings, TurnsSettings
-from myria.store.database import Database as Pool
-from myria.turns.items import identity_of, message
-from myria.turns.shadow import ClientResult, compare_after
 from tests.erasure.test_erasure import PHRASE, WORDS, erase, erasures, failed, refused, traces
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation

@@ -15,30 +15,31 @@ import asyncpg
 import orjson
 import pytest
 
-from myria import errors, high_water
-from myria.building import capture
-from myria.canonical import canonical_json
-from myria.contract.event import NewEvent
-from myria.contract.queries import EventNodesQuery
+from myria import errors
+from myria.builds import capture
+from myria.builds.snapshots import Registry
+from myria.builds.verify import verify
+from myria.db.database import Database
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Receipt, Selection
-from myria.events import dedupe_key
-from myria.folding import event_log
 from myria.index import decode
-from myria.memories.commands import Keeping
-from myria.memories.model import MemoryDraft
+from myria.log import high_water
+from myria.log.canonical import canonical_json
+from myria.log.event import NewEvent
+from myria.log.payloads import dedupe_key
+from myria.log.redaction.redactor import PayloadRedactor
+from myria.log.withdrawal.commands import Withdrawals
 from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
+from myria.notes.folding import event_log
 from myria.notes.links import NoteLinks
-from myria.redaction.redactor import PayloadRedactor
-from myria.registry import Registry
-from myria.retrieval import searching
-from myria.retrieval.ranking import rank
+from myria.notes.memories.commands import Keeping
+from myria.notes.memories.model import MemoryDraft
+from myria.search import searching
+from myria.search.queries import EventNodesQuery
+from myria.search.ranking import rank
 from myria.settings import Settings
-from myria.store.database import Database
-from myria.verify import verify
-from myria.withdrawal.commands import Withdrawals
 from myria_embedded.account import server_account
 from myria_embedded.find import find_binaries
 from tests.support import builds, postgres

@@ -12,25 +12,25 @@ import pytest
 from myria import errors
 from myria.access.journal import Journal
 from myria.access.principal import Principal
-from myria.building import tasks
-from myria.building.capture import start_build
-from myria.building.compilation import compile_scope
-from myria.building.model import RunningBuild
-from myria.building.versions import fingerprint
-from myria.building.writing import TreeWriter
+from myria.builds import tasks
+from myria.builds.capture import start_build
+from myria.builds.compilation import compile_scope
+from myria.builds.model import RunningBuild
+from myria.builds.versions import fingerprint
+from myria.builds.writing import TreeWriter
+from myria.db.database import Database
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
-from myria.folding import event_log
 from myria.llm.audit import Origin, Recorder
 from myria.llm.client import Attempt
 from myria.llm.secrets import Redactor
+from myria.log.withdrawal.model import Withdrawal, withdrawal_event
 from myria.memory import Memory
-from myria.planning.identity import settings_digest
-from myria.planning.model import Node
-from myria.store.database import Database
-from myria.turns.model import Session
-from myria.turns.shadow import Comparison
-from myria.withdrawal.model import Withdrawal, withdrawal_event
+from myria.notes.folding import event_log
+from myria.notes.turns.model import Session
+from myria.notes.turns.shadow import Comparison
+from myria.topics.identity import settings_digest
+from myria.topics.model import Node
 from tests.erasure.test_erasure import PHRASE, SETTINGS, erase, erasures, failed, said, traces
 from tests.support import builds, postgres
 from tests.support.events import TENANT, append, conversation

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import orjson
 
-from myria.contract.event import NewEvent
-from myria.contract.queries import EventNodesQuery
 from myria.erasure.model import Selection
+from myria.log.event import NewEvent
 from myria.memory import Memory
+from myria.search.queries import EventNodesQuery
 from tests.erasure.test_erasure import SETTINGS, erase, failed
 from tests.support import builds
 from tests.support.counts import share

@@ -9,10 +9,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from myria.contract.queries import EventNodesQuery
+from myria.db.database import Database as Pool
 from myria.erasure.model import Receipt, Selection
 from myria.memory import Memory
-from myria.store.database import Database as Pool
+from myria.search.queries import EventNodesQuery
 from scripts.drill_backup import back_up
 from scripts.drilling import postgres_program, run
 from tests.erasure.test_digests import SETTINGS as WITH_TURNS

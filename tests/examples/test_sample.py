@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from myria.events import searchable_text, speaker_of, task_of
-from myria.masks import Mask
-from myria.scopes import canonical_participants
+from myria.log.masks import Mask
+from myria.log.payloads import searchable_text, speaker_of, task_of
+from myria.log.scopes import canonical_participants
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TYPES = {"message", "assistant_message", "tool_result", "task_update", "topic_marker", "memory_marker"}

@@ -159,7 +159,7 @@ def test_the_commands_run_without_rights_on_a_read_only_root(image: Image) -> No
 def test_its_default_computes_vectors(image: Image) -> None:
     """The image holds the local model, and a text gets its vector without a network or a file to write."""
     program = (
-        "from myria.embeddings.choosing import chosen; from myria.embeddings.local import LocalModel; "
+        "from myria.index.embeddings.choosing import chosen; from myria.index.embeddings.local import LocalModel; "
         "from myria.settings import Settings; vector = LocalModel.installed()._vector('bread'); "
         "print(chosen(Settings()).model, len(vector))"
     )

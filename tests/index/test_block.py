@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myria.analysis import term_id
 from myria.errors import InternalError
 from myria.index import MAX_DOCS, BlockNode, Doc, Piece, build, decode, encode, splice
+from myria.text import term_id
 from tests.support.counts import examples
 
 NODES = [

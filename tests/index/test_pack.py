@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myria.errors import InternalError
-from myria.events import TopicHint
 from myria.index import BlockNode, Corpus, Doc, LooseBlock, ScopeTable, build, decode, pack, repack
-from myria.retrieval.best import Key
-from myria.retrieval.filters import Filters
-from myria.retrieval.question import Question
-from myria.retrieval.ranking import rank
+from myria.log.payloads import TopicHint
+from myria.search.best import Key
+from myria.search.filters import Filters
+from myria.search.question import Question
+from myria.search.ranking import rank
 from tests.support.counts import examples
 
 MINUTE = 60_000_000

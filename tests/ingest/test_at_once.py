@@ -11,22 +11,22 @@ import asyncpg
 import pytest
 
 from myria import errors
-from myria.contract.acknowledgement import AppendResult
-from myria.contract.event import NewEvent
-from myria.folding import event_log
-from myria.ids import new_id
-from myria.memories.commands import Keeping
-from myria.memories.model import MemoryDraft
+from myria.builds.verify import verify
+from myria.db.database import Database as Pool
+from myria.log.acknowledgement import AppendResult
+from myria.log.event import NewEvent
+from myria.log.ids import new_id
+from myria.log.redaction.redactor import PayloadRedactor
+from myria.log.scopes import scope_key
 from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft, completed
+from myria.notes.folding import event_log
 from myria.notes.kinds import Lifetime
+from myria.notes.memories.commands import Keeping
+from myria.notes.memories.model import MemoryDraft
 from myria.notes.model import note_event
-from myria.redaction.redactor import PayloadRedactor
-from myria.scopes import scope_key
 from myria.settings import Settings
-from myria.store.database import Database as Pool
-from myria.verify import verify
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database

@@ -11,15 +11,15 @@ import asyncpg
 import pytest
 
 from myria import errors
-from myria.contract.event import NewEvent, parse_event
-from myria.contract.limits import Limits
-from myria.folding import event_log
-from myria.ingest import Ingest
-from myria.projections import Incoming, Projection, Stored
-from myria.store.database import Connection, PoolOptions
-from myria.store.database import Database as Pool
-from myria.store.locks import lock_key
-from myria.store.queries import sql
+from myria.db.database import Connection, PoolOptions
+from myria.db.database import Database as Pool
+from myria.db.locks import lock_key
+from myria.db.queries import sql
+from myria.log.append import Ingest
+from myria.log.event import NewEvent, parse_event
+from myria.log.limits import Limits
+from myria.log.projections import Incoming, Projection, Stored
+from myria.notes.folding import event_log
 from tests.support.locks import somebody_waits
 from tests.support.postgres import Database
 

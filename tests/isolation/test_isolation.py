@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 
+from myria.db.database import Database as Pool
+from myria.db.queries import sql
 from myria.erasure import forgetting
 from myria.memory import Memory
 from myria.notes import usage
-from myria.store.database import Database as Pool
-from myria.store.queries import sql
 from tests.isolation import faces
 from tests.isolation.world import (
     REACHING,

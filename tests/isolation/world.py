@@ -19,13 +19,13 @@ import httpx
 
 from myria.access.principal import Role
 from myria.access.store import AccessStore, NewKey
-from myria.contract.tools import PATH_OF, TOOLS
+from myria.builds.snapshots import Registry
+from myria.db.database import Database as Pool
+from myria.db.queries import sql
 from myria.erasure.carrying import ErasureCarrier
-from myria.folding import event_log
-from myria.registry import Registry
+from myria.notes.folding import event_log
 from myria.settings import AuthSettings, ErasureSettings, McpSettings, Settings, TurnsSettings
-from myria.store.database import Database as Pool
-from myria.store.queries import sql
+from myria_server.api.tools import PATH_OF, TOOLS
 from tests.server.wire import META, MODERN, Served, call, headers
 from tests.support.builds import build, rows
 from tests.support.postgres import Database

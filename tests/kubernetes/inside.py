@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
+from myria.db.database import Database as Pool
 from myria.settings import Settings
-from myria.store.database import Database as Pool
 from myria_operator.api import Api
 from myria_operator.app import Operator
 from myria_rebuilds.connection import configuration

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from myria.building.run import run_build
+from myria.builds.run import run_build
 from myria.settings import Settings
 from tests.kubernetes.api import Json
 from tests.kubernetes.operating import Installation

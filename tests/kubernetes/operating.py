@@ -12,8 +12,8 @@ from typing import Any
 import asyncpg
 import yaml
 
-from myria.store.database import ALL_TENANTS
-from myria.store.database import Database as Pool
+from myria.db.database import ALL_TENANTS
+from myria.db.database import Database as Pool
 from tests.kubernetes.api import Json, condition
 from tests.kubernetes.manifests import EXAMPLES
 from tests.kubernetes.node import Node

@@ -12,7 +12,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from myria.contract.limits import MAX_REASON
+from myria.log.limits import MAX_REASON
 from myria_operator import reasons, rules
 from tests.kubernetes import manifests
 from tests.kubernetes.api import ApiError, Json, path

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from myria.building.model import Outcome
+from myria.builds.model import Outcome
 from myria_builder.reporting import ReportTarget, tell
 from myria_rebuilds.report import BuildFacts
 from myria_rebuilds.statements import sql

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from myria.registry import Registry
-from myria.store.database import Database as Pool
+from myria.builds.snapshots import Registry
+from myria.db.database import Database as Pool
 from myria_operator import failpoints
 from myria_operator.api import Api
 from tests.kubernetes.api import Json

@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 from benchmarks.figures import quantile
-from myria.registry import Registry
-from myria.store.database import Database as Pool
+from myria.builds.snapshots import Registry
+from myria.db.database import Database as Pool
 from tests.kubernetes.api import condition
 from tests.kubernetes.instant import play_pods
 from tests.kubernetes.operating import Installation

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import time
 
-from myria.ids import new_id
-from myria.registry import Registry
+from myria.builds.snapshots import Registry
+from myria.db.database import ALL_TENANTS
+from myria.db.database import Database as Pool
+from myria.log.ids import new_id
 from myria.settings import Settings
-from myria.store.database import ALL_TENANTS
-from myria.store.database import Database as Pool
 from myria_operator.sweep import ABANDONED_S
 from tests.kubernetes.api import Json
 from tests.kubernetes.instant import play_pods

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from myria.registry import Registry
-from myria.store.database import ALL_TENANTS
-from myria.store.database import Database as Pool
+from myria.builds.snapshots import Registry
+from myria.db.database import ALL_TENANTS
+from myria.db.database import Database as Pool
 from myria_operator import failpoints
 from myria_operator.api import Api
 from myria_operator.facts import Rebuild

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from myria import build_loop
-from myria.folding import event_log
-from myria.registry import Registry
-from myria.store.database import Database as Pool
+from myria.builds import loop as build_loop
+from myria.builds.snapshots import Registry
+from myria.db.database import Database as Pool
+from myria.notes.folding import event_log
 from tests.kubernetes.inside import parts, until
 from tests.kubernetes.operating import Installation, reason
 from tests.support import builds

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from myria.access.store import AccessStore
-from myria.building import Outcome
-from myria.contract.queries import ReferencesQuery
+from myria.builds import Outcome
+from myria.db.database import Database as Pool
 from myria.memory import Memory
+from myria.search.queries import ReferencesQuery
 from myria.settings import Settings
-from myria.store.database import Database as Pool
 from tests.llm.conftest import Configuring, Starting
 from tests.llm.oracle import Oracle
 from tests.llm.provider import Answer, Asked, calling

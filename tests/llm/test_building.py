@@ -10,13 +10,13 @@ import asyncpg
 import orjson
 import pytest
 
-from myria.building import Outcome
-from myria.building.collect import collect_garbage, tenants_with_garbage
-from myria.building.replay import replay
+from myria.builds import Outcome
+from myria.builds.collect import collect_garbage, tenants_with_garbage
+from myria.builds.replay import replay
+from myria.builds.verify import verify
+from myria.db.database import Database as Pool
 from myria.errors import InternalError
 from myria.settings import RetentionSettings, Settings
-from myria.store.database import Database as Pool
-from myria.verify import verify
 from tests.cli.conftest import Called, call
 from tests.llm.conftest import Configuring, Starting
 from tests.llm.oracle import Oracle

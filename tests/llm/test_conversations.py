@@ -16,15 +16,15 @@ from typing import Any
 import orjson
 import pytest
 
-from myria.building import Outcome
-from myria.building.replay import replay
-from myria.contract.event import parse_event
-from myria.contract.limits import Limits
-from myria.contract.queries import ReferencesQuery
+from myria.builds import Outcome
+from myria.builds.replay import replay
+from myria.db.database import Database as Pool
+from myria.log.event import parse_event
+from myria.log.limits import Limits
+from myria.log.scopes import canonical_participants
 from myria.memory import Memory
-from myria.scopes import canonical_participants
+from myria.search.queries import ReferencesQuery
 from myria.settings import Settings
-from myria.store.database import Database as Pool
 from tests.llm.conftest import Configuring, Starting
 from tests.llm.oracle import Oracle
 from tests.llm.test_building import leaves_of, sound, with_model

@@ -14,16 +14,16 @@ from typing import Any
 import orjson
 import pytest
 
-from myria.contract.queries import EventNodesQuery
-from myria.embeddings import former
+from myria.builds.snapshots import Registry
+from myria.control import ControlLoop
+from myria.db.database import Database as Pool
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
-from myria.folding import event_log
+from myria.index.embeddings import former
 from myria.memory import Memory
-from myria.registry import Registry
+from myria.notes.folding import event_log
+from myria.search.queries import EventNodesQuery
 from myria.settings import EmbeddingSettings, Settings
-from myria.store.database import Database as Pool
-from myria.triggers import ControlLoop
 from tests.llm.conftest import KEY, Starting
 from tests.llm.provider import Answer, Asked, Provider
 from tests.reads.asking import append, ask, events_of, pages, texts_of

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
+from myria.builds.snapshots import Registry
+from myria.control import ControlLoop
+from myria.db.database import Database as Pool
 from myria.errors import ConfigurationError
-from myria.masks import Mask, Masks
-from myria.memories.commands import Keeping
-from myria.memories.model import MemoryChanges, MemoryDraft
+from myria.log.masks import Mask, Masks
 from myria.memory import Memory
 from myria.notes.drafting import Draft
 from myria.notes.evaluator import MOST_ATTEMPTS
+from myria.notes.memories.commands import Keeping
+from myria.notes.memories.model import MemoryChanges, MemoryDraft
 from myria.notes.model import Changes
 from myria.notes.questions import RecallQuery
 from myria.notes.statistics import statistics
-from myria.registry import Registry
 from myria.settings import LlmSettings, NotesSettings, Settings
-from myria.store.database import Database as Pool
-from myria.triggers import ControlLoop
 from tests.llm.conftest import Configuring, Starting
 from tests.llm.oracle import shown
 from tests.llm.provider import Answer, Asked, Script, calling

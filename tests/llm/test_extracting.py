@@ -12,23 +12,23 @@ from typing import Any
 import orjson
 import pytest
 
-from myria.contract.event import NewEvent
+from myria.builds.snapshots import Registry
+from myria.builds.verify.run import verify
+from myria.control import ControlLoop
+from myria.db.database import Database as Pool
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
 from myria.errors import ConfigurationError, ModelFailed
-from myria.folding import event_log
 from myria.llm.fencing import unfenced
 from myria.llm.responses import parse, url_of
+from myria.log.event import NewEvent
 from myria.memory import Memory
-from myria.planning.settings import PlannerSettings
-from myria.registry import Registry
+from myria.notes.folding import event_log
+from myria.notes.turns.extracting import MOST_ATTEMPTS, Extractor
+from myria.notes.turns.items import message
+from myria.notes.turns.shadow import Comparison
 from myria.settings import LlmSettings, Settings, TurnsSettings
-from myria.store.database import Database as Pool
-from myria.triggers import ControlLoop
-from myria.turns.extracting import MOST_ATTEMPTS, Extractor
-from myria.turns.items import message
-from myria.turns.shadow import Comparison
-from myria.verify.run import verify
+from myria.settings.planner import PlannerSettings
 from tests.erasure.test_erasure import erase
 from tests.llm.conftest import KEY, Starting
 from tests.llm.provider import Answer, Asked, Script

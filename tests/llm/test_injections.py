@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 import pytest
 
-from myria.building import Outcome
-from myria.contract.queries import ReferencesQuery
+from myria.builds import Outcome
 from myria.llm.fencing import fenced, unfenced
 from myria.memory import Memory
+from myria.search.queries import ReferencesQuery
 from myria.settings import Settings
 from tests.llm.conftest import KEY, Configuring, Starting
 from tests.llm.injections import INJECTIONS

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from myria.embeddings import choosing
-from myria.embeddings.choosing import chosen, configured
-from myria.embeddings.model import installed_weights
+from myria.control import ControlLoop
+from myria.db.database import Database as Pool
 from myria.errors import ConfigurationError
+from myria.index.embeddings import choosing
+from myria.index.embeddings.choosing import chosen, configured
+from myria.index.embeddings.model import installed_weights
 from myria.memory import Memory
 from myria.settings import EmbeddingSettings, Settings
-from myria.store.database import Database as Pool
-from myria.triggers import ControlLoop
 from tests.cli.conftest import call
 from tests.llm.test_embeddings import ANSWER, TALK, query, talk
 from tests.reads.asking import append, ask, texts_of
@@ -145,6 +145,6 @@ def test_status_says_why(database: Database, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_local_model_that_is_not_installed_is_named_with_the_way_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks for it by name is refused with what to install."""
-    monkeypatch.setattr("myria.embeddings.local.installed_weights", lambda: None)
+    monkeypatch.setattr("myria.index.embeddings.local.installed_weights", lambda: None)
     with pytest.raises(ConfigurationError, match=r"myria\[embeddings\]"):
         configured(replace(Settings(), embeddings=EmbeddingSettings(model="local")))

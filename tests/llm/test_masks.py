@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from myria.contract.queries import ReferencesQuery
 from myria.errors import InternalError
 from myria.llm.inspection import InspectLeafRefs, Inspector, InspectSubtree, ScopesInForce, Shown, ShownTopic
-from myria.masks import Masks
+from myria.log.masks import Masks
 from myria.memory import Memory
+from myria.search.queries import ReferencesQuery
 from myria.settings import Settings
 from tests.llm.conftest import Configuring, Starting
 from tests.llm.oracle import plan, shown

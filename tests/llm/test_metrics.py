@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from myria.building.collect import collect_garbage
-from myria.contract.queries import ReferencesQuery
+from myria.builds.collect import collect_garbage
+from myria.db.database import Database as Pool
 from myria.memory import Memory
+from myria.search.queries import ReferencesQuery
 from myria.settings import RetentionSettings, Settings
-from myria.store.database import Database as Pool
 from myria_monitoring.exposition import about_memory, text_of
 from myria_monitoring.figures import FigureReader
 from tests.llm.conftest import Configuring, Starting

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from myria.embeddings.local import LocalModel
-from myria.embeddings.minilm import MOST_PIECES
-from myria.embeddings.wordpiece import numbers
+from myria.index.embeddings.local import LocalModel
+from myria.index.embeddings.minilm import MOST_PIECES
+from myria.index.embeddings.wordpiece import numbers
 from myria.index.vectors import WHOLE, VectorRows
 
 

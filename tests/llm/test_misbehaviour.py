@@ -6,11 +6,11 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from myria.building import Outcome
-from myria.contract import answers
-from myria.contract.queries import ReferencesQuery
+from myria.builds import Outcome
 from myria.memory import Memory
+from myria.search.queries import ReferencesQuery
 from myria.settings import Settings
+from myria_server.api import answers
 from tests.llm.conftest import Configuring, Starting
 from tests.llm.misbehaviour import MISBEHAVIOUR
 from tests.llm.provider import Asked

@@ -13,11 +13,11 @@ from typing import Any
 import orjson
 import pytest
 
-from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.errors import ConfigurationError
 from myria.llm.fencing import unfenced
 from myria.memory import Memory
-from myria.second_look.looking import SecondLook
+from myria.search.queries import EventNodesQuery, ReferencesQuery
+from myria.search.second_look.looking import SecondLook
 from myria.settings import SecondLookSettings, Settings
 from tests.llm.conftest import KEY, Configuring, Starting
 from tests.llm.provider import Answer, Asked, Provider, calling, completion

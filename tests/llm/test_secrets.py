@@ -13,11 +13,11 @@ import asyncpg
 import orjson
 import pytest
 
-from myria.contract.queries import ReferencesQuery
+from myria.db.database import Database as Pool
 from myria.llm.model import LanguageModel
 from myria.memory import Memory
+from myria.search.queries import ReferencesQuery
 from myria.settings import Settings
-from myria.store.database import Database as Pool
 from myria_cli.logs import configure
 from myria_monitoring.exposition import about_memory, text_of
 from myria_monitoring.figures import FigureReader

@@ -21,9 +21,9 @@ import orjson
 import pytest
 from mcp import Client
 
-from myria.building import Outcome
-from myria.contract.queries import ReferencesQuery
+from myria.builds import Outcome
 from myria.memory import Memory
+from myria.search.queries import ReferencesQuery
 from myria.settings import LlmSettings, Settings
 from scripts.debian import cache_folder, only_one
 from tests.llm.test_building import sound, with_model

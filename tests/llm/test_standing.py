@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from myria.planning.settings import PlannerSettings
+from myria.settings.planner import PlannerSettings
 from tests.cli.conftest import call
 from tests.llm.conftest import Configuring, Starting
 from tests.llm.oracle import Oracle

@@ -12,11 +12,11 @@ from typing import Any
 import orjson
 import pytest
 
-from myria.contract import answers
-from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.errors import ConfigurationError
 from myria.memory import Memory
+from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.settings import LlmSettings, McpSettings, Settings
+from myria_server.api import answers
 from tests.llm.conftest import Configuring, Starting
 from tests.llm.oracle import last, shown
 from tests.llm.provider import Answer, Asked, Script, calling

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from myria.contract.queries import ReferencesQuery
-from myria.masks import Mask
+from myria.db.queries import sql
+from myria.log.masks import Mask
 from myria.memory import Memory
-from myria.store.queries import sql
+from myria.search.queries import ReferencesQuery
 from tests.llm.conftest import Configuring, Starting
 from tests.llm.oracle import Oracle, shown
 from tests.llm.provider import Answer, Asked, calling

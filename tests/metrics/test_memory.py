@@ -13,22 +13,22 @@ from typing import Any
 import asyncpg
 import pytest
 
-from myria.building.collect import collect_garbage
-from myria.contract.tools import TOOLS
+from myria.builds.collect import collect_garbage
+from myria.builds.snapshots import Registry
+from myria.db.database import ALL_TENANTS
+from myria.db.database import Database as Pool
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
-from myria.folding import event_log
 from myria.notes.feedback import RATED_TOOLS, Feedback
-from myria.registry import Registry
+from myria.notes.folding import event_log
 from myria.settings import RetentionSettings, Settings
-from myria.store.database import ALL_TENANTS
-from myria.store.database import Database as Pool
 from myria_migrations import functions
 from myria_monitoring import figures as reading
 from myria_monitoring.catalogue import BY_NAME
 from myria_monitoring.exposition import BUILD_SECONDS, about_memory, text_of
 from myria_monitoring.figures import FigureReader
 from myria_monitoring.statements import sql
+from myria_server.api.tools import TOOLS
 from tests.metrics.scraping import Samples, samples
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
@@ -323,8 +323,8 @@ ANALYZE myria.builds; ANALYZE myria.snapshots; ANALYZE myria.tenants;
 
 async def _fail(pool: Pool, build_id: str, rules: list[str]) -> None:
     from myria import errors
-    from myria.building import Outcome
-    from myria.building.finish import end_without_result
+    from myria.builds import Outcome
+    from myria.builds.finish import end_without_result
 
     error = errors.BuildInvalid("broken", violations=[{"rule": rule, "message": "x"} for rule in rules])
     await end_without_result(pool, TENANT, build_id, Outcome.FAILED, error=error, settings=Settings().builder)

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.core import Metric
 
 from myria import errors
-from myria.store.database import Database as Pool
+from myria.db.database import Database as Pool
 from myria_monitoring.catalogue import METRICS
 from myria_monitoring.exposition import gauge, text_of
 from myria_monitoring.figures import FigureReader

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from myria.notes.bysubject import text_by_subject
 from myria.notes.fragments import Fragment
 from myria.notes.lines import memory_text
-from myria.retrieval.found import FoundSubject
-from myria.tokens import byte_counter, token_counter
+from myria.search.found import FoundSubject
+from myria.text.model_tokens import byte_counter, token_counter
 from tests.support.counts import examples
 
 DAY = 86_400 * 10**6

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from myria import errors
+from myria.db.database import Database as Pool
 from myria.notes.commands import Amended, Forgotten
 from myria.notes.model import Changes
-from myria.store.database import Database as Pool
 from tests.notes.test_remembering import TENANT, US, Keeper
 from tests.support.counts import examples
 from tests.support.postgres import Database, Databases

@@ -6,9 +6,9 @@ from itertools import combinations
 
 import pytest
 
-from myria.analysis.changes import tells_of_change
 from myria.notes.current import KeptStatement, SoughtWords, replaced
 from myria.notes.newest import ComparedNote, newest_above
+from myria.text.changes import tells_of_change
 from tests.support.changing_facts import BLIND, SEEN, Change
 
 APART = """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import product
 
+from myria.db.clock import to_datetime, to_microseconds
 from myria.memory import Memory
 from myria.notes.drafting import Draft
 from myria.notes.expiry import DAY_US, Lasting
 from myria.notes.kinds import policies
 from myria.settings import Settings
-from myria.store.clock import to_datetime, to_microseconds
 from tests.support.postgres import Database
 
 _ROUNDING_US = 5

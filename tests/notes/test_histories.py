@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from myria.db.database import Database as Pool
+from myria.db.queries import sql
 from myria.notes.model import Changes
-from myria.store.database import Database as Pool
-from myria.store.queries import sql
 from tests.notes.test_remembering import TENANT, Keeper
 from tests.support.postgres import Database
 

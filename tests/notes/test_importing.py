@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from myria.db.database import Database as Pool
 from myria.errors import MyriaError
-from myria.memento import fragment_of, import_fragments
 from myria.notes.consolidating import Consolidation
 from myria.notes.details import Details
 from myria.notes.expiry import DAY_US
-from myria.store.database import Database as Pool
+from myria_cli.importers.memento import fragment_of, import_fragments
 from tests.notes.test_remembering import TENANT, US, Keeper
 from tests.support.postgres import Database
 

@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from myria.contract.fields import parse_timestamp
 from myria.index import Corpus, Doc, LooseBlock
-from myria.masks import Masks
+from myria.log.fields import parse_timestamp
+from myria.log.masks import Masks
 from myria.memory import Memory
 from myria.notes.drafting import Draft
 from myria.notes.fragments import Fragment
 from myria.notes.model import NOTE_TYPE
 from myria.notes.questions import RecallQuery
-from myria.retrieval.question import Question
-from myria.retrieval.ranking import rank
+from myria.search.question import Question
+from myria.search.ranking import rank
 from myria.settings import Settings
 from tests.support.building import build_now
 from tests.support.postgres import Database

@@ -8,15 +8,15 @@ from random import Random
 
 import pytest
 
-from myria.folding import event_log
+from myria.db.database import Database as Pool
+from myria.log.redaction.redactor import PayloadRedactor
 from myria.notes.commands import Notes, Remembered
 from myria.notes.drafting import Draft
+from myria.notes.folding import event_log
 from myria.notes.kinds import Lifetime
 from myria.notes.likeness import ALIKE, LOOKED_AT, MOST, NewestNotes, said_by, those_alike
 from myria.notes.model import Changes
 from myria.notes.similar import Similar
-from myria.redaction.redactor import PayloadRedactor
-from myria.store.database import Database as Pool
 from tests.support.postgres import Database
 
 TENANT = "default"

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myria.errors import InvalidArgument
-from myria.handles import Handles
 from myria.notes.lines import NOTICE, MemoryLine, memory_text
-from myria.tokens import byte_counter, token_counter
+from myria.search.handles import Handles
+from myria.text.model_tokens import byte_counter, token_counter
 from tests.support.counts import examples
 
 BYTES = byte_counter()

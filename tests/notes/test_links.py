@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from myria.contract.event import NewEvent
-from myria.folding import event_log
-from myria.ids import new_id
+from myria.db.database import Database as Pool
+from myria.log.event import NewEvent
+from myria.log.ids import new_id
+from myria.log.withdrawal.commands import Withdrawals
+from myria.notes.folding import event_log
 from myria.notes.links import RELATIONS, Relation, link_event
-from myria.store.database import Database as Pool
-from myria.withdrawal.commands import Withdrawals
 from tests.support.counts import examples
 from tests.support.postgres import Database
 

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from myria.store.queries import sql
+from myria.db.queries import sql
 from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Database
 

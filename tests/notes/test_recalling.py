@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myria.contract.event import NewEvent
 from myria.errors import CursorInvalid
-from myria.masks import Mask, Masks
+from myria.log.event import NewEvent
+from myria.log.masks import Mask, Masks
+from myria.log.redaction.redactor import PayloadRedactor
 from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
@@ -20,10 +21,9 @@ from myria.notes.fragments import Fragment
 from myria.notes.model import Changes
 from myria.notes.questions import RecallQuery
 from myria.notes.recalling import Recall, Recalled
-from myria.redaction.redactor import PayloadRedactor
-from myria.retrieval.found import EventFinder
+from myria.search.found import EventFinder
 from myria.settings import Settings
-from myria.tokens import token_counter
+from myria.text.model_tokens import token_counter
 from tests.support.builds import build
 from tests.support.counts import examples
 from tests.support.postgres import Database

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from myria import errors
-from myria.contract.event import NewEvent
-from myria.folding import event_log
+from myria.builds.verify.run import verify
+from myria.db.database import Database as Pool
+from myria.log.event import NewEvent
+from myria.log.redaction.redactor import PayloadRedactor
+from myria.log.withdrawal.commands import Withdrawals
 from myria.notes.commands import Notes, Remembered
 from myria.notes.drafting import Draft
-from myria.planning.settings import PlannerSettings
-from myria.redaction.kinds import KINDS
-from myria.redaction.redactor import PayloadRedactor
-from myria.store.database import Database as Pool
-from myria.verify.run import verify
-from myria.withdrawal.commands import Withdrawals
+from myria.notes.folding import event_log
+from myria.settings.planner import PlannerSettings
+from myria.settings.redaction_kinds import KINDS
 from tests.support.postgres import Database
 
 TENANT = "default"

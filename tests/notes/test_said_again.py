@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from myria.contract.fields import parse_timestamp
-from myria.masks import Masks
+from myria.builds.verify.run import verify
+from myria.log.fields import parse_timestamp
+from myria.log.masks import Masks
+from myria.log.redaction.redactor import PayloadRedactor
 from myria.memory import Memory
 from myria.notes.commands import Notes, Remembered
 from myria.notes.drafting import Draft
 from myria.notes.questions import RecallQuery
-from myria.planning.settings import PlannerSettings
-from myria.redaction.redactor import PayloadRedactor
 from myria.settings import Settings
-from myria.verify.run import verify
+from myria.settings.planner import PlannerSettings
 from tests.support.building import build_now
 from tests.support.postgres import Database
 

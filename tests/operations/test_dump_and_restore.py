@@ -10,14 +10,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from myria.contract.event import parse_event
-from myria.contract.limits import Limits
-from myria.contract.queries import EventNodesQuery
+from myria.builds.verify import verify
+from myria.db import schema
+from myria.db.database import Database as StoreDatabase
+from myria.log.event import parse_event
+from myria.log.limits import Limits
 from myria.memory import Memory
+from myria.search.queries import EventNodesQuery
 from myria.settings import Settings
-from myria.store import schema
-from myria.store.database import Database as StoreDatabase
-from myria.verify import verify
 from myria_embedded.account import server_account
 from myria_embedded.find import find_binaries
 from tests.support.builds import build, rows

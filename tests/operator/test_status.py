@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.building.model import BuildRow
+from myria.builds.model import BuildRow
 from myria_operator import reasons
 from myria_operator.facts import Job, Rebuild, Situation, Target
 from myria_operator.naming import job_name

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
+from myria.db.database import Database as Pool
 from myria.settings import Settings
-from myria.store.database import Database as Pool
 from myria_operator.ledger import Ledger
 from myria_operator.status import RebuildView, wants_job
 from tests.operator.test_status import rebuild

@@ -6,13 +6,13 @@ from contextlib import AsyncExitStack
 
 import asyncpg
 
-from myria.building import Outcome
-from myria.building.queue import take_up
-from myria.building.run import run_build
-from myria.registry import Registry
-from myria.store import schema
-from myria.store.database import Database as Pool
-from myria.store.database import PoolOptions
+from myria.builds import Outcome
+from myria.builds.queue import take_up
+from myria.builds.run import run_build
+from myria.builds.snapshots import Registry
+from myria.db import schema
+from myria.db.database import Database as Pool
+from myria.db.database import PoolOptions
 from tests.pgbouncer.bouncer import Bouncer
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation

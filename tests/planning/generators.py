@@ -6,8 +6,8 @@ from hashlib import sha256
 
 from hypothesis import strategies as st
 
-from myria.planning.model import PlanEvent
-from myria.planning.settings import PlannerSettings
+from myria.settings.planner import PlannerSettings
+from myria.topics.model import PlanEvent
 
 SETTINGS = PlannerSettings()
 DENSE = PlannerSettings(hash_cut=3)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from myria.analysis.tokens import _FORMS
-from myria.planning.model import LEAF, UNIT_LEVEL, Node, PlanEvent, level_name
-from myria.planning.scope import plan_scope, plan_unit
+from myria.text.words import _FORMS
+from myria.topics.model import LEAF, UNIT_LEVEL, Node, PlanEvent, level_name
+from myria.topics.scope_plan import plan_scope, plan_unit
 from tests.planning.generators import MINUTE, SETTINGS, key_of
 
 SCOPE = ("ana", "bo", "user_42")

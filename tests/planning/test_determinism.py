@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from myria.planning.model import PlanEvent
-from myria.planning.scope import plan_scope
+from myria.topics.model import PlanEvent
+from myria.topics.scope_plan import plan_scope
 from tests.planning.generators import MINUTE, SCOPE, SETTINGS, TEXTS, key_of
 
 ROOT = "d3ff4d328f200cc374b62825c81739b0a76f3491981100c90f476a7201e8d294"

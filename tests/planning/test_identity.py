@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.canonical import digest, quick_digest
-from myria.planning.identity import internal_node_id, leaf_node_id, rendering_id, topic_id, without_ids
-from myria.planning.model import INTERNAL, LEAF, PlanEvent
-from myria.planning.scope import plan_scope, plan_unit
+from myria.log.canonical import digest, quick_digest
+from myria.topics.identity import internal_node_id, leaf_node_id, rendering_id, topic_id, without_ids
+from myria.topics.model import INTERNAL, LEAF, PlanEvent
+from myria.topics.scope_plan import plan_scope, plan_unit
 from tests.planning.generators import SCOPE, SETTINGS, key_of
 
 

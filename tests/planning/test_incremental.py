@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myria.planning.model import Node, Outline, PlanEvent, Unit, UnitKey
-from myria.planning.scope import changed_units, plan_scope, plan_unit, split_units
-from myria.planning.settings import PlannerSettings
-from myria.planning.trie import assemble
+from myria.settings.planner import PlannerSettings
+from myria.topics.model import Node, Outline, PlanEvent, Unit, UnitKey
+from myria.topics.scope_plan import changed_units, plan_scope, plan_unit, split_units
+from myria.topics.trie import assemble
 from tests.planning.generators import DENSE, GAPS, MINUTE, SCOPE, SETTINGS, key_of, scopes
 from tests.support.counts import CHECK, SOAK, examples
 from tests.support.trees import MemoryEvents, MemoryTree

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myria.planning.leaves import leaf_spans
-from myria.planning.model import LEAF, MAX_PART_LEVEL, UNIT_LEVEL, PlanEvent
-from myria.planning.scope import plan_scope, plan_unit
-from myria.planning.settings import PlannerSettings
-from myria.planning.validation import Candidate, SourceEvent, validate
+from myria.settings.planner import PlannerSettings
+from myria.topics.leaves import leaf_spans
+from myria.topics.model import LEAF, MAX_PART_LEVEL, UNIT_LEVEL, PlanEvent
+from myria.topics.scope_plan import plan_scope, plan_unit
+from myria.topics.validation import Candidate, SourceEvent, validate
 from tests.planning.generators import MINUTE, SCOPE, SETTINGS, YEAR_1, YEAR_9999_END, key_of, scopes
 from tests.support.counts import examples
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from myria.planning.lines import capitalised, clip
+from myria.topics.lines import capitalised, clip
 
 
 @pytest.mark.parametrize(

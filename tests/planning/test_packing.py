@@ -6,8 +6,8 @@ import tracemalloc
 from dataclasses import fields
 from typing import Any
 
-from myria.planning.model import Node
-from myria.planning.subjects.packing import PackedMetadata, packed
+from myria.topics.model import Node
+from myria.topics.subjects.packing import PackedMetadata, packed
 
 _LEFT_OUT = {"refs": (), "children": (), "child_leaves": ()}
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.planning import prose
+from myria.topics import prose
 
 _PIECES = (
     "w",

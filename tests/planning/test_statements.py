@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from myria.planning.model import Node
+from myria.topics.model import Node
 from tests.planning.generators import SETTINGS
 from tests.planning.test_subjects import full, talk_of, units_of
 

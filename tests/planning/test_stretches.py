@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myria.planning.model import PlanEvent
-from myria.planning.scope import units_between
-from myria.planning.settings import PlannerSettings
-from myria.planning.stretches import AFTER, BEFORE, UnitSplitter, split_units, stretch_starts, unit_starts
+from myria.settings.planner import PlannerSettings
+from myria.topics.model import PlanEvent
+from myria.topics.scope_plan import units_between
+from myria.topics.segments import AFTER, BEFORE, UnitSplitter, split_units, stretch_starts, unit_starts
 from tests.planning.generators import DENSE, MINUTE, SETTINGS, key_of, scopes
 from tests.support.counts import examples
 

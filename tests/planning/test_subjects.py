@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myria.errors import InternalError
-from myria.planning.model import LEAF, SUBJECT, Node, Outline, PlanEvent, Unit, UnitKey
-from myria.planning.scope import changed_units, plan_unit, split_units
-from myria.planning.settings import PlannerSettings
-from myria.planning.subjects.holders import KEPT_MOST, Holders, IncompleteHolders, stored_key
-from myria.planning.subjects.keys import SUBJECTS_MOST, candidates
-from myria.planning.subjects.stream import FewPieces
-from myria.planning.subjects.trie import SubjectPiece, keys_of
-from myria.planning.subjects.update import (
+from myria.settings.planner import PlannerSettings
+from myria.topics.model import LEAF, SUBJECT, Node, Outline, PlanEvent, Unit, UnitKey
+from myria.topics.scope_plan import changed_units, plan_unit, split_units
+from myria.topics.subjects.holders import KEPT_MOST, Holders, IncompleteHolders, stored_key
+from myria.topics.subjects.keys import SUBJECTS_MOST, candidates
+from myria.topics.subjects.stream import FewPieces
+from myria.topics.subjects.trie import SubjectPiece, keys_of
+from myria.topics.subjects.update import (
     PlacedLeaf,
     SubjectUpdate,
     leaves_beneath,
@@ -28,8 +28,8 @@ from myria.planning.subjects.update import (
     leaves_under,
     update_subjects,
 )
-from myria.planning.subjects.whole import plan_all_subjects
-from myria.planning.trie import assemble
+from myria.topics.subjects.whole import plan_all_subjects
+from myria.topics.trie import assemble
 from tests.planning.generators import DENSE, MINUTE, SCOPE, SETTINGS, key_of
 from tests.support.counts import CHECK, examples
 from tests.support.trees import MemoryEvents, MemorySubjectNodes, MemoryTree
@@ -150,9 +150,9 @@ async def test_a_plan_that_keeps_no_nodes_gives_the_same(seed: int, count: int, 
 
 async def test_a_plan_reads_leaves_again_where_it_keeps_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a scope has more leaves than a plan keeps or reads at once, its subjects are the same."""
-    monkeypatch.setattr("myria.planning.subjects.whole._LEAVES_KEPT", 5)
-    monkeypatch.setattr("myria.planning.subjects.whole._LEAVES_AT_ONCE", 7)
-    monkeypatch.setattr("myria.planning.subjects.update._READ_AT_ONCE", 3)
+    monkeypatch.setattr("myria.topics.subjects.whole._LEAVES_KEPT", 5)
+    monkeypatch.setattr("myria.topics.subjects.whole._LEAVES_AT_ONCE", 7)
+    monkeypatch.setattr("myria.topics.subjects.update._READ_AT_ONCE", 3)
     tree = await assert_whole_plan_is_the_same(talks(11, 60, words=WORDS[:4]))
     assert tree.most_at_once <= 7
 

@@ -10,18 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myria.errors import InternalError
-from myria.planning.model import (
-    KEY_DIGITS,
-    Node,
-    PlanEvent,
-    Unit,
-    UnitKey,
-    group_level,
-    level_name,
-    shared_digits,
-)
-from myria.planning.scope import plan_unit
-from myria.planning.trie import assemble, key_digits
+from myria.topics.model import KEY_DIGITS, Node, PlanEvent, Unit, UnitKey, group_level, level_name, shared_digits
+from myria.topics.scope_plan import plan_unit
+from myria.topics.trie import assemble, key_digits
 from tests.planning.generators import MINUTE, SCOPE, SETTINGS, YEAR_1, YEAR_9999_END, key_of
 from tests.support.counts import examples
 from tests.support.trees import MemoryTree

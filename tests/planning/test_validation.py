@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myria.planning.identity import internal_node, leaf_node
-from myria.planning.model import INTERNAL, LEAF, Node, Outline, PlanEvent, Ref, Unit, UnitKey
-from myria.planning.scope import changed_units, plan_scope, plan_unit
-from myria.planning.settings import PlannerSettings
-from myria.planning.trie import assemble
-from myria.planning.validation import RULE_NAMES, Candidate, SourceEvent, validate
+from myria.settings.planner import PlannerSettings
+from myria.topics.identity import internal_node, leaf_node
+from myria.topics.model import INTERNAL, LEAF, Node, Outline, PlanEvent, Ref, Unit, UnitKey
+from myria.topics.scope_plan import changed_units, plan_scope, plan_unit
+from myria.topics.trie import assemble
+from myria.topics.validation import RULE_NAMES, Candidate, SourceEvent, validate
 from tests.planning.generators import DENSE, GAPS, MINUTE, SCOPE, SETTINGS, key_of, scopes
 from tests.support.counts import examples
 from tests.support.trees import MemoryEvents, MemoryTree, RememberingReader

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from myria.analysis import words_in
-from myria.planning.wording import Votes, language_named, language_of
+from myria.text import words_in
+from myria.topics.wording import Votes, language_named, language_of
 
 TEXTS = {
     "english": "The kiln is hot, and we should not open it before it cools.",

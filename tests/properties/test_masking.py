@@ -16,12 +16,12 @@ import orjson
 import pytest
 
 from myria import errors
-from myria.contract.event import parse_event
-from myria.contract.limits import Limits
-from myria.contract.queries import EventNodesQuery, ReferencesQuery
-from myria.masks import Masks
+from myria.log.event import parse_event
+from myria.log.limits import Limits
+from myria.log.masks import Masks
 from myria.memory import Memory
-from myria.retrieval import gathering, lanes
+from myria.search import gathering, lanes
+from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.settings import Settings
 from tests.support.building import build_now
 from tests.support.counts import SOAK, share

@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 
-from myria.contract.routes import ROUTES, match
 from myria.memory import Memory as ServerMemory
 from myria.settings import AuthSettings, Settings
 from myria_client import (
@@ -29,6 +28,7 @@ from myria_client import (
     Unreadable,
 )
 from myria_client import _routes as routes
+from myria_server.api.memtrace.routes import ROUTES, match
 from tests.python_client.conftest import call
 from tests.server.wire import Served, serving
 from tests.support.keys import access_store, make_key

@@ -8,11 +8,11 @@ from typing import Any
 
 import asyncpg
 
-from myria.contract import answers
-from myria.contract.acknowledgement import AppendResult
-from myria.contract.event import NewEvent
-from myria.contract.queries import EventNodesQuery, ReferencesQuery
+from myria.log.acknowledgement import AppendResult
+from myria.log.event import NewEvent
 from myria.memory import Memory
+from myria.search.queries import EventNodesQuery, ReferencesQuery
+from myria_server.api import answers
 from tests.support.events import TENANT
 
 Json = dict[str, Any]

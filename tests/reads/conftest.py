@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from myria.db.schema import migrate
 from myria.memory import Memory
 from myria.settings import Settings
-from myria.store.schema import migrate
 from myria_embedded import EmbeddedPostgres, RoleDsns, ensure_roles, grant_roles
 from tests.embedded.conftest import data_dir, new_dir, pristine  # noqa: F401 - fixtures
 from tests.support.patience import until

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from myria.contract.event import NewEvent
-from myria.contract.queries import EventNodesQuery
-from myria.masks import Masks
+from myria.log.event import NewEvent
+from myria.log.masks import Masks
 from myria.memory import Memory
+from myria.search.queries import EventNodesQuery
 from tests.reads.asking import ANA_BEN, append, ask, ids_of, pages, texts_of
 from tests.support.building import build_now
 from tests.support.events import START, TENANT, event

@@ -11,14 +11,14 @@ import orjson
 import pytest
 
 from myria import errors
-from myria.contract import answers
-from myria.contract.event import parse_event
-from myria.contract.limits import Limits
-from myria.contract.queries import EventNodesQuery, ReferencesQuery
-from myria.events import TopicHint
-from myria.masks import Masks
+from myria.log.event import parse_event
+from myria.log.limits import Limits
+from myria.log.masks import Masks
+from myria.log.payloads import TopicHint
 from myria.memory import Memory
+from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.settings import Settings
+from myria_server.api import answers
 from tests.reads.asking import ANA_BEN, append, ask, events_of, ids_of, pages, texts_of, walk
 from tests.support.building import build_now
 from tests.support.events import START, TENANT, conversation, event

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from myria.contract.queries import EventNodesQuery
 from myria.index.block import Doc
 from myria.memory import Memory
+from myria.search.queries import EventNodesQuery
 from tests.reads.asking import ANA_BEN, append, ask, events_of
 from tests.support.events import TENANT, conversation
 

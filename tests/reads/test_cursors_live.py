@@ -11,13 +11,13 @@ import asyncpg
 import pytest
 
 from myria import errors
-from myria.contract.queries import EventNodesQuery, ReferencesQuery
-from myria.masks import Masks
+from myria.db.locks import lock_key
+from myria.db.queries import sql
+from myria.log.masks import Masks
 from myria.memory import Memory
-from myria.retrieval import gathering, lanes
+from myria.search import gathering, lanes
+from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.settings import RetrievalSettings, Settings
-from myria.store.locks import lock_key
-from myria.store.queries import sql
 from tests.reads.asking import ANA_BEN, Query, append, ask, events_of, ids_of, pages
 from tests.support.building import build_now
 from tests.support.events import START, TENANT, conversation, event

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncpg
 import pytest
 
-from myria.contract.event import NewEvent, parse_event
-from myria.contract.fields import parse_timestamp, utc_offset_of
-from myria.contract.limits import Limits
-from myria.contract.queries import EventNodesQuery
+from myria.log.event import NewEvent, parse_event
+from myria.log.fields import parse_timestamp, utc_offset_of
+from myria.log.limits import Limits
 from myria.memory import Memory
 from myria.notes.model import NOTE_TYPE
+from myria.search.queries import EventNodesQuery
 from tests.reads.asking import append, ask, events_of, texts_of
 from tests.support.building import build_now
 from tests.support.events import TENANT

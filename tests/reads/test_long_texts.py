@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from myria.contract.queries import EventNodesQuery
-from myria.masks import Mask, Masks
+from myria.log.masks import Mask, Masks
 from myria.memory import Memory
+from myria.search.queries import EventNodesQuery
 from myria.settings import Settings
 from tests.reads.asking import ANA_BEN, append, ask
 from tests.support.building import build_now

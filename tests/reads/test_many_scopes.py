@@ -16,14 +16,15 @@ import asyncpg
 import pytest
 
 from myria import errors
-from myria.contract.event import NewEvent
-from myria.contract.queries import EventNodesQuery, ReferencesQuery
+from myria.db.queries import sql
 from myria.index import Corpus, Doc, Pack, Timeline, decode, pack, repack
-from myria.masks import Mask, Masks
+from myria.log.event import NewEvent
+from myria.log.masks import Mask, Masks
 from myria.memory import Memory
-from myria.retrieval import gathering, lanes, searching, turns
+from myria.search import gathering, lanes, searching
+from myria.search import read_slots as turns
+from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.settings import RetrievalSettings, Settings
-from myria.store.queries import sql
 from tests.reads.asking import Query, append, ask, events_of
 from tests.support.building import build_now
 from tests.support.counts import CHECK

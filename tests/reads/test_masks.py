@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from myria import errors
-from myria.contract.event import NewEvent
-from myria.contract.queries import EventNodesQuery, ReferencesQuery
-from myria.masks import Mask, Masks
+from myria.log.event import NewEvent
+from myria.log.masks import Mask, Masks
 from myria.memory import Memory
-from myria.retrieval import gathering, lanes
+from myria.search import gathering, lanes
+from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.settings import Settings
 from tests.reads.asking import Query, ask, events_of, texts_of, walk
 from tests.support.building import build_now

@@ -10,10 +10,10 @@ from typing import Any
 
 import asyncpg
 
-from myria.contract.queries import EventNodesQuery, ReferencesQuery
+from myria.db.database import Database as Pool
 from myria.memory import Memory
+from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.settings import BuilderSettings, Settings
-from myria.store.database import Database as Pool
 from tests.reads.asking import append, ask, events_of, walk
 from tests.soak.ledger import PLACED
 from tests.support.building import build_now
@@ -219,7 +219,7 @@ async def test_nothing_is_rebuilt_after_a_rollback_until_resumed(memory: Memory,
     launched: list[str] = []
 
     async def launch(tenant: str, build_id: str) -> int:
-        from myria.building.run import run_build
+        from myria.builds.run import run_build
 
         launched.append(build_id)
         return (await run_build(settings, database.builder_dsn, tenant, build_id)).exit_status

@@ -16,8 +16,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from myria.contract.queries import EventNodesQuery
 from myria.memory import Memory
+from myria.search.queries import EventNodesQuery
 from myria.settings import McpSettings, PostgresSettings, Settings
 from myria_embedded import EmbeddedPostgres
 from tests.reads.asking import ANA_BEN, ask, ids_of
@@ -259,7 +259,7 @@ async def test_a_schema_that_arrives_later(databases: Databases) -> None:
     try:
         async with _served(empty.dsn, PATIENT) as served:
             assert (await served.call("append_event", WIRE_EVENT)).code == "schema_outdated"
-            from myria.store.schema import migrate
+            from myria.db.schema import migrate
 
             await migrate(empty.dsn)
             assert (await served.client.get("/readyz")).status_code == 200

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from myria.store.queries import sql
+from myria.db.queries import sql
 from tests.support.events import TENANT
 from tests.support.postgres import Database
 

@@ -7,8 +7,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from myria.contract.queries import ReferencesQuery
 from myria.memory import Memory
+from myria.search.queries import ReferencesQuery
 from tests.reads.asking import append, ask, events_of, walk
 from tests.support.building import build_now
 from tests.support.events import TENANT, conversation

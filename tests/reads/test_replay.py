@@ -12,13 +12,13 @@ import asyncpg
 import orjson
 import pytest
 
-from myria.contract.event import parse_event
-from myria.contract.limits import Limits
-from myria.contract.queries import ReferencesQuery
-from myria.ids import new_id
+from myria.db.clock import to_datetime
+from myria.log.event import parse_event
+from myria.log.ids import new_id
+from myria.log.limits import Limits
 from myria.memory import Memory
+from myria.search.queries import ReferencesQuery
 from myria.settings import Settings
-from myria.store.clock import to_datetime
 from tests.reads.asking import ask, walk
 from tests.support.building import build_now
 from tests.support.events import TENANT, append, conversation

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.index import decode
 from myria.index.block import ASKS
-from myria.masks import Masks
+from myria.log.masks import Masks
 from myria.memory import Memory
+from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.settings import Settings
 from myria.versions import SEARCH_VERSION
 from tests.reads.asking import Json, ask, events_of, walk
@@ -75,7 +75,7 @@ async def test_a_reader_of_another_version_answers_the_same(
     async with Memory(database.server_dsn, Settings()) as memory:
         expected = await answers(memory)
         assert list(events_of(expected[0]))
-    monkeypatch.setattr("myria.retrieval.gathering.SEARCH_VERSION", SEARCH_VERSION + 1)
+    monkeypatch.setattr("myria.search.gathering.SEARCH_VERSION", SEARCH_VERSION + 1)
     async with Memory(database.server_dsn, Settings()) as memory:
         with caplog.at_level(logging.WARNING, "myria"):
             assert await answers(memory) == expected

@@ -12,10 +12,10 @@ import re2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myria.redaction import secrets
-from myria.redaction.kinds import KINDS, Kind
-from myria.redaction.numbers import is_card
-from myria.redaction.redactor import PLACEHOLDERS, PayloadRedactor
+from myria.log.redaction import secrets
+from myria.log.redaction.numbers import is_card
+from myria.log.redaction.redactor import PLACEHOLDERS, PayloadRedactor
+from myria.settings.redaction_kinds import KINDS, Kind
 from tests.support.counts import examples
 
 EVERYTHING = PayloadRedactor(KINDS, ("KR", "US"))

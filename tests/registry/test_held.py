@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from myria import errors
-from myria.building.collect import collect_garbage, tenants_with_garbage
-from myria.building.finish import free_numbers
-from myria.registry import Registry
-from myria.store.database import Database as Pool
-from myria.triggers import ControlLoop
+from myria.builds.collect import collect_garbage, tenants_with_garbage
+from myria.builds.finish import free_numbers
+from myria.builds.snapshots import Registry
+from myria.control import ControlLoop
+from myria.db.database import Database as Pool
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Database

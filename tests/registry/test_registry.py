@@ -10,9 +10,9 @@ import asyncpg
 import pytest
 
 from myria import errors
-from myria.building import Outcome
-from myria.registry import Registry
-from myria.store.database import Database as Pool
+from myria.builds import Outcome
+from myria.builds.snapshots import Registry
+from myria.db.database import Database as Pool
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.postgres import Database

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from myria import errors
-from myria.retrieval import cursors
-from myria.retrieval.cursors import Cursor
+from myria.search import cursors
+from myria.search.cursors import Cursor
 from myria.versions import RANKING_VERSION
 
 SECRET = b"s" * 32

@@ -9,8 +9,8 @@ import pytest
 
 from myria.index import Corpus, Doc, LooseBlock, build, decode
 from myria.index.pack import pack
-from myria.retrieval.question import Question
-from myria.retrieval.ranking import rank
+from myria.search.question import Question
+from myria.search.ranking import rank
 
 Told = tuple[str, str]
 """When something was told (RFC 3339), and what."""

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from myria.events import described, whole_text
 from myria.index import Corpus, Doc, LooseBlock
-from myria.retrieval.question import Question
-from myria.retrieval.ranking import rank
+from myria.log.payloads import described, whole_text
+from myria.search.question import Question
+from myria.search.ranking import rank
 
 MINUTE = 60_000_000
 

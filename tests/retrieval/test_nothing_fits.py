@@ -6,10 +6,10 @@ import pytest
 
 from myria.index import Corpus, Doc, LooseBlock
 from myria.index.vectors import VectorRows
-from myria.retrieval.nearness import Near
-from myria.retrieval.plan import meaning
-from myria.retrieval.question import Question
-from myria.retrieval.ranking import rank
+from myria.search.nearness import Near
+from myria.search.plan import meaning
+from myria.search.question import Question
+from myria.search.ranking import rank
 from tests.retrieval.test_vectors import vector
 
 MINUTE = 60_000_000

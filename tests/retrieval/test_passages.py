@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.passages import best_span, passage, passage_within, sought_in
-from myria.tokens import byte_counter, token_counter
+from myria.text.model_tokens import byte_counter, token_counter
+from myria.text.passages import best_span, passage, passage_within, sought_in
 
 ENGLISH = "".join(f"Paragraph {at} talks about vessel {at * 7} and clay body {at % 13}. " for at in range(80))
 GERMAN = "".join(f"Abschnitt {at} handelt von Gefäß {at * 7} und Tonmasse {at % 13}. " for at in range(80))

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myria.events import TopicHint
 from myria.index import BlockNode, Corpus, Doc, LooseBlock, Timeline, build, decode
-from myria.retrieval.best import Key, Order, Ranking
-from myria.retrieval.filters import Filters
-from myria.retrieval.question import Question
-from myria.retrieval.ranking import rank
+from myria.log.payloads import TopicHint
+from myria.search.best import Key, Order, Ranking
+from myria.search.filters import Filters
+from myria.search.question import Question
+from myria.search.ranking import rank
 from tests.support.counts import examples
 
 START = int(datetime(2023, 5, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from myria.restating import told_once
+from myria.text.restating import told_once
 
 DEPLOY = """
 The deploy of the billing service must be approved by Petra.

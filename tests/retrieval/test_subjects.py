@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 
 from myria import errors
-from myria.contract.queries import ReferencesQuery
-from myria.folding import event_log
-from myria.masks import Masks
+from myria.db.database import Database as Pool
+from myria.db.queries import sql
+from myria.log.masks import Masks
+from myria.log.withdrawal.commands import Withdrawals
+from myria.log.withdrawal.model import NEUTRAL_LABEL
 from myria.memory import Memory
+from myria.notes.folding import event_log
 from myria.notes.questions import RecallQuery
 from myria.notes.recalling import Recalled
-from myria.retrieval import turns
-from myria.retrieval.paths import Topic
-from myria.retrieval.subjects import Subjects
-from myria.retrieval.tree import Cost
-from myria.retrieval.turns import Turn
-from myria.store.database import Database as Pool
-from myria.store.queries import sql
-from myria.withdrawal.commands import Withdrawals
-from myria.withdrawal.model import NEUTRAL_LABEL
+from myria.search import read_slots as turns
+from myria.search.paths import Topic
+from myria.search.queries import ReferencesQuery
+from myria.search.read_slots import Turn
+from myria.search.subjects import Subjects
+from myria.search.tree import Cost
 from tests.support import builds
 from tests.support.events import TENANT, append, event
 from tests.support.postgres import Database, Databases

@@ -11,7 +11,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.retrieval.tree import MAX_SKIPPED, Assembled, Assembly, Leafward, Room, assemble, cost_of, topic_cost
+from myria.search.tree import MAX_SKIPPED, Assembled, Assembly, Leafward, Room, assemble, cost_of, topic_cost
 
 Json = dict[str, Any]
 

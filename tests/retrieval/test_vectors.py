@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from myria.index import Corpus, Doc, LooseBlock
 from myria.index.vectors import ABSENT, WHOLE, VectorRows, quantised
-from myria.retrieval.nearness import Near
-from myria.retrieval.plan import meaning
-from myria.retrieval.question import Question
-from myria.retrieval.ranking import rank
+from myria.search.nearness import Near
+from myria.search.plan import meaning
+from myria.search.question import Question
+from myria.search.ranking import rank
 
 SIZE = 8
 MINUTE = 60_000_000

@@ -10,13 +10,13 @@ import jsonschema
 import orjson
 import pytest
 
-from myria.contract.agent import CONTRACT, KINDS
-from myria.contract.limits import Limits
-from myria.contract.tools import PATH_OF, TOOLS, input_schema, output_schema
+from myria.log.limits import Limits
 from myria.memory import Memory
 from myria.notes.kinds import kinds_of
 from myria.settings import AgentSettings, AuthSettings, Settings
-from myria.tokens import token_counter
+from myria.text.model_tokens import token_counter
+from myria_server.api.memento.schemas import CONTRACT, KINDS
+from myria_server.api.tools import PATH_OF, TOOLS, input_schema, output_schema
 from tests.server import agent_rows
 from tests.server.wire import MODERN, Served, call, event, headers, listed, serving
 from tests.support.keys import access_store, make_key

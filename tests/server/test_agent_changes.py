@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from myria.contract.rest import PREFIX
-from myria.contract.tools import PATH_OF
+from myria.log.redaction.redactor import PayloadRedactor
 from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
-from myria.redaction.redactor import PayloadRedactor
+from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.api.tools import PATH_OF
 from tests.cli.test_hooks import hook, servers
 from tests.server.test_agent import ask, raw
 from tests.server.wire import Served, call, headers

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from myria.access.principal import Face
-from myria.contract.tools import PATH_OF
 from myria.memory import Memory
+from myria_server.api.tools import PATH_OF
 from tests.isolation.world import Statements
 from tests.server.wire import MODERN, Served, call, headers
 from tests.support.events import TENANT, conversation
@@ -31,8 +31,8 @@ def cost(pools: list[Statements], served: Served, monkeypatch: pytest.MonkeyPatc
     """Return how many round trips a call of a tool takes."""
     monkeypatch.setattr("myria.notes.usage.WRITTEN_EVERY_S", 3_600.0)  # uses are written beside the requests
     # What is known of the tenant stays good, however slow this machine is.
-    monkeypatch.setattr("myria.quotas.FRESH_S", 3_600.0)
-    monkeypatch.setattr("myria_server.authentication.LOOK_S", 3_600.0)
+    monkeypatch.setattr("myria.access.quotas.FRESH_S", 3_600.0)
+    monkeypatch.setattr("myria_server.http.authentication.LOOK_S", 3_600.0)
 
     async def counted(tool: str, face: Face = "agent", /, **arguments: Any) -> int:
         before = sum(pool.run for pool in pools)

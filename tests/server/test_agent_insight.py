@@ -10,10 +10,10 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextResourceContents
 
+from myria.builds.verify.run import verify
 from myria.memory import Memory
 from myria.notes.feedback import feedback_report
-from myria.planning.settings import PlannerSettings
-from myria.verify.run import verify
+from myria.settings.planner import PlannerSettings
 from tests.server.test_agent import ask, keep
 from tests.server.wire import Served
 

@@ -12,7 +12,7 @@ from mcp_types import TextContent
 
 from myria.memory import Memory
 from myria.notes.lines import NOTICE
-from myria.tokens import token_counter
+from myria.text.model_tokens import token_counter
 from tests.server.test_agent import ask, found, keep, raw
 from tests.server.wire import Served
 

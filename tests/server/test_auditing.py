@@ -13,10 +13,10 @@ import pytest
 
 from myria.access import journal
 from myria.access.store import AccessStore, NewKey
+from myria.db.database import Database as Pool
 from myria.memory import Memory
 from myria.settings import AuditSettings, AuthSettings, Settings
-from myria.store.database import Database as Pool
-from myria_server.stdio import serve_stdio
+from myria_server.mcp.stdio import serve_stdio
 from tests.server.wire import Served, call, event, headers, serving
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database

@@ -19,18 +19,18 @@ from mcp_types import INVALID_PARAMS
 from myria.access.principal import ROLES
 from myria.access.secrets import make_key
 from myria.access.store import AccessStore, NewKey
-from myria.contract.limits import Limits
-from myria.contract.rest import PREFIX
-from myria.contract.routes import ROUTES
-from myria.contract.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, Tool, input_schema, path_of
-from myria.deletion import TenantDeletion
+from myria.builds.snapshots import Registry
+from myria.db.database import Database as Pool
+from myria.erasure.tenants import TenantDeletion
+from myria.log.limits import Limits
 from myria.memory import Memory
-from myria.registry import Registry
 from myria.settings import AuthSettings, McpSettings, Settings, TurnsSettings
-from myria.store.database import Database as Pool
-from myria_server.faces.agent.prompts import listed_prompts
-from myria_server.faces.agent.resources import listed_resources
-from myria_server.resource import WELL_KNOWN
+from myria_server.api.memento.prompts import listed_prompts
+from myria_server.api.memento.resources import listed_resources
+from myria_server.api.memtrace.routes import ROUTES
+from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.api.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, Tool, input_schema, path_of
+from myria_server.http.resource import WELL_KNOWN
 from tests.server.wire import BASE_HEADERS, META, MODERN, Served, call, event, headers, serving
 from tests.support.builds import rows
 from tests.support.counts import some

@@ -27,7 +27,7 @@ from myria.access.secrets import hide_keys
 from myria.access.store import AccessStore
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings
-from myria_server.listening import reserve_port
+from myria_server.http.listening import reserve_port
 from tests.server.signing_in import (
     CALLBACK,
     CHALLENGE,

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from myria.contract.rest import PREFIX
-from myria.contract.tools import PATH_OF
 from myria.memory import Memory
 from myria.settings import Settings, TurnsSettings
-from myria_server.stdio import serve_stdio
+from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.api.tools import PATH_OF
+from myria_server.mcp.stdio import serve_stdio
 from tests.server.wire import BASE_HEADERS, MODERN, Served, call, headers, listed
 
 AS_TEXT = {"content": '["a brass lock"]', "keywords": '["archive","key"]', "importance": "0.7", "isAnchor": "true"}

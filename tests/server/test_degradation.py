@@ -11,7 +11,7 @@ import pytest
 
 from myria.memory import Memory
 from myria.settings import McpSettings, Settings
-from myria.tokens import token_counter
+from myria.text.model_tokens import token_counter
 from tests.server.test_agent import ask, found, keep
 from tests.server.test_lean import SCRIPTS
 from tests.server.test_lean import ask as ask_core

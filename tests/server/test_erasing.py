@@ -10,15 +10,15 @@ import pytest
 
 from myria.access import journal
 from myria.access.store import AccessStore
+from myria.builds.snapshots import Registry
+from myria.db.database import Database as Pool
+from myria.db.locks import lock_key
 from myria.erasure.carrying import ErasureCarrier
 from myria.erasure.commands import verify_receipt
 from myria.erasure.model import Receipt, Selection
-from myria.folding import event_log
 from myria.memory import Memory
-from myria.registry import Registry
+from myria.notes.folding import event_log
 from myria.settings import AuthSettings, ErasureSettings, Settings
-from myria.store.database import Database as Pool
-from myria.store.locks import lock_key
 from tests.erasure.test_erasure import PHRASE, erasures, failed, said, seeded, traces
 from tests.server.test_auditing import ask, eventually, key
 from tests.server.wire import Served, serving

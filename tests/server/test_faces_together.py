@@ -11,11 +11,11 @@ import pytest
 
 from myria.access.principal import Face
 from myria.access.store import AccessStore
-from myria.answertext import NOTHING
-from myria.contract.rest import PREFIX
-from myria.contract.tools import PATH_OF
 from myria.memory import Memory
+from myria.notes.answertext import NOTHING
 from myria.settings import AuthSettings, Settings, TurnsSettings
+from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.api.tools import PATH_OF
 from tests.server.wire import Served, call, event, headers, serving
 from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database

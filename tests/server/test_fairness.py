@@ -9,12 +9,12 @@ from contextlib import AsyncExitStack
 import pytest
 
 from myria.access.store import AccessStore
+from myria.db.fairness import Caller, FairTurns, caller
 from myria.errors import Overloaded
-from myria.fairness import Caller, FairTurns, caller
 from myria.memory import Memory
+from myria.search.steps import STEP_S
 from myria.settings import AuthSettings, Settings
-from myria.steps import STEP_S
-from myria_server.bodies import REST, Bodies
+from myria_server.mcp.bodies import REST, Bodies
 from tests.server.wire import call, headers, serving
 from tests.support.keys import access_store, make_key
 from tests.support.patience import PATIENCE_S

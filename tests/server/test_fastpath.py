@@ -13,7 +13,7 @@ from httpx import ASGITransport
 
 from myria.memory import Memory
 from myria_server.app import ServerApp, build_app
-from myria_server.fastpath import FastPath
+from myria_server.mcp.fast_path import FastPath
 from tests.server.wire import LEGACY, META, MODERN, call, event, headers
 
 ASKED = {"participants": ["user_42"]}

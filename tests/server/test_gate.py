@@ -12,12 +12,12 @@ import asyncpg
 import pytest
 
 from myria.access.principal import Face
-from myria.contract.tools import PATH_OF, TOOLS
 from myria.memory import Memory
 from myria.settings import PostgresSettings, Settings
-from myria_server import gate as gate_module
-from myria_server import http as http_module
-from myria_server.gate import HostList
+from myria_server import serving as http_module
+from myria_server.api.tools import PATH_OF, TOOLS
+from myria_server.http import gate as gate_module
+from myria_server.http.gate import HostList
 from tests.server.wire import LEGACY, META, MODERN, Served, call, event, headers, listed, serving
 from tests.support.patience import PATIENCE_S, until
 from tests.support.postgres import Database

@@ -12,9 +12,9 @@ from myria.access.consents import Consents
 from myria.access.grants import Grants
 from myria.access.secrets import parse_key
 from myria.access.store import AccessStore
+from myria.db.database import Database as Pool
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings
-from myria.store.database import Database as Pool
 from tests.cli.conftest import call
 from tests.server.signing_in import PUBLIC_URL, client_id, code_for, exchange, refresh, send, tokens
 from tests.server.wire import Served, serving

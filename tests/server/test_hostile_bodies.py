@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from benchmarks.hostile_bodies import NAME, SHAPES, hostile
-from myria import jsonslices
+from myria.log import jsonslices
 from myria.memory import Memory
-from myria_server import bodies as bodies_module
-from myria_server.gate import SDK_BYTES
+from myria_server.http.gate import SDK_BYTES
+from myria_server.mcp import bodies as bodies_module
 from tests.server.wire import Served, call, event, headers
 
 MEBIBYTE = 1024 * 1024

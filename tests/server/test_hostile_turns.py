@@ -12,9 +12,9 @@ from typing import Any
 import orjson
 import pytest
 
-from myria.contract.tools import TURNS_OVER_HTTP
+from myria.notes.turns.items import POLICY, REFERENCE_BEGIN, REFERENCE_END
 from myria.settings import Settings, TurnsSettings
-from myria.turns.items import POLICY, REFERENCE_BEGIN, REFERENCE_END
+from myria_server.api.tools import TURNS_OVER_HTTP
 from tests.server.wire import BASE_HEADERS, Served
 from tests.support.counts import share
 

@@ -13,8 +13,8 @@ import pytest
 from myria.errors import ConfigurationError, PortInUse
 from myria.memory import Memory
 from myria.settings import Settings
-from myria_server.http import HeadWithBody, serve_http
-from myria_server.listening import reserve_port
+from myria_server.http.listening import reserve_port
+from myria_server.serving import HeadWithBody, serve_http
 from tests.server.wire import Served, event, serving
 from tests.support.locks import somebody_waits
 from tests.support.patience import PATIENCE_S

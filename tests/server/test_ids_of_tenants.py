@@ -7,10 +7,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from myria.contract.rest import PREFIX
-from myria.contract.tools import PATH_OF
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings, TurnsSettings
+from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.api.tools import PATH_OF
 from tests.server.turn_rows import said
 from tests.server.wire import BASE_HEADERS, Served, call, event, serving
 from tests.support.building import build_now

@@ -10,9 +10,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from myria.contract.answers import LeanTree
-from myria.contract.tools import TOOLS, output_schema
-from myria.tokens import token_counter
+from myria.text.model_tokens import token_counter
+from myria_server.api.answers import LeanTree
+from myria_server.api.tools import TOOLS, output_schema
 from tests.server.wire import LEGACY, MODERN, Served, call, event, headers
 from tests.support.building import build_now
 from tests.support.postgres import Database

@@ -15,9 +15,9 @@ import pytest
 from myria import errors
 from myria.memory import Memory
 from myria.settings import McpSettings, Settings
-from myria_server.http import Departure, serve_http
-from myria_server.listening import reserve_port
+from myria_server.http.listening import reserve_port
 from myria_server.readiness import Readiness
+from myria_server.serving import Departure, serve_http
 from tests.server.wire import Served, call, event, headers
 from tests.support.locks import somebody_waits
 from tests.support.patience import PATIENCE_S

@@ -16,7 +16,7 @@ from mcp.client.sse import sse_client
 from myria.access.store import AccessStore
 from myria.memory import Memory
 from myria.settings import AuthSettings, McpSettings, Settings
-from myria_server import legacy
+from myria_server.http import sse as legacy
 from tests.server.wire import Served, serving
 from tests.support.keys import access_store, make_key
 from tests.support.patience import PATIENCE_S

@@ -17,11 +17,11 @@ import pytest
 
 from myria.access.principal import ROLES
 from myria.access.store import AccessStore, NewKey
-from myria.contract.limits import Limits
-from myria.contract.tools import PATH_OF, TOOLS, input_schema
+from myria.db.database import Database as Pool
+from myria.log.limits import Limits
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings, TurnsSettings
-from myria.store.database import Database as Pool
+from myria_server.api.tools import PATH_OF, TOOLS, input_schema
 from tests.server.wire import META, MODERN, Served, call, event, headers, serving
 from tests.support.counts import CHECK, SOAK
 from tests.support.patience import PATIENCE_S

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from myria.answertext import NOTHING
-from myria.contract.rest import PREFIX
-from myria.contract.tools import PATH_OF
+from myria.notes.answertext import NOTHING
+from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.api.tools import PATH_OF
 from tests.server.wire import Served, call, headers
 from tests.support.builds import build
 from tests.support.postgres import Database

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from myria.contract.event import parse_event
-from myria.contract.limits import limits_of
+from myria.log.event import parse_event
+from myria.log.limits import limits_of
 from myria.memory import Memory
 from myria.settings import PostgresSettings, Settings
 from myria_monitoring.catalogue import BY_NAME, METRICS

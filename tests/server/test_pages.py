@@ -7,10 +7,10 @@ import json
 import httpx
 import pytest
 
-from myria.contract.rest import PREFIX
-from myria.contract.tools import PATH_OF, TURNS_OVER_HTTP
 from myria.memory import Memory
 from myria.settings import AuthSettings, McpSettings, Settings, TurnsSettings
+from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.api.tools import PATH_OF, TURNS_OVER_HTTP
 from tests.server import signing_in
 from tests.server.signing_in import PUBLIC_URL
 from tests.server.wire import Served, serving

@@ -16,7 +16,7 @@ from myria.access.store import AccessStore
 from myria.errors import CredentialMissing, RateLimited
 from myria.memory import Memory
 from myria.settings import AuditSettings, AuthSettings, Settings
-from myria_server.door import CROWD, LINGER_S, MAX_LINGERING, MOST_CROWDED, PROMPT_PER_S, Door
+from myria_server.http.failure_limiter import CROWD, LINGER_S, MAX_LINGERING, MOST_CROWDED, PROMPT_PER_S, Door
 from tests.server.wire import Served, call, headers, serving
 from tests.support.clock import Clock
 from tests.support.keys import access_store, make_key

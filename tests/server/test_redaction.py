@@ -10,17 +10,17 @@ import asyncpg
 import orjson
 import pytest
 
-from myria import transfer
 from myria.access.store import AccessStore
-from myria.contract.event import NewEvent
-from myria.contract.limits import Limits
+from myria.db.database import Database as Pool
 from myria.errors import InvalidArgument
+from myria.log import transfer
+from myria.log.event import NewEvent
+from myria.log.limits import Limits
+from myria.log.redaction.redactor import PayloadRedactor
+from myria.log.withdrawal.commands import Withdrawals
 from myria.memory import Memory
-from myria.redaction.kinds import KINDS, Kind
-from myria.redaction.redactor import PayloadRedactor
 from myria.settings import RedactionSettings, Settings
-from myria.store.database import Database as Pool
-from myria.withdrawal.commands import Withdrawals
+from myria.settings.redaction_kinds import KINDS, Kind
 from myria_server.metrics import ServerMetrics
 from tests.metrics.scraping import samples
 from tests.server.wire import Served, event, serving

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from myria.contract.rest import PREFIX
 from myria.memory import Memory
 from myria.settings import Settings, TurnsSettings
+from myria_server.api.memtrace.schemas import PREFIX
 from tests.server.wire import BASE_HEADERS, call, event, headers, serving
 
 SAID = "zanzibarian marmalade"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from myria.contract.limits import Limits
-from myria.contract.tools import TOOLS, TURNS_OVER_HTTP, input_schema, path_of
+from myria.log.limits import Limits
 from myria.memory import Memory
 from myria.settings import AuthSettings, RestSettings, Settings, TurnsSettings
+from myria_server.api.tools import TOOLS, TURNS_OVER_HTTP, input_schema, path_of
 from tests.server.test_auth_matrix import ACTING, ARGUMENTS
 from tests.server.wire import BASE_HEADERS, Served, call, serving
 from tests.support.keys import access_store, make_key

@@ -11,19 +11,19 @@ from urllib.parse import quote
 import jsonschema
 import pytest
 
-from myria.answertext import NOTHING
-from myria.contract.rest import PREFIX
-from myria.contract.routes import ROUTES
-from myria.contract.tools import PATH_OF, TOOLS, output_schema
+from myria.db.database import Database as Pool
+from myria.db.queries import sql
 from myria.errors import DuplicateMemory
-from myria.memories.commands import Keeping
-from myria.memories.model import MemoryChanges, MemoryDraft
+from myria.log.withdrawal.commands import Withdrawals
 from myria.memory import Memory
+from myria.notes.answertext import NOTHING
+from myria.notes.memories.commands import Keeping
+from myria.notes.memories.model import MemoryChanges, MemoryDraft
 from myria.settings import AuthSettings, RestSettings, Settings
-from myria.store.database import Database as Pool
-from myria.store.queries import sql
-from myria.tokens import token_counter
-from myria.withdrawal.commands import Withdrawals
+from myria.text.model_tokens import token_counter
+from myria_server.api.memtrace.routes import ROUTES
+from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.api.tools import PATH_OF, TOOLS, output_schema
 from tests.server.wire import Served, call, event, headers, listed, serving
 from tests.support.building import build_now
 from tests.support.keys import access_store, make_key
@@ -421,7 +421,7 @@ async def test_the_context_of_a_long_session(
     served: Served, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Topics say what is not shown; a query chooses what is, also among the oldest; no bound is ever exceeded."""
-    monkeypatch.setattr("myria_server.faces.rest.MOST_SHOWN", 3)
+    monkeypatch.setattr("myria_server.api.memtrace.handlers.MOST_SHOWN", 3)
     texts = [f"The kiln was heated to {number}00 degrees for the glaze" for number in range(1, 12)]
     batch = [{**SAID, "content": text, "session_id": "s"} for text in ("Ada drinks green tea", *texts)]
     await ask(served, "POST", "/memories", {"memories": batch}, status=201)
@@ -607,8 +607,8 @@ async def test_the_window_ends_and_holds_between_processes(database: Database) -
 KEEPING = """
 import asyncio, json, sys
 from myria.errors import DuplicateMemory
-from myria.memories.commands import Keeping
-from myria.memories.model import MemoryDraft
+from myria.notes.memories.commands import Keeping
+from myria.notes.memories.model import MemoryDraft
 from myria.memory import Memory
 from myria.settings import Settings
 

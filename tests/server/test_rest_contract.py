@@ -15,13 +15,13 @@ import jsonschema
 import pytest
 
 from myria.access.store import AccessStore
-from myria.contract.openapi import document
-from myria.contract.rest import PREFIX
-from myria.contract.routes import ROUTES, Route
 from myria.memory import Memory
 from myria.settings import AuthSettings, IngestSettings, McpSettings, Settings
-from myria_server import http as http_module
-from myria_server.http import HEADER_BYTES
+from myria_server import serving as http_module
+from myria_server.api.memtrace.openapi import document
+from myria_server.api.memtrace.routes import ROUTES, Route
+from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.serving import HEADER_BYTES
 from tests.server.wire import Served, serving
 from tests.support.clock import Clock
 from tests.support.keys import access_store, make_key

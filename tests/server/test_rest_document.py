@@ -23,9 +23,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from myria.contract.openapi import document
-from myria.contract.rest import PREFIX
-from myria.contract.routes import ROUTES
+from myria_server.api.memtrace.openapi import document
+from myria_server.api.memtrace.routes import ROUTES
+from myria_server.api.memtrace.schemas import PREFIX
 from tests.server.wire import Served
 from tests.support.counts import SOAK, share
 from tests.support.patience import PATIENCE_S

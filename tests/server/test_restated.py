@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 import pytest
 
-from myria.contract.event import NewEvent
+from myria.log.event import NewEvent
 from myria.memory import Memory
+from myria.notes.turns.items import text_of
 from myria.settings import Settings, TurnsSettings
-from myria.turns.items import text_of
 from tests.server.test_agent import ask, keep, raw
 from tests.server.wire import MODERN, Served, call, headers
 from tests.support.builds import build

@@ -20,14 +20,14 @@ import pytest
 
 from myria.access.principal import ROLES, Role
 from myria.access.store import AccessStore
-from myria.contract.answers import Answer
-from myria.contract.limits import Limits
-from myria.contract.rest import PREFIX
-from myria.contract.routes import ROUTES, Route
-from myria.contract.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, Tool, input_schema, output_schema, path_of
-from myria.contract.without_read import open_model, open_part
+from myria.log.limits import Limits
 from myria.memory import Memory
 from myria.settings import AuthSettings, RestSettings, Settings, TurnsSettings
+from myria_server.api.answers import Answer
+from myria_server.api.memtrace.routes import ROUTES, Route
+from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.api.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, Tool, input_schema, output_schema, path_of
+from myria_server.api.without_read import open_model, open_part
 from tests.server.test_auth_matrix import ARGUMENTS, BODIES
 from tests.server.wire import BASE_HEADERS, Served, call, event, serving
 from tests.support.keys import access_store, make_key

@@ -10,10 +10,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from myria.contract.rest import PREFIX
-from myria.contract.tools import path_of
 from myria.memory import Memory
 from myria.settings import Settings, TurnsSettings
+from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.api.tools import path_of
 from tests.server.wire import BASE_HEADERS, Served, call, event, serving
 from tests.support.postgres import Database
 

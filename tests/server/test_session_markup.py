@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from myria.contract.rest import PREFIX
+from myria_server.api.memtrace.schemas import PREFIX
 from tests.server.wire import Served
 
 

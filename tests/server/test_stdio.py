@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from myria.contract.tools import TOOLS
 from myria.memory import Memory
 from myria.settings import Settings
-from myria_server.answers import ANSWERS_AT_ONCE
-from myria_server.stdio import serve_stdio
+from myria_server.api.tools import TOOLS
+from myria_server.mcp.answers import ANSWERS_AT_ONCE
+from myria_server.mcp.stdio import serve_stdio
 from tests.server.wire import META, call, event
 
 HELLO = {

@@ -11,14 +11,14 @@ import pytest
 
 from myria.access.principal import FACES
 from myria.access.store import AccessStore, NewKey
-from myria.building.run import run_build
-from myria.deletion import TenantDeletion
+from myria.builds.run import run_build
+from myria.builds.snapshots import Registry
+from myria.control import ControlLoop
+from myria.db.database import Database as Pool
+from myria.erasure.tenants import TenantDeletion
 from myria.memory import Memory
-from myria.registry import Registry
 from myria.settings import AuthSettings, Settings
-from myria.store.database import Database as Pool
-from myria.triggers import ControlLoop
-from myria_server.authentication import LOOK_S
+from myria_server.http.authentication import LOOK_S
 from tests.server.wire import MODERN, Served, call, event, headers, serving
 from tests.support.clock import Clock
 from tests.support.postgres import Database

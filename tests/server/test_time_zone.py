@@ -7,13 +7,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from myria.contract.fields import parse_timestamp
 from myria.errors import ConfigurationError
-from myria.masks import Masks
+from myria.log.fields import parse_timestamp
+from myria.log.masks import Masks
+from myria.log.redaction.redactor import PayloadRedactor
 from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
-from myria.redaction.redactor import PayloadRedactor
 from myria.settings import ServiceSettings, Settings
 from tests.server.test_agent import ask, keep, raw
 from tests.server.wire import MODERN, Served, call, headers

@@ -15,7 +15,7 @@ from cryptography import x509
 from myria.errors import ConfigurationError
 from myria.memory import Memory
 from myria.settings import McpSettings, Settings
-from myria_server.http import serve_http
+from myria_server.serving import serve_http
 from tests.server.wire import call, headers, serving
 from tests.support.certificates import self_signed
 from tests.support.patience import PATIENCE_S

@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from myria.access.issuers import load_issuers
 from myria.access.ring import KeyRing
 from myria.access.store import AccessStore, NewKey
+from myria.db.database import Database as Pool
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings
-from myria.store.database import Database as Pool
-from myria_server.tokens import Tokens
+from myria_server.http.jwt_tokens import Tokens
 from tests.server.wire import MODERN, Served, call, event, headers, serving
 from tests.support.issuer import NOW, RunningIssuer, encoded, hmac_token, public_jwk, public_pem, rsa_key
 from tests.support.postgres import Database

@@ -8,9 +8,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from myria.contract.tools import TOOLS, output_schema
 from myria.memory import Memory
 from myria.settings import Settings
+from myria_server.api.tools import TOOLS, output_schema
 from tests.server.wire import LEGACY, MODERN, Answer, Served, event, listed, serving
 from tests.support.postgres import Database
 

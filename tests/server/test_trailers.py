@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from myria.contract.rest import PREFIX
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings, TurnsSettings
+from myria_server.api.memtrace.schemas import PREFIX
 from tests.server.wire import BASE_HEADERS, Served, call, event, serving
 from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from myria.contract.tools import PATH_OF, path_of
 from myria.memory import Memory
 from myria.settings import Settings, TurnsSettings
+from myria_server.api.tools import PATH_OF, path_of
 from tests.isolation.world import Statements
 from tests.server.wire import MODERN, Served, call, headers
 from tests.support.events import TENANT, conversation
@@ -36,8 +36,8 @@ def pools(memory: Memory) -> list[Statements]:
 def cost(pools: list[Statements], served: Served, monkeypatch: pytest.MonkeyPatch) -> Cost:
     """Return how many round trips a call of a tool takes."""
     # What is known of the tenant stays good, however slow this machine is.
-    monkeypatch.setattr("myria.quotas.FRESH_S", 3_600.0)
-    monkeypatch.setattr("myria_server.authentication.LOOK_S", 3_600.0)
+    monkeypatch.setattr("myria.access.quotas.FRESH_S", 3_600.0)
+    monkeypatch.setattr("myria_server.http.authentication.LOOK_S", 3_600.0)
 
     async def counted(tool: str, /, **arguments: Any) -> int:
         before = sum(pool.run for pool in pools)

@@ -15,11 +15,11 @@ import orjson
 import pytest
 
 from myria.access import journal
-from myria.contract.limits import Limits
-from myria.contract.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, input_schema, output_schema
+from myria.db.database import Database as Pool
+from myria.log.limits import Limits
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings, TurnsSettings
-from myria.store.database import Database as Pool
+from myria_server.api.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, input_schema, output_schema
 from tests.server import turn_rows
 from tests.server.turn_rows import MOST_ITEMS, PART_BYTES, said, texts
 from tests.server.wire import BASE_HEADERS, MODERN, Served, call, headers, listed, serving

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from myria.access.store import AccessStore
-from myria.contract.turns import client_result
+from myria.db.database import Database as Pool
 from myria.memory import Memory
+from myria.notes.turns.shadow import ClientResult, forget_shadows, shadow_report
 from myria.settings import Settings, TurnsSettings
-from myria.store.database import Database as Pool
-from myria.turns.shadow import ClientResult, forget_shadows, shadow_report
+from myria_server.api.turns.schemas import client_result
 from myria_server.metrics import ServerMetrics
 from tests.server.test_turns import PLAIN, ask, post
 from tests.server.turn_rows import said

@@ -15,13 +15,13 @@ from typing import Any
 import httpx
 import uvicorn.server
 
-from myria.contract.tools import path_of
 from myria.memory import Memory
 from myria.settings import Settings
+from myria_server.api.tools import path_of
 from myria_server.app import build_app
-from myria_server.http import HttpServer
-from myria_server.listening import reserve_port
+from myria_server.http.listening import reserve_port
 from myria_server.metrics import ServerMetrics
+from myria_server.serving import HttpServer
 from tests.support.patience import PATIENCE_S
 
 MODERN = "2026-07-28"

@@ -13,21 +13,21 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from myria.contract.acknowledgement import AppendResult
-from myria.contract.event import NewEvent
+from myria.builds.verify.run import verify
+from myria.control import ControlLoop
+from myria.db.database import Database as Pool
 from myria.errors import MyriaError, NoteExists, NoteNotFound
-from myria.folding import event_log
-from myria.masks import Mask, Masks
+from myria.log.acknowledgement import AppendResult
+from myria.log.event import NewEvent
+from myria.log.masks import Mask, Masks
 from myria.memory import Memory
 from myria.notes import consolidating
 from myria.notes.consolidating import STAGES, Consolidated, Consolidation
 from myria.notes.drafting import Draft
+from myria.notes.folding import event_log
 from myria.notes.model import Changes
-from myria.planning.settings import PlannerSettings
 from myria.settings import Settings
-from myria.store.database import Database as Pool
-from myria.triggers import ControlLoop
-from myria.verify.run import verify
+from myria.settings.planner import PlannerSettings
 from tests.sessions.test_expiry import DAY, MINUTE, NOW, TENANT, US, Desk
 from tests.support.postgres import Database, Databases
 

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myria import errors
-from myria.masks import Masks
+from myria.builds.verify.run import verify
+from myria.log.masks import Masks
+from myria.log.redaction.redactor import PayloadRedactor
 from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
@@ -18,11 +20,9 @@ from myria.notes.expiry import EXPIRY_IMPORTANCE, Lasting
 from myria.notes.kinds import WARM_IMPORTANCE, importance_now, kinds_of, policies
 from myria.notes.model import Changes
 from myria.notes.questions import RecallQuery
-from myria.planning.settings import PlannerSettings
-from myria.redaction.redactor import PayloadRedactor
-from myria.sessions.model import session_end
+from myria.notes.sessions.model import session_end
 from myria.settings import Settings
-from myria.verify.run import verify
+from myria.settings.planner import PlannerSettings
 from tests.support.counts import examples
 from tests.support.postgres import Database
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from myria import errors
+from myria.builds.verify.run import verify
 from myria.erasure.model import Selection
 from myria.memory import Memory
-from myria.planning.settings import PlannerSettings
-from myria.sessions.reflecting import Part, Reflection, reflect
+from myria.notes.sessions.reflecting import Part, Reflection, reflect
 from myria.settings import Settings
-from myria.verify.run import verify
+from myria.settings.planner import PlannerSettings
 from tests.erasure.test_erasure import erase
 from tests.support.postgres import Database
 

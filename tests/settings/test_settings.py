@@ -14,9 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria._configuration import nearest
 from myria.errors import ConfigurationError
-from myria.planning.settings import PlannerSettings
 from myria.settings import (
     BuilderSettings,
     IngestSettings,
@@ -27,6 +25,8 @@ from myria.settings import (
     TopicSettings,
     variable_of,
 )
+from myria.settings.planner import PlannerSettings
+from myria.settings.sections import nearest
 
 KEYS = [setting.key for setting in Settings.describe()]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from myria.access.vault import MOST_BYTES, Vault, opened_secrets
 from myria.errors import ConfigurationError, InvalidArgument, SecretNotFound
 from myria.settings import SecretsSettings
-from myria.vault import MOST_BYTES, Vault, opened_secrets
 
 OLD, NEW = (base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2))
 VALUE = "sk-or-v1-Zq8!secret/key+7f3a ü"

@@ -11,7 +11,7 @@ from typing import Any
 
 import asyncpg
 
-from myria.ids import new_id
+from myria.log.ids import new_id
 from tests.support.postgres import Database
 
 

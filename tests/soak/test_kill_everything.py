@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from myria.planning.settings import PlannerSettings
-from myria.store.database import Database as Pool
-from myria.verify import verify
+from myria.builds.verify import verify
+from myria.db.database import Database as Pool
+from myria.settings.planner import PlannerSettings
 from myria_embedded import EmbeddedPostgres, role_dsns
 from tests.soak.killing import VICTIMS, kill
 from tests.soak.ledger import Ledger, check_database, check_pages

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from myria.planning.settings import PlannerSettings
-from myria.store.database import Database as Pool
-from myria.verify import verify
+from myria.builds.verify import verify
+from myria.db.database import Database as Pool
+from myria.settings.planner import PlannerSettings
 from tests.soak.builds import Builds
 from tests.soak.ledger import Ledger, check_database, check_pages
 from tests.soak.wire import Client, HungUp

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from myria.contract.rest import PREFIX
+from myria_server.api.memtrace.schemas import PREFIX
 from tests.soak.killing import kill
 from tests.support.counts import SOAK
 from tests.support.processes import Spawner, free_port

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from myria.contract.tools import TOOLS, path_of
+from myria_server.api.tools import TOOLS, path_of
 from tests.support.patience import PATIENCE_S
 
 MODERN = "2026-07-28"

@@ -6,7 +6,7 @@ import asyncpg
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from myria.store.arrays import byte_strings, plain, plains, texts
+from myria.db.arrays import byte_strings, plain, plains, texts
 from tests.support.postgres import Database
 
 PRINTED = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)

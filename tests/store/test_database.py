@@ -8,10 +8,10 @@ from contextlib import suppress
 import asyncpg
 import pytest
 
+from myria.db.database import Database as Pool
+from myria.db.database import PoolOptions, TransactionBounds
+from myria.db.locks import lock_key
 from myria.errors import DatabaseUnavailable, DeadlineExceeded, InvalidArgument
-from myria.store.database import Database as Pool
-from myria.store.database import PoolOptions, TransactionBounds
-from myria.store.locks import lock_key
 from tests.support.events import TENANT
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database

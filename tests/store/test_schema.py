@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import asyncpg
 import pytest
 
+from myria.db import schema
+from myria.db.database import Database as Pool
 from myria.errors import ConfigurationError, SchemaOutdated
-from myria.store import schema
-from myria.store.database import Database as Pool
 from myria_migrations import functions, migrations
 from tests.support.postgres import Database, Databases
 

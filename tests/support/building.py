@@ -6,9 +6,9 @@ from typing import Any
 
 import asyncpg
 
-from myria.building.model import Outcome
-from myria.building.run import run_build
-from myria.ids import new_id
+from myria.builds.model import Outcome
+from myria.builds.run import run_build
+from myria.log.ids import new_id
 from myria.settings import Settings
 
 

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from myria.building import Outcome
-from myria.building.reading import EventRows
-from myria.building.run import run_build
-from myria.ids import new_id
-from myria.planning.scope import plan_scope
+from myria.builds import Outcome
+from myria.builds.reading import EventRows
+from myria.builds.run import run_build
+from myria.db.database import Database
+from myria.db.queries import sql
+from myria.log.ids import new_id
 from myria.settings import Settings
-from myria.store.database import Database
-from myria.store.queries import sql
+from myria.topics.scope_plan import plan_scope
 from tests.support.events import TENANT
 from tests.support.postgres import Database as Dsns
 
@@ -70,7 +70,7 @@ async def build(
 
 async def ended(dsns: Dsns, build_id: str, outcome: Outcome, *, tenant: str = TENANT) -> Built:
     """Return what the row of an ended build says."""
-    from myria.building import BuildRow
+    from myria.builds import BuildRow
 
     async with Database(dsns.dsn) as database, database.read(tenant) as connection:
         record = await connection.fetchrow(sql("builds.get"), tenant, build_id)

@@ -9,17 +9,17 @@ from typing import Any
 
 import orjson
 
-from myria.contract.acknowledgement import AppendResult
-from myria.contract.event import NewEvent, parse_event
-from myria.contract.limits import Limits
-from myria.events import dedupe_key
-from myria.folding import event_log
-from myria.ids import new_id
-from myria.scopes import canonical_participants, scope_key
-from myria.store.arrays import plain, texts
-from myria.store.clock import to_datetime
-from myria.store.database import Database
-from myria.store.queries import sql
+from myria.db.arrays import plain, texts
+from myria.db.clock import to_datetime
+from myria.db.database import Database
+from myria.db.queries import sql
+from myria.log.acknowledgement import AppendResult
+from myria.log.event import NewEvent, parse_event
+from myria.log.ids import new_id
+from myria.log.limits import Limits
+from myria.log.payloads import dedupe_key
+from myria.log.scopes import canonical_participants, scope_key
+from myria.notes.folding import event_log
 
 TENANT = "default"
 START = 1_767_225_600_000_000

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from myria.access.store import AccessStore, NewKey
-from myria.store.database import Database as Pool
+from myria.db.database import Database as Pool
 from tests.support.postgres import Database
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from myria.triggers import ControlLoop
+from myria.control import ControlLoop
 from tests.support.patience import PATIENCE_S
 
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from myria._configuration import Section
-from myria.ingest import Ingest
+from myria.db.database import PoolOptions, TransactionBounds
+from myria.log.append import Ingest
 from myria.settings import McpSettings, PostgresSettings, TurnsSettings, variable_of
-from myria.store.database import PoolOptions, TransactionBounds
+from myria.settings.sections import Section
 
 PATIENCE_S = 240.0
 
@@ -85,7 +85,7 @@ def be_patient() -> None:
     tests/settings compares the defaults with docs/settings.md, in a process without this.
     """
     from myria.access import grants, ring
-    from myria_server import keysets
+    from myria_server.http import keysets
 
     for made, longer in _LONGER.items():
         _let_default(made, longer)

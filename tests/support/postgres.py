@@ -157,7 +157,7 @@ class Databases:
         await self.server.stop()
 
     async def _make_template(self) -> None:
-        from myria.store.schema import migrate
+        from myria.db.schema import migrate
 
         await self._execute(f"DROP DATABASE IF EXISTS {TEMPLATE} WITH (FORCE)")
         await self._execute(f"CREATE DATABASE {TEMPLATE} OWNER {OWNER} TEMPLATE template0")

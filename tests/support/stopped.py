@@ -12,9 +12,9 @@ from types import MappingProxyType
 
 import asyncpg
 
-from myria.events import dedupe_key
-from myria.store.locks import Purpose, lock_key
-from myria.store.queries import sql
+from myria.db.locks import Purpose, lock_key
+from myria.db.queries import sql
+from myria.log.payloads import dedupe_key
 from tests.support.events import TENANT
 from tests.support.patience import PATIENCE_S
 

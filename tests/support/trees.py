@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
-from myria.planning.model import LEAF, SUBJECT, Node, PlanEvent, TreeReader
+from myria.topics.model import LEAF, SUBJECT, Node, PlanEvent, TreeReader
 
 
 class MemoryTree:

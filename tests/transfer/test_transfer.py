@@ -12,10 +12,10 @@ import asyncpg
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from myria import transfer
-from myria.contract.limits import Limits
-from myria.folding import event_log
-from myria.store.database import Database
+from myria.db.database import Database
+from myria.log import transfer
+from myria.log.limits import Limits
+from myria.notes.folding import event_log
 from tests.support import postgres
 from tests.support.counts import examples
 from tests.support.events import TENANT, append, conversation, event

@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from myria import errors
-from myria.building import Outcome
-from myria.building.finish import end_without_result
-from myria.building.run import run_build
-from myria.ids import new_id
-from myria.registry import Registry
+from myria.builds import Outcome
+from myria.builds.finish import end_without_result
+from myria.builds.run import run_build
+from myria.builds.snapshots import Registry
+from myria.control import ControlLoop
+from myria.db.database import Database as Pool
+from myria.log.ids import new_id
 from myria.settings import Settings
-from myria.store.database import Database as Pool
-from myria.triggers import ControlLoop
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.looping import CountedLoop

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 import orjson
 import pytest
 
-from myria.building import Outcome
-from myria.building.finish import end_without_result
-from myria.building.run import run_build
+from myria.builds import Outcome
+from myria.builds.finish import end_without_result
+from myria.builds.run import run_build
+from myria.builds.snapshots import Registry
+from myria.control import ControlLoop
+from myria.db.database import Database as Pool
 from myria.errors import BuildInterrupted
-from myria.registry import Registry
 from myria.settings import Settings
-from myria.store.database import Database as Pool
-from myria.triggers import ControlLoop
 from tests.support import builds
 from tests.support.events import append, conversation
 from tests.support.patience import PATIENCE_S

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from myria.due import Due, NewestBuild, Tail, TriggerState, due
+from myria.builds.due import Due, NewestBuild, Tail, TriggerState, due
+from myria.control import ControlLoop
+from myria.db.database import Database as Pool
 from myria.errors import ConfigurationError
 from myria.settings import BuilderSettings
-from myria.store.database import Database as Pool
-from myria.triggers import ControlLoop
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Database

@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from myria.building import Outcome
-from myria.building.queue import take_up
-from myria.building.run import run_build
+from myria.builds import Outcome
+from myria.builds.queue import take_up
+from myria.builds.run import run_build
+from myria.builds.snapshots import Registry
+from myria.control import ControlLoop
+from myria.db.database import Database as Pool
 from myria.errors import ConfigurationError
-from myria.registry import Registry
-from myria.schedule import last_due
-from myria.store.database import Database as Pool
-from myria.triggers import ControlLoop
+from myria.settings.schedule import last_due
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Database

@@ -9,16 +9,16 @@ import orjson
 import pytest
 
 from myria import errors
-from myria.building import Outcome
-from myria.building.capture import start_build
-from myria.building.finish import end_without_result
-from myria.building.run import run_build
-from myria.building.versions import fingerprint
-from myria.due import Due
-from myria.registry import Registry
+from myria.builds import Outcome
+from myria.builds.capture import start_build
+from myria.builds.due import Due
+from myria.builds.finish import end_without_result
+from myria.builds.run import run_build
+from myria.builds.snapshots import Registry
+from myria.builds.versions import fingerprint
+from myria.control import ControlLoop
+from myria.db.database import Database as Pool
 from myria.settings import Settings
-from myria.store.database import Database as Pool
-from myria.triggers import ControlLoop
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Database

@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 
 from myria.memory import Memory
-from myria.turns.items import REFERENCE_BEGIN, message, text_of
-from myria.turns.model import Session
-from myria.turns.preparing import Before, Prepared
-from myria.turns.storing import FinishedTurn, StoredTurn
+from myria.notes.turns.items import REFERENCE_BEGIN, message, text_of
+from myria.notes.turns.model import Session
+from myria.notes.turns.preparing import Before, Prepared
+from myria.notes.turns.storing import FinishedTurn, StoredTurn
 
 TENANT = "default"
 DAY = 86_400 * 10**6

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from myria.memory import Memory
+from myria.notes.turns.items import estimated_tokens, identity_of, text_of
 from myria.settings import Settings, TurnsSettings
-from myria.turns.items import estimated_tokens, identity_of, text_of
 from tests.support.postgres import Database
 from tests.turns.hosts import DAY, TENANT, Host, facts_of, rows
 

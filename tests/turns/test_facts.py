@@ -6,8 +6,8 @@ import pathlib
 
 import pytest
 
-from myria.turns.facts import Fact, KnownFact, best_facts, recall_score, terms_of
-from myria.turns.stating import rules, statements_in
+from myria.notes.turns.facts import Fact, KnownFact, best_facts, recall_score, terms_of
+from myria.notes.turns.stating import rules, statements_in
 
 HOUR = 3_600 * 10**6
 SAID = pathlib.Path(__file__).parent / "said"

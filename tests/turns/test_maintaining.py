@@ -10,11 +10,11 @@ import asyncpg
 import pytest
 
 from myria import errors
+from myria.control import ControlLoop
+from myria.db.database import Database as Pool
+from myria.db.locks import maintenance_lock_key
 from myria.memory import Memory
 from myria.settings import NotesSettings, Settings, TurnsSettings
-from myria.store.database import Database as Pool
-from myria.store.locks import maintenance_lock_key
-from myria.triggers import ControlLoop
 from tests.support.postgres import Database
 from tests.turns.hosts import DAY, TENANT, Host, rows
 

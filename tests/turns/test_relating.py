@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from myria.turns.facts import KnownFact
-from myria.turns.relating import facts_about
-from myria.turns.stating import statements_in
+from myria.notes.turns.facts import KnownFact
+from myria.notes.turns.relating import facts_about
+from myria.notes.turns.stating import statements_in
 
 TEXTS = (
     "My name is Ada. I'm allergic to nuts. I live in Porto. I work as a nurse. I'm vegan. I prefer short answers.",

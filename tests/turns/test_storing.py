@@ -9,14 +9,14 @@ import orjson
 import pytest
 
 from myria import errors
+from myria.builds.verify.run import verify
+from myria.db.database import Database as Pool
 from myria.memory import Memory
-from myria.planning.settings import PlannerSettings
+from myria.notes.turns.facts import note_id_of
+from myria.notes.turns.items import POLICY, message, text_of
+from myria.notes.turns.storing import StoredTurn
 from myria.settings import Settings, TurnsSettings
-from myria.store.database import Database as Pool
-from myria.turns.facts import note_id_of
-from myria.turns.items import POLICY, message, text_of
-from myria.turns.storing import StoredTurn
-from myria.verify.run import verify
+from myria.settings.planner import PlannerSettings
 from tests.support.postgres import Database
 from tests.turns.hosts import DAY, MORNING, TENANT, Host, items, rows
 
@@ -116,7 +116,7 @@ async def test_a_fact_with_another_id_is_not_doubled(memory: Memory, monkeypatch
     """One whose id names another tenant, or none, goes on under it: its next value takes its place."""
     host = Host(memory)
     with monkeypatch.context() as before:
-        before.setattr("myria.turns.keeping.note_id_of", lambda _, *named: note_id_of("elsewhere", *named))
+        before.setattr("myria.notes.turns.keeping.note_id_of", lambda _, *named: note_id_of("elsewhere", *named))
         await host.after("t1", "My name is Ada. I live in Porto. I like tea.")
     ids = await rows(memory, "SELECT note_id FROM myria.notes ORDER BY note_id")
     assert (await host.after("t2", "My name is Ada. I live in Faro. I work as a baker.")).facts == {"L0": 2}

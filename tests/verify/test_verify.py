@@ -8,27 +8,27 @@ from collections.abc import Iterator, Sequence
 import asyncpg
 import pytest
 
-from myria.building.run import run_build
-from myria.embeddings.keeping import VectorKeeper
+from myria.builds.run import run_build
+from myria.builds.snapshots import Registry
+from myria.builds.verify import CHECKS, DEEP, Report, verify
+from myria.control import ControlLoop
+from myria.db.database import Database
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
-from myria.folding import event_log
-from myria.memories.model import MemoryDraft, MemoryEvents
+from myria.index.embeddings.keeping import VectorKeeper
+from myria.log.redaction.redactor import PayloadRedactor
+from myria.log.withdrawal.commands import Withdrawals
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
 from myria.notes.evaluations import Evaluation
 from myria.notes.feedback import Feedback
+from myria.notes.folding import event_log
 from myria.notes.links import NoteLinks
-from myria.planning.settings import PlannerSettings
-from myria.redaction.redactor import PayloadRedactor
-from myria.registrations.model import Entry, registration_event
-from myria.registry import Registry
+from myria.notes.memories.model import MemoryDraft, MemoryEvents
+from myria.notes.registrations.model import Entry, registration_event
+from myria.notes.turns.model import Session, mark_event
 from myria.settings import PlannerSection, Settings
-from myria.store.database import Database
-from myria.triggers import ControlLoop
-from myria.turns.model import Session, mark_event
-from myria.verify import CHECKS, DEEP, Report, verify
-from myria.withdrawal.commands import Withdrawals
+from myria.settings.planner import PlannerSettings
 from tests.support import postgres
 from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Databases
@@ -190,7 +190,7 @@ async def test_verification_writes_nothing_and_needs_only_the_serving_role(copy:
 
 async def test_a_long_scope_is_walked_in_pieces(database: postgres.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tree of more events than are read at once is proved all the same."""
-    monkeypatch.setattr("myria.verify.trees._SUBTREE_EVENTS", 40)
+    monkeypatch.setattr("myria.builds.verify.trees._SUBTREE_EVENTS", 40)
     await append(database.dsn, conversation(1_500))
     await build(database.dsn)
     report = await checked(database.dsn, deep=True)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from myria.folding import event_log
+from myria.builds.verify import verify
+from myria.control import ControlLoop
+from myria.db.database import Database as Pool
+from myria.log.withdrawal.commands import Withdrawals
+from myria.notes.folding import event_log
 from myria.settings import Settings
-from myria.store.database import Database as Pool
-from myria.triggers import ControlLoop
-from myria.verify import verify
-from myria.withdrawal.commands import Withdrawals
 from tests.support import builds
 from tests.support.counts import share
 from tests.support.events import TENANT, append, conversation

@@ -10,12 +10,12 @@ import asyncpg
 import pytest
 
 from myria import errors
-from myria.contract.event import NewEvent, parse_event
-from myria.contract.limits import Limits
-from myria.folding import event_log
-from myria.masks import Mask
-from myria.store.database import Database as Pool
-from myria.withdrawal.commands import Withdrawals
+from myria.db.database import Database as Pool
+from myria.log.event import NewEvent, parse_event
+from myria.log.limits import Limits
+from myria.log.masks import Mask
+from myria.log.withdrawal.commands import Withdrawals
+from myria.notes.folding import event_log
 from tests.support.postgres import Database
 
 TENANT = "default"

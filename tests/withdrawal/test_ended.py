@@ -10,13 +10,14 @@ from typing import Any
 import orjson
 import pytest
 
-from myria import browse, transfer
 from myria.access.principal import local_principal
+from myria.builds import browse
+from myria.db.database import Database as Pool
+from myria.db.queries import sql
+from myria.log import transfer
 from myria.memory import Memory
-from myria.store.database import Database as Pool
-from myria.store.queries import sql
+from myria_server.mcp.toolbox import Toolbox
 from myria_server.metrics import ServerMetrics
-from myria_server.toolbox import Toolbox
 from tests.support import builds
 from tests.support.events import TENANT
 from tests.support.postgres import Database

@@ -22,22 +22,24 @@ from typing import Any
 import orjson
 import pytest
 
-from myria import browse, errors, transfer
+from myria import errors
 from myria.access.principal import local_principal
 from myria.access.store import AccessStore, NewKey
-from myria.building.run import run_build
+from myria.builds import browse
+from myria.builds.run import run_build
+from myria.builds.verify import verify
+from myria.db.database import Database as Pool
+from myria.db.queries import sql
 from myria.llm.model import LanguageModel
+from myria.log import transfer
 from myria.memory import Memory
 from myria.notes.evaluator import Evaluator
 from myria.notes.feedback import feedback_report
-from myria.retrieval import gathering, lanes
+from myria.search import gathering, lanes
 from myria.settings import AuthSettings, LlmSettings, Settings
-from myria.store.database import Database as Pool
-from myria.store.queries import sql
-from myria.verify import verify
+from myria_server.mcp.toolbox import Toolbox
 from myria_server.metrics import ServerMetrics
 from myria_server.readiness import Readiness
-from myria_server.toolbox import Toolbox
 from tests.llm.conftest import Configuring, Starting, configured, provide
 from tests.llm.oracle import plan, shown
 from tests.llm.provider import Answer, Asked, calling

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from myria.contract.queries import EventNodesQuery
 from myria.index.corpus import Corpus, Timeline
-from myria.masks import Mask, Masks
+from myria.index.searchable import document
+from myria.log.masks import Mask, Masks
 from myria.memory import Memory
-from myria.retrieval import gathering, lanes
-from myria.searchable import document
+from myria.search import gathering, lanes
+from myria.search.queries import EventNodesQuery
 from tests.support import builds
 from tests.support.events import TENANT, event
 from tests.support.postgres import Database
@@ -150,7 +150,7 @@ async def test_what_is_known_is_not_read_again(replacing: Replacing, monkeypatch
         read.append(row["event_seq"])
         return document(row, **more)
 
-    monkeypatch.setattr("myria.retrieval.replaced.document", counted)
+    monkeypatch.setattr("myria.search.replaced.document", counted)
     await replacing.ask("Lisbon castle")
     assert read == []
     await replacing.say("instead of the last", instead_of=ids[4:])

@@ -19,13 +19,13 @@ from myria.access.durations import parse_duration
 from myria.access.principal import FACES, ROLES, TEXT_FORMATS
 from myria.access.secrets import MadeKey, parse_key
 from myria.access.store import DEFAULT_FACES, AccessStore, KeyDetails, NewKey
+from myria.db import schema
+from myria.db.database import Database
+from myria.db.options import pool_options
+from myria.db.waiting import until_current
 from myria.errors import InternalError, InvalidArgument
-from myria.redaction.kinds import KINDS, Kind
 from myria.settings import Settings
-from myria.store import schema
-from myria.store.database import Database
-from myria.store.options import pool_options
-from myria.store.waiting import until_current
+from myria.settings.redaction_kinds import KINDS, Kind
 from myria_cli import console, logs
 from myria_cli.options import Options, command
 from myria_cli.place import opened
@@ -347,8 +347,8 @@ myria key create ops --role admin --face admin
 
 async def _delete(options: Options, name: str, file: Path | None, *, withdrawn: bool) -> dict[str, Any]:
     """Stop a tenant, export it into a file unless that is None, remove it, and prove that nothing is left."""
-    from myria.deletion import TenantDeletion  # noqa: PLC0415 - these take long to import, and help need not
-    from myria.registry import Registry  # noqa: PLC0415
+    from myria.builds.snapshots import Registry  # noqa: PLC0415
+    from myria.erasure.tenants import TenantDeletion  # noqa: PLC0415 - these take long to import, and help need not
     from myria_cli.exporting import write_export  # noqa: PLC0415
 
     settings = options.settings()

@@ -9,14 +9,14 @@ import typer
 from rich.text import Text
 
 from myria.access import journal
-from myria.building.replay import Replay, replay
+from myria.builds.replay import Replay, replay
+from myria.db import schema
+from myria.db.clock import rfc3339_of
+from myria.db.database import Database
+from myria.db.options import pool_options
+from myria.db.queries import sql
 from myria.errors import InvalidArgument
 from myria.notes.feedback import feedback_report
-from myria.store import schema
-from myria.store.clock import rfc3339_of
-from myria.store.database import Database
-from myria.store.options import pool_options
-from myria.store.queries import sql
 from myria_cli import console
 from myria_cli.options import Options, command
 from myria_cli.place import opened

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from myria.building.model import Degraded, Outcome
+from myria.builds.model import Degraded, Outcome
+from myria.db.database import Database
+from myria.db.options import pool_options
 from myria.errors import DatabaseUnavailable, UnavailableError
-from myria.store.database import Database
-from myria.store.options import pool_options
 from myria_cli import console
 from myria_cli.administering import PANEL, Reason, actor, administered
 from myria_cli.draw import count
@@ -21,7 +21,7 @@ from myria_cli.options import Options, command
 from myria_cli.place import Place, administration_of, is_attended, opened
 
 if TYPE_CHECKING:
-    from myria.registry import Registry
+    from myria.builds.snapshots import Registry
     from myria.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class _BuildProcess:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _work(self) -> None:
-        from myria.build_loop import BuildLoop  # noqa: PLC0415 - only where this process builds
+        from myria.builds.loop import BuildLoop  # noqa: PLC0415 - only where this process builds
 
         pool = pool_options(self._settings, size=2)
         async with Database(self._place.control, pool) as database:

@@ -177,8 +177,8 @@ async def _until_builds_have_ended(settings: Settings, login: TrialLogin, port: 
 
     Without a build nothing is waited for, and not for a database that does not answer.
     """
-    from myria.store.database import Database  # noqa: PLC0415 - with what follows a third of a second, at the very end
-    from myria.store.options import pool_options  # noqa: PLC0415
+    from myria.db.database import Database  # noqa: PLC0415 - with what follows a third of a second, at the very end
+    from myria.db.options import pool_options  # noqa: PLC0415
     from myria_operator.ledger import Ledger  # noqa: PLC0415
 
     user = f"{quote(login.role, safe='')}:{quote(login.password, safe='')}"

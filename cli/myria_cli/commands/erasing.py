@@ -11,15 +11,15 @@ from typing import Annotated, cast
 import orjson
 import typer
 
+from myria.builds.snapshots import Registry
+from myria.db import schema
+from myria.db.database import Database
+from myria.db.options import pool_options
 from myria.erasure.commands import WITHDRAWN_WITHIN_S, Erasures
 from myria.erasure.model import SHARED_POLICIES, ErasurePlan, ErasureStatus, Selection, SharedPolicy
 from myria.errors import InvalidArgument
-from myria.folding import event_log
-from myria.registry import Registry
-from myria.scopes import canonical_participants
-from myria.store import schema
-from myria.store.database import Database
-from myria.store.options import pool_options
+from myria.log.scopes import canonical_participants
+from myria.notes.folding import event_log
 from myria_cli import console
 from myria_cli.options import Options, command
 from myria_cli.place import opened

@@ -17,16 +17,16 @@ import orjson
 import typer
 from rich.text import Text
 
-from myria.contract.fields import parse_timestamp
-from myria.contract.limits import limits_of
+from myria.db import schema
+from myria.db.clock import rfc3339_of, to_datetime
+from myria.db.database import Database
+from myria.db.options import pool_options
+from myria.db.queries import sql
 from myria.errors import InvalidArgument
+from myria.log.fields import parse_timestamp
+from myria.log.limits import limits_of
+from myria.log.scopes import canonical_participants
 from myria.program import importing
-from myria.scopes import canonical_participants
-from myria.store import schema
-from myria.store.clock import rfc3339_of, to_datetime
-from myria.store.database import Database
-from myria.store.options import pool_options
-from myria.store.queries import sql
 from myria_cli import console
 from myria_cli.commands.querying import PANEL
 from myria_cli.draw import payload_text
@@ -56,7 +56,7 @@ WHOLE = (
     "memory-server",
     "csv",
 )
-"""Systems whose exports are files and folders: `myria.importers.formats` knows them, and takes long to import."""
+"""Systems whose exports are files and folders: `myria_cli.importers.formats` knows them, and takes long to import."""
 
 SPEAKERS = 50
 """Speakers that a dry run names; --json names all."""
@@ -204,7 +204,7 @@ myria import export.zip --from slack --as team --people people.yaml
         resumed by running it again.
         """
         with importing():
-            from myria import transfer  # noqa: PLC0415 - these take long to import, and help need not
+            from myria.log import transfer  # noqa: PLC0415 - these take long to import, and help need not
             from myria_cli.importing import import_events  # noqa: PLC0415
 
         settings = options.settings()

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from myria.access.consents import Consents
-from myria.store import schema
-from myria.store.database import Database
-from myria.store.options import pool_options
+from myria.db import schema
+from myria.db.database import Database
+from myria.db.options import pool_options
 from myria_cli import console
 from myria_cli.administering import actor
 from myria_cli.commands.access import PANEL

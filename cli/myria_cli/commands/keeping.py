@@ -12,6 +12,9 @@ import orjson
 import typer
 from rich.text import Text
 
+from myria.db import schema
+from myria.db.database import Database
+from myria.db.options import pool_options
 from myria.errors import (
     ConfigurationError,
     DatabaseUnavailable,
@@ -21,9 +24,6 @@ from myria.errors import (
     SchemaOutdated,
 )
 from myria.program import importing
-from myria.store import schema
-from myria.store.database import Database
-from myria.store.options import pool_options
 from myria_cli import console
 from myria_cli.options import Options, command
 from myria_cli.place import Place, opened
@@ -31,8 +31,8 @@ from myria_embedded import grant_roles
 from myria_migrations import migrations, roles_sql
 
 if TYPE_CHECKING:
+    from myria.builds.verify import Report
     from myria.settings import Settings
-    from myria.verify import Report
 
 PANEL = "Keep it well"
 T = TypeVar("T")
@@ -132,7 +132,7 @@ myria verify --json | jq '.checks[] | select(.failed > 0)'
         One state of the database is examined, whatever goes on meanwhile. Exit 1 when a check fails.
         """
         with importing():
-            from myria.verify import verify  # noqa: PLC0415 - takes long to import, and help need not
+            from myria.builds.verify import verify  # noqa: PLC0415 - takes long to import, and help need not
 
         settings = options.settings()
         if receipt is not None:

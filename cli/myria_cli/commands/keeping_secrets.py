@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from myria.access.vault import MOST_BYTES, Vault
 from myria.errors import InvalidArgument
-from myria.vault import MOST_BYTES, Vault
 from myria_cli import console
 from myria_cli.options import Options, command
 

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from myria.access.principal import local_principal
-from myria.answertext import NOTHING
-from myria.contract.inputs import EventNodesInput, ReferencesInput, read
 from myria.errors import InvalidArgument
+from myria.notes.answertext import NOTHING
 from myria_cli import console
 from myria_cli.draw import answer_lines, draw
 from myria_cli.options import Options, command
 from myria_cli.place import memory_of, opened
+from myria_server.api.core.inputs import EventNodesInput, ReferencesInput, read
 
 PANEL = "Read and write"
 

@@ -22,25 +22,25 @@ from rich.text import Text
 
 from myria.access.principal import FACES, Face
 from myria.access.secrets import MadeKey
-from myria.contract.tools import SWITCH_OF, served_faces
-from myria.embeddings.choosing import chosen
+from myria.db import schema
+from myria.db.database import Database
+from myria.db.waiting import until_current
 from myria.errors import ConfigurationError, InvalidArgument, MyriaError
+from myria.index.embeddings.choosing import chosen
 from myria.memory import Memory
 from myria.program import importing
 from myria.settings import Settings, variable_of
-from myria.store import schema
-from myria.store.database import Database
-from myria.store.waiting import until_current
 from myria_cli import console, logs
 from myria_cli.children import WithParent, stop_with_parent
 from myria_cli.letting_in import first_key, how_to_connect
 from myria_cli.local import Household, built_beside, household, url_of
 from myria_cli.options import Options, command
 from myria_cli.place import Place, data_dir_of, opened
-from myria_server.listening import reserve_port
+from myria_server.api.tools import SWITCH_OF, served_faces
+from myria_server.http.listening import reserve_port
 
 if TYPE_CHECKING:
-    from myria_server.http import Departure
+    from myria_server.serving import Departure
 
 PANEL = "Run"
 
@@ -208,9 +208,9 @@ myria serve --stdio --face agent --as ana --as assistant
         if with_parent:
             stop_with_parent()
         with importing():  # see the module's docstring
-            from myria_server.http import Departure, serve_http  # noqa: PLC0415
+            from myria_server.mcp.stdio import serve_stdio  # noqa: PLC0415
             from myria_server.metrics import ServerMetrics  # noqa: PLC0415
-            from myria_server.stdio import serve_stdio  # noqa: PLC0415
+            from myria_server.serving import Departure, serve_http  # noqa: PLC0415
 
         settings = options.settings(
             mcp__host=host, mcp__port=port, auth__local_participants=tuple(as_) if as_ else None

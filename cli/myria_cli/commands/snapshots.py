@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from myria import browse
-from myria.building.model import Degraded
-from myria.store import schema
-from myria.store.clock import to_rfc3339
-from myria.store.database import Connection, Database
-from myria.store.options import pool_options
+from myria.builds import browse
+from myria.builds.model import Degraded
+from myria.db import schema
+from myria.db.clock import to_rfc3339
+from myria.db.database import Connection, Database
+from myria.db.options import pool_options
 from myria_cli import console
 from myria_cli.administering import PANEL, Reason, actor, administered
 from myria_cli.draw import Branches, Line, count, draw, span, topic_lines
@@ -22,7 +22,7 @@ from myria_cli.options import Options, command
 from myria_cli.place import administration_of, opened
 
 if TYPE_CHECKING:
-    from myria.administration import Administration
+    from myria.builds.administration import Administration
 
 Json = dict[str, Any]
 

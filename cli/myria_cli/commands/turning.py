@@ -7,11 +7,11 @@ from typing import Annotated, Any, cast, get_args
 import typer
 
 from myria.access.principal import TurnsMode
+from myria.db import schema
+from myria.db.database import Database
+from myria.db.options import pool_options
 from myria.errors import InvalidArgument
-from myria.store import schema
-from myria.store.database import Database
-from myria.store.options import pool_options
-from myria.turns.shadow import shadow_report
+from myria.notes.turns.shadow import shadow_report
 from myria_cli import console
 from myria_cli.commands.access import PANEL, TenantName, access_store
 from myria_cli.options import Options, command

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from myria.store.database import Database
-from myria.store.options import build_options
-from myria.store.waiting import until_current
+from myria.db.database import Database
+from myria.db.options import build_options
+from myria.db.waiting import until_current
 from myria_builder import build as work_on
 from myria_cli import console, logs
 from myria_cli.children import WithParent, stop_with_parent

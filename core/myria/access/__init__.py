@@ -1,1 +1,1 @@
-"""Who asks: principals, the rules of what each may do, and the keys that prove them."""
+"""Who asks and what they may do: keys, principals, tenants, grants, quotas and the audit journal."""

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 from myria.access.principal import Principal
 from myria.errors import InvalidArgument, ParticipantsNotAllowed
-from myria.masks import Mask, Masks
-from myria.scopes import canonical_participants
+from myria.log.masks import Mask, Masks
+from myria.log.scopes import canonical_participants
 from myria.settings import AuthSettings, RestSettings
 from myria.values import value
 

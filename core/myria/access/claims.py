@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from myria.access.issuers import Granted, Issuer, Mapped, Name
 from myria.access.principal import MAX_PATTERNS, Face, Principal, Role, checked_pattern
+from myria.access.tenants import checked_tenant
 from myria.errors import CredentialInvalid, MyriaError
-from myria.scopes import canonical_participants
-from myria.tenants import checked_tenant
+from myria.log.scopes import canonical_participants
 
 Claims = Mapping[str, Any]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import asyncpg
 
+from myria.db.clock import rfc3339_of
+from myria.db.database import ALL_TENANTS, Database
+from myria.db.queries import sql
 from myria.errors import GrantNotFound
-from myria.store.clock import rfc3339_of
-from myria.store.database import ALL_TENANTS, Database
-from myria.store.queries import sql
 
 Json = dict[str, Any]
 

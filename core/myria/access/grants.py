@@ -22,9 +22,9 @@ from myria.access.secrets import (
     make_secret,
     token_digest,
 )
+from myria.db.database import Database
+from myria.db.queries import sql
 from myria.errors import InvalidArgument, QuotaExceeded, RateLimited
-from myria.store.database import Database
-from myria.store.queries import sql
 from myria.values import value
 
 CODE_S = 60.0

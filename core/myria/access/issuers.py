@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from myria._yaml import read_yaml
 from myria.access.principal import MAX_PATTERNS, Face, Role, checked_pattern
+from myria.access.tenants import checked_tenant
 from myria.errors import ConfigurationError, MyriaError
-from myria.scopes import canonical_participants
-from myria.tenants import checked_tenant
+from myria.log.scopes import canonical_participants
+from myria.settings.yaml_files import read_yaml
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 """Signatures with a public key. `none` and those with a shared secret (HS*) cannot be configured."""

@@ -22,11 +22,11 @@ import orjson
 
 from myria.access.limits import TokenBucket
 from myria.access.principal import Face, Principal
+from myria.db.clock import rfc3339_of
+from myria.db.database import ALL_TENANTS, Connection, Database
+from myria.db.locks import lock_key
+from myria.db.queries import sql
 from myria.errors import MyriaError
-from myria.store.clock import rfc3339_of
-from myria.store.database import ALL_TENANTS, Connection, Database
-from myria.store.locks import lock_key
-from myria.store.queries import sql
 from myria.values import value
 
 if TYPE_CHECKING:

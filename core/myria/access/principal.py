@@ -12,6 +12,7 @@ from dataclasses import field
 from functools import lru_cache
 from typing import Literal, get_args
 
+from myria.db.fairness import Caller
 from myria.errors import (
     ChannelNotAllowed,
     FaceNotAllowed,
@@ -20,9 +21,8 @@ from myria.errors import (
     ParticipantsNotAllowed,
     RoleRequired,
 )
-from myria.fairness import Caller
-from myria.masks import Mask, Masks
-from myria.scopes import MAX_PARTICIPANTS, canonical_participants
+from myria.log.masks import Mask, Masks
+from myria.log.scopes import MAX_PARTICIPANTS, canonical_participants
 from myria.values import value
 
 Role = Literal["append", "read", "admin", "erase"]
@@ -91,7 +91,7 @@ class Principal:
 
     @property
     def caller(self) -> Caller:
-        """For whom work is done that is shared out fairly (`myria.fairness`)."""
+        """For whom work is done that is shared out fairly (`myria.db.fairness`)."""
         return self.tenant, self.credential or ""
 
     def need(self, roles: Sequence[Role], *, what: str) -> None:

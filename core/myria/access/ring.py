@@ -23,10 +23,10 @@ import asyncpg
 
 from myria.access.principal import Principal, Proof
 from myria.access.secrets import MadeKey, parse_credential
+from myria.access.tenants import checked_tenant
+from myria.db.database import Database
+from myria.db.queries import sql
 from myria.errors import CredentialInvalid, DatabaseUnavailable, MyriaError, Overloaded, TenantSuspended
-from myria.store.database import Database
-from myria.store.queries import sql
-from myria.tenants import checked_tenant
 from myria.values import short_value
 
 _log = logging.getLogger(__name__)

@@ -21,14 +21,14 @@ from myria.access.principal import (
     checked_pattern,
 )
 from myria.access.secrets import MadeKey, make_key
+from myria.access.tenants import checked_tenant
+from myria.db.clock import rfc3339_of
+from myria.db.database import ALL_TENANTS, Connection, Database
+from myria.db.queries import sql
 from myria.errors import InvalidArgument, KeyNotFound, TenantDeleting, TenantExists, TenantNotFound
-from myria.jsontext import check_storable
-from myria.redaction.kinds import KINDS, Kind
-from myria.scopes import canonical_participants
-from myria.store.clock import rfc3339_of
-from myria.store.database import ALL_TENANTS, Connection, Database
-from myria.store.queries import sql
-from myria.tenants import checked_tenant
+from myria.log.jsontext import check_storable
+from myria.log.scopes import canonical_participants
+from myria.settings.redaction_kinds import KINDS, Kind
 from myria.values import value
 
 Json = dict[str, Any]

@@ -14,12 +14,12 @@ from contextlib import suppress
 from threading import Thread
 
 from myria import errors
+from myria.builds.snapshots import Registry
+from myria.db.database import ALL_TENANTS, Database
+from myria.db.queries import sql
 from myria.erasure.commands import Erasures
-from myria.registry import Registry
+from myria.log.withdrawal.commands import Append
 from myria.settings import ErasureSettings
-from myria.store.database import ALL_TENANTS, Database
-from myria.store.queries import sql
-from myria.withdrawal.commands import Append
 
 logger = logging.getLogger(__name__)
 

@@ -17,24 +17,24 @@ import orjson
 from myria import errors
 from myria.access.journal import Act, write_act
 from myria.access.principal import Proof
-from myria.canonical import canonical_json
-from myria.contract.limits import MAX_WITHDRAWN
+from myria.access.tenants import checked_tenant
+from myria.builds.snapshots import Registry
+from myria.builds.verify.receipts import named
+from myria.db.clock import rfc3339_of
+from myria.db.database import Connection, Database, TransactionBounds
+from myria.db.locks import lock_key
+from myria.db.queries import sql
 from myria.erasure.model import ErasurePlan, ErasureStatus, Json, Receipt, ReceiptProof, Selection, StartBounds
 from myria.erasure.pace import Pace
 from myria.erasure.receipts import chained, prove, remaining
 from myria.erasure.removal import ROWS_AT_ONCE, Progress, Removal
-from myria.events import dedupe_key
-from myria.high_water import high_water_mark
-from myria.ids import new_id
-from myria.registry import Registry
-from myria.store.clock import rfc3339_of
-from myria.store.database import Connection, Database, TransactionBounds
-from myria.store.locks import lock_key
-from myria.store.queries import sql
-from myria.tenants import checked_tenant
+from myria.log.canonical import canonical_json
+from myria.log.high_water import high_water_mark
+from myria.log.ids import new_id
+from myria.log.limits import MAX_WITHDRAWN
+from myria.log.payloads import dedupe_key
+from myria.log.withdrawal.commands import Append, Withdrawals
 from myria.values import value
-from myria.verify.receipts import named
-from myria.withdrawal.commands import Append, Withdrawals
 
 PAGE_EVENTS = 100
 """Events that one page of a dry run lists."""
@@ -447,7 +447,7 @@ class Erasures:
     async def _end_older_build(self, erasure_id: str) -> None:
         """End the build that was captured before the withdrawal, and wait until its workers have noticed.
 
-        Its workers cannot write what they read before (`myria.store.fence`); those of older releases, which do not
+        Its workers cannot write what they read before (`myria.db.fence`); those of older releases, which do not
         look, are waited for until their leases end. The lock divides captures: those before are seen from here on, and
         those after it see the withdrawal (`builds.any_erased_since`).
         """

@@ -11,9 +11,9 @@ import logging
 import time
 from collections.abc import Callable
 
+from myria.db.database import Database
+from myria.db.queries import sql
 from myria.errors import MyriaError
-from myria.store.database import Database
-from myria.store.queries import sql
 
 logger = logging.getLogger(__name__)
 

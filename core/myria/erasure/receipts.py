@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 
 from myria import errors
-from myria.canonical import canonical_json
+from myria.builds.verify.receipts import chain_problems
+from myria.db.database import Connection
+from myria.db.queries import sql
 from myria.erasure.model import Receipt, ReceiptProof
 from myria.erasure.pace import Pace
 from myria.erasure.words import PhraseFinder, strings
 from myria.index import decode
-from myria.store.database import Connection
-from myria.store.queries import sql
-from myria.verify.receipts import chain_problems
+from myria.log.canonical import canonical_json
 
 _STREAM_ROWS = 100
 _TEXTS_AT_ONCE = 25

@@ -17,13 +17,13 @@ import numpy as np
 import orjson
 
 from myria import errors
+from myria.db.database import Connection, Database
+from myria.db.locks import lock_key, session_lock_key, turns_lock_key
+from myria.db.queries import sql
 from myria.erasure.pace import Pace
 from myria.erasure.words import PhraseDigests, phrases, strings, telling
 from myria.index import BlockNode, Piece, decode, splice
-from myria.planning.model import ERASED_LABEL, ERASED_SUMMARY
-from myria.store.database import Connection, Database
-from myria.store.locks import lock_key, session_lock_key, turns_lock_key
-from myria.store.queries import sql
+from myria.topics.model import ERASED_LABEL, ERASED_SUMMARY
 from myria.versions import SEARCH_VERSION
 
 ROWS_AT_ONCE = 500

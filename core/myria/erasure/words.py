@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from myria.analysis import terms
-from myria.analysis.common_words import plain_terms, weak_terms
+from myria.text import terms
+from myria.text.common_words import plain_terms, weak_terms
 
 _WORD = re.compile(r"\w+")
 _PHRASE = 3

@@ -22,17 +22,17 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from myria.analysis import TextWords, term_id, term_ids, terms, words_in
-from myria.analysis.asking import asks
-from myria.analysis.changes import changed
-from myria.analysis.dates import MAX_DAYS, TIME_WORDS, Meant, holds_from, local_day, meant
-from myria.analysis.languages import languages_of, stems
-from myria.analysis.naming import names_something
-from myria.analysis.numbers import number_ids
-from myria.analysis.written import written_terms
-from myria.contract.fields import RESERVED_TYPES
 from myria.errors import InternalError
-from myria.events import described, searchable_text, speaker_of
+from myria.log.fields import RESERVED_TYPES
+from myria.log.payloads import described, searchable_text, speaker_of
+from myria.text import TextWords, term_id, term_ids, terms, words_in
+from myria.text.asking import asks
+from myria.text.changes import changed
+from myria.text.dates import MAX_DAYS, TIME_WORDS, Meant, holds_from, local_day, meant
+from myria.text.languages import languages_of, stems
+from myria.text.naming import names_something
+from myria.text.numbers import number_ids
+from myria.text.written import written_terms
 from myria.values import short_value, value
 from myria.versions import BLOCK_VERSION
 
@@ -40,16 +40,16 @@ MAX_DOCS: Final = 4096
 """Documents in one block; positions are stored in 16 bits."""
 
 UNIT_LEVEL: Final = 8
-"""Level of a node that stands for one planned unit; parts of it are 1..7, leaves 0 (see `myria.planning`)."""
+"""Level of a node that stands for one planned unit; parts of it are 1..7, leaves 0 (see `myria.topics`)."""
 
 ASKS: Final = 1
-"""Flag of a document whose text ends in a question (`myria.analysis.asking`)."""
+"""Flag of a document whose text ends in a question (`myria.text.asking`)."""
 
 DATED: Final = 2
 """Flag of a document that says when something happens."""
 
 NAMING: Final = 4
-"""Flag of a document that names something (`myria.analysis.naming`)."""
+"""Flag of a document that names something (`myria.text.naming`)."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -112,13 +112,13 @@ NAMES: Final = (("speaker", "speakers"), ("channel", "channels"), ("type", "type
 class Doc:
     """One event as the index sees it.
 
-    `terms` are those of its searchable text (`myria.analysis.terms`), `stems` the stems of its words in languages
+    `terms` are those of its searchable text (`myria.text.terms`), `stems` the stems of its words in languages
     other than English and the terms of what is written with signs (`stems_of`), which do not count for its length;
     `described` are those of what describes its pictures (`myria.events.described`), with its stems;
     `hints` are (hint, confidence in permille); `asks` tells that the text ends in a question, `names` that it names
-    something, and `changed` are the terms of what it says has changed (`myria.analysis.changes`); `utc_offset` is
+    something, and `changed` are the terms of what it says has changed (`myria.text.changes`); `utc_offset` is
     that of the clock where it was told, in minutes east of UTC, `days` what it means by the days that it names, and
-    `begins` the first from which what it tells holds, in days since 1970 (`myria.analysis.dates`); `leaf` is the
+    `begins` the first from which what it tells holds, in days since 1970 (`myria.text.dates`); `leaf` is the
     position of its leaf in the block's nodes, -1 for none; `xid` the transaction that wrote it and `scope_id` its
     scope (loose lane only, 0 otherwise); `timestamp` microseconds since 1970 UTC.
     """
@@ -188,7 +188,7 @@ class Doc:
 
 def stems_of(text: str, text_terms: Sequence[str], text_words: TextWords | None = None) -> Sequence[str]:
     """Return the stems of a text's words in the languages that it may be in, English excepted, and what is written
-    with signs in it (`myria.analysis.written`).
+    with signs in it (`myria.text.written`).
 
     Args:
         text: the text.

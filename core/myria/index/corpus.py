@@ -17,10 +17,10 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from myria.analysis.dates import MINUTE_US
 from myria.errors import InternalError
 from myria.index.block import ASKS, Ints, View, name_terms
 from myria.index.loose import LooseBlock
+from myria.text.dates import MINUTE_US
 
 GAP_US: Final = 30 * 60 * 1_000_000
 """A silence this long ends a run of documents that are not in a tree."""

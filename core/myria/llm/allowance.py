@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from myria.store.database import Database
-from myria.store.queries import sql
+from myria.db.database import Database
+from myria.db.queries import sql
 
 
 async def tokens_left(database: Database, tenant: str, most: int | None) -> int | None:

@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 import orjson
 
+from myria.db.database import Database
+from myria.db.locks import lock_key
+from myria.db.queries import sql
 from myria.errors import MyriaError
-from myria.ids import new_id
 from myria.llm.client import Attempt
 from myria.llm.secrets import Redactor
-from myria.store.database import Database
-from myria.store.locks import lock_key
-from myria.store.queries import sql
+from myria.log.ids import new_id
 from myria.values import value
 
 Json = dict[str, Any]

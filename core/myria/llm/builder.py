@@ -17,6 +17,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from myria import errors
+from myria.db.clock import to_rfc3339
+from myria.db.database import Database
 from myria.llm.allowance import tokens_left
 from myria.llm.audit import Origin, Recorder
 from myria.llm.budget import Meter
@@ -26,23 +28,13 @@ from myria.llm.fencing import escaped
 from myria.llm.inspection import TOOLS, Inspector, ScopesInForce, Shown, ShownEvent, ShownTopic
 from myria.llm.model import LanguageModel
 from myria.llm.plans import UnitPlans, broken_rules
-from myria.masks import Masks
-from myria.planning.describe import INTERNAL_SUMMARY_CHARACTERS, LABEL_CHARACTERS, LEAF_SUMMARY_CHARACTERS
-from myria.planning.leaves import leaf_spans
-from myria.planning.lines import clean
-from myria.planning.model import LEAF, Node, Participants, PlanEvent
-from myria.planning.settings import PlannerSettings
-from myria.planning.shaped import (
-    RESTS_ON_MOST,
-    GroupShape,
-    LeafShape,
-    UnitShape,
-    Words,
-    plan_shaped,
-    unit_digest,
-)
-from myria.store.clock import to_rfc3339
-from myria.store.database import Database
+from myria.log.masks import Masks
+from myria.settings.planner import PlannerSettings
+from myria.topics.describe import INTERNAL_SUMMARY_CHARACTERS, LABEL_CHARACTERS, LEAF_SUMMARY_CHARACTERS
+from myria.topics.leaves import leaf_spans
+from myria.topics.lines import clean
+from myria.topics.model import LEAF, Node, Participants, PlanEvent
+from myria.topics.shaped import RESTS_ON_MOST, GroupShape, LeafShape, UnitShape, Words, plan_shaped, unit_digest
 from myria.values import value
 
 logger = logging.getLogger(__name__)

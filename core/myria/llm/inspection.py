@@ -15,17 +15,17 @@ from typing import Annotated, Any
 import orjson
 from pydantic import Field
 
+from myria.db.clock import rfc3339_of, to_microseconds
+from myria.db.database import Database
+from myria.db.queries import sql
 from myria.errors import InternalError
-from myria.events import speaker_of, whole_text
 from myria.llm.conversation import Arguments, ModelTool
 from myria.llm.failures import Kind, failed
 from myria.llm.fencing import Aliases, escaped
-from myria.masks import Masks
-from myria.store.clock import rfc3339_of, to_microseconds
-from myria.store.database import Database
-from myria.store.queries import sql
+from myria.log.masks import Masks
+from myria.log.payloads import speaker_of, whole_text
+from myria.log.withdrawal.model import NEUTRAL_LABEL, NEUTRAL_SUMMARY
 from myria.values import value
-from myria.withdrawal.model import NEUTRAL_LABEL, NEUTRAL_SUMMARY
 
 Json = dict[str, Any]
 Path = tuple[bytes, ...]

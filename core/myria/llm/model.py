@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from myria.access.vault import Secrets
 from myria.llm.audit import Origin, Recorder
 from myria.llm.budget import Budget, Meter
 from myria.llm.client import Provider
@@ -12,7 +13,6 @@ from myria.llm.conversation import Conversation, ModelTool
 from myria.llm.template import RequestTemplate
 from myria.llm.wire import CHAT_COMPLETIONS, Dialect
 from myria.settings import LlmSettings
-from myria.vault import Secrets
 
 _MILLION = 1_000_000
 _LONGEST_RUN_S = 3600.0

@@ -7,14 +7,14 @@ from typing import Any
 
 import orjson
 
-from myria.planning.identity import leaf_node_id, settings_digest
-from myria.planning.model import Participants, PlanEvent
-from myria.planning.settings import PlannerSettings
-from myria.planning.shaped import UnitShape, plan_shaped, problems
-from myria.planning.validation import validate_unit
-from myria.store.database import Database
-from myria.store.fence import adding_to
-from myria.store.queries import sql
+from myria.db.database import Database
+from myria.db.fence import adding_to
+from myria.db.queries import sql
+from myria.settings.planner import PlannerSettings
+from myria.topics.identity import leaf_node_id, settings_digest
+from myria.topics.model import Participants, PlanEvent
+from myria.topics.shaped import UnitShape, plan_shaped, problems
+from myria.topics.validation import validate_unit
 
 _NOTES_AT_ONCE = 200
 

@@ -13,13 +13,13 @@ from typing import Any, Final, TypeVar
 import httpx
 import orjson
 
+from myria.access.vault import Secrets
 from myria.errors import ConfigurationError, ModelFailed
 from myria.llm.breaker import Breaker
 from myria.llm.failures import Kind, failed
 from myria.llm.saying import said
 from myria.llm.template import RequestTemplate
 from myria.llm.wire import of_status
-from myria.vault import Secrets
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from myria.llm.secrets import HIDDEN, Redactor
-from myria.redaction.redactor import PayloadRedactor
+from myria.log.redaction.redactor import PayloadRedactor
 
 _CHARACTERS: Final = 300
 _QUOTED: Final = 24

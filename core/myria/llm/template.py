@@ -17,10 +17,10 @@ from typing import Any
 
 import orjson
 
+from myria.access.vault import Secrets
 from myria.errors import ConfigurationError
 from myria.llm.secrets import Redactor, Secret
 from myria.values import value
-from myria.vault import Secrets
 
 Json = dict[str, Any]
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from myria import errors
-from myria.ids import new_id
+from myria.db.database import Database
 from myria.llm.allowance import tokens_left
 from myria.llm.audit import Origin, Recorder
 from myria.llm.budget import Meter
@@ -24,7 +24,7 @@ from myria.llm.conversation import Arguments, Conversation, ModelTool
 from myria.llm.failures import Kind, kind_of
 from myria.llm.inspection import TOOLS, Inspector, Path, ScopesInForce, Shown, ShownEvent
 from myria.llm.model import LanguageModel
-from myria.store.database import Database
+from myria.log.ids import new_id
 from myria.values import value
 
 Json = dict[str, Any]

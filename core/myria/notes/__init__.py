@@ -1,3 +1,4 @@
-"""Notes: statements that are kept on purpose. `kinds` are policies, `drafting` fills in what a caller leaves out,
-`projection` folds notes in the append transaction, `commands` makes and changes them.
+"""Kept statements: notes, facts of turns, memories over REST and sessions, with their projections.
+
+It writes through the log and reads through search.
 """

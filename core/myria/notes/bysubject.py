@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from myria.notes.fragments import Fragment
 from myria.notes.lines import MemoryText, fenced, fenced_cost, fitting_lines, on_one_line
-from myria.retrieval.found import FoundSubject
-from myria.tokens import TokenCounter
+from myria.search.found import FoundSubject
+from myria.text.model_tokens import TokenCounter
 
 _LEAST = 2
 """Memories of a subject that are shown, from which on it is named."""

@@ -13,14 +13,14 @@ from typing import Any
 
 import orjson
 
+from myria.db.clock import to_rfc3339
 from myria.notes.details import Details
 from myria.notes.fragments import Fragment, Json
 from myria.notes.lines import MemoryLine
 from myria.notes.questions import RecallQuery
 from myria.notes.recalling import Recall
-from myria.passages import passage
-from myria.store.clock import to_rfc3339
-from myria.tokens import TokenCounter
+from myria.text.model_tokens import TokenCounter
+from myria.text.passages import passage
 from myria.values import value
 
 CASES = 5

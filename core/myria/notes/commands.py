@@ -11,11 +11,9 @@ from typing import Protocol
 import asyncpg
 import orjson
 
-from myria.analysis.announcing import holds_later
-from myria.analysis.dates import local_day
-from myria.canonical import digest
-from myria.contract.acknowledgement import AppendResult
-from myria.contract.event import NewEvent
+from myria.db.clock import to_microseconds
+from myria.db.database import Database
+from myria.db.queries import sql
 from myria.errors import (
     AlreadySuperseded,
     EventNotFound,
@@ -26,22 +24,24 @@ from myria.errors import (
     Overloaded,
     PayloadTooLarge,
 )
-from myria.events import dedupe_key, speaker_of
-from myria.ids import new_id
+from myria.log.acknowledgement import AppendResult
+from myria.log.canonical import digest
+from myria.log.event import NewEvent
+from myria.log.ids import new_id
+from myria.log.payloads import dedupe_key, speaker_of
+from myria.log.redaction.redactor import PayloadRedactor
+from myria.log.scopes import scope_key
+from myria.log.withdrawal.commands import MaySee, Withdrawals
+from myria.log.withdrawal.model import Reason
 from myria.notes.details import NO_DETAILS, Details
 from myria.notes.drafting import Draft, NoteText, completed
 from myria.notes.expiry import SESSION_IDLE_S, Lasting
 from myria.notes.kinds import FACT_KINDS, Contract, tier
 from myria.notes.model import NOTE_CHANNEL, NOTE_TYPE, Changes, hints_of, names_of, note_event, note_of
-from myria.redaction.kinds import Kind
-from myria.redaction.redactor import PayloadRedactor
-from myria.scopes import scope_key
-from myria.store.clock import to_microseconds
-from myria.store.database import Database
-from myria.store.queries import sql
+from myria.settings.redaction_kinds import Kind
+from myria.text.announcing import holds_later
+from myria.text.dates import local_day
 from myria.values import value
-from myria.withdrawal.commands import MaySee, Withdrawals
-from myria.withdrawal.model import Reason
 
 
 class Append(Protocol):

@@ -16,23 +16,23 @@ from typing import Any, Literal
 import asyncpg
 import orjson
 
-from myria.canonical import digest
-from myria.contract.acknowledgement import AppendResult
-from myria.contract.event import NewEvent
-from myria.contract.limits import MAX_WITHDRAWN
+from myria.db.clock import to_datetime, to_microseconds
+from myria.db.database import Database
+from myria.db.queries import sql
 from myria.errors import AlreadySuperseded, EventNotFound
-from myria.masks import Masks
+from myria.log.acknowledgement import AppendResult
+from myria.log.canonical import digest
+from myria.log.event import NewEvent
+from myria.log.limits import MAX_WITHDRAWN
+from myria.log.masks import Masks
+from myria.log.withdrawal.commands import Withdrawals
 from myria.notes.expiry import DAY_US, Lasting
 from myria.notes.feedback import has_feedback
 from myria.notes.kinds import FACT_KINDS, importance_now, policies
 from myria.notes.likeness import essence
 from myria.notes.links import MAX_LINKS, Relation, link_event
 from myria.notes.scopes import scopes_with_notes
-from myria.store.clock import to_datetime, to_microseconds
-from myria.store.database import Database
-from myria.store.queries import sql
 from myria.values import value
-from myria.withdrawal.commands import Withdrawals
 
 Json = dict[str, Any]
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]

@@ -15,14 +15,14 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Final
 
-from myria.analysis.announcing import announces
-from myria.analysis.changes import tells_of_change, tells_of_move, tells_where
-from myria.analysis.languages import function_terms, languages_of
-from myria.analysis.roots import root
-from myria.analysis.tokens import is_stopword, terms, tokens
-from myria.analysis.written import written_terms
 from myria.notes.subjects import is_verb_of_notes
-from myria.retrieval.wanted import state_asked_for
+from myria.search.wanted import state_asked_for
+from myria.text.announcing import announces
+from myria.text.changes import tells_of_change, tells_of_move, tells_where
+from myria.text.languages import function_terms, languages_of
+from myria.text.roots import root
+from myria.text.words import is_stopword, terms, tokens
+from myria.text.written import written_terms
 from myria.values import value
 
 _COMPARED = 200

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
-from myria.analysis import terms
-from myria.analysis.languages import is_function_word, languages_of
+from myria.log.redaction.expressions import first_look
 from myria.notes.details import NO_DETAILS, Details
 from myria.notes.kinds import Contract, Lifetime, policy_of
 from myria.notes.subjects import begins_notes, subject_of, topic_of
 from myria.notes.wordcounts import WordCounts
-from myria.planning.unspaced import is_in as is_unspaced
-from myria.redaction.expressions import first_look
+from myria.text import terms
+from myria.text.languages import is_function_word, languages_of
+from myria.topics.unspaced import is_in as is_unspaced
 from myria.values import value
 
 KEYWORDS = 5
@@ -77,7 +77,7 @@ class Draft:
 class NoteText(NamedTuple):
     """What a note says, complete. `inferred` names what was filled in by rule.
 
-    `memory` is what one has that was kept over REST, beside this (`myria.memories.model`).
+    `memory` is what one has that was kept over REST, beside this (`myria.notes.memories.model`).
     """
 
     content: str
@@ -137,7 +137,7 @@ def inferred_kind(content: str) -> str:
 def keywords_of(content: str, counted: WordCounts | None = None) -> tuple[str, ...]:
     """Return the words that a text uses most, as they are written, stop words left out; of equals the earlier first.
 
-    The words are those of the search (`myria.analysis`), so a keyword finds what it was taken from. Scripts without
+    The words are those of the search (`myria.text`), so a keyword finds what it was taken from. Scripts without
     spaces give none: pairs of characters are no words, and where a word ends only a dictionary could tell.
 
     Args:

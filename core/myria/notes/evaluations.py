@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import orjson
 
-from myria.contract.event import NewEvent
+from myria.db.database import Connection
+from myria.db.queries import sql
+from myria.log.event import NewEvent
+from myria.log.projections import Incoming, Projection, Stored
 from myria.notes.model import NOTE_CHANNEL
-from myria.projections import Incoming, Projection, Stored
-from myria.store.database import Connection
-from myria.store.queries import sql
 from myria.values import value
 
 EVALUATION_TYPE = "myria.evaluation"
@@ -65,7 +65,7 @@ class Evaluation:
 
 
 class EvaluationProjection(Projection):
-    """Folds ratings into `note_evaluations`; implements `myria.projections.Projection`."""
+    """Folds ratings into `note_evaluations`; implements `myria.log.projections.Projection`."""
 
     types = frozenset({EVALUATION_TYPE})
 

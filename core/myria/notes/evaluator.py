@@ -17,8 +17,8 @@ import asyncpg
 import orjson
 from pydantic import Field
 
-from myria.contract.acknowledgement import AppendResult
-from myria.contract.event import NewEvent
+from myria.db.database import Database
+from myria.db.queries import sql
 from myria.errors import ModelFailed
 from myria.llm.allowance import tokens_left
 from myria.llm.audit import Origin
@@ -27,12 +27,12 @@ from myria.llm.conversation import Arguments, Call, Conversation, ModelTool
 from myria.llm.failures import Kind, failed, kind_of
 from myria.llm.fencing import Aliases
 from myria.llm.model import LanguageModel
+from myria.llm.waits import Work, note_outcome
+from myria.log.acknowledgement import AppendResult
+from myria.log.event import NewEvent
 from myria.notes.evaluations import Evaluation
 from myria.notes.expiry import Lasting
-from myria.store.database import Database
-from myria.store.queries import sql
 from myria.values import value
-from myria.waits import Work, note_outcome
 
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
 

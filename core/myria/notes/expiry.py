@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import log2
 from typing import Any
 
+from myria.db.clock import to_microseconds
 from myria.notes.kinds import WARM_IMPORTANCE, Tier, policies, tier
-from myria.store.clock import to_microseconds
 from myria.values import value
 
 EXPIRY_IMPORTANCE = 0.1

@@ -8,12 +8,12 @@ from typing import Any, Literal
 import asyncpg
 import orjson
 
-from myria.contract.event import NewEvent
-from myria.masks import Masks
-from myria.projections import Incoming, Projection, Stored
-from myria.store.clock import rfc3339_of
-from myria.store.database import Connection, Database
-from myria.store.queries import sql
+from myria.db.clock import rfc3339_of
+from myria.db.database import Connection, Database
+from myria.db.queries import sql
+from myria.log.event import NewEvent
+from myria.log.masks import Masks
+from myria.log.projections import Incoming, Projection, Stored
 from myria.values import value
 
 FEEDBACK_TYPE = "myria.feedback"
@@ -90,7 +90,7 @@ class Feedback:
 
 
 class FeedbackProjection(Projection):
-    """Folds feedback into `tool_feedback`; implements `myria.projections.Projection`."""
+    """Folds feedback into `tool_feedback`; implements `myria.log.projections.Projection`."""
 
     types = frozenset({FEEDBACK_TYPE})
 

@@ -8,15 +8,15 @@ from typing import Any, Literal
 
 import orjson
 
-from myria.analysis.tokens import terms
+from myria.db.clock import day_text, to_rfc3339
 from myria.notes.details import NO_DETAILS, Details
 from myria.notes.expiry import DAY_US
 from myria.notes.kinds import Tier, tier
 from myria.notes.lines import LEAST_WORTH, on_one_line, written_line
 from myria.notes.links import LinkedNote
-from myria.passages import passage_within
-from myria.store.clock import day_text, to_rfc3339
-from myria.tokens import TokenCounter, fitted
+from myria.text.model_tokens import TokenCounter, fitted
+from myria.text.passages import passage_within
+from myria.text.words import terms
 from myria.values import value
 
 Json = dict[str, Any]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import orjson
 
-from myria.events import speaker_of
+from myria.db.clock import to_microseconds
+from myria.db.database import Database
+from myria.db.queries import sql
+from myria.log.payloads import speaker_of
+from myria.log.withdrawal.commands import MaySee
 from myria.notes.commands import note_absent
 from myria.notes.drafting import NoteText
 from myria.notes.expiry import Lasting
 from myria.notes.model import note_of
-from myria.store.clock import to_microseconds
-from myria.store.database import Database
-from myria.store.queries import sql
 from myria.values import value
-from myria.withdrawal.commands import MaySee
 
 MAX_VERSIONS = 100
 """Versions of a note that are shown."""

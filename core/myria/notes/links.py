@@ -14,19 +14,19 @@ from typing import Any, Literal, get_args
 import asyncpg
 import orjson
 
-from myria.contract.acknowledgement import AppendResult
-from myria.contract.event import NewEvent
+from myria.db.clock import to_microseconds
+from myria.db.database import Connection, Database
+from myria.db.queries import sql
 from myria.errors import InvalidArgument
-from myria.events import speaker_of
+from myria.log.acknowledgement import AppendResult
+from myria.log.event import NewEvent
+from myria.log.payloads import speaker_of
+from myria.log.projections import Incoming, Projection, Stored
+from myria.log.withdrawal.commands import MaySee
 from myria.notes.commands import note_absent
 from myria.notes.expiry import Lasting
 from myria.notes.model import NOTE_CHANNEL, note_of
-from myria.projections import Incoming, Projection, Stored
-from myria.store.clock import to_microseconds
-from myria.store.database import Connection, Database
-from myria.store.queries import sql
 from myria.values import value
-from myria.withdrawal.commands import MaySee
 
 LINK_TYPE = "myria.link"
 
@@ -126,7 +126,7 @@ def link_event(
 
 
 class LinkProjection(Projection):
-    """Folds links into `note_relations`; implements `myria.projections.Projection`."""
+    """Folds links into `note_relations`; implements `myria.log.projections.Projection`."""
 
     types = frozenset({LINK_TYPE})
 

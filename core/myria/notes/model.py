@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 
-from myria.contract.event import NewEvent
-from myria.contract.limits import MAX_HINT, MAX_TOPIC_HINTS
 from myria.errors import InvalidArgument
-from myria.events import TopicHint
+from myria.log.event import NewEvent
+from myria.log.limits import MAX_HINT, MAX_TOPIC_HINTS
+from myria.log.payloads import TopicHint
 from myria.notes.details import NO_DETAILS, Details
 from myria.notes.drafting import NoteText, keywords_of
 from myria.notes.expiry import SESSION_IDLE_S

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import asyncpg
 
+from myria.db.clock import rfc3339_of, to_microseconds
+from myria.db.database import Database
+from myria.db.queries import sql
 from myria.notes.expiry import Lasting
 from myria.notes.fragments import Json
-from myria.store.clock import rfc3339_of, to_microseconds
-from myria.store.database import Database
-from myria.store.queries import sql
 
 MOST = 3
 """Notes that are told of one."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from myria.analysis.announcing import holds_later
-from myria.analysis.dates import local_day, windows
 from myria.notes.current import KeptStatement, SoughtWords, replaced
-from myria.retrieval.wanted import day_asked_for, state_asked_for
+from myria.search.wanted import day_asked_for, state_asked_for
+from myria.text.announcing import holds_later
+from myria.text.dates import local_day, windows
 from myria.values import value
 
 Change = Literal["newer", "older"]

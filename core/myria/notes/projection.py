@@ -14,15 +14,15 @@ from typing import Any
 import asyncpg
 import orjson
 
+from myria.db.arrays import plain
+from myria.db.database import Connection
+from myria.db.queries import sql
 from myria.errors import NoteExists
+from myria.log.projections import AtOnce, Incoming, Likenesses, Projection, Stored
+from myria.log.withdrawal.model import WITHDRAWAL_TYPE
 from myria.notes.likeness import BEGINNING, LOOKED_AT, NewestNotes, Said, said_by, those_alike
 from myria.notes.model import NOTE_TYPE, is_memory
 from myria.notes.rows import columns_of, fields_of, new_notes, payloads_of
-from myria.projections import AtOnce, Incoming, Likenesses, Projection, Stored
-from myria.store.arrays import plain
-from myria.store.database import Connection
-from myria.store.queries import sql
-from myria.withdrawal.model import WITHDRAWAL_TYPE
 
 _ONCE = "notes_once"
 
@@ -31,7 +31,7 @@ _MOST_SCOPES = 1_000
 
 
 class NoteProjection(Projection):
-    """Folds notes and their withdrawals into `notes`; implements `myria.projections.Projection`.
+    """Folds notes and their withdrawals into `notes`; implements `myria.log.projections.Projection`.
 
     It stands after the projection of withdrawals, whose rows it reads, and after that of memories, which folds theirs.
     """

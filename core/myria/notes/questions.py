@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from myria.contract.queries import EventNodesQuery
-from myria.events import TopicHint
-from myria.masks import Masks
+from myria.log.masks import Masks
+from myria.log.payloads import TopicHint
 from myria.notes.details import NO_DETAILS, Details
 from myria.notes.model import NOTE_TYPE
-from myria.passages import sought_in
-from myria.retrieval.cursors import query_digest
+from myria.search.cursors import query_digest
+from myria.search.queries import EventNodesQuery
+from myria.text.passages import sought_in
 from myria.values import value
 
 PAGE = 32

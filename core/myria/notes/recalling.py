@@ -15,13 +15,12 @@ from typing import Any, Protocol, TypeVar
 
 import asyncpg
 
-from myria.analysis import is_stopword, terms
-from myria.analysis.announcing import holds_later
+from myria.db.clock import to_datetime, to_microseconds
+from myria.db.queries import sql
 from myria.errors import CursorInvalid
-from myria.events import speaker_of, whole_text
-from myria.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.index.block import name_terms
-from myria.masks import Masks
+from myria.log.masks import Masks
+from myria.log.payloads import speaker_of, whole_text
 from myria.notes.bysubject import text_by_subject
 from myria.notes.drafting import NoteText
 from myria.notes.expiry import DAY_US, Lasting
@@ -31,13 +30,14 @@ from myria.notes.lines import MemoryText
 from myria.notes.model import NOTE_TYPE, note_of
 from myria.notes.newest import ComparedNote, newest_above
 from myria.notes.questions import RecallQuery
-from myria.restating import told_once
-from myria.retrieval.cursors import Cursor
-from myria.retrieval.found import EventFinder, Found, FoundEvent, FoundSubject
+from myria.search.cursors import Cursor
+from myria.search.found import EventFinder, Found, FoundEvent, FoundSubject
+from myria.search.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.settings import RecallSettings
-from myria.store.clock import to_datetime, to_microseconds
-from myria.store.queries import sql
-from myria.tokens import TokenCounter
+from myria.text import is_stopword, terms
+from myria.text.announcing import holds_later
+from myria.text.model_tokens import TokenCounter
+from myria.text.restating import told_once
 from myria.values import value
 
 T = TypeVar("T")

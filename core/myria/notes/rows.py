@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from myria.contract.event import NewEvent
+from myria.db.arrays import plain, texts
+from myria.db.clock import to_rfc3339
+from myria.log.event import NewEvent
+from myria.log.projections import Stored, payload_of
 from myria.notes.kinds import FACT_KINDS
 from myria.notes.model import NOTE_CHANNEL
-from myria.projections import Stored, payload_of
-from myria.store.arrays import plain, texts
-from myria.store.clock import to_rfc3339
 
 _MOST_DIGITS = 15
 """Up to so many a number means the same here, where it is binary, and in PostgreSQL, where it is decimal."""

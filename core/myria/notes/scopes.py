@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from myria.masks import Masks
-from myria.scopes import scope_key
-from myria.store.database import Connection
-from myria.store.queries import sql
+from myria.db.database import Connection
+from myria.db.queries import sql
+from myria.log.masks import Masks
+from myria.log.scopes import scope_key
 
 
 async def scopes_with_notes(connection: Connection, tenant: str, masks: Masks) -> list[int]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from myria.canonical import digest
+from myria.db.database import Database
+from myria.db.queries import sql
 from myria.errors import MyriaError
-from myria.store.database import Database
-from myria.store.queries import sql
+from myria.log.canonical import digest
 
 logger = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import orjson
 
+from myria.db.database import Connection, Database
+from myria.db.queries import sql
+from myria.log.scopes import scope_key
 from myria.notes.expiry import Lasting
 from myria.notes.likeness import BEGINNING, LOOKED_AT, MOST, Said, said_by, those_alike
-from myria.scopes import scope_key
-from myria.store.database import Connection, Database
-from myria.store.queries import sql
 from myria.values import value
 
 

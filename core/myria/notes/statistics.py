@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from myria.masks import Masks
+from myria.db.database import Database
+from myria.db.queries import sql
+from myria.log.masks import Masks
 from myria.notes.expiry import DAY_US, Lasting
 from myria.notes.kinds import importance_now, utility
 from myria.notes.scopes import scopes_with_notes
-from myria.store.database import Database
-from myria.store.queries import sql
 from myria.values import value
 
 MAX_COUNTED = 20_000

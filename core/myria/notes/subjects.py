@@ -10,11 +10,11 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from myria.analysis import words_in
-from myria.analysis.common_words import plain_terms, weak_terms
 from myria.notes.wordcounts import WordCounts
-from myria.planning.english import EMPTY_NOUNS, VERB_FORMS, ends_unlike_a_noun
-from myria.planning.wording import ENGLISH, Language, is_function_word, language_of, words_of
+from myria.text import words_in
+from myria.text.common_words import plain_terms, weak_terms
+from myria.topics.english import EMPTY_NOUNS, VERB_FORMS, ends_unlike_a_noun
+from myria.topics.wording import ENGLISH, Language, is_function_word, language_of, words_of
 
 GENERAL = "general"
 """The topic of a note that says nothing that could be one."""

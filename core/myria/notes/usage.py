@@ -10,10 +10,10 @@ import contextlib
 import logging
 from collections.abc import Iterable, Sequence
 
+from myria.db.clock import to_datetime
+from myria.db.database import Database
+from myria.db.queries import sql
 from myria.errors import MyriaError
-from myria.store.clock import to_datetime
-from myria.store.database import Database
-from myria.store.queries import sql
 
 logger = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from myria.analysis.tokens import MAX_TERM_CHARACTERS, ascii_words, counted_surfaces, is_stopword, term_of
-from myria.planning.wording import Votes
+from myria.text.words import MAX_TERM_CHARACTERS, ascii_words, counted_surfaces, is_stopword, term_of
+from myria.topics.wording import Votes
 from myria.values import short_value
 
 _SHORTEST = 2

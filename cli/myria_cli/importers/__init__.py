@@ -1,0 +1,1 @@
+"""Reading what other memories export, as events, notes, turns or memories."""

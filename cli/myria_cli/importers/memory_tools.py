@@ -1,0 +1,387 @@
+"""Reading the files that memory-tools keep (contract 002) as turns of sessions, with their facts.
+
+A session is a folder `<project>/memory/<session>`. What was said stands in `log.jsonl`, `context.jsonl`, `events/` and
+`runtime/context/current.jsonl`, facts in `memory_facts.jsonl`, `memory_tiers/` and `indexes/active_facts.json`, both in
+`legacy*.json`. Several files say the same: each record counts once. A turn is stored under its own turn_id and at its
+time, so an import that is run again adds nothing. Abstracts, insights and counters are left out: they are computed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Any, Final
+
+from myria import errors
+from myria.db.database import Database
+from myria.log.fields import check_text, parse_timestamp
+from myria.log.jsontext import decode
+from myria.log.limits import MAX_ID
+from myria.log.redaction.redactor import PayloadRedactor
+from myria.log.scopes import canonical_participants
+from myria.log.transfer import ImportCount, RefusedLine, read_lines
+from myria.notes.turns.facts import VALUE_BYTES, Fact, Tier, identity_of
+from myria.notes.turns.model import Session
+from myria.notes.turns.storing import Append, FinishedTurn, TurnStore
+from myria.settings import TurnsSettings
+from myria.values import value
+from myria_server.api.core import inputs
+from myria_server.api.turns.schemas import AfterTurnInput
+
+AT_ONCE = 8
+"""Sessions that are stored at the same time: they share commits."""
+
+LONGEST_LINE = 64 * 1024 * 1024
+"""Bytes of a line, of a file that is no JSON lines, and of a file's content in a dump."""
+
+_DEFAULT_PROJECT: Final = "default"
+_PLACE = re.compile(
+    r"^(?:(?P<project>.*)/)?memory/(?P<session>.+?)/(?P<file>log\.jsonl|context\.jsonl|memory_facts\.jsonl"
+    r"|legacy[^/]*\.jsonl?|events/(?:raw|archive)/.+\.(?:jsonl|zst)|runtime/context/current\.jsonl"
+    r"|memory_tiers/L[012]/.+\.jsonl|indexes/active_facts\.json)$"
+)
+_ORDER = (
+    "memory_facts.jsonl",
+    "log.jsonl",
+    "legacy",
+    "context.jsonl",
+    "events/",
+    "runtime/",
+    "memory_tiers/",
+    "indexes/",
+)
+"""What is read first: what was written in the order in which it happened."""
+
+_ENDS: Mapping[str, str] = {"input_item": "in", "output_item": "out"}
+_ITEM_ID = re.compile(r"^(?P<turn>.+)-(?P<end>in|out)-(?P<place>\d{1,6})$", re.DOTALL)
+_FACT_NAMES = ("id", "type", "fact_id", "key", "value", "ts")
+_GONE = frozenset({"deleted", "contradicted"})
+_TIERS: Mapping[str, Tier] = {"L0": "L0", "L1": "L1"}
+_DEFAULT_CONFIDENCE = 0.78
+_BOM = "\ufeff"
+_UNPACK = "the shard is compressed and no log.jsonl holds what it does: `zstd -d` it where it lies, and import again"
+
+
+@value
+class SessionFile:
+    """A file of a session: its name within the session's folder, and what opens it."""
+
+    project: str
+    session_id: str
+    name: str
+    open: Callable[[], IO[bytes]]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Turn:
+    """What files say of a turn. `at` is in microseconds since 1970 UTC."""
+
+    turn_id: str
+    at: int
+    user_id: str | None = None
+    given: dict[int, Any] = field(default_factory=dict)
+    came_out: dict[int, Any] = field(default_factory=dict)
+    facts: list[Fact] = field(default_factory=list)
+
+
+@value
+class _FactRecord:
+    fact: Fact
+    at: int
+    turn_id: str
+    user_id: str | None
+    is_gone: bool
+    is_superseded: bool
+
+
+def files_of(file: str, source: IO[bytes], project: str | None) -> Iterable[SessionFile]:
+    """Return the files of sessions that a folder holds, or a dump; see `files_below` and `files_of_dump`."""
+    return files_below(Path(file), project) if Path(file).is_dir() else files_of_dump(source, project)
+
+
+def files_below(root: Path, project: str | None) -> list[SessionFile]:
+    """Return the files of sessions below a folder, session by session.
+
+    Args:
+        root: the folder of all projects, of one, its `memory`, or one session.
+        project: whose they are; None for what the folders say, `default` where they do not.
+    """
+    above = root.resolve().parts[1:]
+    found = []
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        inside = path.relative_to(root).as_posix()
+        for count in range(3):
+            place = _PLACE.match("/".join([*above[len(above) - count :], inside]))
+            if place is not None:
+                said = place["project"] or (root.resolve().name if count == 0 else None)
+                found.append(_file(place, project or said, partial(_opened, path)))
+                break
+    return sorted(found, key=lambda file: (file.project, file.session_id, _rank(file.name), file.name))
+
+
+def files_of_dump(source: IO[bytes], project: str | None) -> Iterator[SessionFile]:
+    """Yield the files of a dump: JSON lines of `project`, `path` and `content`, in the order of their paths.
+
+    Raises:
+        InvalidArgument, MalformedJson: a line is something else.
+    """
+    for text in read_lines(source.readline, LONGEST_LINE):
+        if not text.strip():
+            continue
+        line = decode(text.removeprefix(_BOM.encode()))
+        if not isinstance(line, dict) or not all(isinstance(line.get(name), str) for name in ("path", "content")):
+            raise errors.InvalidArgument(
+                "a dump has JSON lines with project, path and content; name a folder otherwise", field="file"
+            )
+        place = _PLACE.match(line["path"].lstrip("/"))
+        if place is not None:
+            said = line.get("project")
+            opening = partial(BytesIO, line["content"].encode())
+            yield _file(place, project or (said if isinstance(said, str) else None), opening)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return path.open("rb")
+
+
+def _file(place: re.Match[str], project: str | None, opening: Callable[[], IO[bytes]]) -> SessionFile:
+    said = (project or _DEFAULT_PROJECT).rstrip("/").rsplit("/", 1)[-1]
+    return SessionFile(project=said, session_id=place["session"], name=place["file"], open=opening)
+
+
+def _rank(name: str) -> int:
+    return next((rank for rank, begin in enumerate(_ORDER) if name.startswith(begin)), len(_ORDER))
+
+
+async def import_sessions(
+    database: Database,
+    append: Append,
+    tenant: str,
+    files: Iterable[SessionFile],
+    own: tuple[str, ...],
+    *,
+    redactor: PayloadRedactor,
+    settings: TurnsSettings,
+    payload_bytes: int,
+    on_refused: Callable[[RefusedLine], None],
+    on_progress: Callable[[ImportCount], None] = lambda _: None,
+) -> ImportCount:
+    """Store the turns of sessions; run again, it adds nothing twice. What is counted are turns.
+
+    Args:
+        append: how turns reach the log.
+        files: those of one session one after the other.
+        own: canonical; whose sessions they are. A turn of a user is theirs and that user's.
+        redactor: takes out what must not be kept.
+        on_refused: told about each record and each turn that was not imported.
+    """
+    count = ImportCount()
+
+    async def redactor_of(_: str) -> PayloadRedactor:
+        return redactor
+
+    def redacted(_kind: str, _times: int) -> None:
+        count.redacted += 1
+
+    def refuse(line: int, where: str, error: errors.MyriaError) -> None:
+        count.refused += 1
+        on_refused(RefusedLine(line=line, code=error.code, message=f"{where}: {error.message}"))
+
+    store = TurnStore(database, append, redactor_of, settings, payload_bytes=payload_bytes, on_redacted=redacted)
+
+    async def keep(project: str, session_id: str, turns: Sequence[_Turn]) -> None:
+        for number, turn in enumerate(turns, 1):
+            try:
+                finished = _finished(project, session_id, turn, own)
+                stored = await store.store(tenant, finished, now=turn.at)
+            except (errors.InputError, errors.ConflictError) as error:
+                refuse(number, f"{project}/{session_id}, turn {turn.turn_id[:80]}", error)
+                continue
+            count.imported += stored.is_new
+            count.already_there += not stored.is_new
+        on_progress(count)
+
+    waiting: list[tuple[str, str, list[_Turn]]] = []
+
+    async def keep_all() -> None:
+        await asyncio.gather(*(keep(*session) for session in waiting))
+        waiting.clear()
+
+    def finish(current: list[SessionFile]) -> None:
+        if current:
+            turns = _turns_of(current, refuse, count)
+            count.lines += len(turns)
+            waiting.append((current[0].project, current[0].session_id, turns))
+
+    current: list[SessionFile] = []
+    for file in files:
+        if current and (file.project, file.session_id) != (current[0].project, current[0].session_id):
+            finish(current)
+            current = []
+            if len(waiting) >= AT_ONCE:
+                await keep_all()
+        current.append(file)
+    finish(current)
+    await keep_all()
+    return count
+
+
+def _finished(project: str, session_id: str, turn: _Turn, own: tuple[str, ...]) -> FinishedTurn:
+    """Return a turn as it is stored.
+
+    Raises:
+        InvalidArgument, InvalidText: it is none that the tools would have taken.
+    """
+    said = inputs.read(
+        AfterTurnInput,
+        {
+            "project": project,
+            "session_id": session_id,
+            "turn_id": turn.turn_id,
+            "user_id": turn.user_id,
+            "input_items": [turn.given[place] for place in sorted(turn.given)],
+            "output_items": [turn.came_out[place] for place in sorted(turn.came_out)],
+        },
+    )
+    participants = own if said.user_id is None else canonical_participants([*own, said.user_id], field="user_id")
+    return FinishedTurn(
+        session=Session(own=own, participants=participants, project=said.project, session_id=said.session_id),
+        turn_id=said.turn_id or turn.turn_id,
+        given=said.input_items,
+        came_out=said.output_items,
+        user_id=said.user_id,
+        is_current=True,
+        facts=tuple(turn.facts),
+    )
+
+
+def _turns_of(
+    files: Sequence[SessionFile], refuse: Callable[[int, str, errors.MyriaError], None], count: ImportCount
+) -> list[_Turn]:
+    """Return the turns that the files of a session tell of, in the order of their times."""
+    turns: dict[str, _Turn] = {}
+    facts: dict[tuple[str, ...], _FactRecord] = {}
+    has_log = any(file.name == "log.jsonl" for file in files)
+    for file in sorted(files, key=lambda file: (_rank(file.name), file.name)):
+        where = f"{file.project}/{file.session_id}/{file.name}"
+        if file.name.endswith(".zst"):
+            if not has_log:
+                count.lines += 1
+                refuse(1, where, errors.InvalidArgument(_UNPACK, field="file"))
+            continue
+        for line, text in _texts(file):
+            count.bytes_read += len(text)
+            try:
+                for record in _objects(_read(text)):
+                    if record.get("type") in _ENDS:
+                        _add_item(turns, record)
+                    elif record.get("fact_id") or record.get("key"):
+                        facts.setdefault(tuple(str(record.get(name)) for name in _FACT_NAMES), _fact_record(record))
+            except errors.MyriaError as error:
+                count.lines += 1
+                refuse(line, where, error)
+    for known in _standing(facts.values()):
+        turn_id = known.turn_id or f"facts-{known.at}"
+        turns.setdefault(turn_id, _Turn(turn_id=turn_id, at=known.at, user_id=known.user_id)).facts.append(known.fact)
+    return sorted(turns.values(), key=lambda turn: turn.at)
+
+
+def _standing(records: Iterable[_FactRecord]) -> list[_FactRecord]:
+    """Return the records of facts in their order, without those of a fact that was deleted later."""
+    standing: dict[str, list[_FactRecord]] = {}
+    for record in sorted(records, key=lambda record: record.at):
+        versions = standing.setdefault(identity_of(record.fact.fact_id, record.fact.key), [])
+        if record.is_gone:
+            versions.clear()
+        elif not record.is_superseded:
+            versions.append(record)
+    return [record for versions in standing.values() for record in versions]
+
+
+def _texts(file: SessionFile) -> Iterator[tuple[int, bytes]]:
+    """Yield the JSON texts of a file, each with the number of its line: one text, or one in each line."""
+    with file.open() as source:
+        if file.name.endswith(".json"):
+            text = source.read(LONGEST_LINE + 1)
+            if len(text.strip().splitlines()) < 2 or not _is_lines(text):
+                yield 1, text
+                return
+            source.seek(0)
+        for number, line in enumerate(read_lines(source.readline, LONGEST_LINE), 1):
+            if line.strip():
+                yield number, line
+
+
+def _is_lines(text: bytes) -> bool:
+    try:
+        decode(text.strip().splitlines()[0])
+    except errors.MyriaError:
+        return False
+    return True
+
+
+def _read(text: bytes) -> Any:
+    if len(text) > LONGEST_LINE:
+        raise errors.BodyTooLarge(f"it is longer than {LONGEST_LINE} bytes", limit=LONGEST_LINE)
+    return decode(text.removeprefix(_BOM.encode()))
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the records within a value: itself, a list's, or those of lists and mappings that an object holds."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _objects(item)
+    elif isinstance(value, dict):
+        if "ts" in value:
+            yield value
+            return
+        for part in value.values():
+            if isinstance(part, list | dict):
+                yield from _objects(list(part.values()) if isinstance(part, dict) else part)
+
+
+def _add_item(turns: dict[str, _Turn], record: Mapping[str, Any]) -> None:
+    at = parse_timestamp(record["ts"], "ts")
+    name = check_text(record.get("id"), "id", MAX_ID * 2)
+    match = _ITEM_ID.match(name)
+    end = _ENDS[record["type"]]
+    turn_id = record.get("turn_id") or (match["turn"] if match else name)
+    turn = turns.setdefault(check_text(turn_id, "turn_id", MAX_ID), _Turn(turn_id=turn_id, at=at))
+    turn.user_id = turn.user_id or record.get("user_id") or None
+    items = turn.given if end == "in" else turn.came_out
+    place = int(match["place"]) if match and match["end"] == end else len(items)
+    items.setdefault(place, record.get("item"))
+
+
+def _fact_record(record: Mapping[str, Any]) -> _FactRecord:
+    fact_id, key = (_label(record, name) for name in ("fact_id", "key"))
+    confidence = record.get("confidence")
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float):
+        confidence = _DEFAULT_CONFIDENCE
+    state = str(record.get("state") or "").strip().lower()
+    kind = str(record.get("type") or "").strip().lower()
+    value = check_text(record.get("value"), "value", VALUE_BYTES * 64).strip()
+    return _FactRecord(
+        fact=Fact(
+            fact_id=fact_id or key,
+            key=key or fact_id,
+            value=value,
+            tier=_TIERS.get(str(record.get("tier")), "L2"),
+            confidence=min(1.0, max(0.0, float(confidence))),
+        ),
+        at=parse_timestamp(record["ts"], "ts"),
+        turn_id=_label(record, "source_turn_id"),
+        user_id=_label(record, "source_user_id") or None,
+        is_gone=kind == "fact_delete" or state in _GONE,
+        is_superseded=kind == "fact_supersede" or state == "superseded",
+    )
+
+
+def _label(record: Mapping[str, Any], name: str) -> str:
+    value = record.get(name)
+    return "" if value in (None, "") else check_text(value, name, MAX_ID).strip()

@@ -1,0 +1,183 @@
+"""Reading what Memtrace keeps (the rows of its `events` in Arc as JSON lines, or answers of its API) as memories.
+
+A row is kept as `POST /memories` would have kept it at its time, under a key made of what it says: an import that is
+run again adds nothing. Rows of one key that Memtrace's buffer let pass twice stay two. Agents and sessions, which
+Memtrace holds in SQLite, are not in it: memories name them, registered or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import orjson
+
+from myria import errors
+from myria.log.canonical import digest
+from myria.log.fields import parse_timestamp
+from myria.log.jsontext import decode
+from myria.log.transfer import ImportCount, RefusedLine
+from myria.notes.memories.commands import Keeping, Memories
+from myria.notes.memories.model import MemoryDraft
+from myria.values import value
+from myria_server.api.core import inputs
+from myria_server.api.memtrace import schemas as rest
+from myria_server.api.memtrace.drafts import draft_of
+
+AT_ONCE: Final = 32
+"""Memories that are stored at the same time: they share commits."""
+
+LONGEST_LINE: Final = 64 * 1024 * 1024
+"""Bytes of a line: a page of answers stands on one."""
+
+_BOM = b"\xef\xbb\xbf"
+_LISTS = ("memories", "results", "data")
+_TAKEN = (
+    "agent_id",
+    "content",
+    "session_id",
+    "memory_type",
+    "event_type",
+    "metadata",
+    "tags",
+    "dedup_key",
+    "importance",
+    "parent_id",
+)
+_NANOSECONDS = 9
+
+
+@value
+class ExportedMemory:
+    """A row as it is to be kept: `at` in microseconds since 1970 UTC, and the key by which a repeat is known."""
+
+    draft: MemoryDraft
+    at: int
+    key: str
+
+
+async def import_memories(
+    memories: Memories,
+    tenant: str,
+    lines: Iterable[bytes],
+    keeping: Keeping,
+    *,
+    on_refused: Callable[[RefusedLine], None],
+    on_progress: Callable[[ImportCount], None] = lambda _: None,
+) -> ImportCount:
+    """Keep the rows of an export as memories; run again, it adds nothing twice.
+
+    Args:
+        memories: without a window: what Memtrace kept twice is kept twice.
+        keeping: for whom they are kept.
+        on_refused: told about each row that was not imported, by the number of its line.
+    """
+    count = ImportCount()
+    waiting: list[tuple[int, ExportedMemory]] = []
+
+    def refuse(line: int, error: errors.MyriaError) -> None:
+        count.refused += 1
+        on_refused(RefusedLine(line=line, code=error.code, message=error.message))
+
+    async def keep(line: int, memory: ExportedMemory) -> None:
+        try:
+            kept = await memories.keep(tenant, keeping, memory.draft, key=memory.key, now=memory.at)
+        except errors.NoteNotFound:
+            count.already_there += 1  # it was withdrawn since, and stays so
+            return
+        except (errors.InputError, errors.ConflictError) as error:
+            refuse(line, error)
+            return
+        count.imported += kept.is_new
+        count.already_there += not kept.is_new
+
+    async def keep_all() -> None:
+        await asyncio.gather(*(keep(line, memory) for line, memory in waiting))
+        waiting.clear()
+        on_progress(count)
+
+    repeats: dict[bytes, int] = {}
+    for text in lines:
+        count.lines += 1
+        count.bytes_read += len(text)
+        if count.lines == 1:
+            text = text.removeprefix(_BOM)
+        if not text.strip():
+            count.blank += 1
+            continue
+        try:
+            if len(text) > LONGEST_LINE:
+                raise errors.BodyTooLarge(
+                    f"the line is longer than {LONGEST_LINE} bytes; write fewer rows on each", limit=LONGEST_LINE
+                )
+            for row in _rows(decode(text)):
+                try:
+                    waiting.append((count.lines, memory_of(row, repeats)))
+                except errors.MyriaError as error:
+                    refuse(count.lines, error)
+                if len(waiting) >= AT_ONCE:
+                    await keep_all()
+        except errors.MyriaError as error:
+            refuse(count.lines, error)
+    await keep_all()
+    return count
+
+
+def memory_of(row: Any, repeats: dict[bytes, int]) -> ExportedMemory:
+    """Return what a row says.
+
+    Args:
+        repeats: how often each row was read so far, by its digest; it is counted up. Equal rows are told apart by it.
+
+    Raises:
+        InvalidArgument, InvalidText, InvalidTimestamp: it is no memory.
+    """
+    if not isinstance(row, dict):
+        raise errors.InvalidArgument("a memory must be a JSON object", field="line")
+    given = {name: row[name] for name in _TAKEN if row.get(name) not in (None, "")}
+    if "metadata" not in given and row.get("metadata_json") not in (None, ""):
+        given["metadata"] = _metadata(row["metadata_json"])
+    if "tags" not in given and row.get("tags_csv"):
+        given["tags"] = row["tags_csv"]
+    request = inputs.read(rest.MemoryInput, given)
+    if "time" not in row:
+        raise errors.InvalidArgument("time is required: every row of Memtrace has it", field="time")
+    at = parse_timestamp(_shortened(row["time"]), "time")
+    draft = draft_of(request)
+    said = digest([str(at), orjson.dumps(given, option=orjson.OPT_SORT_KEYS).decode()])
+    number = repeats[said] = repeats.get(said, 0) + 1
+    return ExportedMemory(draft=draft, at=at, key=f"memtrace:{said.hex()}:{number}")
+
+
+def _rows(document: Any) -> Iterator[Any]:
+    """Yield the rows of a line: itself, or those of an answer of Memtrace's API or of Arc."""
+    if isinstance(document, list):
+        yield from document
+        return
+    name = next((name for name in _LISTS if isinstance(document, dict) and isinstance(document.get(name), list)), None)
+    if name is None:
+        yield document
+        return
+    columns = document.get("columns")
+    for row in document[name]:
+        if isinstance(columns, list) and isinstance(row, list):
+            yield dict(zip(columns, row, strict=False))
+        else:
+            yield row
+
+
+def _metadata(text: Any) -> Mapping[str, Any]:
+    value = decode(text.encode()) if isinstance(text, str) else text
+    if not isinstance(value, dict):
+        raise errors.InvalidArgument("metadata_json must be a JSON object", field="metadata_json")
+    return value
+
+
+def _shortened(time: Any) -> Any:
+    """Return a time without what is shorter than a microsecond."""
+    if not isinstance(time, str) or "." not in time:
+        return time
+    whole, _, rest_of = time.partition(".")
+    digits = len(rest_of) - len(rest_of.lstrip("0123456789"))
+    return f"{whole}.{rest_of[: min(digits, 6)]}{rest_of[digits:]}" if 6 < digits <= _NANOSECONDS else time

@@ -1,0 +1,362 @@
+"""Chats between people: Slack's ZIP, Telegram's `result.json`, WhatsApp's text files."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from itertools import pairwise
+from typing import Any
+
+from myria.errors import InvalidArgument, InvalidTimestamp
+from myria_cli.importers.files import Source
+from myria_cli.importers.records import (
+    NO_TEXT,
+    NOTICE,
+    Message,
+    Record,
+    Unreadable,
+    identified,
+    moment,
+    objects,
+    text_of,
+)
+
+_SLACK_LISTS = ("channels.json", "groups.json", "dms.json", "mpims.json")
+_SLACK_SAID = (None, "", "bot_message", "file_comment", "file_share", "me_message", "thread_broadcast")
+"""Subtypes of Slack's messages that somebody wrote; all others are notices."""
+
+_SLACK_MARK = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>")
+_SLACK_ELEMENTS = {
+    "user": "<@{user_id}>",
+    "channel": "<#{channel_id}>",
+    "broadcast": "<!{range}>",
+    "emoji": ":{name}:",
+    "link": "<{url}|{text}>",
+    "date": "{fallback}",
+    "actions": "",
+}
+"""What parts of a block say that have no text of their own, as a message's text says it; buttons say nothing."""
+
+_MORNING = r"a\.?\s?m\.?|오전|上午|凌晨|早上|午前|ص|π\.?μ\.?|de\."
+_AFTERNOON = r"p\.?\s?m\.?|오후|下午|中午|晚上|午後|م|μ\.?μ\.?|du\."
+_HALF = rf"(?:(?P<morning_{{0}}>{_MORNING})|(?P<afternoon_{{0}}>{_AFTERNOON}))"
+_DATE = r"(?P<date>\d{1,4}\s?\u200f?[./-]\s?\d{1,2}\s?\u200f?[./-]\s?\d{1,4})\.?(?:\sг\.)?"
+_TIME = (
+    rf"(?:{_HALF.format('before')}\s?)?"
+    r"(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<second>\d{2}))?"
+    rf"(?:\s?{_HALF.format('after')})?(?:\sч\.)?"
+)
+_END = r"(?:\]\s|\s[-\u2013]\s)(?P<rest>.*)$"
+_WHATSAPP_LINES = (
+    re.compile(rf"^\[?{_DATE}[,،]?\s(?:klo\s|kl\.\s|à\s|um\s)?{_TIME}{_END}", re.IGNORECASE),
+    re.compile(rf"^\[?{_TIME},\s{_DATE}{_END}", re.IGNORECASE),
+)
+"""How a line begins, which the telephone's language decides: date and time, or the other way round.
+
+Half days are told by known words alone: an unknown one would put every afternoon into the morning.
+"""
+_BUDDHIST, _BUDDHIST_YEARS = 2400, 543
+_MARKS = "\u200e\u200f\u202a\u202b\u202c\u2066\u2067\u2068\u2069\ufeff"
+"""Marks of direction that WhatsApp writes around names, and before what it says itself."""
+
+_NO_MARKS = dict.fromkeys(map(ord, _MARKS))
+_WHATSAPP_OWN = re.compile(r"\s*(?:\u200e<[^<>]*>|<This message was edited>)$")
+_WHATSAPP_MEDIA = re.compile(
+    r"^(?:<[^<>]*>|This message was deleted\.?|You deleted this message\.?|[A-Z]{3}-\d{8}-WA\S+ \(.*\))$"
+)
+_LONGEST_NAME = 100
+
+
+def slack(source: Source) -> Iterator[Record]:
+    """Yield the messages of a Slack export: a folder or ZIP with `users.json` and a folder for each channel."""
+    called: dict[str, str] = {}
+    members: dict[str, list[str]] = {}
+    days: dict[str, list[str]] = {}
+    for name in source.names(".json"):
+        place = name.split("/")
+        if place[-1] in ("users.json", "org_users.json"):
+            called |= {str(user.get("id")): _slack_name(user) for user in objects(source.json(name))}
+        elif place[-1] in _SLACK_LISTS:
+            for listed in objects(source.json(name)):
+                named = called[str(listed.get("id"))] = text_of(listed.get("name")) or str(listed.get("id"))
+                members[named] = [member for member in listed.get("members") or [] if isinstance(member, str)]
+        elif len(place) > 1:
+            days.setdefault(place[-2], []).append(name)
+    if not days:
+        raise InvalidArgument("a Slack export is a folder or ZIP with a folder of days for each channel", field="file")
+    for channel, names in days.items():
+        found = [item for name in names for item in objects(source.json(name))]
+        there = {*members.get(channel, ()), *(str(item["user"]) for item in found if item.get("user"))}
+        people = tuple(sorted(there | {called[user] for user in there if user in called}))
+        for item in found:
+            yield _slack_message(item, channel, called, people)
+
+
+def _slack_message(item: Mapping[str, Any], channel: str, called: Mapping[str, str], people: tuple[str, ...]) -> Record:
+    if item.get("type") != "message" or item.get("subtype") not in _SLACK_SAID:
+        return NOTICE
+    text = _slack_text(_slack_words(item), called)
+    if not text:
+        return NO_TEXT
+    stamp, user = text_of(item.get("ts")), text_of(item.get("user"))
+    try:
+        seconds, _, fraction = stamp.partition(".")
+        at = moment(seconds) + timedelta(microseconds=int(fraction[:6].ljust(6, "0") or 0))
+    except (InvalidTimestamp, ValueError):
+        return Unreadable(error=InvalidTimestamp("a message of Slack has `ts`, seconds since 1970", field="ts"))
+    # What a thread answers stays in the channel: a later export must know it again.
+    thread = "" if item.get("thread_ts") == stamp else text_of(item.get("thread_ts"))
+    profiles = [profile for field in ("user_profile", "bot_profile") if isinstance(profile := item.get(field), dict)]
+    spoken = called.get(user) or text_of(item.get("username")) or next(map(_slack_name, profiles), "")
+    return Message(
+        at=at,
+        channel=f"slack:{channel}",
+        conversation=f"{channel}/{thread}" if thread else channel,
+        key=stamp,
+        speaker=spoken or user or "bot",
+        text=text,
+        people=people,
+    )
+
+
+def _slack_name(user: Mapping[str, Any]) -> str:
+    profile = user.get("profile")
+    named = {**user, **profile} if isinstance(profile, dict) else user
+    fields = ("real_name", "display_name", "name")
+    return next((name for name in map(text_of, map(named.get, fields)) if name), str(user.get("id")))
+
+
+def _slack_words(item: Mapping[str, Any]) -> str:
+    """Return a message's text; where it has none of its own, as of many bots, what its blocks or attachments say."""
+    text = text_of(item.get("text"))
+    if text and text != "This content can't be displayed.":
+        return text
+    said = [_slack_block(block) for block in objects(item.get("blocks"))]
+    for attachment in [] if any(said) else objects(item.get("attachments")):
+        parts = [text_of(attachment.get(field)) for field in ("pretext", "title", "text")]
+        parts += [_slack_block(block) for block in objects(attachment.get("blocks"))]
+        parts += [
+            f"{field.get('title') or ''}: {field.get('value') or ''}" for field in objects(attachment.get("fields"))
+        ]
+        said += list(filter(None, parts)) or [text_of(attachment.get("fallback"))]
+    return "\n".join(filter(None, said)) or text
+
+
+def _slack_block(block: Mapping[str, Any]) -> str:
+    kind, text = str(block.get("type")), block.get("text")
+    if kind in _SLACK_ELEMENTS:
+        return _SLACK_ELEMENTS[kind].format_map(defaultdict(str, block))
+    own = text.get("text") if isinstance(text, dict) else text
+    inner = [_slack_block(part) for field in ("fields", "elements") for part in objects(block.get(field))]
+    is_line = kind.startswith("rich_text_") and kind != "rich_text_list"
+    return ("" if is_line else "\n").join(filter(None, [str(own or ""), *inner]))
+
+
+def _slack_text(text: str, called: Mapping[str, str]) -> str:
+    """Return a text of Slack with names for ids of people and channels, and links as they are read."""
+
+    def shown(mark: re.Match[str]) -> str:
+        sign, target, label = mark.groups()
+        if sign == "!":  # a group's label begins with @, and a date's is the date
+            return label if label and "^" in target else f"@{label or target}"
+        if sign:
+            return sign + (called.get(target) or label or target)
+        target = re.sub(r"^(?:mailto|tel):", "", target)
+        return target if not label or label in target else f"{label} ({target})"
+
+    return html.unescape(_SLACK_MARK.sub(shown, text))
+
+
+def telegram(source: Source, zone: tzinfo = UTC) -> Iterator[Record]:
+    """Yield the messages of Telegram Desktop's JSON, of one chat or of an account; old ones say `zone`'s time."""
+    refusal = InvalidArgument(
+        "a Telegram export is result.json with `messages`, or with `chats.list`; export as JSON, not HTML", field="file"
+    )
+    if not (names := source.names(".json")):
+        raise refusal
+    for name in [name for name in names if name.endswith("result.json")] or names:  # beside what people sent
+        content = source.json(name)
+        lists = [content.get(field) for field in ("chats", "left_chats")] if isinstance(content, dict) else []
+        of_account = [chat for chats in lists if isinstance(chats, dict) for chat in objects(chats.get("list"))]
+        listed = of_account if any(isinstance(chats, dict) for chats in lists) else [content]
+        if not all(isinstance(chat, dict) and isinstance(chat.get("messages"), list) for chat in listed):
+            raise refusal
+        for chat in listed:
+            yield from _telegram_chat(chat, zone)
+
+
+def _telegram_chat(chat: Mapping[str, Any], zone: tzinfo) -> Iterator[Record]:
+    identity = str(chat.get("id") or identified(str(chat.get("name"))))
+    found = list(objects(chat.get("messages")))
+    said = [item for item in found if item.get("type") == "message"]
+    people = tuple(sorted({text_of(item.get(field)) for item in said for field in ("from", "from_id")} - {""}))
+    title = text_of(chat.get("name")) or None
+    for item in found:
+        text = _telegram_text(item.get("text"))
+        if item.get("type") != "message" or not text:
+            yield NO_TEXT if item.get("type") == "message" else NOTICE
+            continue
+        try:
+            at = _telegram_time(item, zone)
+        except InvalidTimestamp as error:
+            yield Unreadable(error=error)
+            continue
+        yield Message(
+            at=at,
+            channel="telegram",
+            conversation=identity,
+            key=str(item.get("id")),
+            speaker=text_of(item.get("from")) or text_of(item.get("from_id")) or "deleted account",
+            text=text,
+            people=people,
+            title=title,
+        )
+        title = None
+
+
+def _telegram_text(text: Any) -> str:
+    parts = text if isinstance(text, list) else [text]
+    return "".join(part.get("text", "") if isinstance(part, dict) else str(part or "") for part in parts).strip()
+
+
+def _telegram_time(item: Mapping[str, Any], zone: tzinfo) -> datetime:
+    """Return when a message was sent: `date` is local to who exported, `date_unixtime` says where that was."""
+    if not item.get("date_unixtime"):
+        return moment(item.get("date"), zone)
+    at = moment(item["date_unixtime"])
+    try:
+        offset = moment(item.get("date")) - at
+        return at.astimezone(timezone(timedelta(minutes=round(offset.total_seconds() / 60))))
+    except (InvalidTimestamp, ValueError):
+        return at
+
+
+def whatsapp(source: Source, zone: tzinfo = UTC) -> Iterator[Record]:
+    """Yield the messages of WhatsApp's exported chats: text files, or the ZIP that holds one.
+
+    Args:
+        zone: where the telephone was: the lines say local time.
+    """
+    are_read = False
+    for name in source.names(".txt"):
+        try:
+            lines = _whatsapp_lines(source.text(name))
+        except InvalidArgument as error:  # a file that somebody sent in the chat is beside it in the ZIP
+            are_read = True
+            yield Unreadable(error=error)
+            continue
+        if lines:
+            are_read = True
+            yield from _whatsapp_chat(lines, zone)
+    if not are_read:
+        raise InvalidArgument(
+            "no line begins as WhatsApp's do, such as `[12/03/2026, 19:05:33] Ana: ...` or `12/03/2026, 19:05 - Ana: "
+            "...`; export the chat as text",
+            field="file",
+        )
+
+
+def _whatsapp_lines(text: str) -> list[tuple[re.Match[str], list[str]]]:
+    """Return each line that begins with a time, with the lines that follow it."""
+    found: list[tuple[re.Match[str], list[str]]] = []
+    for line in text.splitlines():
+        line = line.replace("\u202f", " ").replace("\xa0", " ")
+        begun = line.lstrip(_MARKS)
+        match = next(filter(None, (pattern.match(begun) for pattern in _WHATSAPP_LINES)), None)
+        if match is not None:
+            found.append((match, []))
+        elif found:
+            found[-1][1].append(line)
+    return found
+
+
+def _whatsapp_chat(lines: Sequence[tuple[re.Match[str], list[str]]], zone: tzinfo) -> Iterator[Record]:
+    first = lines[0][0]
+    is_american = (first["morning_after"] or first["afternoon_after"] or "").isupper() and first["date"][0] != "0"
+    order = _date_order([_numbers(match) for match, _ in lines], is_american)
+    rest = [_whatsapp_said(match["rest"]) for match, _ in lines]
+    people = tuple(sorted({said[0] for said in rest if said is not None}))
+    chat = ""
+    repeats: dict[str, int] = {}
+    for (match, more), said in zip(lines, rest, strict=True):
+        try:
+            at = _whatsapp_time(match, order).replace(tzinfo=zone)
+        except ValueError:
+            yield Unreadable(error=InvalidTimestamp(f"{match['date']} is no date", field="timestamp"))
+            continue
+        # In one order for all, since a later export may show that what was taken for the month is the day.
+        stamp = f"{sorted((at.year, at.month, at.day))} {at.time()}"
+        chat = chat or identified("whatsapp", stamp)
+        if said is None:
+            yield NOTICE
+            continue
+        speaker, beginning = said
+        # No message has an id: of several in one minute each is told by its place, which a deleted one keeps.
+        key = identified(stamp, speaker)
+        repeats[key] = repeats.get(key, 0) + 1
+        text = _WHATSAPP_OWN.sub("", "\n".join([beginning, *more])).translate(_NO_MARKS).strip()
+        if not text:
+            yield NO_TEXT
+            continue
+        yield Message(
+            at=at,
+            channel="whatsapp",
+            conversation=chat,
+            key=f"{key}-{repeats[key]}",
+            speaker=speaker,
+            text=text,
+            people=people,
+        )
+
+
+def _whatsapp_said(rest: str) -> tuple[str, str] | None:
+    """Return who said what, or None where the line names no speaker; what bears WhatsApp's mark says nothing."""
+    speaker, colon, text = rest.partition(":")
+    speaker = speaker.translate(_NO_MARKS).strip().lstrip("~ ")
+    is_name = 0 < len(speaker) <= _LONGEST_NAME and not re.search(r"[\"\u201c\u201d]", speaker)
+    is_own = text.startswith(" \u200e") or _WHATSAPP_MEDIA.match(text.strip())
+    return (speaker, "" if is_own else text.strip(" ")) if colon and is_name else None
+
+
+def _date_order(dates: Sequence[Sequence[int]], is_american: bool) -> tuple[int, int, int]:
+    """Return where year, month and day stand in a file's dates, which its language decides.
+
+    A number above 12 is a day. Where none is, the order that leaves fewer steps back in time is right; of equals that
+    with the shorter time between them, and then the day first, as in most of the world, but where it is 7:05 PM.
+    """
+    if any(date[0] > 31 for date in dates):
+        return 0, 1, 2
+
+    def strangeness(order: tuple[int, int, int]) -> tuple[int, int, int]:
+        seen = [(date[order[0]], date[order[1]], date[order[2]]) for date in dates]
+        days = [372 * year + 31 * month + day for year, month, day in seen]
+        no_months = sum(month > 12 for _, month, _ in seen)
+        return no_months, sum(after < before for before, after in pairwise(seen)), max(days) - min(days)
+
+    orders = (2, 1, 0), (2, 0, 1)
+    return min(reversed(orders) if is_american else orders, key=strangeness)
+
+
+def _whatsapp_time(match: re.Match[str], order: tuple[int, int, int]) -> datetime:
+    parts = _numbers(match)
+    year, month, day = (parts[place] for place in order)
+    if year < 100:
+        year += 2000
+    elif year > _BUDDHIST:
+        year -= _BUDDHIST_YEARS
+    hour = int(match["hour"])
+    if match["afternoon_before"] or match["afternoon_after"]:
+        hour = hour % 12 + 12
+    elif match["morning_before"] or match["morning_after"]:
+        hour %= 12
+    return datetime(  # noqa: DTZ001 - the caller knows the zone
+        year, month, day, hour, int(match["minute"]), int(match["second"] or 0)
+    )
+
+
+def _numbers(match: re.Match[str]) -> list[int]:
+    """Return the three numbers of a line's date, in whichever digits they are written."""
+    return [int(number) for number in re.findall(r"\d+", match["date"])]

@@ -1,0 +1,264 @@
+"""Storing what a reader yields: messages as events, statements as notes, each once.
+
+What says something else than at an earlier import was edited at its source: a new version takes its place. What is no
+longer in an export stays, for an export rarely says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import asyncpg
+import orjson
+
+from myria import errors
+from myria.db.clock import to_microseconds
+from myria.db.database import Database
+from myria.db.queries import sql
+from myria.log.acknowledgement import AppendResult
+from myria.log.append import Ingest
+from myria.log.event import NewEvent
+from myria.log.limits import MAX_CHANNEL, MAX_CONTEXT_ID, MAX_HINT, MAX_SOURCE_EVENT_KEY, Limits
+from myria.log.redaction.redactor import PayloadRedactor
+from myria.log.scopes import canonical_participants
+from myria.log.transfer import ImportCount, RefusedLine, import_lines
+from myria.log.withdrawal.commands import Withdrawals
+from myria.notes.commands import Notes
+from myria.notes.histories import history
+from myria.notes.model import Changes
+from myria.notes.usage import keep_from
+from myria_cli.importers.records import LeftOut, Message, People, Record, Statement, Unreadable, identified
+
+AT_ONCE = 32
+"""Statements that are stored at the same time: they share commits."""
+
+_FIRST_STAYS = "keep the people, speaker and time of their first import"
+_TWICE = Unreadable(error=errors.InvalidArgument("two messages have one id; the first was taken", field="key"))
+_VERSION = 16
+"""Characters of the digest that tells a version of a message from the others."""
+
+OnRefused = Callable[[RefusedLine], None]
+OnProgress = Callable[[ImportCount], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Imported:
+    """What became of an export. `left_out` counts by reason what is no memory; `remarks`, what else to know."""
+
+    count: ImportCount = field(default_factory=ImportCount)
+    left_out: Counter[str] = field(default_factory=Counter)
+    remarks: Counter[str] = field(default_factory=Counter)
+
+
+async def store(
+    records: Iterable[Record],
+    *,
+    ingest: Ingest,
+    notes: Notes,
+    tenant: str,
+    people: People,
+    limits: Limits,
+    redactor: PayloadRedactor,
+    dry_run: bool,
+    on_refused: OnRefused,
+    on_progress: OnProgress = lambda _: None,
+) -> Imported:
+    """Store an export; run again, it adds nothing twice.
+
+    Args:
+        notes: keeps statements; its redactor takes out of them what must not be kept.
+        redactor: the same of messages.
+        dry_run: read and check everything, store nothing. What would be stored counts as imported, also where it is
+            there already.
+        on_refused: told about each message and statement that was not stored, by its number in the export.
+    """
+    outcome = Imported()
+    messages: list[Message] = []
+    statements: list[tuple[int, Statement | Unreadable]] = []
+    texts: dict[tuple[str, str], str] = {}
+    for number, record in enumerate(records, 1):
+        if isinstance(record, LeftOut):
+            outcome.left_out[record.reason] += 1
+        elif isinstance(record, Message):
+            if texts.setdefault((record.conversation, record.key), record.text) != record.text:
+                statements.append((number, _TWICE))
+                continue
+            messages.append(record)
+            outcome.remarks.update(filter(None, [record.remark]))
+        else:
+            statements.append((number, record))
+    messages.sort(key=lambda message: message.at)  # exports list newest conversations first; the log goes with time
+    said = outcome.count = await import_lines(
+        ingest,
+        tenant,
+        _lines(messages, people),
+        limits,
+        redactor=redactor,
+        revise=_Revising(ingest, tenant, people.own, outcome.remarks),
+        dry_run=dry_run,
+        on_refused=on_refused,
+        on_progress=on_progress,
+    )
+    await keep_statements(
+        notes, ingest.database, tenant, statements, people, count=said, dry_run=dry_run, on_refused=on_refused
+    )
+    on_progress(said)
+    return outcome
+
+
+class _Revising:
+    """Puts new versions of messages in the place of those that an earlier import stored.
+
+    Only words make a version. Where people, speaker or time differ, the first import stays: who may see a message must
+    not change behind their backs, and whoever is renamed or given another zone must not write a whole history anew.
+    What the owners of the export may not see is refused, for they would not find it.
+    """
+
+    def __init__(self, ingest: Ingest, tenant: str, own: tuple[str, ...], remarks: Counter[str]) -> None:
+        self._database = ingest.database
+        self._tenant = tenant
+        self._own = frozenset(own)
+        self._remarks = remarks
+        self._withdrawals = Withdrawals(ingest.database, ingest.append_events)
+
+    async def __call__(self, differing: Sequence[tuple[NewEvent, AppendResult]]) -> list[bool | None]:
+        """Return of each message whether it was edited, or None where it is refused."""
+        ids = [result.event_id for _, result in differing]
+        texts = [orjson.loads(event.payload_json)["text"] for event, _ in differing]
+        async with self._database.read(self._tenant) as connection:
+            rows = await connection.fetch(sql("transfer.said"), self._tenant, ids, texts)
+        return [await self._edit(event, row) for (event, _), row in zip(differing, rows, strict=True)]
+
+    async def _edit(self, event: NewEvent, first: asyncpg.Record) -> bool | None:
+        if not self._own.issubset(first["participants"]):
+            return None
+        if first["is_known"]:  # nothing goes back to an older export
+            self._remarks[_FIRST_STAYS] += first["is_same"]
+            return False
+        async with self._database.read(self._tenant) as connection:
+            standing = await connection.fetchval(sql("transfer.standing"), self._tenant, first["event_id"])
+        if standing is None:
+            return False  # what was forgotten stays so
+        version = event._replace(
+            source_event_key=f"{event.source_event_key}~{identified(first['text'])[:_VERSION]}",
+            participants=tuple(first["participants"]),
+            timestamp=to_microseconds(first["occurred_at"]),
+        )
+        try:
+            await self._withdrawals.append(self._tenant, version, supersedes=[standing], may_see=lambda _: True)
+        except errors.EventErased:
+            return False
+        return True
+
+
+def _lines(messages: Sequence[Message], people: People) -> Iterator[bytes]:
+    """Yield messages as the lines that `import_lines` reads."""
+    for message in messages:
+        event: dict[str, Any] = {
+            "timestamp": message.at.isoformat(),
+            "channel": _short(message.channel, MAX_CHANNEL),
+            "participants": people.participants(message.people),
+            "source_event_key": _short(f"{message.conversation}:{message.key}", MAX_SOURCE_EVENT_KEY - 1 - _VERSION),
+            "context_id": _short(f"{message.channel}:{message.conversation}", MAX_CONTEXT_ID),
+            "type": "message",
+            "payload": {"text": message.text, "speaker": people.called(message.speaker)},
+        }
+        if message.title is not None:
+            event["topic_hints"] = [{"hint": message.title[:MAX_HINT], "confidence": 1.0}]
+        yield orjson.dumps(event)
+
+
+def _short(name: str, limit: int) -> str:
+    """Return a name that may be stored: a longer one ends in a digest of all of it."""
+    return name if len(name) <= limit else f"{name[: limit - 33]}~{identified(name)}"
+
+
+async def keep_statements(
+    notes: Notes,
+    database: Database,
+    tenant: str,
+    statements: Iterable[tuple[int, Statement | Unreadable]],
+    people: People,
+    *,
+    count: ImportCount,
+    dry_run: bool = False,
+    on_refused: OnRefused,
+    on_progress: OnProgress = lambda _: None,
+) -> None:
+    """Keep statements as notes and count them; how long they last without a use counts from now on.
+
+    Args:
+        statements: each with its number, by which a refusal names it.
+        count: added to.
+    """
+    waiting: list[tuple[int, Statement]] = []
+    now = time.time_ns() // 1000
+
+    def refuse(number: int, error: errors.MyriaError) -> None:
+        count.refused += 1
+        on_refused(RefusedLine(line=number, code=error.code, message=error.message))
+
+    async def revise(statement: Statement, note_id: str, at: int) -> bool:
+        """Let a note say what its source says now, unless it said that before: then the export is an older one."""
+        content = notes.without_secrets(statement.draft.content.strip())
+        past = await history(database, tenant, note_id, may_see=lambda _: True)
+        if any(version.note.content == content for version in past.versions):
+            return False
+        changes = Changes(content=content, keywords=statement.draft.keywords)
+        return (await notes.amend(tenant, note_id, changes, may_see=lambda _: True, contract="004", now=at)).changed
+
+    async def keep(number: int, statement: Statement) -> str | None:
+        at = now if statement.at is None else to_microseconds(statement.at)
+        try:
+            named = [people.known(name) or name for name in statement.people]
+            try:
+                kept = await notes.remember(
+                    tenant,
+                    canonical_participants([*people.own, *named], field="participants"),
+                    statement.draft,
+                    contract="004",
+                    speaker=None if statement.agent is None else people.known(statement.agent) or statement.agent,
+                    now=at,
+                    key=statement.key,
+                    dry_run=dry_run,
+                )
+            except errors.IdempotencyKeyReused as error:
+                note_id = str(error.details["note_id"])
+                is_edited = await revise(statement, note_id, at)
+                count.edited += is_edited
+                count.already_there += not is_edited
+                return note_id if is_edited else None
+        except errors.NoteNotFound:
+            count.already_there += 1  # it was forgotten since, and stays so
+            return None
+        except (errors.InputError, errors.ConflictError) as error:
+            refuse(number, error)
+            return None
+        is_new = kept.created or (dry_run and not kept.note_id)
+        count.imported += is_new
+        count.already_there += not is_new
+        count.redacted += bool(kept.redacted)
+        return kept.note_id
+
+    async def keep_all() -> None:
+        kept = await asyncio.gather(*(keep(number, statement) for number, statement in waiting))
+        waiting.clear()
+        stored = [note_id for note_id in kept if note_id]
+        if stored and not dry_run:
+            await keep_from(database, tenant, stored, now)
+        on_progress(count)
+
+    for number, statement in statements:
+        count.lines += 1
+        if isinstance(statement, Unreadable):
+            refuse(number, statement.error)
+        else:
+            waiting.append((number, statement))
+        if len(waiting) >= AT_ONCE:
+            await keep_all()
+    await keep_all()

@@ -1,0 +1,110 @@
+"""Tables of messages: CSV as spreadsheets and scripts write it, with a row for each message and names of columns."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, tzinfo
+from io import StringIO
+
+from myria.errors import InvalidArgument, InvalidTimestamp
+from myria_cli.importers.files import Source
+from myria_cli.importers.records import NO_TEXT, Message, Record, Unreadable, identified, moment
+
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "timestamp": ("timestamp", "time", "date", "datetime", "date time", "created at", "sent at"),
+    "text": ("text", "message", "content", "body", "message text", "message body"),
+    "speaker": ("speaker", "author", "from", "sender", "user", "name", "role", "sender name", "user name"),
+    "conversation": ("conversation", "channel", "thread", "chat", "context id", "session id", "conversation id"),
+    "key": ("key", "id", "message id", "source event key"),
+    "people": ("participants", "people", "members"),
+}
+"""What a row may say, and the names of columns that say it; the first column found counts.
+
+How a name is written makes no difference: "Created At", "created_at" and "createdAt (UTC)" are one.
+"""
+
+_FIELD_BYTES = 16 * 1024 * 1024
+
+
+def table(source: Source, zone: tzinfo = UTC) -> Iterator[Record]:
+    """Yield the messages of CSV files with commas, semicolons or tabs.
+
+    Args:
+        zone: of times that do not name their own.
+
+    Raises:
+        InvalidArgument: no column has a time, or none a text.
+    """
+    csv.field_size_limit(_FIELD_BYTES)
+    names = source.names(".csv", ".tsv", ".txt")
+    if not names:
+        raise InvalidArgument("a table is a file whose name ends in .csv, .tsv or .txt; none was found", field="file")
+    for name in names:
+        text = re.sub(r"\Asep=.\r?\n", "", source.text(name))  # for spreadsheets
+        try:
+            dialect = csv.Sniffer().sniff(text.partition("\n")[0], ",;\t|").delimiter
+        except csv.Error:
+            dialect = ","
+        rows = csv.reader(StringIO(text, newline=""), delimiter=dialect)
+        header = [_plain(column) for column in next(rows, [])]
+        places = {
+            field: next((header.index(column) for column in columns if column in header), None)
+            for field, columns in COLUMNS.items()
+        }
+        missing = [field for field in ("timestamp", "text") if places[field] is None]
+        if missing:
+            raise InvalidArgument(
+                f"{name} has no column for {' and '.join(missing)}; its first row must name the columns, such as "
+                f"{' or '.join(COLUMNS[missing[0]])}",
+                field="file",
+            )
+        unread = ", ".join(column for place, column in enumerate(header) if column and place not in places.values())
+        yield from _messages(rows, places, zone, f"have columns that were left out: {unread}" if unread else None)
+
+
+def _plain(column: str) -> str:
+    """Return a column's name in small words, without a remark in brackets."""
+    words = re.findall(r"[^\W_]+", re.sub(r"\(.*?\)|(?<=[a-z])(?=[A-Z])", " ", column))
+    return " ".join(words).lower()
+
+
+def _messages(
+    rows: Iterator[list[str]], places: Mapping[str, int | None], zone: tzinfo, remark: str | None
+) -> Iterator[Record]:
+    repeats: dict[str, int] = {}
+    while True:
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            yield Unreadable(error=InvalidArgument(f"the row is no CSV: {error}", field="file"))
+            continue
+        if row is None:
+            return
+        said = {
+            field: row[place].strip() if place is not None and place < len(row) else ""
+            for field, place in places.items()
+        }
+        if not said["text"]:
+            if any(row):
+                yield NO_TEXT
+            continue
+        try:
+            at = moment(said["timestamp"], zone)
+        except InvalidTimestamp as error:
+            yield Unreadable(error=error)
+            continue
+        content = identified(*row)
+        repeats[content] = repeats.get(content, 0) + 1
+        speaker = said["speaker"] or "user"
+        yield Message(
+            at=at,
+            channel="csv",
+            conversation=said["conversation"] or "csv",
+            key=said["key"] or f"{content}-{repeats[content]}",
+            speaker=speaker,
+            text=said["text"],
+            people=tuple({speaker, *filter(None, map(str.strip, said["people"].split(";")))}),
+            remark=remark,
+        )

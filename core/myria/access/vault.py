@@ -1,0 +1,383 @@
+"""Secrets that are sent as they are, such as a key of a provider of models: a file of ciphertexts under a master key.
+
+The file (`secrets.file`) may lie where configuration lies, in a repository or a ConfigMap too: each value is sealed
+with AES-256-GCM, and its tenant, its name and the master key's id are bound to it, so that one that was exchanged for
+another, changed, or sealed elsewhere is refused. The master key comes from the environment or from a file of its own.
+All is opened when a process starts, which never waits for the database; a program that runs goes on with what it read.
+
+This hides secrets from who reads the file, a backup of it or a repository. It does not hide them from who has the
+master key, nor does it tell when somebody puts an older file in the place of a newer one.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+
+from myria.access.tenants import checked_tenant
+from myria.errors import ConfigurationError, InvalidArgument, MyriaError, SecretNotFound
+from myria.settings import MASTER_KEY_VARIABLE, SecretsSettings
+from myria.values import short_value, value
+
+Json = dict[str, Any]
+
+MOST_BYTES = 16 * 1024
+"""Of one secret, in UTF-8."""
+
+_MOST_FILE_BYTES = 4 * 1024 * 1024
+_KEY_BYTES, _NONCE_BYTES = 32, 12
+_VERSION = 1
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_HOW = "32 random bytes in base64, as `head -c 32 /dev/urandom | base64` prints them"
+
+
+class _Cipher(Protocol):
+    def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes: ...
+
+    def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes: ...
+
+
+@short_value
+class MasterKey:
+    """A key of AES-256, and the id by which a ciphertext names it: a digest, from which it cannot be computed."""
+
+    key_id: str
+    cipher: _Cipher = field(repr=False)
+
+    @classmethod
+    def parse(cls, text: str, where: str) -> MasterKey:
+        """Return the key that a text is.
+
+        Raises:
+            ConfigurationError: it is none; the message shows nothing of it.
+        """
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - only where secrets are kept
+
+        try:
+            raw = base64.b64decode(text, altchars=b"-_" if {"-", "_"} & set(text) else None, validate=True)
+        except (binascii.Error, ValueError):
+            raw = b""
+        if len(raw) != _KEY_BYTES:
+            raise ConfigurationError(
+                f"No master key stands in {where}: it must be {_HOW}.", field="secrets.master_key_file"
+            )
+        return cls(hashlib.sha256(b"myria.master.v1\n" + raw).hexdigest()[:16], AESGCM(raw))
+
+
+@value
+class SealedSecret:
+    """A secret as the file holds it."""
+
+    tenant: str
+    name: str
+    key_id: str
+    nonce: bytes
+    ciphertext: bytes
+    kept_at: str
+
+    @classmethod
+    def seal(cls, key: MasterKey, tenant: str, name: str, value: str) -> SealedSecret:
+        """Return a value under a key."""
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        sealed = key.cipher.encrypt(nonce, value.encode(), _bound(tenant, name, key.key_id))
+        kept_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        return cls(tenant=tenant, name=name, key_id=key.key_id, nonce=nonce, ciphertext=sealed, kept_at=kept_at)
+
+    @classmethod
+    def from_json(cls, entry: Any, where: str) -> SealedSecret:
+        """Return an entry of the file.
+
+        Raises:
+            ConfigurationError: it is none.
+        """
+        fields = ("tenant", "name", "key_id", "nonce", "ciphertext", "kept_at")
+        if not isinstance(entry, dict) or not all(isinstance(entry.get(name), str) for name in fields):
+            raise ConfigurationError(f"An entry that is no secret stands in {where}.", field="secrets.file")
+        try:
+            return cls(
+                tenant=checked_tenant(entry["tenant"]),
+                name=checked_name(entry["name"]),
+                key_id=entry["key_id"],
+                nonce=base64.b64decode(entry["nonce"], validate=True),
+                ciphertext=base64.b64decode(entry["ciphertext"], validate=True),
+                kept_at=entry["kept_at"],
+            )
+        except (binascii.Error, ValueError, MyriaError) as error:
+            named = f"{entry['tenant'][:64]!r}, {entry['name'][:64]!r}"
+            raise ConfigurationError(
+                f"An entry that is no secret stands in {where}: {named}.", field="secrets.file"
+            ) from error
+
+    def to_json(self) -> Json:
+        """Return it as the file holds it."""
+        return {
+            **self.to_listing(),
+            "nonce": base64.b64encode(self.nonce).decode(),
+            "ciphertext": base64.b64encode(self.ciphertext).decode(),
+        }
+
+    def to_listing(self) -> Json:
+        """Return what may be shown of it."""
+        return {"tenant": self.tenant, "name": self.name, "key_id": self.key_id, "kept_at": self.kept_at}
+
+    def opened(self, keys: Sequence[MasterKey], where: str) -> str:
+        """Return the secret itself.
+
+        Raises:
+            ConfigurationError: it was sealed under another key, or is not what was sealed under this name.
+        """
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - only where secrets are kept
+
+        named = f"The secret {self.name} of the tenant {self.tenant} in {where}"
+        for key in keys:
+            if key.key_id == self.key_id:
+                try:
+                    return key.cipher.decrypt(
+                        self.nonce, self.ciphertext, _bound(self.tenant, self.name, self.key_id)
+                    ).decode()
+                except (InvalidTag, ValueError):  # not `from`: nothing of either may be shown
+                    raise ConfigurationError(
+                        f"{named} is not what was sealed under this name: it was changed, or exchanged for another. "
+                        "Set it anew with `myria secret set`, or put the file back from a backup.",
+                        field="secrets.file",
+                    ) from None
+        raise ConfigurationError(
+            f"{named} was sealed under another master key ({self.key_id[:16]}); add that key behind the first, or "
+            "set it anew with `myria secret set`.",
+            field="secrets.file",
+        )
+
+
+@short_value
+class Secrets:
+    """The secrets of one process, opened; it shows none of them unless asked for one by name."""
+
+    values: Mapping[tuple[str, str], str] = field(repr=False)
+
+    def get(self, named: str) -> str | None:
+        """Return the secret `NAME` of the tenant `default`, or `TENANT/NAME`; None where there is none."""
+        tenant, slash, name = named.rpartition("/")
+        return self.values.get((tenant if slash else "default", name))
+
+
+class Vault:
+    """The file of secrets. Changes are made one at a time, and appear whole or not at all.
+
+    Args:
+        path: the file; it need not be there yet.
+        keys: the first one seals, and all of them open.
+    """
+
+    def __init__(self, path: Path, keys: Sequence[MasterKey]) -> None:
+        self._path = path
+        self._keys = keys
+        self._where = f"the file {path}"
+
+    @classmethod
+    def configured(cls, settings: SecretsSettings, environ: Mapping[str, str] | None = None) -> Vault:
+        """Return the file that the settings name, with the master keys.
+
+        Raises:
+            ConfigurationError: there is no file named, or no master key, or it is none.
+        """
+        if settings.file is None:
+            raise ConfigurationError(
+                "secrets.file names no file: set it (MYRIA_SECRETS_FILE) to keep secrets.", field="secrets.file"
+            )
+        return cls(Path(settings.file), _master_keys(settings, os.environ if environ is None else environ))
+
+    def opened(self) -> Secrets:
+        """Return all secrets.
+
+        Raises:
+            ConfigurationError: the file cannot be read, or one of them cannot be opened; the message names it.
+        """
+        sealed = self.sealed()
+        return Secrets({(each.tenant, each.name): each.opened(self._keys, self._where) for each in sealed})
+
+    def sealed(self) -> list[SealedSecret]:
+        """Return what the file holds, by tenant and name.
+
+        Raises:
+            ConfigurationError: it cannot be read.
+        """
+        try:
+            with self._path.open("rb") as opened:
+                raw = opened.read(_MOST_FILE_BYTES + 1)
+        except OSError as error:
+            raise ConfigurationError(f"secrets.file: {self._path}: {error.strerror}.", field="secrets.file") from error
+        try:
+            document = orjson.loads(raw) if len(raw) <= _MOST_FILE_BYTES else None
+        except orjson.JSONDecodeError:
+            document = None
+        if not isinstance(document, dict) or not isinstance(document.get("secrets"), list):
+            raise ConfigurationError(f"No secrets can be read in {self._where}.", field="secrets.file")
+        if document.get("version") != _VERSION:
+            raise ConfigurationError(f"A newer version of Myria wrote {self._where}.", field="secrets.file")
+        found = [SealedSecret.from_json(entry, self._where) for entry in document["secrets"]]
+        if len({(each.tenant, each.name) for each in found}) < len(found):
+            raise ConfigurationError(f"Two secrets of one name stand in {self._where}.", field="secrets.file")
+        return found
+
+    def keep(self, tenant: str, name: str, value: str) -> SealedSecret:
+        """Keep a secret, in the place of one of the same name.
+
+        Raises:
+            InvalidArgument: the name or the value cannot be one.
+            ConfigurationError: the file cannot be read or written, or another secret of it cannot be opened.
+        """
+        checked_name(name)
+        if not value.strip() or len(value.encode(errors="surrogatepass")) > MOST_BYTES or not _is_text(value):
+            raise InvalidArgument(f"a secret must be a text of 1 to {MOST_BYTES} bytes in UTF-8", field="value")
+        made = SealedSecret.seal(self._keys[0], checked_tenant(tenant), name, value)
+        with self._changing(may_be_absent=True) as held:
+            others = {place: each for place, each in held.items() if place != (tenant, name)}
+            for each in others.values():
+                each.opened(self._keys, self._where)
+            self._write([*others.values(), made])
+        return made
+
+    def remove(self, tenant: str, name: str) -> None:
+        """Take a secret out, also one that cannot be opened.
+
+        Raises:
+            SecretNotFound: there is none of this name.
+            ConfigurationError: the file cannot be read or written.
+        """
+        with self._changing() as held:
+            if held.pop((tenant, name), None) is None:
+                raise SecretNotFound(f"the tenant {tenant} has no secret {name}", name=name)
+            self._write(list(held.values()))
+
+    def rekey(self) -> int:
+        """Seal all secrets anew under the first key; return of how many that was another.
+
+        Raises:
+            ConfigurationError: one of them cannot be opened, and nothing is changed; or the file cannot be written.
+        """
+        first = self._keys[0]
+        with self._changing() as held:
+            moved = 0
+            for place, each in held.items():
+                value = each.opened(self._keys, self._where)
+                moved += each.key_id != first.key_id
+                sealed = SealedSecret.seal(first, each.tenant, each.name, value)
+                held[place] = replace(sealed, kept_at=each.kept_at)
+            self._write(list(held.values()))
+        return moved
+
+    @contextmanager
+    def _changing(self, *, may_be_absent: bool = False) -> Iterator[dict[tuple[str, str], SealedSecret]]:
+        """Lend the entries while nobody else changes them; the folder is what is locked, as the file is replaced."""
+        try:
+            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise ConfigurationError(
+                f"secrets.file: {self._path.parent}: {error.strerror}.", field="secrets.file"
+            ) from error
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            absent = may_be_absent and not self._path.exists()
+            yield {(each.tenant, each.name): each for each in ([] if absent else self.sealed())}
+        finally:
+            os.close(folder)
+
+    def _write(self, entries: Sequence[SealedSecret]) -> None:
+        ordered = sorted(entries, key=lambda each: (each.tenant, each.name))
+        document = {"version": _VERSION, "secrets": [each.to_json() for each in ordered]}
+        content = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        place = self._path.resolve()
+        written: str | None = None
+        try:
+            descriptor, written = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)  # readable by its owner
+            with os.fdopen(descriptor, "wb") as opened:
+                opened.write(content)
+                opened.flush()
+                os.fsync(opened.fileno())
+            os.replace(written, place)
+            written = None
+        except OSError as error:
+            raise ConfigurationError(f"secrets.file: {place}: {error.strerror}.", field="secrets.file") from error
+        finally:
+            if written is not None:
+                Path(written).unlink(missing_ok=True)
+
+
+def opened_secrets(settings: SecretsSettings, environ: Mapping[str, str] | None = None) -> Secrets:
+    """Return the secrets that a process may use; none where the settings name no file.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or a secret cannot be opened; the message names it.
+    """
+    if settings.file is None:
+        return Secrets({})
+    return Vault.configured(settings, environ).opened()
+
+
+def checked_name(name: str) -> str:
+    """Return the name of a secret.
+
+    Raises:
+        InvalidArgument: it cannot be one.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise InvalidArgument(
+            "the name of a secret must hold letters, digits, ., _ and -, begin with a letter or digit, and have at "
+            "most 64 characters",
+            field="name",
+        )
+    return name
+
+
+def _master_keys(settings: SecretsSettings, environ: Mapping[str, str]) -> list[MasterKey]:
+    given = environ.get(MASTER_KEY_VARIABLE, "")
+    path = settings.master_key_file
+    if given and path is not None:
+        raise ConfigurationError(
+            f"{MASTER_KEY_VARIABLE} and secrets.master_key_file both give the master key; leave one out.",
+            field="secrets.master_key_file",
+        )
+    where = f"the variable {MASTER_KEY_VARIABLE}"
+    if path is not None:
+        where = f"the file {path} (secrets.master_key_file)"
+        try:
+            given = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(
+                f"Nobody may read {where}, or it is not there.", field="secrets.master_key_file"
+            ) from error
+    texts = given.replace(",", " ").split()
+    if not texts:
+        raise ConfigurationError(
+            f"secrets.file needs a master key: put {_HOW}, into {MASTER_KEY_VARIABLE} or a file that "
+            "secrets.master_key_file names.",
+            field="secrets.master_key_file",
+        )
+    return [MasterKey.parse(text, where) for text in texts]
+
+
+def _bound(tenant: str, name: str, key_id: str) -> bytes:
+    """Return what a ciphertext is bound to; no part can hold the separator."""
+    return "\0".join(("myria.secret.v1", tenant, name, key_id)).encode()
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in value

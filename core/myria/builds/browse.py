@@ -1,0 +1,308 @@
+"""Looking at snapshots and the log as an administrator: whole trees, and how two snapshots differ.
+
+Nothing here is masked but by the participants that are asked for; agents go through `myria.search`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import orjson
+
+from myria import errors
+from myria.db.clock import to_microseconds
+from myria.db.database import Connection
+from myria.db.queries import sql
+from myria.log.scopes import canonical_participants
+from myria.log.withdrawal.model import NEUTRAL_LABEL, NEUTRAL_SUMMARY
+from myria.topics.model import LEAF, SUBJECT
+from myria.values import value
+
+PAGE = 500
+
+TopicChange = Literal["added", "gone", "changed"]
+
+
+@value
+class SnapshotRow:
+    """A snapshot as the tree walker needs it; `lineage` is PostgreSQL's multirange of numbers.
+
+    Withdrawals past `withdrawn_floor` are not in its trees.
+    """
+
+    snapshot_id: str
+    number: int | None
+    status: str
+    cutoff: int
+    lineage: Any
+    planner_settings: str
+    counts: dict[str, Any]
+    withdrawn_floor: int
+
+
+@value
+class ScopeRoot:
+    """One scope of a snapshot."""
+
+    scope_id: int
+    participants: tuple[str, ...]
+    root: bytes
+
+
+@value
+class TreeNode:
+    """One rendering of a snapshot; `event_seqs` are a leaf's refs in order, times are microseconds since 1970 UTC.
+
+    `is_subject` is true of all above the leaves in a tree of subjects: of groups of them and parts of large ones, too.
+    """
+
+    rendering_id: bytes
+    node_id: bytes
+    is_leaf: bool
+    is_subject: bool
+    level: int
+    topic_id: str
+    label: str
+    summary: str
+    children: tuple[bytes, ...]
+    events: int
+    leaves: int
+    units: int
+    first_at: int
+    last_at: int
+    event_seqs: tuple[int, ...]
+
+
+@value
+class ChangedTopic:
+    """A topic that two snapshots do not show alike; of `before` and `after` one is None when it was added or gone."""
+
+    change: TopicChange
+    topic_id: str
+    before: TreeNode | None
+    after: TreeNode | None
+
+    @property
+    def node(self) -> TreeNode:
+        """The newer of the two that is there."""
+        node = self.after or self.before
+        if node is None:
+            raise errors.InternalError("a change without a topic")
+        return node
+
+
+@value
+class MovedEvent:
+    """An event that is in another leaf topic than before; a topic is None where the event was not in the snapshot."""
+
+    event_seq: int
+    before: str | None
+    after: str | None
+
+
+@value
+class ScopeDifference:
+    """What differs in one scope: topics of time from the top down, subjects, events by number."""
+
+    participants: tuple[str, ...]
+    topics: tuple[ChangedTopic, ...]
+    subjects: tuple[ChangedTopic, ...]
+    events: tuple[MovedEvent, ...]
+
+
+async def find_snapshot(connection: Connection, tenant: str, name: str | None) -> SnapshotRow:
+    """Return a snapshot by id or number, or the active one when `name` is None or "active".
+
+    Raises:
+        SnapshotNotFound: there is none.
+    """
+    wanted = None if name in (None, "active") else name
+    number = int(wanted) if wanted is not None and wanted.isdecimal() and len(wanted) < 10 else None
+    snapshot_id = wanted if number is None else None
+    row = await connection.fetchrow(sql("browse.snapshot"), tenant, snapshot_id, number)
+    if row is None:
+        raise errors.SnapshotNotFound(
+            f"no snapshot {wanted} is kept; `myria snapshots` lists those that are"
+            if wanted
+            else "no snapshot is active yet; `myria rebuild` makes one",
+            snapshot_id=wanted,
+        )
+    return SnapshotRow(
+        snapshot_id=row["snapshot_id"],
+        number=row["number"],
+        status=row["status"],
+        cutoff=row["cutoff"],
+        lineage=row["lineage"],
+        planner_settings=row["planner_settings"],
+        counts=_json(row["counts"]),
+        withdrawn_floor=row["withdrawn_floor"],
+    )
+
+
+async def scope_roots(
+    connection: Connection, tenant: str, snapshot: SnapshotRow, *, participants: Sequence[str] = ()
+) -> AsyncIterator[ScopeRoot]:
+    """Yield a snapshot's scopes with their roots; with `participants`, those visible to all of them."""
+    members = list(canonical_participants(list(participants))) if participants else []
+    after = 0
+    while True:
+        rows = await connection.fetch(sql("browse.roots"), tenant, snapshot.lineage, after, members, PAGE)
+        for row in rows:
+            yield ScopeRoot(
+                scope_id=row["scope_id"], participants=tuple(row["participants"]), root=row["root_rendering_id"]
+            )
+        if len(rows) < PAGE:
+            return
+        after = rows[-1]["scope_id"]
+
+
+async def subject_root(connection: Connection, tenant: str, snapshot: SnapshotRow, scope_id: int) -> bytes | None:
+    """Return the root of a scope's tree of subjects in a snapshot; None for a scope without subjects."""
+    root: bytes | None = await connection.fetchval(sql("browse.subject_root"), tenant, snapshot.lineage, scope_id)
+    return root
+
+
+async def tree_nodes(
+    connection: Connection, tenant: str, rendering_ids: Sequence[bytes], *, floor: int
+) -> list[TreeNode]:
+    """Return renderings in the order asked for.
+
+    Args:
+        floor: withdrawals past this number are not in the trees; what may cover such an event has no words of its own.
+
+    Raises:
+        InternalError: one is missing; `myria verify` says which.
+    """
+    nodes: dict[bytes, TreeNode] = {}
+    for start in range(0, len(rendering_ids), PAGE):
+        part = list(rendering_ids[start : start + PAGE])
+        for row in await connection.fetch(sql("browse.renderings"), tenant, part, floor):
+            nodes[row["rendering_id"]] = _node(row)
+    missing = [rendering_id for rendering_id in rendering_ids if rendering_id not in nodes]
+    if missing:
+        raise errors.InternalError(
+            "a rendering of the snapshot is missing; `myria verify` says more", rendering_id=missing[0].hex()
+        )
+    return [nodes[rendering_id] for rendering_id in rendering_ids]
+
+
+async def differing_scopes(
+    connection: Connection, tenant: str, before: SnapshotRow, after: SnapshotRow
+) -> AsyncIterator[ScopeDifference]:
+    """Yield what differs between two snapshots, scope by scope, descending only where renderings differ."""
+    last = 0
+    while True:
+        rows = await connection.fetch(sql("browse.differing_roots"), tenant, before.lineage, after.lineage, last, PAGE)
+        for row in rows:
+            of_time = (row["before"], row["after"])
+            of_subjects = [
+                await subject_root(connection, tenant, snapshot, row["scope_id"]) for snapshot in (before, after)
+            ]
+            if of_time[0] == of_time[1] and of_subjects[0] == of_subjects[1]:
+                continue
+            floor = min(before.withdrawn_floor, after.withdrawn_floor)
+            old, new = await _opened(connection, tenant, *of_time, floor=floor)
+            old_subjects, new_subjects = await _opened(connection, tenant, *of_subjects, floor=floor)
+            yield ScopeDifference(
+                participants=tuple(row["participants"]),
+                topics=_topics(old, new),
+                subjects=_topics(_subjects_of(old_subjects), _subjects_of(new_subjects)),
+                events=_events(old, new),
+            )
+        if len(rows) < PAGE:
+            return
+        last = rows[-1]["scope_id"]
+
+
+@dataclass(slots=True)
+class _Side:
+    """One of two trees: what is still to open, by level, and what was opened because the other lacks it."""
+
+    waiting: dict[bytes, TreeNode] = field(default_factory=dict)
+    opened: dict[str, TreeNode] = field(default_factory=dict)
+
+    async def add(self, connection: Connection, tenant: str, rendering_ids: Sequence[bytes], *, floor: int) -> None:
+        for node in await tree_nodes(connection, tenant, rendering_ids, floor=floor):
+            self.waiting[node.rendering_id] = node
+
+
+async def _opened(
+    connection: Connection, tenant: str, before: bytes | None, after: bytes | None, *, floor: int
+) -> tuple[dict[str, TreeNode], dict[str, TreeNode]]:
+    """Walk two trees from the top, level by level, of subjects down to these; return what each has alone, by topic.
+
+    A rendering fixes its level, so one that both trees hold waits on both sides when its level is reached.
+    """
+    sides = (_Side(), _Side())
+    for side, root in zip(sides, (before, after), strict=True):
+        await side.add(connection, tenant, [root] if root is not None else [], floor=floor)
+    while any(side.waiting for side in sides):
+        level = max(node.level for side in sides for node in side.waiting.values())
+        at_level = [{key: node for key, node in side.waiting.items() if node.level == level} for side in sides]
+        for side, here, there in zip(sides, at_level, reversed(at_level), strict=True):
+            inner: list[bytes] = []
+            for key, node in here.items():
+                del side.waiting[key]
+                if key not in there:
+                    side.opened[node.topic_id] = node
+                    inner.extend(() if _is_one_subject(node) else node.children)
+            await side.add(connection, tenant, inner, floor=floor)
+    return sides[0].opened, sides[1].opened
+
+
+def _is_one_subject(node: TreeNode) -> bool:
+    return node.is_subject and node.units == 1
+
+
+def _subjects_of(opened: dict[str, TreeNode]) -> dict[str, TreeNode]:
+    return {topic_id: node for topic_id, node in opened.items() if _is_one_subject(node)}
+
+
+def _topics(before: dict[str, TreeNode], after: dict[str, TreeNode]) -> tuple[ChangedTopic, ...]:
+    changes = []
+    for topic_id in {**before, **after}:
+        old, new = before.get(topic_id), after.get(topic_id)
+        change: TopicChange = "added" if old is None else "gone" if new is None else "changed"
+        changes.append(ChangedTopic(change=change, topic_id=topic_id, before=old, after=new))
+    changes.sort(key=lambda change: (-change.node.level, change.node.first_at, change.topic_id))
+    return tuple(changes)
+
+
+def _events(before: dict[str, TreeNode], after: dict[str, TreeNode]) -> tuple[MovedEvent, ...]:
+    was, now = _leaf_of_event(before), _leaf_of_event(after)
+    return tuple(
+        MovedEvent(event_seq=seq, before=was.get(seq), after=now.get(seq))
+        for seq in sorted(was.keys() | now.keys())
+        if was.get(seq) != now.get(seq)
+    )
+
+
+def _leaf_of_event(topics: dict[str, TreeNode]) -> dict[int, str]:
+    return {seq: topic_id for topic_id, node in topics.items() if node.is_leaf for seq in node.event_seqs}
+
+
+def _node(row: Any) -> TreeNode:
+    return TreeNode(
+        rendering_id=row["rendering_id"],
+        node_id=row["node_id"],
+        is_leaf=row["node_type"] == LEAF,
+        is_subject=row["node_type"] == SUBJECT,
+        level=row["level"],
+        topic_id=row["topic_id"],
+        label=NEUTRAL_LABEL if row["covers_withdrawn"] else row["label"],
+        summary=NEUTRAL_SUMMARY if row["covers_withdrawn"] else row["summary"],
+        children=tuple(row["children"]),
+        events=row["events"],
+        leaves=row["leaves"],
+        units=row["units"],
+        first_at=to_microseconds(row["first_at"]),
+        last_at=to_microseconds(row["last_at"]),
+        event_seqs=tuple(row["event_seqs"] or ()),
+    )
+
+
+def _json(text: Any) -> dict[str, Any]:
+    value: dict[str, Any] = orjson.loads(text) if isinstance(text, str | bytes) else text
+    return value

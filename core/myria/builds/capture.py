@@ -1,0 +1,217 @@
+"""The beginning of a build: an exact cutoff, a staging snapshot, one task per dirty scope.
+
+Three transactions, each safe to lose: read the high-water mark under the tenant's append lock, and let go of it; make
+the staging snapshot under the publish lock; list the tasks. What the log gained between the first and the second is
+past the cutoff, and so in the tail.
+"""
+
+from __future__ import annotations
+
+import logging
+from importlib import metadata
+
+import asyncpg
+import orjson
+
+from myria import errors
+from myria.builds.finish import end_with_nothing, standing_after
+from myria.builds.model import BuildRow, Outcome, Parent, RunningBuild
+from myria.builds.queue import automatic_builds_pause
+from myria.builds.versions import Fingerprint, planner_number
+from myria.db.database import Connection, Database
+from myria.db.locks import lock_key
+from myria.db.queries import sql
+from myria.log.high_water import HighWaterMark, high_water_mark
+from myria.log.ids import new_id
+from myria.versions import PLANNER_VERSION
+
+logger = logging.getLogger(__name__)
+
+_FILED_EVENTS = 100_000
+"""Events of the scopes to whose trees a build adds subjects beside what else it does, unless a single one has more."""
+
+_FILED_SCOPES = 1000
+
+_NO_SCOPE_BEYOND = 2**63 - 1
+
+
+async def start_build(database: Database, tenant: str, build_id: str, fingerprint: str) -> RunningBuild | Outcome:
+    """Start a queued build, or join one that runs; return what its workers need, or how it ended.
+
+    Raises:
+        BuildNotFound: no such build.
+        LogBusy: the append lock was never free in time; the build is still queued.
+    """
+    while True:
+        build = await _build(database, tenant, build_id)
+        if build.outcome is not None:
+            return build.outcome
+        if build.status == "running":
+            return await _running(database, tenant, build)
+        if build.snapshot_id is None:
+            mark = await high_water_mark(database, tenant)
+            await _stage(database, tenant, build, mark, fingerprint)
+        else:
+            await _list_tasks(database, tenant, build_id)
+
+
+async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWaterMark, fingerprint: str) -> None:
+    async with database.write(tenant) as connection:
+        await connection.execute(sql("builds.ensure_tenant"), tenant)
+        await connection.execute(sql("builds.share_build_lock"), lock_key("build", tenant))
+        await connection.execute(sql("session.own_publish_lock"), lock_key("publish", tenant))
+        row = await connection.fetchrow(sql("builds.get_for_update"), tenant, build.build_id)
+        if row is None or row["status"] != "queued" or row["snapshot_id"] is not None:
+            return
+        if await connection.fetchval(sql("builds.any_erased_since"), tenant, mark.cutoff):
+            # The mark is older than an erasure, which did not see this build: another one is taken.
+            return
+        by_itself = build.trigger != "manual" or await connection.fetchval(
+            sql("builds.is_scheduled"), tenant, build.request_id
+        )
+        if by_itself and await automatic_builds_pause(connection, tenant):
+            # Queued before a rollback, which it would undo.
+            await connection.fetchval(
+                sql("builds.finish"), tenant, build.build_id, Outcome.ABORTED, '{"reason": "paused"}', "{}", 0, 0
+            )
+            return
+        parent = await connection.fetchrow(sql("snapshots.active"), tenant)
+        cutoff = max(mark.cutoff, parent["cutoff"]) if parent is not None else mark.cutoff
+        made_with = Fingerprint.of(fingerprint)
+        is_full = build.is_full or parent is None or Fingerprint.of(parent["planner_settings"]).time != made_with.time
+        if parent is not None and not is_full and not parent["knows_withdrawals"]:
+            is_full = await connection.fetchval(sql("builds.any_withdrawn"), tenant, parent["cutoff"])
+        is_filing = False
+        if parent is not None and not is_full:
+            made_with, is_filing = await _file_some(connection, tenant, parent, made_with)
+        if (
+            parent is not None
+            and not (is_full or build.is_forced or is_filing)
+            and not await connection.fetchval(sql("builds.any_new"), tenant, parent["cutoff"], cutoff)
+        ):
+            await connection.execute(
+                sql("builds.capture"), tenant, build.build_id, None, parent["snapshot_id"], cutoff, is_full
+            )
+            counts = orjson.dumps(standing_after(parent, {})).decode()
+            await end_with_nothing(connection, tenant, build, counts, (0, 0))
+            return
+        snapshot_id = new_id("snap")
+        number = await connection.fetchval(
+            sql("snapshots.stage"),
+            tenant,
+            snapshot_id,
+            parent["snapshot_id"] if parent is not None else None,
+            build.build_id,
+            cutoff,
+            mark.first_event_seq,
+            mark.tail_xid,
+            planner_number(),
+            str(made_with),
+            metadata.version("myria"),
+            f"extractive ({PLANNER_VERSION})",
+            f"calendar ({PLANNER_VERSION})",
+        )
+        await connection.execute(
+            sql("builds.capture"),
+            tenant,
+            build.build_id,
+            snapshot_id,
+            parent["snapshot_id"] if parent is not None else None,
+            cutoff,
+            is_full,
+        )
+        await connection.execute(sql("builds.note_attempt"), tenant, cutoff)
+    logger.info(
+        "captured cutoff %d",
+        cutoff,
+        extra={"action": "build_captured", "tenant": tenant, "build_id": build.build_id, "number": number},
+    )
+
+
+async def _file_some(
+    connection: Connection, tenant: str, parent: asyncpg.Record, made_with: Fingerprint
+) -> tuple[Fingerprint, bool]:
+    """Choose the scopes whose subjects a build brings up to date though nothing else of them may have changed.
+
+    Returns:
+        The fingerprint of the build's snapshot, which says up to which scope, and whether there is anything of this to
+        do: the parent was made without subjects or by other rules, or has only come part of the way itself.
+    """
+    before = Fingerprint.of(parent["planner_settings"])
+    after = made_with.filed_before(before)
+    if after is None:
+        return made_with, False
+    row = await connection.fetchrow(
+        sql("builds.scopes_to_file"), tenant, after, parent["lineage"], _FILED_EVENTS, _FILED_SCOPES
+    )
+    if row is None or row["up_to"] is None or row["is_all"]:
+        return made_with, True
+    return made_with.part_way(made_with.since_after(before, parent["number"]), row["up_to"]), True
+
+
+async def _list_tasks(database: Database, tenant: str, build_id: str) -> None:
+    async with database.write(tenant, sharing="build") as connection:
+        row = await connection.fetchrow(sql("builds.get_for_update"), tenant, build_id)
+        if row is None or row["status"] != "queued" or row["snapshot_id"] is None:
+            return
+        await connection.execute(sql("builds.drop_parts_of_others"), tenant, build_id)
+        if row["is_full"]:
+            await connection.execute(sql("builds.list_all_scopes"), tenant, build_id)
+        else:
+            parent = await connection.fetchrow(sql("snapshots.get"), tenant, row["parent_snapshot_id"])
+            if parent is None:
+                raise errors.InternalError("a build's parent snapshot is gone", build_id=build_id)
+            await connection.execute(sql("builds.list_dirty_scopes"), tenant, build_id, parent["cutoff"], row["cutoff"])
+            staged = await connection.fetchrow(sql("snapshots.get"), tenant, row["snapshot_id"])
+            if staged is None:
+                raise errors.InternalError("a build's own snapshot is gone", build_id=build_id)
+            before, made_with = (Fingerprint.of(snapshot["planner_settings"]) for snapshot in (parent, staged))
+            after = made_with.filed_before(before)
+            if after is not None:
+                await connection.execute(
+                    sql("builds.list_unfiled_scopes"),
+                    tenant,
+                    build_id,
+                    after,
+                    made_with.filed_to if made_with.filed_to is not None else _NO_SCOPE_BEYOND,
+                    parent["lineage"],
+                )
+        await connection.execute(sql("builds.run"), tenant, build_id)
+
+
+async def _running(database: Database, tenant: str, build: BuildRow) -> RunningBuild | Outcome:
+    async with database.read(tenant) as connection:
+        snapshot = await connection.fetchrow(sql("snapshots.get"), tenant, build.snapshot_id)
+        parent_row = None
+        if build.parent_snapshot_id is not None:
+            parent_row = await connection.fetchrow(sql("snapshots.get"), tenant, build.parent_snapshot_id)
+    if snapshot is None or snapshot["number"] is None or build.snapshot_id is None or build.cutoff is None:
+        outcome = (await _build(database, tenant, build.build_id)).outcome
+        if outcome is None:
+            raise errors.InternalError("a running build has no snapshot", build_id=build.build_id)
+        return outcome  # it ended between the two reads
+    parent, subjects_since = None, 0
+    if parent_row is not None:
+        made_with, before = (Fingerprint.of(row["planner_settings"]) for row in (snapshot, parent_row))
+        subjects_since = made_with.since_after(before, parent_row["number"])
+        parent = Parent(
+            snapshot_id=parent_row["snapshot_id"], cutoff=parent_row["cutoff"], tail_xid=parent_row["tail_xid"]
+        )
+    return RunningBuild(
+        tenant=tenant,
+        build_id=build.build_id,
+        snapshot_id=build.snapshot_id,
+        number=snapshot["number"],
+        cutoff=build.cutoff,
+        is_full=build.is_full,
+        parent=parent,
+        subjects_since=subjects_since,
+    )
+
+
+async def _build(database: Database, tenant: str, build_id: str) -> BuildRow:
+    async with database.read(tenant) as connection:
+        row = await connection.fetchrow(sql("builds.get"), tenant, build_id)
+    if row is None:
+        raise errors.BuildNotFound(f"there is no build {build_id}", build_id=build_id)
+    return BuildRow.from_row(row)

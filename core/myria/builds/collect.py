@@ -1,0 +1,359 @@
+"""Retention: remove snapshots nobody keeps, and whatever only they read. The event log is never touched.
+
+Scope by scope. A root row is dead when no kept snapshot's lineage resolves to it; under a dead root, what no live root
+of the scope reaches is garbage. The two trees are walked side by side: equal renderings have equal levels and time
+spans, so the live trees are opened only beside dead nodes, and shared subtrees not at all. Children go before their
+parents, so a walk that was interrupted can be walked again. Each deletion owns the build lock for one short
+transaction and first makes sure that no build works on the scope and that its live roots are the ones walked: a build
+may take content-addressed rows for granted that it found.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+
+from myria.db.database import ALL_TENANTS, Connection, Database
+from myria.db.locks import lock_key
+from myria.db.queries import sql
+from myria.settings import RetentionSettings
+from myria.values import value
+
+logger = logging.getLogger(__name__)
+
+_SCOPES_AT_ONCE = 500
+_DELETED_AT_ONCE = 500
+_ORPHANS_AT_ONCE = 1000
+
+
+@dataclass(slots=True, kw_only=True)
+class Collected:
+    """What a collection removed, by table; `skipped` scopes had a build at work and are left for the next time."""
+
+    rows: Counter[str] = field(default_factory=Counter)
+    skipped: int = 0
+    has_subjects: bool = False
+
+
+@value
+class _Outline:
+    rendering_id: bytes
+    node_id: bytes
+    level: int
+    children: tuple[bytes, ...]
+    first_at: datetime
+    last_at: datetime
+
+    def overlaps(self, other: _Outline) -> bool:
+        return self.first_at <= other.last_at and other.first_at <= self.last_at
+
+    @classmethod
+    def from_row(cls, row: asyncpg.Record) -> _Outline:
+        return cls(
+            rendering_id=row["rendering_id"],
+            node_id=row["node_id"],
+            level=row["level"],
+            children=tuple(row["children"]),
+            first_at=row["first_at"],
+            last_at=row["last_at"],
+        )
+
+
+class _BusyError(Exception):
+    """A build works on the scope, or has changed it since the walk began."""
+
+
+async def tenants_with_garbage(database: Database, retention: RetentionSettings) -> list[str]:
+    """Return the tenants for which `collect_garbage` would find something."""
+    async with database.read(ALL_TENANTS) as connection:
+        rows = await connection.fetch(
+            sql("collect.tenants"),
+            retention.keep_snapshots,
+            retention.min_archived_s,
+            retention.keep_failed,
+            retention.llm_calls_s,
+        )
+    return [row["tenant_id"] for row in rows]
+
+
+async def collect_garbage(database: Database, tenant: str, retention: RetentionSettings) -> Collected:
+    """Remove what retention does not keep; may be stopped anywhere and called again, beside builds and readers."""
+    collected = Collected()
+    async with database.write(tenant) as connection:
+        await connection.execute(sql("session.own_publish_lock"), lock_key("publish", tenant))
+        await connection.fetch(sql("collect.expire"), tenant, retention.keep_snapshots, retention.min_archived_s)
+    async with database.read(tenant) as connection:
+        expired = await connection.fetch(
+            sql("collect.expired"), tenant, retention.keep_failed, retention.min_archived_s
+        )
+        collected.has_subjects = await connection.fetchval(sql("subjects.any"), tenant, None)
+    if expired:
+        await _sweep_roots(database, tenant, collected)
+    for row in expired:
+        if row["was_active"]:
+            if not collected.skipped:
+                await _remove(database, tenant, row["build_id"], row["snapshot_id"], collected)
+        elif row["number"] is None and await _sweep_leftovers(database, tenant, row["build_id"], collected):
+            await _remove(database, tenant, row["build_id"], row["snapshot_id"], collected)
+    async with database.read(tenant) as connection:
+        rows = await connection.fetch(sql("collect.builds_without_snapshot"), tenant, max(retention.keep_failed, 20))
+    for row in rows:
+        await _remove(database, tenant, row["build_id"], None, collected)
+    await _forget_calls(database, tenant, retention.llm_calls_s, collected)
+    if collected.rows or collected.skipped:
+        logger.info(
+            "collected garbage",
+            extra={
+                "action": "garbage_collected",
+                "tenant": tenant,
+                "rows": dict(collected.rows),
+                "skipped": collected.skipped,
+            },
+        )
+    return collected
+
+
+async def _forget_calls(database: Database, tenant: str, age_s: float, collected: Collected) -> None:
+    """Remove the audit rows of old calls to a language model, a batch at a time."""
+    while True:
+        async with database.write(tenant) as connection:
+            status = await connection.execute(sql("llm.prune_calls"), tenant, age_s, _ORPHANS_AT_ONCE)
+        removed = int(status.rpartition(" ")[2])
+        if removed:
+            collected.rows["llm_calls"] += removed
+        if removed < _ORPHANS_AT_ONCE:
+            return
+
+
+async def _sweep_roots(database: Database, tenant: str, collected: Collected) -> None:
+    """Remove every dead root row with what only it reads."""
+    after = 0
+    while True:
+        async with database.read(tenant) as connection:
+            scopes = [row[0] for row in await connection.fetch(sql("collect.scopes"), tenant, after, _SCOPES_AT_ONCE)]
+            rows = await connection.fetch(sql("collect.roots"), tenant, scopes)
+        if not scopes:
+            return
+        after = scopes[-1]
+        for scope_id in sorted({row["scope_id"] for row in rows if not row["live"]}):
+            try:
+                await _sweep_scope(database, tenant, scope_id, collected)
+            except _BusyError:
+                collected.skipped += 1
+
+
+async def _sweep_scope(database: Database, tenant: str, scope_id: int, collected: Collected) -> None:
+    async with database.read(tenant) as connection:
+        rows = await connection.fetch(sql("collect.roots"), tenant, [scope_id])
+    live = _roots(row for row in rows if row["live"])
+    sweep = _Sweep(database, tenant, scope_id, live, collected)
+    for row in rows:
+        if not row["live"]:
+            if row["root_rendering_id"] is not None:
+                await sweep.remove_under(row["root_rendering_id"])
+            async with sweep.guarded() as connection:
+                blocks = await connection.fetchval(sql("collect.delete_root"), tenant, scope_id, row["number"])
+                if blocks is None:
+                    continue
+                collected.rows["scope_roots"] += 1
+                unlisted = await connection.fetch(sql("collect.unlisted_blocks"), tenant, scope_id, blocks)
+                status = await connection.execute(
+                    sql("collect.delete_blocks"), tenant, [block[0] for block in unlisted]
+                )
+                collected.rows["search_blocks"] += int(status.rpartition(" ")[2])
+    if collected.has_subjects:
+        await sweep.remove_subjects()
+
+
+async def _sweep_leftovers(database: Database, tenant: str, build_id: str, collected: Collected) -> bool:
+    """Remove what a build without a result wrote and nothing else reads; False when a scope was busy."""
+    after = 0
+    while True:
+        async with database.read(tenant) as connection:
+            tasks = await connection.fetch(sql("collect.tasks_of"), tenant, build_id, after, _SCOPES_AT_ONCE)
+        if not tasks:
+            return True
+        after = tasks[-1]["scope_id"]
+        for task in tasks:
+            scope_id = task["scope_id"]
+            async with database.read(tenant) as connection:
+                rows = await connection.fetch(sql("collect.roots"), tenant, [scope_id])
+            # Dead root rows are left to the sweep of roots: only that sweep removes what they read.
+            live = _roots(rows)
+            sweep = _Sweep(database, tenant, scope_id, live, collected)
+            try:
+                if task["root_rendering_id"] is not None:
+                    await sweep.remove_under(task["root_rendering_id"])
+                elif task["attempt"]:
+                    await sweep.remove_orphans_of(build_id)
+                if collected.has_subjects:
+                    await sweep.remove_subjects()
+            except _BusyError:
+                return False
+
+
+async def _remove(
+    database: Database, tenant: str, build_id: str, snapshot_id: str | None, collected: Collected
+) -> None:
+    async with database.write(tenant) as connection:
+        if snapshot_id is not None:
+            await connection.execute(sql("collect.delete_snapshot"), tenant, snapshot_id)
+            collected.rows["snapshots"] += 1
+        await connection.execute(sql("collect.delete_requests"), tenant, build_id)
+        await connection.execute(sql("collect.delete_build"), tenant, build_id)
+        collected.rows["builds"] += 1
+
+
+def _roots(rows: Iterable[Any]) -> frozenset[bytes]:
+    """Return the roots of rows of `collect.roots`; a scope whose events were all withdrawn has a row without one."""
+    return frozenset(row["root_rendering_id"] for row in rows if row["root_rendering_id"] is not None)
+
+
+class _Guarded:
+    """A transaction that owns the build lock and has found its scope as the walk found it."""
+
+    def __init__(self, sweep: _Sweep) -> None:
+        self._sweep = sweep
+        self._context = sweep.database.write(sweep.tenant)
+
+    async def __aenter__(self) -> Connection:
+        sweep = self._sweep
+        connection = await self._context.__aenter__()
+        try:
+            await connection.execute(sql("builds.own_build_lock"), lock_key("build", sweep.tenant))
+            if await connection.fetchval(sql("collect.being_built"), sweep.tenant, sweep.scope_id):
+                raise _BusyError
+            rows = await connection.fetch(sql("collect.roots"), sweep.tenant, [sweep.scope_id])
+            if not _roots(row for row in rows if row["live"]) <= sweep.live:
+                raise _BusyError
+        except BaseException as error:
+            await self._context.__aexit__(type(error), error, error.__traceback__)
+            raise
+        return connection
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self._context.__aexit__(*raised)  # type: ignore[arg-type]
+
+
+class _Sweep:
+    """The garbage of one scope: what the roots in `live` do not reach."""
+
+    def __init__(
+        self, database: Database, tenant: str, scope_id: int, live: frozenset[bytes], collected: Collected
+    ) -> None:
+        self.database = database
+        self.tenant = tenant
+        self.scope_id = scope_id
+        self.live = live
+        self._collected = collected
+
+    def guarded(self) -> _Guarded:
+        """Lend a transaction for a deletion.
+
+        Raises:
+            _BusyError: the scope is no longer as it was when `live` was read.
+        """
+        return _Guarded(self)
+
+    async def remove_under(self, root: bytes) -> None:
+        """Delete the garbage at and under a root."""
+        dead = await self._outlines([root])
+        live = await self._outlines(sorted(self.live))
+        waiting: list[_Outline] = []
+        async for outline in self._garbage(dead, live):
+            waiting.append(outline)
+            if len(waiting) >= _DELETED_AT_ONCE:
+                await self._delete(waiting)
+                waiting = []
+        await self._delete(waiting)
+
+    async def remove_subjects(self) -> None:
+        """Delete what no kept snapshot reads of the scope's subjects: roots, records, nodes."""
+        async with self.guarded() as connection:
+            for table, statement in (
+                ("subject_roots", "subjects.collect_roots"),
+                ("subject_holders", "subjects.collect_holders"),
+                ("subject_nodes", "subjects.collect_nodes"),
+            ):
+                status = await connection.execute(sql(statement), self.tenant, self.scope_id)
+                if removed := int(status.rpartition(" ")[2]):
+                    self._collected.rows[table] += removed
+
+    async def remove_orphans_of(self, build_id: str) -> None:
+        """Delete what a build wrote for this scope without ever linking it."""
+        after = b""
+        live = await self._outlines(sorted(self.live))
+        while True:
+            async with self.database.read(self.tenant) as connection:
+                rows = await connection.fetch(
+                    sql("collect.written_during"), self.tenant, self.scope_id, build_id, after, _ORPHANS_AT_ONCE
+                )
+            if not rows:
+                return
+            after = rows[-1]["rendering_id"]
+            outlines = [_Outline.from_row(row) for row in rows]
+            await self._delete([outline async for outline, _ in self._dead_among(outlines, live)])
+
+    async def _garbage(self, suspects: Sequence[_Outline], live: Sequence[_Outline]) -> AsyncIterator[_Outline]:
+        """Yield the suspects that no live tree holds and all garbage under them, children before parents."""
+        async for dead, beside in self._dead_among(suspects, live):
+            if dead.children:
+                async for under in self._garbage(await self._outlines(dead.children), beside):
+                    yield under
+            yield dead
+
+    async def _dead_among(
+        self, suspects: Sequence[_Outline], live: Sequence[_Outline]
+    ) -> AsyncIterator[tuple[_Outline, list[_Outline]]]:
+        """Yield the suspects that are in no live tree, each with the live nodes that could hold parts of it.
+
+        From the highest level down: live nodes above that level are opened where they overlap a suspect, so a live
+        twin of a suspect is among them when its level's turn comes.
+        """
+        beside = list(live)
+        left = sorted(suspects, key=lambda suspect: (-suspect.level, suspect.rendering_id))
+        while left:
+            level = left[0].level
+            while above := [node for node in beside if node.level > level]:
+                opened = await self._outlines(
+                    child
+                    for node in above
+                    if any(node.overlaps(suspect) for suspect in left)
+                    for child in node.children
+                )
+                beside = [node for node in beside if node.level <= level] + opened
+            known = {node.rendering_id for node in beside}
+            turn = [suspect for suspect in left if suspect.level == level]
+            left = left[len(turn) :]
+            for suspect in turn:
+                if suspect.rendering_id not in known:
+                    yield suspect, [node for node in beside if node.overlaps(suspect)]
+
+    async def _outlines(self, rendering_ids: Iterable[bytes]) -> list[_Outline]:
+        """Return the outlines of renderings that are still there."""
+        wanted = sorted(set(rendering_ids))
+        if not wanted:
+            return []
+        async with self.database.read(self.tenant) as connection:
+            rows = await connection.fetch(sql("collect.outlines"), self.tenant, wanted)
+        return [_Outline.from_row(row) for row in rows]
+
+    async def _delete(self, garbage: Sequence[_Outline]) -> None:
+        if not garbage:
+            return
+        renderings = [outline.rendering_id for outline in garbage]
+        nodes = sorted({outline.node_id for outline in garbage})
+        async with self.guarded() as connection:
+            for table, statement, ids in (
+                ("search_blocks", "collect.delete_blocks", renderings),
+                ("renderings", "collect.delete_renderings", renderings),
+                ("nodes", "collect.delete_nodes", nodes),
+            ):
+                status = await connection.execute(sql(statement), self.tenant, ids)
+                self._collected.rows[table] += int(status.rpartition(" ")[2])

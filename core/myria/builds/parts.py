@@ -1,0 +1,230 @@
+"""Parts of one big scope's task, which several workers of a build do at the same time.
+
+Who has the scope's task divides it, does parts itself, waits for those of others and puts the results together: it is
+the only one that can finish the task. Workers that find no task help. Where the parts begin depends on the cutoff
+alone and what is in them on the events alone, so a worker that takes the task over goes on with the parts that are
+done. A part has a lease and an attempt as a task has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import asyncpg
+import orjson
+
+from myria.builds.model import PartKind, RunningBuild, Task, TaskPart
+from myria.db.clock import to_microseconds
+from myria.db.database import Database
+from myria.db.fence import adding_to
+from myria.db.queries import sql
+from myria.values import value
+
+SHARED_EVENTS = 4_096
+"""Events from which a scope is divided."""
+
+SUBJECT_PARTS = 8
+"""Parts of a scope's subjects: each worker that does some of them reads all leaves first."""
+
+_ATTEMPTS_MOST = 3
+"""Times that helpers take up a part: one that kills them is left to the worker that has the scope's task."""
+
+_ANY_NUMBER = 2**31 - 1
+_PART_EVENTS = 1_024
+_PARTS_MOST = 256
+
+
+@value
+class DonePart:
+    """What a part came to: the renderings of the tops of its units, or of its subjects."""
+
+    part: int
+    worker: str
+    result: tuple[bytes, ...]
+
+
+def part_events(events: int) -> int:
+    """Return how many events the parts of a scope have; 0 where it is not divided."""
+    return max(_PART_EVENTS, -(-events // _PARTS_MOST)) if events >= SHARED_EVENTS else 0
+
+
+def part_of_subjects(part: int, subjects: int) -> tuple[int, int]:
+    """Return which of so many subjects are in a part: from the first on, before the second."""
+    return part * subjects // SUBJECT_PARTS, (part + 1) * subjects // SUBJECT_PARTS
+
+
+class ScopeParts:
+    """The parts of one scope's task, for the worker that has it.
+
+    Args:
+        database: where they are.
+        build: the build.
+        task: the scope's task.
+        worker: the name of this worker.
+        lease_s: seconds after which a silent worker's part may be taken over.
+    """
+
+    def __init__(self, database: Database, build: RunningBuild, task: Task, *, worker: str, lease_s: float) -> None:
+        self._database = database
+        self._build = build
+        self._task = task
+        self._lease_s = lease_s
+        self.worker = worker
+
+    async def divide(self, events: int) -> bool:
+        """Make the parts of kind `units`; False where a scope of so many events is not divided."""
+        size = part_events(events)
+        if size:
+            async with adding_to(self._database, self._build.tenant, self._build.build_id) as connection:
+                await connection.execute(
+                    sql("builds.divide_scope"),
+                    self._build.tenant,
+                    self._build.build_id,
+                    self._task.scope_id,
+                    self._build.cutoff,
+                    size,
+                )
+        return size > 0
+
+    async def offer_subjects(self, root: bytes) -> None:
+        """Make the parts of kind `subjects` over the leaves of a tree of time."""
+        async with adding_to(self._database, self._build.tenant, self._build.build_id) as connection:
+            await connection.execute(
+                sql("builds.offer_subjects"),
+                self._build.tenant,
+                self._build.build_id,
+                self._task.scope_id,
+                root,
+                SUBJECT_PARTS,
+            )
+
+    async def claim(self, kind: PartKind) -> TaskPart | None:
+        """Take the next free part; None where others have all that are not done."""
+        return await claim(
+            self._database,
+            self._build,
+            self.worker,
+            self._lease_s,
+            scope_id=self._task.scope_id,
+            kind=kind,
+            takes_left=True,
+        )
+
+    async def finish(self, part: TaskPart, result: Sequence[bytes], counts: Counter[str]) -> bool:
+        """Note that a part is done; see `finish`."""
+        return await finish(self._database, self._build, part, result, counts)
+
+    async def counted(self, kind: PartKind) -> tuple[Counter[str], int]:
+        """Return what the parts that are done have counted together, and how many are not done."""
+        async with self._database.read(self._build.tenant) as connection:
+            rows = await connection.fetch(
+                sql("builds.part_counts"), self._build.tenant, self._build.build_id, self._task.scope_id, kind
+            )
+        total: Counter[str] = Counter()
+        for row in rows:
+            if row["counts"] is not None:
+                total.update(orjson.loads(row["counts"]))
+        return total, sum(row["counts"] is None for row in rows)
+
+    async def results(self, kind: PartKind) -> list[DonePart]:
+        """Return the parts that are done, in order."""
+        async with self._database.read(self._build.tenant) as connection:
+            rows = await connection.fetch(
+                sql("builds.part_results"), self._build.tenant, self._build.build_id, self._task.scope_id, kind
+            )
+        return [DonePart(part=row["part"], worker=row["worker"], result=tuple(row["result"])) for row in rows]
+
+
+async def claim(
+    database: Database,
+    build: RunningBuild,
+    worker: str,
+    lease_s: float,
+    *,
+    scope_id: int | None = None,
+    kind: PartKind | None = None,
+    takes_left: bool = False,
+) -> TaskPart | None:
+    """Take the next free part, of any scope and kind where none is named; None when there is none now."""
+    async with database.write(build.tenant) as connection:
+        row = await connection.fetchrow(
+            sql("builds.claim_part"),
+            build.tenant,
+            build.build_id,
+            scope_id,
+            kind,
+            worker,
+            lease_s,
+            _ATTEMPTS_MOST if not takes_left else _ANY_NUMBER,
+            takes_left,
+        )
+    if row is None:
+        return None
+    return TaskPart(
+        scope_id=row["scope_id"],
+        participants=tuple(row["participants"]),
+        kind=PartKind(row["kind"]),
+        part=row["part"],
+        attempt=row["attempt"],
+        begin=_position(row, "begins"),
+        end=_position(row, "ends"),
+        events=row["events"],
+        root=row["root_rendering_id"],
+    )
+
+
+async def renew(database: Database, build: RunningBuild, worker: str, lease_s: float) -> bool:
+    """Renew the leases of all parts that a worker has; False when it has none."""
+    async with database.write(build.tenant) as connection:
+        rows = await connection.fetch(sql("builds.renew_parts"), build.tenant, build.build_id, worker, lease_s)
+    return bool(rows)
+
+
+async def finish(
+    database: Database, build: RunningBuild, part: TaskPart, result: Sequence[bytes], counts: Counter[str]
+) -> bool:
+    """Note that a part is done, all of whose nodes are written; False when it went to another worker.
+
+    Raises:
+        LeaseLost: the build has ended.
+    """
+    async with adding_to(database, build.tenant, build.build_id) as connection:
+        done = await connection.fetchval(
+            sql("builds.finish_part"),
+            build.tenant,
+            build.build_id,
+            part.scope_id,
+            part.kind,
+            part.part,
+            part.attempt,
+            list(result),
+            orjson.dumps(dict(counts)).decode(),
+        )
+    return done is not None
+
+
+async def let_go(database: Database, build: RunningBuild, worker: str) -> None:
+    """Give back what a worker has: the next one need not wait for the leases to end."""
+    async with database.write(build.tenant) as connection:
+        await connection.execute(sql("builds.drop_parts_leased_by"), build.tenant, build.build_id, [worker])
+
+
+async def leave(database: Database, build: RunningBuild, part: TaskPart) -> None:
+    """Leave a part that a helper failed at to the worker that has the scope's task."""
+    async with database.write(build.tenant) as connection:
+        await connection.execute(
+            sql("builds.leave_part"),
+            build.tenant,
+            build.build_id,
+            part.scope_id,
+            part.kind,
+            part.part,
+            part.attempt,
+        )
+
+
+def _position(row: asyncpg.Record, name: str) -> tuple[int, int] | None:
+    if row[f"{name}_at"] is None:
+        return None
+    return to_microseconds(row[f"{name}_at"]), row[f"{name}_seq"]

@@ -1,0 +1,156 @@
+"""Repeats a build from its stored plans against its retained parent, without any model. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from myria import errors
+from myria.builds.compilation import replay_scope
+from myria.builds.model import BuildRow, Parent, RunningBuild, Task
+from myria.builds.versions import plans_alike
+from myria.db.database import Database
+from myria.db.queries import sql
+from myria.llm.plans import UnitPlans
+from myria.settings.planner import PlannerSettings
+from myria.topics.model import PlanEvent
+from myria.topics.shaped import UnitShape, unit_digest
+from myria.values import value
+
+
+@value
+class ReplayedScope:
+    """One scope of a build: the root it got, and the root that the replay gives; None for a scope without a tree."""
+
+    scope_id: int
+    participants: tuple[str, ...]
+    root: bytes | None
+    again: bytes | None
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether both are the same."""
+        return self.root == self.again
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON values."""
+        return {
+            "scope_id": self.scope_id,
+            "participants": list(self.participants),
+            "root": self.root.hex() if self.root is not None else None,
+            "again": self.again.hex() if self.again is not None else None,
+            "equal": self.is_equal,
+        }
+
+
+@value
+class Replay:
+    """A repeated build."""
+
+    build_id: str
+    snapshot_id: str
+    parent_snapshot_id: str | None
+    scopes: Sequence[ReplayedScope]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the replay gave every scope the root it had."""
+        return all(scope.is_equal for scope in self.scopes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON values."""
+        return {
+            "build_id": self.build_id,
+            "snapshot_id": self.snapshot_id,
+            "parent_snapshot_id": self.parent_snapshot_id,
+            "equal": self.is_equal,
+            "scopes": [scope.to_json() for scope in self.scopes],
+        }
+
+
+async def replay(database: Database, tenant: str, build_id: str, settings: PlannerSettings) -> Replay:
+    """Repeat a build that has ended with a snapshot.
+
+    Raises:
+        BuildNotFound: no such build, or it ended without a snapshot.
+        SnapshotNotFound: its snapshot or its parent is no longer kept.
+        ConfigurationError: it was planned by another version or with other settings.
+    """
+    async with database.read(tenant) as connection:
+        row = await connection.fetchrow(sql("builds.get"), tenant, build_id)
+    build = BuildRow.from_row(row) if row is not None else None
+    if build is None or build.status not in ("succeeded", "held") or build.snapshot_id is None or build.cutoff is None:
+        raise errors.BuildNotFound(f"there is no build {build_id} that ended with a snapshot", build_id=build_id)
+    async with database.read(tenant) as connection:
+        snapshot = await connection.fetchrow(sql("snapshots.get"), tenant, build.snapshot_id)
+        parent = None
+        if build.parent_snapshot_id is not None:
+            parent = await connection.fetchrow(sql("snapshots.get"), tenant, build.parent_snapshot_id)
+        tasks = await connection.fetch(sql("llm.build_tasks"), tenant, build_id)
+    if snapshot is None:
+        raise _gone(build.snapshot_id)
+    if build.parent_snapshot_id is not None and parent is None:
+        raise _gone(build.parent_snapshot_id)
+    if not plans_alike(snapshot["planner_settings"], settings):
+        raise errors.ConfigurationError(
+            f"the build {build_id} was planned by another version or with other settings than these; name its --config"
+        )
+    again = RunningBuild(
+        tenant=tenant,
+        build_id=build_id,
+        snapshot_id=build.snapshot_id,
+        number=snapshot["number"],
+        cutoff=build.cutoff,
+        is_full=build.is_full,
+        parent=Parent(snapshot_id=parent["snapshot_id"], cutoff=parent["cutoff"], tail_xid=parent["tail_xid"])
+        if parent is not None
+        else None,
+    )
+    scopes = [await _scope(database, again, row, settings) for row in tasks]
+    return Replay(
+        build_id=build_id,
+        snapshot_id=build.snapshot_id,
+        parent_snapshot_id=build.parent_snapshot_id,
+        scopes=scopes,
+    )
+
+
+def _gone(snapshot_id: str) -> errors.SnapshotNotFound:
+    return errors.SnapshotNotFound(f"the snapshot {snapshot_id} is no longer kept", snapshot_id=snapshot_id)
+
+
+async def _scope(database: Database, build: RunningBuild, row: Any, settings: PlannerSettings) -> ReplayedScope:
+    participants = tuple(row["participants"])
+    task = Task(scope_id=row["scope_id"], participants=participants, attempt=0, failures=0, eligible=row["eligible"])
+    shaper = _Again(database, build, task, settings) if row["has_plans"] else None
+    again = await replay_scope(database, build, task, settings, shaper=shaper)
+    return ReplayedScope(scope_id=task.scope_id, participants=participants, root=row["root_rendering_id"], again=again)
+
+
+class _Again:
+    """Shapes units by the stored plans that the build used, and leaves the others to the planner."""
+
+    is_degraded = False
+
+    def __init__(self, database: Database, build: RunningBuild, task: Task, settings: PlannerSettings) -> None:
+        self._build_id = build.build_id
+        self._plans = UnitPlans(
+            database, build.tenant, scope_id=task.scope_id, participants=task.participants, settings=settings
+        )
+
+    def start_from(self, root: bytes | None) -> None:
+        """Do nothing: stored plans need no neighbouring topics."""
+
+    async def shape(self, events: Sequence[PlanEvent]) -> UnitShape | None:
+        """Return the shape that the build used.
+
+        Raises:
+            InternalError: it is gone, or breaks a rule.
+        """
+        unit = unit_digest(events)
+        if not await self._plans.was_planned(self._build_id, unit):
+            return None
+        shape = await self._plans.find(unit, events)
+        if shape is None:
+            raise errors.InternalError("the stored plan of a unit is gone or cannot be used", unit=unit.hex())
+        return shape

@@ -1,0 +1,263 @@
+"""Drives one build from the queue to its end, in any number of processes, each doing whatever is next.
+
+Every step reads from PostgreSQL where the build stands; nothing is remembered between steps. So a process may die
+anywhere, another may go on, and processes that run at the same time share the tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any
+
+from myria import errors
+from myria.builds import parts, tasks
+from myria.builds.capture import start_build
+from myria.builds.compilation import compile_scope
+from myria.builds.finish import end_without_result, free_numbers, publish_or_hold, superseded, task_failure
+from myria.builds.heartbeat import Heartbeat, Renewal, Verdict
+from myria.builds.helping import do_part
+from myria.builds.model import Outcome, RunningBuild, Task, TaskPart
+from myria.builds.shaping import LanguageModel, asked_model, unit_planner
+from myria.builds.versions import fingerprint
+from myria.db.database import Database
+from myria.db.options import build_options
+from myria.db.queries import sql
+from myria.index.embeddings.keeping import AT_ONCE, VectorKeeper, vector_keeper
+from myria.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_OUTAGE_S = 300.0
+_IDLE_S = 0.2
+
+
+async def run_build(settings: Settings, dsn: str, tenant: str, build_id: str) -> Outcome:
+    """Work on a build until it has ended, and return how; see `Outcome.exit_status`.
+
+    Raises:
+        BuildNotFound: no such build.
+        DatabaseUnavailable: PostgreSQL was away for five minutes; the build waits for another process.
+        MyriaError: this process cannot go on; the build waits for another one.
+    """
+    options = build_options(settings, size=4)
+    away_since: float | None = None
+    pause = 0.1
+    async with (
+        Database(dsn, options) as database,
+        asked_model(settings) as model,
+        vector_keeper(database, settings) as vectors,
+    ):
+        with (
+            tasks.worker() as name,
+            Heartbeat(dsn, replace(options, size=1), tenant, build_id, settings.builder.task_lease_s) as heartbeat,
+        ):
+            worker = _Worker(
+                database, settings, tenant, build_id, name=name, heartbeat=heartbeat, model=model, vectors=vectors
+            )
+            while True:
+                try:
+                    return await worker.run()
+                except errors.UnavailableError as error:
+                    now = time.monotonic()
+                    if away_since is None or worker.worked_at > away_since:
+                        away_since, pause = now, 0.1
+                    if now - away_since > _OUTAGE_S:
+                        raise
+                    logger.warning(
+                        "the build waits: %s", error.message, extra={"action": "build_waits", "build_id": build_id}
+                    )
+                    await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
+                    pause = min(pause * 2, 5.0)
+
+
+class _Worker:
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        tenant: str,
+        build_id: str,
+        *,
+        name: str,
+        heartbeat: Heartbeat,
+        model: LanguageModel | None,
+        vectors: VectorKeeper | None,
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._tenant = tenant
+        self._build_id = build_id
+        self._heartbeat = heartbeat
+        self._planner = settings.planner.for_planner()
+        self._name = name
+        self._model = model
+        self._vectors = vectors
+        self.worked_at = time.monotonic()
+
+    async def run(self) -> Outcome:
+        """Do what is next until the build has ended."""
+        try:
+            build = await start_build(self._database, self._tenant, self._build_id, fingerprint(self._planner))
+        except errors.LogBusy as error:
+            return await end_without_result(
+                self._database,
+                self._tenant,
+                self._build_id,
+                Outcome.FAILED,
+                error=error,
+                settings=self._settings.builder,
+            )
+        if isinstance(build, Outcome):
+            return build
+        await tasks.drop_leases_of_the_dead(self._database, build, self._name)
+        while True:
+            verdict = self._heartbeat.verdict
+            if verdict is Verdict.SUPERSEDED:
+                return await end_without_result(
+                    self._database,
+                    self._tenant,
+                    self._build_id,
+                    Outcome.SUPERSEDED,
+                    error=superseded(build),
+                    settings=self._settings.builder,
+                )
+            task = None
+            if verdict is Verdict.GO_ON:
+                task = await tasks.claim(self._database, build, self._name, self._settings.builder.task_lease_s)
+            self.worked_at = time.monotonic()
+            part = None
+            if task is None and verdict is Verdict.GO_ON:
+                part = await parts.claim(self._database, build, self._name, self._settings.builder.task_lease_s)
+            if part is not None:
+                await self._help(build, part)
+            elif task is None:
+                outcome = await self._end(build)
+                if outcome is not None:
+                    return outcome
+                await asyncio.sleep(_IDLE_S)
+            elif task.attempt > self._settings.builder.max_task_attempts:
+                await tasks.give_up(self._database, build, task)
+            else:
+                await self._work(build, task)
+
+    async def _work(self, build: RunningBuild, task: Task) -> None:
+        counts: Counter[str] = Counter()
+        lease_s = self._settings.builder.task_lease_s
+
+        async def renew(database: Database) -> bool:
+            await parts.renew(database, build, self._name, lease_s)
+            return await tasks.renew(database, build, task, counts, lease_s)
+
+        try:
+            await self._watched(build, self._compile(build, task, counts), renew)
+        except errors.DatabaseUnavailable:
+            raise
+        except Exception as error:
+            await parts.let_go(self._database, build, self._name)
+            logger.exception(
+                "the task of scope %d failed",
+                task.scope_id,
+                extra={"action": "task_failed", "tenant": build.tenant, "build_id": build.build_id},
+            )
+            await tasks.give_back(self._database, build, task, error)
+            if isinstance(error, errors.UnavailableError):
+                raise
+
+    async def _help(self, build: RunningBuild, part: TaskPart) -> None:
+        """Do a part of a task that another worker has."""
+        lease_s = self._settings.builder.task_lease_s
+
+        async def renew(database: Database) -> bool:
+            return await parts.renew(database, build, self._name, lease_s)
+
+        work = do_part(self._database, build, part, self._planner, worker=self._name, lease_s=lease_s)
+        try:
+            await self._watched(build, work, renew)
+        except errors.UnavailableError:
+            raise
+        except Exception:
+            # Who has the task does it again, and says what is wrong.
+            logger.exception(
+                "a part of the task of scope %d failed",
+                part.scope_id,
+                extra={"action": "part_failed", "tenant": build.tenant, "build_id": build.build_id},
+            )
+
+    async def _watched(self, build: RunningBuild, doing: Coroutine[Any, Any, None], renew: Renewal) -> None:
+        """Do work under a lease that the heartbeat renews; without a result where the lease is lost."""
+        work = asyncio.create_task(doing)
+        self._heartbeat.watch(renew, work)
+        try:
+            await work
+        except asyncio.CancelledError:
+            if self._heartbeat.dropped(work):
+                return
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            # This process was told to stop: the next one need not wait for the lease to end.
+            await asyncio.shield(tasks.let_go(self._database, build, self._name))
+            raise
+        except errors.LeaseLost as error:
+            logger.info("%s", error.message, extra={"action": "lease_lost", "build_id": build.build_id})
+        finally:
+            self._heartbeat.forget(work)
+
+    async def _compile(self, build: RunningBuild, task: Task, counts: Counter[str]) -> None:
+        shaper = unit_planner(self._database, build, task, self._planner, model=self._model, counts=counts)
+        lease_s = self._settings.builder.task_lease_s
+        shared = parts.ScopeParts(self._database, build, task, worker=self._name, lease_s=lease_s)
+        compiled = await compile_scope(self._database, build, task, self._planner, counts, shaper=shaper, parts=shared)
+        reason = None
+        if shaper is not None:
+            await shaper.flush()
+            reason = shaper.degraded_reason
+        await tasks.finish(self._database, build, task, compiled, counts, degraded_reason=reason)
+        logger.debug(
+            "the task of scope %d is done",
+            task.scope_id,
+            extra={"action": "task_done", "tenant": build.tenant, "build_id": build.build_id, "counts": dict(counts)},
+        )
+
+    async def _end(self, build: RunningBuild) -> Outcome | None:
+        """End the build when nothing is left to do; None while other workers are busy."""
+        async with self._database.read(self._tenant) as connection:
+            row = await connection.fetchrow(sql("builds.get"), self._tenant, self._build_id)
+            left = await connection.fetchrow(sql("builds.open_tasks"), self._tenant, self._build_id)
+        if row is None or left is None:
+            raise errors.BuildNotFound(f"there is no build {self._build_id}", build_id=self._build_id)
+        if row["finished_at"] is not None:
+            await free_numbers(self._database, self._tenant)
+            return Outcome(row["status"])
+        if left["failed"]:
+            error = await task_failure(self._database, build)
+            return await end_without_result(
+                self._database,
+                self._tenant,
+                self._build_id,
+                Outcome.FAILED,
+                error=error,
+                settings=self._settings.builder,
+            )
+        if left["pending"]:
+            return None
+        remark = await self._embed()
+        return await publish_or_hold(self._database, build, self._settings.builder, remark=remark)
+
+    async def _embed(self) -> errors.ModelFailed | None:
+        """Give events their vectors, a bounded number; what fails is left to the control plane, and returned."""
+        left = 0 if self._vectors is None else self._settings.embeddings.build_events
+        while left > 0 and self._vectors is not None and self._heartbeat.verdict is Verdict.GO_ON:
+            try:
+                looked_at = await self._vectors.run(self._tenant, min(left, AT_ONCE), newest_first=True)
+            except errors.ModelFailed as failure:
+                logger.warning("vectors wait: %s", failure.message, extra={"action": "vectors_wait"})
+                return errors.ModelFailed(f"vectors wait: {failure.message}", **failure.details)
+            self.worked_at = time.monotonic()
+            left = left - looked_at if looked_at == AT_ONCE else 0
+        return None

@@ -1,0 +1,511 @@
+"""The snapshot registry: which snapshots there are, which one is served, and what builds are doing.
+
+The pointer moves by compare-and-set under the tenant's publish lock; publishing and rolling back cost O(1), whatever
+the size of the log. A rollback pauses automatic builds, or the next one would bring back what was just taken away.
+Answers are JSON-ready.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+import orjson
+
+from myria import errors
+from myria.builds.due import Trigger
+from myria.builds.finish import degraded_build, free_numbers, move_pointer
+from myria.builds.model import BuildRow, Resource
+from myria.db.clock import rfc3339_of, to_datetime, to_microseconds
+from myria.db.database import Connection, Database
+from myria.db.locks import lock_key
+from myria.db.queries import sql
+from myria.index.embeddings.choosing import chosen
+from myria.log.ids import new_id
+from myria.search import cursors
+from myria.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+_RESTORABLE = ("active", "archived")
+
+
+class Registry:
+    """The registry of every tenant of one database."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+
+    async def active_snapshot(self, tenant: str) -> Json:
+        """Return `{"snapshot": ...}`: the active snapshot's metadata, or null before the first publish."""
+        async with self._database.read(tenant) as connection:
+            active = await connection.fetchrow(sql("snapshots.active"), tenant)
+            row = None
+            if active is not None:
+                row = await connection.fetchrow(sql("snapshots.get"), tenant, active["snapshot_id"])
+        return {"snapshot": _snapshot(row) if row is not None else None}
+
+    async def snapshot(self, tenant: str, snapshot_id: str) -> Json:
+        """Return one snapshot's metadata.
+
+        Raises:
+            SnapshotNotFound: no such snapshot is kept.
+        """
+        async with self._database.read(tenant) as connection:
+            return _snapshot(await _kept(connection, tenant, snapshot_id))
+
+    async def list_snapshots(self, tenant: str, *, limit: int, cursor: str | None = None) -> Json:
+        """Return `{"snapshots": [...], "next_cursor": ...}`, newest first, failed ones with their reasons.
+
+        Raises:
+            CursorInvalid, CursorExpired: ask again without the cursor.
+        """
+        digest = cursors.query_digest(tenant, "list_snapshots", {"limit": limit})
+        async with self._database.read(tenant) as connection:
+            secret = await connection.fetchval(sql("retrieval.cursor_secret"))
+            after: tuple[datetime | None, str | None] = (None, None)
+            lifetime = self._settings.retrieval.cursor_lifetime_s
+            period_end = cursors.period_end(lifetime)
+            if cursor is not None:
+                given = cursors.decode(cursor, digest=digest, secret=secret, lifetime=lifetime)
+                after = (to_datetime(given.after[0]), given.snapshot_id)
+                period_end = given.period_end
+            rows = await connection.fetch(sql("snapshots.page"), tenant, *after, limit + 1)
+        shown = _within(self._settings.retrieval.answer_bytes, [_snapshot(row) for row in rows[:limit]])
+        next_cursor = None
+        if len(rows) > len(shown):
+            last = rows[len(shown) - 1]
+            next_cursor = cursors.encode(
+                cursors.Cursor(
+                    snapshot_id=last["snapshot_id"],
+                    visible="",
+                    after=(to_microseconds(last["created_at"]),),
+                    period_end=period_end,
+                ),
+                digest=digest,
+                secret=secret,
+            )
+        return {"snapshots": shown, "next_cursor": next_cursor}
+
+    async def builds(self, tenant: str, *, limit: int = 20) -> list[Json]:
+        """Return the newest builds, newest first, with their counts and errors."""
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(sql("builds.page"), tenant, None, None, limit)
+            return [await _build(connection, tenant, BuildRow.from_row(row)) for row in rows]
+
+    async def build(self, tenant: str, build_id: str) -> Json:
+        """Return one build with its progress (`tasks`, `tasks_done`, `events`).
+
+        Raises:
+            BuildNotFound: no such build.
+        """
+        async with self._database.read(tenant) as connection:
+            row = await connection.fetchrow(sql("builds.get"), tenant, build_id)
+            if row is None:
+                raise errors.BuildNotFound(f"there is no build {build_id}", build_id=build_id)
+            progress = await connection.fetchrow(sql("builds.progress"), tenant, build_id)
+            return {**await _build(connection, tenant, BuildRow.from_row(row)), "progress": _progress(progress)}
+
+    async def request(self, tenant: str, request_id: str) -> Json:
+        """Return a request: `request_id`, and `build_id` once a build took it up.
+
+        Raises:
+            BuildNotFound: no such request.
+        """
+        async with self._database.read(tenant) as connection:
+            row = await connection.fetchrow(sql("builds.get_request"), tenant, request_id)
+        if row is None:
+            raise errors.BuildNotFound(f"there is no build request {request_id}", request_id=request_id)
+        return {"request_id": row["request_id"], "build_id": row["build_id"]}
+
+    async def status(self, tenant: str) -> Json:
+        """Return how fresh the memory is, what builds are doing, and how near the triggers are.
+
+        `tail_events` counts what a build would take; `paused_reason` is `rollback` or `held_snapshot`.
+        """
+        async with self._database.read(tenant) as connection:
+            active = await connection.fetchrow(sql("snapshots.active"), tenant)
+            cutoff = active["cutoff"] if active is not None else 0
+            tail = await connection.fetchval(sql("triggers.count_tail"), tenant, cutoff)
+            newest = await connection.fetchrow(sql("builds.newest"), tenant)
+            waiting = await connection.fetchval(sql("triggers.count_waiting"), tenant)
+            state = await connection.fetchrow(sql("snapshots.pause_state"), tenant)
+            held = await connection.fetchrow(sql("snapshots.publishable_held"), tenant)
+            last = await connection.fetchrow(sql("triggers.last_tail_event"), tenant, cutoff)
+            build = BuildRow.from_row(newest) if newest is not None else None
+            last_build = await _build_summary(connection, tenant, build) if build is not None else None
+            degraded = None
+            if active is not None:
+                counts = orjson.loads(active["counts"])
+                degraded = await degraded_build(connection, tenant, active["build_id"], counts)
+        paused_reason, paused_at = None, None
+        if state is not None and state["auto_paused_at"] is not None:
+            paused_reason, paused_at = state["auto_paused_reason"], state["auto_paused_at"]
+        elif held is not None:
+            paused_reason, paused_at = "held_snapshot", held["completed_at"]
+        builder = self._settings.builder
+        return {
+            "active_snapshot_id": active["snapshot_id"] if active is not None else None,
+            "degraded": None if degraded is None else asdict(degraded),
+            "tail_events": tail,
+            "building": build is not None and build.status == "running",
+            "queued": waiting + int(build is not None and build.status == "queued"),
+            "paused": paused_reason is not None,
+            "paused_reason": paused_reason,
+            "paused_since": _time(paused_at),
+            "held_snapshot_id": held["snapshot_id"] if held is not None else None,
+            "last_build": last_build,
+            "triggers": {
+                "manual": {"enabled": builder.allow_manual_trigger},
+                "inactivity": {
+                    "enabled": builder.inactivity_timeout_s > 0,
+                    "timeout_s": builder.inactivity_timeout_s,
+                    "last_event_at": _time(last["ingested_at"]) if last is not None else None,
+                },
+                "tail_threshold": {
+                    "enabled": builder.max_unindexed_events > 0,
+                    "max_unindexed_events": builder.max_unindexed_events,
+                },
+            },
+            "waits": orjson.loads(state["waits"]) if state is not None else {},
+            "consecutive_failures": state["consecutive_failures"] if state is not None else 0,
+            "retry_at": _time(state["retry_at"]) if state is not None and state["backing_off"] else None,
+            "embeddings": chosen(self._settings).why,
+        }
+
+    async def request_build(
+        self,
+        tenant: str,
+        *,
+        full: bool = False,
+        hold: bool = False,
+        force: bool = False,
+        reason: str | None = None,
+        actor: str = "admin",
+        trigger: Trigger = "manual",
+        cause_key: str | None = None,
+    ) -> Json:
+        """Ask for a build; return `{"request_id", "build_id"}`, `build_id` being null until one takes it up.
+
+        Args:
+            tenant: whose log to compile.
+            full: compile every scope anew from all its events.
+            hold: keep the result until it is published by hand.
+            force: make a snapshot although nothing is new; else such a build ends as `nothing_to_do`.
+            reason: shown with the build.
+            actor: who asks.
+            trigger: why.
+            cause_key: what makes two requests the same one; by default every request is its own.
+        """
+        request_id = new_id("req")
+        async with self._database.write(tenant) as connection:
+            await connection.execute(sql("builds.ensure_tenant"), tenant)
+            row = await connection.fetchrow(
+                sql("builds.request"),
+                tenant,
+                request_id,
+                cause_key or f"manual:{request_id}",
+                trigger,
+                full,
+                hold,
+                reason,
+                actor,
+                force,
+            )
+            if row is None:
+                row = await connection.fetchrow(sql("builds.request_of_cause"), tenant, cause_key)
+        if row is None:
+            raise errors.InternalError("a build request was neither made nor found", cause_key=cause_key)
+        return {"request_id": row["request_id"], "build_id": row["build_id"]}
+
+    async def publish(
+        self,
+        tenant: str,
+        snapshot_id: str,
+        *,
+        actor: str = "admin",
+        reason: str | None = None,
+        resource: Resource | None = None,
+    ) -> Json:
+        """Make a held snapshot the active one; return `{"snapshot_id", "previous_snapshot_id"}`.
+
+        Publishing the active snapshot again changes nothing. It ends the pause of automatic builds. A `resource` that
+        ended because the pointer had moved cannot publish when it has moved back.
+
+        Raises:
+            SnapshotNotFound: no such snapshot is kept.
+            SnapshotNotHeld: it does not wait to be published.
+            StaleParent: another snapshot became active since it was built.
+        """
+        async with self._database.write(tenant) as connection:
+            await connection.execute(sql("session.own_publish_lock"), lock_key("publish", tenant))
+            row = await _kept(connection, tenant, snapshot_id)
+            active = await connection.fetchrow(sql("snapshots.active_for_update"), tenant)
+            active_id = active["snapshot_id"] if active is not None else None
+            if active is not None and active_id == snapshot_id:
+                return {"snapshot_id": snapshot_id, "previous_snapshot_id": active["parent_snapshot_id"]}
+            build = await connection.fetchrow(sql("builds.get"), tenant, row["build_id"])
+            is_superseded = row["archived_at"] is not None and build is not None and build["status"] == "superseded"
+            if row["status"] != "held" and not is_superseded:
+                way_back = "; a rollback to it makes it the active one again" if row["status"] == "archived" else ""
+                raise errors.SnapshotNotHeld(
+                    f"snapshot {snapshot_id} is {row['status']}, and only a held one can be published{way_back}",
+                    snapshot_id=snapshot_id,
+                    status=row["status"],
+                )
+            is_over = resource is not None and await connection.fetchval(
+                sql("snapshots.is_given_up"), tenant, resource.uid
+            )
+            if row["parent_snapshot_id"] != active_id or is_over or is_superseded:
+                raise errors.StaleParent(
+                    f"snapshot {snapshot_id} was built on {row['parent_snapshot_id'] or 'an empty memory'}, and "
+                    f"{active_id or 'none'} is active now; build again",
+                    snapshot_id=snapshot_id,
+                    parent_snapshot_id=row["parent_snapshot_id"],
+                    active_snapshot_id=active_id,
+                )
+            await connection.execute(sql("snapshots.activate"), tenant, snapshot_id)
+            await connection.execute(sql("builds.end_hold"), tenant, row["build_id"], "succeeded")
+            await move_pointer(
+                connection,
+                tenant,
+                active_id,
+                snapshot_id,
+                kind="publish",
+                actor=actor,
+                reason=reason,
+                resource=resource,
+            )
+        return {"snapshot_id": snapshot_id, "previous_snapshot_id": active_id}
+
+    async def rollback(
+        self,
+        tenant: str,
+        to: str | None = None,
+        *,
+        actor: str = "admin",
+        reason: str | None = None,
+        resource: Resource | None = None,
+    ) -> Json:
+        """Move the pointer back and pause automatic builds; return `{"snapshot_id", "previous_snapshot_id"}`.
+
+        Without `to`, back to the parent of the active snapshot. What the abandoned snapshot covered is in the fresh
+        tail again at once. A build under way will find its parent gone and end superseded. One `resource` moves the
+        pointer once, however often it asks, and never after it ended otherwise.
+
+        Raises:
+            NoPreviousSnapshot: nothing was active before.
+            SnapshotNotFound: no such snapshot is kept.
+            SnapshotNotRestorable: it never was active.
+        """
+        async with self._database.write(tenant) as connection:
+            await connection.execute(sql("session.own_publish_lock"), lock_key("publish", tenant))
+            if resource is not None:
+                done = await connection.fetchrow(sql("snapshots.move_of_resource"), tenant, resource.uid)
+                if done is not None:
+                    return {
+                        "snapshot_id": done["to_snapshot_id"],
+                        "previous_snapshot_id": done["from_snapshot_id"],
+                    }
+            active = await connection.fetchrow(sql("snapshots.active_for_update"), tenant)
+            if active is None:
+                raise errors.NoPreviousSnapshot("no snapshot is active yet, so there is none to go back to")
+            if resource is not None and await connection.fetchval(sql("snapshots.is_given_up"), tenant, resource.uid):
+                return {"snapshot_id": active["snapshot_id"], "previous_snapshot_id": active["parent_snapshot_id"]}
+            target = to or await connection.fetchval(sql("snapshots.previous"), tenant, active["snapshot_id"])
+            if target is None:
+                raise errors.NoPreviousSnapshot(
+                    "no snapshot before the active one is kept that differs from it; there is none to go back to",
+                    snapshot_id=active["snapshot_id"],
+                )
+            row = await _kept(connection, tenant, target)
+            if row["status"] not in _RESTORABLE:
+                raise errors.SnapshotNotRestorable(
+                    f"snapshot {target} is {row['status']}, and only one that was active can be restored",
+                    snapshot_id=target,
+                    status=row["status"],
+                )
+            if target == active["snapshot_id"]:
+                return {"snapshot_id": target, "previous_snapshot_id": target}
+            await connection.execute(sql("snapshots.activate"), tenant, target)
+            await move_pointer(
+                connection,
+                tenant,
+                active["snapshot_id"],
+                target,
+                kind="rollback",
+                actor=actor,
+                reason=reason,
+                resource=resource,
+            )
+        return {"snapshot_id": target, "previous_snapshot_id": active["snapshot_id"]}
+
+    async def resume(self, tenant: str) -> Json:
+        """Let automatic builds start again after a rollback; return `{"resumed": whether they were paused}`.
+
+        A held snapshot goes on pausing them until it is published or given up.
+        """
+        async with self._database.write(tenant) as connection:
+            resumed = await connection.fetchval(sql("snapshots.resume"), tenant)
+        return {"resumed": resumed is not None}
+
+    async def discard(self, tenant: str, snapshot_id: str, *, actor: str = "admin", reason: str | None = None) -> Json:
+        """Give up a held snapshot for good; return `{"snapshot_id", "build_id"}`.
+
+        The pause of automatic builds that it caused ends; its events are built with the next ones, or by a manual
+        build. Giving it up again changes nothing. `actor` and `reason` go to the log.
+
+        Raises:
+            SnapshotNotFound: no such snapshot is kept.
+            SnapshotNotHeld: it does not wait for a decision.
+        """
+        async with self._database.write(tenant) as connection:
+            await connection.execute(sql("session.own_publish_lock"), lock_key("publish", tenant))
+            row = await _kept(connection, tenant, snapshot_id)
+            build = await connection.fetchrow(sql("builds.get"), tenant, row["build_id"])
+            is_given_up = row["archived_at"] is not None and build is not None and build["status"] == "aborted"
+            if row["status"] != "held" and not is_given_up:
+                raise errors.SnapshotNotHeld(
+                    f"snapshot {snapshot_id} is {row['status']}, and only a held one can be given up",
+                    snapshot_id=snapshot_id,
+                    status=row["status"],
+                )
+            if not is_given_up:
+                await _give_up_held(connection, tenant, row["build_id"], snapshot_id)
+        logger.info(
+            "a held snapshot was given up: %s",
+            reason or "no reason given",
+            extra={"action": "snapshot_discarded", "tenant": tenant, "snapshot_id": snapshot_id, "actor": actor},
+        )
+        return {"snapshot_id": snapshot_id, "build_id": row["build_id"]}
+
+    async def abort(self, tenant: str, build_id: str) -> Json:
+        """End a build, or give up the held snapshot of one; return its `{"build_id", "status"}`.
+
+        A build that ended otherwise stays as it is.
+
+        Raises:
+            BuildNotFound: no such build.
+        """
+        async with self._database.write(tenant) as connection:
+            await connection.execute(sql("builds.own_build_lock"), lock_key("build", tenant))
+            await connection.execute(sql("session.own_publish_lock"), lock_key("publish", tenant))
+            row = await connection.fetchrow(sql("builds.get_for_update"), tenant, build_id)
+            if row is None:
+                raise errors.BuildNotFound(f"there is no build {build_id}", build_id=build_id)
+            status = row["status"]
+            if status in {"queued", "running", "held"}:
+                if status == "held":
+                    await _give_up_held(connection, tenant, build_id, row["snapshot_id"])
+                else:
+                    await connection.fetchval(sql("builds.abort"), tenant, build_id)
+                    if row["snapshot_id"] is not None:
+                        await connection.execute(sql("snapshots.discard"), tenant, row["snapshot_id"])
+                status = "aborted"
+        return {"build_id": build_id, "status": status}
+
+    async def tidy(self, tenant: str) -> None:
+        """Free what aborted builds still own; needs a role that may delete."""
+        await free_numbers(self._database, tenant)
+
+    async def moves(self, tenant: str, *, limit: int = 50) -> list[Json]:
+        """Return the pointer's history, newest first: kind, from, to, actor, reason, time."""
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(sql("snapshots.moves"), tenant, limit)
+        return [{**dict(row), "moved_at": _time(row["moved_at"])} for row in rows]
+
+
+async def _give_up_held(connection: Connection, tenant: str, build_id: str, snapshot_id: str) -> None:
+    await connection.execute(sql("builds.end_hold"), tenant, build_id, "aborted")
+    await connection.execute(sql("snapshots.end_held"), tenant, snapshot_id)
+
+
+async def _kept(connection: Connection, tenant: str, snapshot_id: str) -> asyncpg.Record:
+    row = await connection.fetchrow(sql("snapshots.get"), tenant, snapshot_id)
+    if row is None or (row["status"] == "superseded" and row["activated_at"] is not None):
+        raise errors.SnapshotNotFound(
+            f"there is no snapshot {snapshot_id} among those that are kept", snapshot_id=snapshot_id
+        )
+    return row
+
+
+def _within(size: int, items: list[Json]) -> list[Json]:
+    """Return the first items, at least one, that have at most `size` bytes as JSON."""
+    room = size
+    for position, item in enumerate(items):
+        room -= len(orjson.dumps(item)) + 1
+        if room < 0:
+            return items[: max(1, position)]
+    return items
+
+
+def _snapshot(row: asyncpg.Record) -> Json:
+    violations = orjson.loads(row["violations"])
+    validation = {"staging": "pending", "failed": "failed"}.get(row["status"], "passed")
+    return {
+        "snapshot_id": row["snapshot_id"],
+        "parent_snapshot_id": row["parent_snapshot_id"],
+        "status": row["status"],
+        "number": row["number"],
+        "build_id": row["build_id"],
+        "first_event_seq": row["first_event_seq"],
+        "cutoff": row["cutoff"],
+        "builder_version": row["builder_version"],
+        "planner_version": row["planner_version"],
+        "summarizer_version": row["summarizer_version"],
+        "merge_policy_version": row["merge_policy_version"],
+        "validation": validation,
+        "violations": violations,
+        "counts": orjson.loads(row["counts"]),
+        "created_at": _time(row["created_at"]),
+        "completed_at": _time(row["completed_at"]),
+        "activated_at": _time(row["activated_at"]),
+        "archived_at": _time(row["archived_at"]),
+    }
+
+
+async def _build_summary(connection: Connection, tenant: str, build: BuildRow) -> Json:
+    degraded = await degraded_build(connection, tenant, build.build_id, build.counts)
+    return {
+        "build_id": build.build_id,
+        "trigger": build.trigger,
+        "status": build.status,
+        "snapshot_id": build.snapshot_id,
+        "started_at": _time(build.started_at),
+        "finished_at": _time(build.finished_at),
+        "error": build.error,
+        "degraded": None if degraded is None else asdict(degraded),
+        "counts": build.counts,
+    }
+
+
+async def _build(connection: Connection, tenant: str, build: BuildRow) -> Json:
+    return {
+        **await _build_summary(connection, tenant, build),
+        "full": build.is_full,
+        "forced": build.is_forced,
+        "hold": build.hold,
+        "reason": build.reason,
+        "request_id": build.request_id,
+        "parent_snapshot_id": build.parent_snapshot_id,
+        "cutoff": build.cutoff,
+        "created_at": _time(build.created_at),
+    }
+
+
+def _progress(row: asyncpg.Record | None) -> Json:
+    return {
+        "tasks": row["tasks"] if row is not None else 0,
+        "tasks_done": row["done"] if row is not None else 0,
+        "events": row["events"] if row is not None else 0,
+    }
+
+
+def _time(moment: datetime | None) -> str | None:
+    return rfc3339_of(moment) if moment is not None else None

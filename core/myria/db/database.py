@@ -1,0 +1,609 @@
+"""Connections and transactions: every statement runs inside a transaction that names its tenant.
+
+Nothing here depends on session state, so PgBouncer in transaction mode may stand in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from myria import errors
+from myria.db.clock import to_microseconds
+from myria.db.fairness import Caller, FairTurns, caller
+from myria.db.locks import Purpose, lock_key
+from myria.db.queries import sql
+from myria.values import value
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+    from asyncpg.transaction import Transaction
+
+    Connection = PoolConnectionProxy[asyncpg.Record] | asyncpg.Connection[asyncpg.Record]
+else:
+    Connection = Any
+
+ALL_TENANTS = "*"
+"""The tenant name of the control plane: row-level security shows it every tenant."""
+
+
+@value
+class TransactionBounds:
+    """What PostgreSQL itself allows one transaction, in seconds; it needs no client that still works.
+
+    A serving process that is stopped in the middle of an append holds the tenant's append lock, and a build waits for
+    it: until `idle`, when PostgreSQL ends the transaction.
+    """
+
+    statement: float = 30.0
+    """The longest statement."""
+    idle: float = 10.0
+    """The longest wait for the client between two statements."""
+    lock: float = 20.0
+    """The longest wait for one lock."""
+    total: float = 120.0
+    """The longest transaction (PostgreSQL 17 and newer)."""
+
+    def as_settings(self) -> tuple[str, str, str, str]:
+        """Return the values of statement_timeout, idle_in_transaction_session_timeout, lock_timeout and
+        transaction_timeout."""
+        statement, idle, lock, total = (
+            f"{max(1, round(seconds * 1000))}ms" for seconds in (self.statement, self.idle, self.lock, self.total)
+        )
+        return statement, idle, lock, total
+
+
+@value
+class PoolOptions:
+    """How to connect: sizes in connections, times in seconds.
+
+    `acquire_timeout` is how long a caller waits for a connection of the pool. `pgbouncer` switches prepared statements
+    off, which transaction pooling before PgBouncer 1.21 cannot carry, and leaves sessions as they are. `at_once` bounds
+    the connections lent at the same time further, fairly between callers (`myria.db.fairness`).
+    """
+
+    size: int = 10
+    connect_timeout: float = 5.0
+    acquire_timeout: float = 10.0
+    bounds: TransactionBounds = TransactionBounds()
+    pgbouncer: bool = False
+    at_once: int | None = None
+
+
+class Loan:
+    """A connection that is lent for a block, which raises Myria's errors; see `Database.connection`.
+
+    A class where a generator would do: each append makes one, and a class takes fewer steps to enter and to leave.
+    """
+
+    __slots__ = ("_database", "asker", "lent", "pool")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.asker: Caller = ("", "")
+        self.lent: PoolConnectionProxy[asyncpg.Record] | None = None
+        self.pool: asyncpg.Pool[asyncpg.Record] | None = None
+
+    async def __aenter__(self) -> Connection:
+        return await self._database.lend(self)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self._database.take_back(self, sound=True)
+            return
+        try:
+            with translated():
+                raise error
+        except errors.DatabaseUnavailable:
+            with _quietly():
+                if self.lent is not None:
+                    self.lent.terminate()
+            raise
+        finally:
+            await self._database.take_back(self, sound=False)
+
+
+class Database:
+    """A pool of connections to one PostgreSQL database."""
+
+    def __init__(self, dsn: str, options: PoolOptions | None = None) -> None:
+        self.dsn = dsn
+        self.options = options or PoolOptions()
+        self._turns: FairTurns | None = None
+        if self.options.at_once is not None:
+            at_once = min(self.options.at_once, self.options.size)
+            each = at_once - 1 if at_once > _FEW else at_once
+            self._turns = FairTurns(at_once, each=each, patience=self.options.acquire_timeout)
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._spare: list[PoolConnectionProxy[asyncpg.Record]] = []
+        self._giving_back: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        bounds = self.options.bounds
+        self._bounds = bounds.as_settings()
+        # A read holds no lock, and may compute between two statements.
+        self._read_bounds = replace(bounds, idle=3 * bounds.idle).as_settings()
+        self._opening = asyncio.Lock()
+        self._wanted = 0
+        self._waits = 0
+        self._measured: tuple[int, int] | None = None
+
+    def another(self, size: int) -> Database:
+        """Return a pool of its own to the same database, for work in a thread of its own."""
+        return Database(self.dsn, replace(self.options, size=size, at_once=None))
+
+    async def __aenter__(self) -> Database:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the pool; connections in use are given two seconds."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await self._give_back(pool)
+            try:
+                await asyncio.wait_for(pool.close(), 2.0)
+            except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                pool.terminate()
+
+    @property
+    def in_use(self) -> int:
+        """How many connections are out of the pool."""
+        return 0 if self._pool is None else self._pool.get_size() - self._pool.get_idle_size() - len(self._spare)
+
+    @property
+    def waiting(self) -> int:
+        """How many callers wait for their turn."""
+        return 0 if self._turns is None else self._turns.waiting
+
+    def figures(self) -> dict[str, int]:
+        """Return how the pool does: connections `used`, `idle`, its `limit`, and `waits` for one since the start."""
+        size = self._pool.get_size() if self._pool is not None else 0
+        used = min(self._wanted, self.options.size)
+        waits = self._waits + (0 if self._turns is None else self._turns.waits)
+        return {"used": used, "idle": max(0, size - used), "limit": self.options.size, "waits": waits}
+
+    async def now(self) -> int:
+        """Return the database's time, in microseconds since 1970 UTC: what every process agrees on.
+
+        It is measured once in a while, and follows this process's monotonic clock in between.
+
+        Raises:
+            as `connection`, while it is not known.
+        """
+        measured = self._measured
+        if measured is None or time.monotonic_ns() - measured[1] > _CLOCK_KEPT_NS:
+            async with self.connection() as connection:
+                begun = time.monotonic_ns()
+                moment = await connection.fetchval(sql("session.clock"))
+                measured = to_microseconds(moment), (begun + time.monotonic_ns()) // 2
+            self._measured = measured
+        return measured[0] + (time.monotonic_ns() - measured[1]) // 1000
+
+    def connection(self) -> Loan:
+        """Lend a connection, outside any transaction.
+
+        Raises:
+            DatabaseUnavailable: PostgreSQL cannot be reached, or no connection came free in time.
+            Overloaded: the caller's turn did not come in time.
+        """
+        return Loan(self)
+
+    async def lend(self, loan: Loan) -> Connection:
+        """Begin a loan; see `connection`."""
+        pool = self._pool or await self._open()
+        asker = caller.get()
+        if self._turns is not None:
+            await self._turns.begin(asker)
+        self._wanted += 1
+        self._waits += self._wanted > self.options.size
+        try:
+            connection = await self._acquire(pool)
+        except BaseException:
+            self._end_turn(asker)
+            raise
+        loan.pool, loan.asker, loan.lent = pool, asker, connection
+        return connection
+
+    async def take_back(self, loan: Loan, *, sound: bool) -> None:
+        """End a loan; a connection that is not sound is not kept for the next caller."""
+        pool, connection = loan.pool, loan.lent
+        try:
+            if pool is not None and connection is not None and not (sound and self._keep(pool, connection)):
+                with _quietly():
+                    await pool.release(connection, timeout=2.0)
+        finally:
+            self._end_turn(loan.asker)
+
+    def _end_turn(self, asker: Caller) -> None:
+        self._wanted -= 1
+        if self._turns is not None:
+            self._turns.end(asker)
+
+    async def _acquire(self, pool: asyncpg.Pool[asyncpg.Record]) -> PoolConnectionProxy[asyncpg.Record]:
+        while self._spare:
+            connection = self._spare.pop()
+            if _is_sound(connection):
+                return connection
+            with _quietly():
+                await pool.release(connection, timeout=2.0)
+        with translated():
+            try:
+                return await pool.acquire(timeout=self.options.acquire_timeout)
+            except TimeoutError as error:
+                raise errors.DatabaseUnavailable(
+                    "no database connection came free in time; retry, or raise postgres.pool_size"
+                ) from error
+
+    def _keep(self, pool: asyncpg.Pool[asyncpg.Record], connection: PoolConnectionProxy[asyncpg.Record]) -> bool:
+        """Keep a connection for the next caller, where nobody waits for one; tell whether it is kept.
+
+        To give it to the pool and to take it from there costs a task of the event loop and a tenth of an append.
+        """
+        if pool is not self._pool or self._wanted > self.options.size:
+            return False
+        if not _is_sound(connection) or connection.is_in_transaction():
+            return False
+        self._spare.append(connection)
+        if self._giving_back is None:
+            self._giving_back = asyncio.get_running_loop().call_later(_SPARE_S, self._begin_giving_back, pool)
+        return True
+
+    def _begin_giving_back(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        task = asyncio.create_task(self._give_back(pool))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _give_back(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        """Give the pool the connections that are kept: it closes those that nobody uses."""
+        if self._giving_back is not None:
+            self._giving_back.cancel()
+            self._giving_back = None
+        spare, self._spare = self._spare, []
+        for connection in spare:
+            with _quietly():
+                await pool.release(connection, timeout=2.0)
+
+    @asynccontextmanager
+    async def read(self, tenant: str, bounds: TransactionBounds | None = None) -> AsyncIterator[Connection]:
+        """Lend a connection inside one REPEATABLE READ, READ ONLY transaction of `tenant`.
+
+        Args:
+            bounds: instead of the pool's, for work that is long on purpose.
+        """
+        settings = self._read_bounds if bounds is None else bounds.as_settings()
+        begin = _inlined("session.begin", tenant, *settings)
+        async with self.connection() as connection, _begun(connection, begin, readonly=True):
+            yield connection
+
+    @asynccontextmanager
+    async def write(
+        self, tenant: str, bounds: TransactionBounds | None = None, *, sharing: Purpose | None = None
+    ) -> AsyncIterator[Connection]:
+        """Lend a connection inside one READ COMMITTED transaction of `tenant`.
+
+        Args:
+            bounds: instead of the pool's, for a statement that is long on purpose.
+            sharing: a lock of the tenant that it shares from its beginning on, without a round trip more.
+        """
+        settings = self._bounds if bounds is None else bounds.as_settings()
+        if sharing is None:
+            begin = _inlined("session.begin", tenant, *settings)
+        else:
+            begin = _inlined("session.begin_sharing", tenant, *settings, str(lock_key(sharing, tenant)))
+        async with self.connection() as connection, _begun(connection, begin):
+            yield connection
+
+    @asynccontextmanager
+    async def append(self, tenant: str, since: str = "") -> AsyncIterator[Connection]:
+        """As `write`, holding the tenant's append lock shared.
+
+        Args:
+            since: when the tenant was made in whose scopes is written; PostgreSQL refuses events where its name is
+                another's by now (`TENANT_REMADE`). Empty where the scopes were looked up in this transaction.
+        """
+        begin = _inlined("session.begin_append", tenant, *self._bounds, str(lock_key("append", tenant)), since)
+        async with self.connection() as connection, _begun(connection, begin):
+            yield connection
+
+    async def append_new(self, statement: str, tenant: str, since: str, *columns: Any) -> list[asyncpg.Record]:
+        """Append events in a transaction of their own, in one round trip; return what the statement says.
+
+        Args:
+            statement: `events.append_new`, or one that writes rows of projections, too.
+            since: as of `append`.
+            columns: what the statement takes of the events.
+
+        Raises:
+            asyncpg.UnknownPostgresError: `TENANT_REMADE`, or `NOT_NEW`; nothing was stored.
+        """
+        _, _, lock, total = self._bounds
+        async with self.connection() as connection:
+            rows: list[asyncpg.Record] = await connection.fetch(
+                sql(statement), tenant, since, lock_key("append", tenant), lock, total, *columns
+            )
+            return rows
+
+    async def _open(self) -> asyncpg.Pool[asyncpg.Record]:
+        async with self._opening:
+            if self._pool is None:
+                with translated():
+                    self._pool = await asyncpg.create_pool(
+                        self.dsn,
+                        min_size=0,
+                        max_size=self.options.size,
+                        timeout=self.options.connect_timeout,
+                        max_inactive_connection_lifetime=60.0,
+                        statement_cache_size=0 if self.options.pgbouncer else 256,
+                        connection_class=_Connection,
+                        init=self._prepare,
+                        reset=_no_session_state,
+                    )
+        return self._pool
+
+    async def _prepare(self, connection: Any) -> None:
+        """Make a new connection ready: exact times, and an end for what its client or its server leaves behind."""
+        connection.keep_alive()
+        await _exact_times(connection)
+        if self.options.pgbouncer:
+            return  # its sessions belong to everybody: each transaction is bounded by itself
+        await connection.execute(sql("session.bound_connection"), self._bounds[1], f"{_PEER_SILENT_S}s")
+        with suppress(asyncpg.InvalidParameterValueError):  # a platform that cannot tell
+            await connection.execute(sql("session.look_after_the_client"))
+
+
+def _is_sound(connection: PoolConnectionProxy[asyncpg.Record]) -> bool:
+    """Tell whether a connection that was lent is still there: the pool takes back one that was lost by itself."""
+    try:
+        return not connection.is_closed()
+    except asyncpg.InterfaceError:
+        return False
+
+
+def _begun(connection: Connection, statement: str, *, readonly: bool = False) -> Transaction:
+    """Return a transaction that begins with a statement, both in one message: a round trip less.
+
+    Args:
+        readonly: REPEATABLE READ, READ ONLY; else READ COMMITTED.
+    """
+    connection.begin_with(statement)  # type: ignore[union-attr]
+    return connection.transaction(isolation="repeatable_read" if readonly else "read_committed", readonly=readonly)
+
+
+@lru_cache(maxsize=4096)
+def _inlined(name: str, *values: str) -> str:
+    """Return the statement `name` with its values in it, quoted: PostgreSQL takes no parameters where several
+    statements are one message."""
+    return _PARAMETER.sub(lambda place: _quoted(values[int(place[1]) - 1]), sql(name))
+
+
+def _quoted(value: str) -> str:
+    """Return a string constant of SQL, whatever `standard_conforming_strings` is.
+
+    Raises:
+        InvalidArgument: it holds the character NUL, which PostgreSQL cannot take.
+    """
+    if "\0" in value:
+        raise errors.InvalidArgument("the character NUL cannot be stored")
+    escaped = value.replace("\\", "\\\\").replace("'", "''")
+    return f"E'{escaped}'"
+
+
+_PARAMETER = re.compile(r"\$([1-9])")
+
+
+class _Connection(asyncpg.Connection):
+    """A connection that notices a server whose host or network is gone, instead of waiting for its answer for ever.
+
+    It asks what PostgreSQL's own types are made of (an array of what, a range of what) once in a process. asyncpg asks
+    on every connection, and again for each statement with a type that is new there: 5 ms each time.
+    """
+
+    _transport: asyncio.Transport
+    _beginning = ""
+
+    def begin_with(self, statement: str) -> None:
+        """Send `statement` with the BEGIN of the next transaction."""
+        self._beginning = statement
+
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
+        """Run a statement."""
+        if self._beginning and query.startswith("BEGIN"):
+            query, self._beginning = query + self._beginning, ""
+        status: str = await super().execute(query, *args, timeout=timeout)
+        return status
+
+    async def _introspect_types(self, typeoids: Iterable[int], timeout: float | None) -> Any:
+        asked = frozenset(typeoids)
+        if (known := _OWN_TYPES.get(asked)) is None:
+            known = await super()._introspect_types(asked, timeout)  # type: ignore[misc]
+            if max(asked) <= _LAST_FIXED_OID:
+                _OWN_TYPES[asked] = known
+        return known
+
+    def keep_alive(self) -> None:
+        """Have the kernel ask an idle peer whether it is there, and give up one that takes nothing."""
+        plain = self._transport.get_extra_info("socket")
+        if plain is None or plain.family not in (socket.AF_INET, socket.AF_INET6):
+            return
+        with socket.socket(fileno=os.dup(plain.fileno())) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in _KEEP_ALIVE.items():
+                if (number := getattr(socket, option, None)) is not None:
+                    sock.setsockopt(socket.IPPROTO_TCP, number, value)
+
+
+_CLOCK_KEPT_NS = 30 * 10**9
+"""Nanoseconds for which a measurement of the database's clock is relied on."""
+
+_SPARE_S = 1.0
+"""Seconds after which connections that are kept for the next caller go back to the pool."""
+
+_FEW = 2
+"""Up to so many connections one caller may have all: one left free would be half of them."""
+
+_LAST_FIXED_OID = 9999
+"""Up to it, the number of a type is the same in every database (src/include/access/transam.h)."""
+
+_OWN_TYPES: dict[frozenset[int], Any] = {}
+"""What PostgreSQL told of its own types, by the numbers that were asked for together."""
+
+_PEER_SILENT_S = 30
+"""Seconds after which a peer that does not acknowledge what was sent, or takes nothing more, is given up."""
+
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": _PEER_SILENT_S * 1000}
+
+
+async def connect(dsn: str, *, timeout: float = 5.0, pgbouncer: bool = False) -> asyncpg.Connection[asyncpg.Record]:
+    """Open one connection of its own (locks that outlive a transaction, migrations)."""
+    with translated():
+        connection = await asyncpg.connect(
+            dsn,
+            timeout=timeout,
+            statement_cache_size=0 if pgbouncer else 100,
+            connection_class=_Connection,
+        )
+        connection.keep_alive()
+        await _exact_times(connection)
+        return connection
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn what asyncpg and the network raise into Myria's errors; Myria's own pass through.
+
+    Raises:
+        DatabaseUnavailable: connection refused, lost, shut down, or too many clients.
+        DiskFull: the database ran out of room.
+        DataCorrupted: a page, an index or a file of the database is damaged.
+        DeadlineExceeded: a statement or lock timeout.
+        TenantDeleting: rows of a tenant that is being deleted were to be added.
+        ConfigurationError: the connection is refused, or a table or privilege is missing.
+    """
+    try:
+        yield
+    except errors.MyriaError:
+        raise
+    except asyncpg.UnknownPostgresError as error:
+        if error.sqlstate != _TENANT_DELETING:
+            raise
+        raise errors.TenantDeleting("the tenant is being deleted; nothing is written for it any more") from error
+    except asyncpg.DiskFullError as error:
+        raise errors.DiskFull("the database has no room left; free some and retry") from error
+    except _DAMAGED as error:
+        raise errors.DataCorrupted(
+            f"PostgreSQL cannot read what it stored ({error}): look after the disk, copy the data as it is, and "
+            "restore a backup (docs/backup.md); `myria verify` says what else is damaged; the rest is still served"
+        ) from error
+    except (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError) as error:
+        raise errors.DeadlineExceeded(f"the database did not answer in time: {error}") from error
+    except (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as error:
+        raise errors.ConfigurationError(f"the database refuses the connection: {error}") from error
+    except _NOT_AS_EXPECTED as error:
+        raise errors.ConfigurationError(
+            f"the database lacks something this program needs ({error}); run `myria migrate`, and the SQL of "
+            "`myria migrate --print-roles` for its role"
+        ) from error
+    except _UNREACHABLE as error:
+        raise errors.DatabaseUnavailable(f"the database cannot be reached: {error or type(error).__name__}") from error
+    except asyncpg.ClientConfigurationError as error:
+        raise errors.ConfigurationError(f"the DSN is not one of PostgreSQL's: {error}") from error
+    except asyncpg.InterfaceError as error:
+        if isinstance(error.__context__, asyncio.CancelledError):
+            # It was cancelled, and then found its connection closed: who cancelled it must not take it for an outage.
+            raise error.__context__ from error
+        if "clos" in str(error):
+            raise errors.DatabaseUnavailable(f"the database connection was lost: {error}") from error
+        raise
+
+
+_TENANT_DELETING = "MYR01"
+"""The SQLSTATE with which `myria.refuse_while_deleted` refuses."""
+
+TENANT_REMADE = "MYR02"
+"""The SQLSTATE with which it refuses events of a tenant whose name is another's by now."""
+
+NOT_NEW = "MYR03"
+"""The SQLSTATE with which `myria.append_new` refuses events of which one stands already, or was erased."""
+
+_DAMAGED = (
+    asyncpg.DataCorruptedError,
+    asyncpg.IndexCorruptedError,
+    asyncpg.PostgresIOError,
+    asyncpg.UndefinedFileError,
+)
+
+_NOT_AS_EXPECTED = (
+    asyncpg.UndefinedTableError,
+    asyncpg.UndefinedColumnError,
+    asyncpg.UndefinedFunctionError,
+    asyncpg.InvalidSchemaNameError,
+    asyncpg.InsufficientPrivilegeError,
+)
+
+_UNREACHABLE = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.ReadOnlySQLTransactionError,
+    # asyncpg's own word for a connection whose server went away between two protocol steps.
+    asyncpg.InternalClientError,
+    ConnectionError,
+    TimeoutError,
+    OSError,
+)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """A connection that is broken, or gone already, is replaced by the pool: giving it back cannot fail a request."""
+    with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+        yield
+
+
+_POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_POSTGRES_EPOCH_US = to_microseconds(_POSTGRES_EPOCH)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def _since_postgres_epoch(moment: datetime | int) -> tuple[int]:
+    if isinstance(moment, int):
+        return (moment - _POSTGRES_EPOCH_US,)
+    return ((moment - _POSTGRES_EPOCH) // _MICROSECOND,)
+
+
+async def _exact_times(connection: Connection) -> None:
+    """Read and write every timestamp as itself.
+
+    asyncpg's own codec writes the first and the last microsecond of the years 0001-9999 as -infinity and infinity, and
+    reads those without a zone. Microseconds since 1970 UTC are written, too: many rows need no objects for their times.
+    """
+    await connection.set_type_codec(
+        "timestamptz",
+        schema="pg_catalog",
+        format="tuple",
+        encoder=_since_postgres_epoch,
+        decoder=lambda since: _POSTGRES_EPOCH + timedelta(microseconds=since[0]),
+    )
+
+
+async def _no_session_state(_: Any) -> None:
+    """Only LOCAL settings are ever made, so a returned connection needs no reset round trip."""

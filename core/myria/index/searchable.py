@@ -1,0 +1,110 @@
+"""What the search index holds of the log and of the trees: documents of event rows, and the tree under a block.
+
+Builders make search blocks of it, serving processes their loose lanes, and what a build has not made yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import asyncpg
+import orjson
+
+from myria.db.clock import to_microseconds
+from myria.db.database import Connection
+from myria.db.queries import sql
+from myria.index import BlockNode, Doc
+from myria.index.block import days_of, found_by, stems_of
+from myria.text.asking import asks
+from myria.text.changes import changed
+from myria.text.dates import holds_from, local_day, meant
+from myria.text.naming import names_something
+from myria.topics.model import LEAF, PlanEvent
+from myria.values import value
+
+
+@value
+class Covered:
+    """What the search block of a rendering covers: its nodes, parents first, and the leaf's position by event_seq.
+
+    `leaf_ids` are the node_ids of its leaves, one after the other.
+    """
+
+    nodes: Sequence[BlockNode]
+    leaf_of: Mapping[int, int]
+    leaf_ids: bytes
+
+
+async def covered(connection: Connection, tenant: str, rendering_id: bytes) -> Covered:
+    """Return what the search block of a rendering covers."""
+    rows = await connection.fetch(sql("trees.under"), tenant, rendering_id)
+    at = {row["rendering_id"]: position for position, row in enumerate(rows)}
+    nodes = [
+        BlockNode(
+            rendering_id=row["rendering_id"],
+            parent=at[row["parent_id"]] if row["parent_id"] is not None else -1,
+            level=row["level"],
+        )
+        for row in rows
+    ]
+    leaf_of = {
+        event_seq: at[row["rendering_id"]]
+        for row in rows
+        if row["node_type"] == LEAF
+        for event_seq in row["event_seqs"]
+    }
+    leaf_ids = b"".join([row["leaf_id"] for row in rows if row["node_type"] == LEAF])
+    return Covered(nodes=nodes, leaf_of=leaf_of, leaf_ids=leaf_ids)
+
+
+def document(row: asyncpg.Record, *, leaf: int = -1, xid: int = 0, scope_id: int = 0) -> Doc:
+    """Return an event row as the index sees it; `leaf` as in a block, `xid` and `scope_id` as in a loose lane."""
+    return Doc.of_payload(
+        orjson.loads(row["payload"]),
+        event_seq=row["event_seq"],
+        timestamp=to_microseconds(row["occurred_at"]),
+        channel=row["channel"],
+        type=row["type"],
+        context_id=row["context_id"],
+        hints=hints_of(row["topic_hints"]),
+        utc_offset=row["utc_offset"] or 0,
+        leaf=leaf,
+        xid=xid,
+        scope_id=scope_id,
+    )
+
+
+def document_of(event: PlanEvent, *, is_changed: bool = True) -> Doc:
+    """Return a planned event as the search index sees it: what `document` makes of its row, analysed no second time.
+
+    Args:
+        event: the event.
+        is_changed: whether its text may say that something has changed (`myria.text.changes`).
+    """
+    words = event.all_words
+    when = meant(event.text, local_day(event.timestamp, event.utc_offset))
+    return Doc(
+        event_seq=event.event_seq,
+        timestamp=event.timestamp,
+        terms=words.terms,
+        channel=event.channel,
+        stems=stems_of(event.text, words.terms, words),
+        speaker=event.speaker,
+        type=event.type,
+        context_id=event.context_id,
+        described=found_by(event.described),
+        hints=event.hints,
+        asks=asks(event.text),
+        names=names_something(event.text),
+        changed=changed(event.text) if is_changed else [],
+        utc_offset=event.utc_offset,
+        days=days_of(when),
+        begins=holds_from(when),
+    )
+
+
+def hints_of(raw: str) -> tuple[tuple[str, int], ...]:
+    """Return (hint, confidence in permille) of the stored JSON, in its order."""
+    if raw == "[]":
+        return ()
+    return tuple((hint["hint"], round(hint["confidence"] * 1000)) for hint in orjson.loads(raw))

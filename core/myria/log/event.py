@@ -1,0 +1,435 @@
+"""From the arguments of an append to an event that can be stored.
+
+This is the hottest path of the service, so it is written by hand; `contract.inputs` describes the same rules as a
+model for JSON Schema, and a test holds the two together.
+
+Optional fields may be null, which is as good as absent. Empty text is refused: an empty source_event_key would
+quietly switch idempotency off. Texts other than participants are stored exactly as given; names must not hold
+characters that nobody sees (`myria.log.names`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from itertools import chain, repeat
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+
+from myria.errors import (
+    BatchTooLarge,
+    InvalidArgument,
+    InvalidPayload,
+    InvalidTimestamp,
+    MalformedJson,
+    MyriaError,
+    PayloadTooDeep,
+    PayloadTooLarge,
+)
+from myria.log.fields import (
+    MAX_TIMESTAMP,
+    check_event_id,
+    check_flag,
+    check_name,
+    check_type,
+    parse_hints,
+    parse_timestamp,
+    refuse_unknown,
+    required,
+    utc_offset_of,
+)
+from myria.log.jsontext import check_storable, nul, path_of_nul
+from myria.log.limits import (
+    MAX_CHANNEL,
+    MAX_CONTEXT_ID,
+    MAX_HINT,
+    MAX_SOURCE_EVENT_KEY,
+    MAX_TOPIC_HINTS,
+    MAX_TYPE,
+    Limits,
+)
+from myria.log.payloads import TopicHint
+from myria.log.scopes import canonical_participants
+
+REQUIRED = ("timestamp", "channel", "participants", "payload")
+_REQUIRED_OF_A_PRINCIPAL = tuple(name for name in REQUIRED if name != "participants")
+FIELDS = frozenset(REQUIRED) | {"source_event_key", "context_id", "type", "topic_hints", "internal"}
+_IMPORT_FIELDS = FIELDS | {"event_id"}
+_CANONICAL = orjson.OPT_SORT_KEYS
+_MICROSECONDS = 1_000_000
+_TOGETHER = 50
+"""Events of a request that are read together."""
+
+STEP_BYTES = 64 * 1024
+"""Bytes of payloads that are written in one step."""
+
+
+class Appender(Protocol):
+    """Who appends: the participants it brings and the channels it may use. `Principal` is one."""
+
+    def appending_as(self, named: tuple[str, ...] | None) -> tuple[str, ...]:
+        """Return the participants of an append; see `Principal.appending_as`."""
+        ...
+
+    def need_channel(self, channel: str) -> None:
+        """Return when this appender may append to a channel; see `Principal.need_channel`."""
+        ...
+
+
+class NewEvent(NamedTuple):
+    """An event on its way into the log, checked and normalised.
+
+    `timestamp` is in microseconds since 1970 UTC. `participants` are canonical. `payload_json` is the payload as
+    canonical JSON in UTF-8 (keys sorted, no white space): what is stored, measured and compared. `internal` is the
+    effective flag. Only an import sets `event_id`. `said` is what `payload_json` says, where this process made it and
+    folds it at once, and `row` what its projection writes of it: whoever replaces one replaces all. Of other payloads
+    an event that waits for its commit holds the JSON alone. `utc_offset` is that of the timestamp as it was given, in
+    minutes east of UTC; None where nobody gave one.
+    """
+
+    timestamp: int
+    channel: str
+    participants: tuple[str, ...]
+    payload_json: bytes
+    source_event_key: str | None = None
+    context_id: str | None = None
+    type: str | None = None
+    topic_hints: tuple[TopicHint, ...] = ()
+    internal: bool = False
+    event_id: str | None = None
+    said: Mapping[str, Any] | None = None
+    row: tuple[Any, ...] | None = None
+    utc_offset: int | None = None
+
+
+def parse_event(
+    arguments: Any, limits: Limits, *, importing: bool = False, principal: Appender | None = None
+) -> NewEvent:
+    """Return the event that the arguments of append_event describe.
+
+    Args:
+        arguments: a decoded JSON object.
+        importing: whether the arguments may name an event_id (a line of an export does).
+        principal: who appends: its participants are the event's too. None for an import, which names all itself.
+
+    Raises:
+        InputError: coded, with the path of the field as detail `field`.
+    """
+    if not isinstance(arguments, dict):
+        raise InvalidArgument("an event must be an object", field="")
+    known = _IMPORT_FIELDS if importing else FIELDS
+    if not known.issuperset(arguments):
+        refuse_unknown(arguments, known)
+    get = arguments.get
+    at, channel, names, payload = get("timestamp"), get("channel"), get("participants"), get("payload")
+    if at is None or channel is None or payload is None or (names is None and principal is None):
+        raise required(arguments, REQUIRED if principal is None else _REQUIRED_OF_A_PRINCIPAL)
+    timestamp = parse_timestamp(at)
+    if timestamp > _latest(limits):
+        raise _in_the_future(limits)
+    check_name(channel, "channel", MAX_CHANNEL)
+    participants = _participants(names, principal)
+    if principal is not None:
+        principal.need_channel(channel)
+    payload_json = _payload_json(payload, limits)
+    source_event_key, context_id, kind = get("source_event_key"), get("context_id"), get("type")
+    if source_event_key is not None:
+        check_name(source_event_key, "source_event_key", MAX_SOURCE_EVENT_KEY)
+    if context_id is not None:
+        check_name(context_id, "context_id", MAX_CONTEXT_ID)
+    if kind is not None:
+        check_name(kind, "type", MAX_TYPE)
+        if not importing:
+            check_type(kind, "type")
+    hints, flag, event_id = get("topic_hints"), get("internal"), get("event_id")
+    if event_id is not None:
+        check_event_id(event_id)
+    return NewEvent(
+        timestamp=timestamp,
+        channel=channel,
+        participants=participants,
+        payload_json=payload_json,
+        source_event_key=source_event_key,
+        context_id=context_id,
+        type=kind,
+        topic_hints=() if hints is None else _hints(hints),
+        internal=(flag is not None and check_flag(flag, "internal")) or kind in limits.internal_types,
+        event_id=event_id,
+        utc_offset=utc_offset_of(at),
+    )
+
+
+def parse_events(arguments: Mapping[str, Any], limits: Limits, *, principal: Appender | None = None) -> list[NewEvent]:
+    """Return the events that the arguments of append_events describe; see `each_event`."""
+    steps = each_event(arguments, limits, principal=principal)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        events: list[NewEvent] = end.value
+        return events
+
+
+def each_event(
+    arguments: Mapping[str, Any], limits: Limits, *, principal: Appender | None = None
+) -> Generator[None, None, list[NewEvent]]:
+    """Read the events that the arguments of append_events describe, a few at each step; return all of them.
+
+    Args:
+        principal: who appends; see `parse_event`.
+
+    Raises:
+        BatchTooLarge: more than `limits.batch_events`.
+        InputError: of the first refused event, its index in message and details.
+    """
+    if not isinstance(arguments, dict):
+        raise InvalidArgument("the arguments must be an object", field="")
+    refuse_unknown(arguments, ("events",))
+    items = arguments.get("events")
+    if items is None:
+        raise InvalidArgument("events is required", field="events")
+    if not isinstance(items, list):
+        raise InvalidArgument("events must be a list of events", field="events")
+    if not items:
+        raise InvalidArgument("events is empty; send at least one event", field="events")
+    if len(items) > limits.batch_events:
+        raise BatchTooLarge(
+            f"events holds {len(items)} events; send at most {limits.batch_events} at once",
+            field="events",
+            limit=limits.batch_events,
+        )
+    events: list[NewEvent] = []
+    for begin in range(0, len(items), _TOGETHER):
+        some = items[begin : begin + _TOGETHER]
+        try:
+            payloads = yield from _payloads(some, limits)
+            events += _read_together(some, payloads, limits, principal)
+        except (_NotPlainError, MyriaError):
+            for index, item in enumerate(some, begin):
+                try:
+                    events.append(parse_event(item, limits, principal=principal))
+                except MyriaError as error:
+                    raise error.at_index(index) from error
+                yield
+        yield
+    return events
+
+
+class _NotPlainError(Exception):
+    """Some events cannot be read together: one by one, what is wrong is found, if anything is."""
+
+
+def _payloads(items: Sequence[Any], limits: Limits) -> Generator[None, None, list[bytes]]:
+    """Return the payloads of events as canonical JSON; a step ends where they are large.
+
+    Raises:
+        _NotPlainError, MyriaError: see `_read_together`.
+    """
+    if {*map(type, items)} != {dict}:
+        raise _NotPlainError
+    payloads = [item.get("payload") for item in items]
+    if {*map(type, payloads)} != {dict}:
+        raise _NotPlainError
+    written: list[bytes] = []
+    size, are_small = 0, True
+    try:
+        for payload in payloads:
+            written.append(orjson.dumps(payload, option=_CANONICAL))
+            size += len(written[-1])
+            if size > STEP_BYTES:
+                size, are_small = 0, False
+                yield
+    except (orjson.JSONEncodeError, TypeError) as error:
+        raise _NotPlainError from error
+    if are_small and max(map(len, written)) <= limits.payload_bytes and _are_plain(b"".join(written), len(written)):
+        return written
+    for payload, text in zip(payloads, written, strict=True):
+        if len(text) > limits.payload_bytes or not _are_plain(text, 1):
+            _check_payload(payload, text, limits)
+            yield
+    return written
+
+
+def _read_together(
+    items: Sequence[dict[str, Any]], payloads: Sequence[bytes], limits: Limits, principal: Appender | None
+) -> Iterable[NewEvent]:
+    """Return some events of one request as `parse_event` reads each, at less than half its cost.
+
+    Events of a request mostly share channel, type, context and participants: each different one is checked once.
+
+    Raises:
+        _NotPlainError, MyriaError: one of them is refused, not necessarily for this reason.
+    """
+    if not FIELDS.issuperset(chain.from_iterable(items)):
+        raise _NotPlainError
+    timestamps = [parse_timestamp(item.get("timestamp")) for item in items]
+    if max(timestamps) > _latest(limits):
+        raise _NotPlainError
+    channels = [item.get("channel") for item in items]
+    for channel in _different(channels):
+        check_name(channel, "channel", MAX_CHANNEL)
+        if principal is not None:
+            principal.need_channel(channel)
+    source_event_keys = [item.get("source_event_key") for item in items]
+    for key in _different(source_event_keys):
+        if key is not None:
+            check_name(key, "source_event_key", MAX_SOURCE_EVENT_KEY)
+    contexts = [item.get("context_id") for item in items]
+    for context in _different(contexts):
+        if context is not None:
+            check_name(context, "context_id", MAX_CONTEXT_ID)
+    kinds = [item.get("type") for item in items]
+    for kind in _different(kinds):
+        if kind is not None:
+            check_type(check_name(kind, "type", MAX_TYPE), "type")
+    flags = [item.get("internal") for item in items]
+    internal: Iterable[bool] = repeat(False)
+    if flags.count(None) < len(flags) or not limits.internal_types.isdisjoint(kinds):
+        internal = [
+            (flag is not None and check_flag(flag, "internal")) or kind in limits.internal_types
+            for flag, kind in zip(flags, kinds, strict=True)
+        ]
+    return map(
+        NewEvent._make,
+        zip(
+            timestamps,
+            channels,
+            _all_participants(items, principal),
+            payloads,
+            source_event_keys,
+            contexts,
+            kinds,
+            [() if (hints := item.get("topic_hints")) is None else _hints(hints) for item in items],
+            internal,
+            repeat(None),
+            repeat(None),
+            repeat(None),
+            [utc_offset_of(item["timestamp"]) for item in items],
+        ),
+    )
+
+
+def _different(values: Sequence[Any]) -> Iterable[Any]:
+    try:
+        return set(values)
+    except TypeError as error:  # a list or an object, where a text should be
+        raise _NotPlainError from error
+
+
+def _all_participants(items: Sequence[dict[str, Any]], principal: Appender | None) -> list[tuple[str, ...]]:
+    every = []
+    known: tuple[str, ...] | None = None
+    before: Any = None
+    for item in items:
+        names = item.get("participants")
+        if names is None and principal is None:
+            raise _NotPlainError
+        if known is None or names != before:
+            known, before = _participants(names, principal), names
+        every.append(known)
+    return every
+
+
+def _participants(names: Any, principal: Appender | None) -> tuple[str, ...]:
+    if principal is None:
+        return canonical_participants(names)
+    return principal.appending_as(None if names is None else canonical_participants(names))
+
+
+def _hints(hints: Any) -> tuple[TopicHint, ...]:
+    return parse_hints(hints, "topic_hints", limit=MAX_TOPIC_HINTS, longest=MAX_HINT, texts=False)
+
+
+def _latest(limits: Limits) -> int:
+    """Return the latest time that an event may have which is read now."""
+    if not limits.future_seconds:
+        return MAX_TIMESTAMP
+    return time.time_ns() // 1000 + int(limits.future_seconds * _MICROSECONDS)
+
+
+def _in_the_future(limits: Limits) -> MyriaError:
+    seconds = limits.future_seconds
+    return InvalidTimestamp(
+        f"timestamp lies more than {seconds:g} s ahead of the server's clock, the limit of the setting "
+        "ingest.future_limit_s; correct it, or put the date of what is planned into the payload",
+        field="timestamp",
+        limit=seconds,
+        setting="ingest.future_limit_s",
+    )
+
+
+def _payload_json(payload: Any, limits: Limits) -> bytes:
+    if type(payload) is not dict:
+        raise InvalidPayload("payload must be a JSON object", field="payload")
+    try:
+        written = orjson.dumps(payload, option=_CANONICAL)
+    except (orjson.JSONEncodeError, TypeError) as error:
+        raise _unwritable(payload, limits, error) from error
+    if len(written) > limits.payload_bytes or not _are_plain(written, 1):
+        _check_payload(payload, written, limits)
+    return written
+
+
+def _are_plain(written: bytes, payloads: int) -> bool:
+    """Tell whether so many payloads are nothing but plain texts, numbers and truth values side by side."""
+    return (
+        written.count(b"{") == payloads
+        and written.find(b"[") < 0
+        and written.find(b"\\u0000") < 0
+        and written.find(b"null") < 0
+    )
+
+
+def _check_payload(payload: dict[str, Any], written: bytes, limits: Limits) -> None:
+    if len(written) > limits.payload_bytes:
+        raise PayloadTooLarge(
+            f"payload is {len(written)} bytes of JSON; at most {limits.payload_bytes} are stored: "
+            "keep the blob elsewhere and send a reference",
+            field="payload",
+            limit=limits.payload_bytes,
+        )
+    if written.count(b"{") + written.count(b"[") > limits.payload_depth and _deeper(payload, limits.payload_depth):
+        raise _too_deep(limits)
+    # orjson writes NaN as null: a value that did not come through `jsontext.decode` is looked at closely.
+    if b"\\u0000" in written and (where := path_of_nul(payload, "payload")) is not None:
+        raise nul(where)
+    if b"null" in written and orjson.loads(written) != payload:
+        try:
+            check_storable(payload, "payload")
+        except MalformedJson as error:
+            raise InvalidPayload(error.message, field="payload") from error
+
+
+def _unwritable(payload: Any, limits: Limits, error: Exception) -> MyriaError:
+    if _deeper(payload, limits.payload_depth):
+        return _too_deep(limits)
+    try:
+        check_storable(payload, "payload")
+    except MalformedJson as cause:
+        return InvalidPayload(cause.message, field="payload")
+    except MyriaError as cause:
+        return cause
+    return InvalidPayload(f"payload is not JSON: {error}", field="payload")
+
+
+def _too_deep(limits: Limits) -> MyriaError:
+    return PayloadTooDeep(
+        f"payload nests deeper than {limits.payload_depth} levels; flatten it",
+        field="payload",
+        limit=limits.payload_depth,
+    )
+
+
+def _deeper(value: Any, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit):
+        level = [
+            child
+            for item in level
+            for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True

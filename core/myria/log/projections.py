@@ -1,0 +1,127 @@
+"""What is folded from events in the transaction that appends them, so that a write is read at once.
+
+A projection says which reserved types of events it folds (they begin with `myria.`, and no caller may append them). It
+is called once per commit for all events of its types, whoever appended them, imports included. So its state is a
+function of the log alone, and `myria verify` can compare the two.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import asyncpg
+import orjson
+
+from myria.db.database import Connection
+from myria.log.event import NewEvent
+
+
+class Incoming(NamedTuple):
+    """An event on its way into the log: what it is, and the id and scope that it gets.
+
+    `compare`: its caller wants to know what is like it, in its own scope and in those of these keys; None does not.
+    """
+
+    event: NewEvent
+    event_id: str
+    scope_id: int
+    compare: tuple[bytes, ...] | None = None
+
+
+class Stored(NamedTuple):
+    """An event that this commit has put into the log, and its number. What was there before is not among them."""
+
+    event: NewEvent
+    event_id: str
+    scope_id: int
+    compare: tuple[bytes, ...] | None
+    event_seq: int
+
+
+def payload_of(event: NewEvent) -> Mapping[str, Any]:
+    """Return what an event says; nothing for what only PostgreSQL can read."""
+    if event.said is not None:
+        return event.said
+    try:
+        payload: dict[str, Any] = orjson.loads(event.payload_json)
+    except orjson.JSONDecodeError:
+        return {}
+    return payload
+
+
+class AtOnce(NamedTuple):
+    """How new events are appended in one round trip, with the rows that are folded of them.
+
+    `statement` is named like a statement of `myria.db.sql`, `columns` is what it takes beside the events (with them,
+    where it is `whole`), and `read` gives the numbers of the events in their order, and what is like them. One that is
+    `alone` takes the one event as it is, and not in arrays.
+    """
+
+    statement: str
+    columns: tuple[Any, ...]
+    read: Callable[[Sequence[asyncpg.Record]], tuple[Sequence[int], Likenesses]]
+    whole: bool = False
+    alone: bool = False
+
+
+Likenesses = Mapping[int, tuple[tuple[int, float], ...]]
+"""What is like events that a commit stored, by their numbers: numbers of earlier ones, each with its similarity."""
+
+
+def numbers_alone(rows: Sequence[asyncpg.Record]) -> tuple[Sequence[int], Likenesses]:
+    """Return the numbers of events that a statement appended of which nobody asks what is like them."""
+    numbers: Sequence[int] = rows[0]["numbers"]
+    return numbers, {}
+
+
+def number_alone(rows: Sequence[asyncpg.Record]) -> tuple[Sequence[int], Likenesses]:
+    """Return the number of the one event that a statement appended, as `numbers_alone` does of many."""
+    return (rows[0]["number"],), {}
+
+
+class Projection(ABC):
+    """State that is folded from events of some types, in the append transaction."""
+
+    types: frozenset[str]
+    """The types of events that it folds."""
+
+    def forget(self, tenant: str) -> None:  # noqa: B027 - most keep nothing
+        """Forget what this process keeps of a tenant."""
+
+    def at_once(self, tenant: str, folded: Mapping[int, Incoming], order: Sequence[int]) -> AtOnce | None:
+        """Return how the events of a commit are appended with their rows in one round trip; None where they cannot be.
+
+        Args:
+            tenant: whose events they are.
+            folded: all events of the commit of which something is folded, by their positions in it.
+            order: the positions of all events, in the order in which they are inserted.
+        """
+        return None
+
+    @abstractmethod
+    async def prepare(
+        self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
+    ) -> None:
+        """Lock and check what must stand, before the events of a commit get their numbers.
+
+        It may be called again for the same events: an attempt whose outcome is unknown is made again, and one that
+        is refused is divided.
+
+        Args:
+            events: those of its types, in input order.
+
+        Raises:
+            ConflictError: the state forbids one of them; its caller alone is refused.
+        """
+
+    @abstractmethod
+    async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> Likenesses | None:
+        """Fold the events of its types that the commit stored: never called with none.
+
+        Use one statement for all: each is a round trip that every caller of the commit waits for.
+
+        Returns:
+            what is like those whose callers want to know, where this is the projection that can tell.
+        """

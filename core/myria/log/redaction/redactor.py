@@ -1,0 +1,240 @@
+"""Redacting JSON: which parts of it hold something that must not be kept, and what stands in its place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, AnyStr
+
+import orjson
+
+from myria.log.redaction.expressions import compiled, first_look
+from myria.log.redaction.numbers import FIRST_LOOK_CARD, FIRST_LOOK_PHONE, find_cards, find_phones, is_card
+from myria.log.redaction.secrets import find_secrets, first_look_for_secrets, holds_proven_secret
+from myria.settings.redaction_kinds import KINDS, Kind
+from myria.values import short_value
+
+PLACEHOLDERS: Mapping[Kind, str] = {
+    "secret": "[REDACTED_API_KEY]",
+    "password": "[REDACTED_PWD]",
+    "card": "[REDACTED_CARD]",
+    "email": "[REDACTED_EMAIL]",
+    "phone": "[REDACTED_PHONE]",
+}
+"""What stands in place of what was taken out; the words are those of Memento's contract."""
+
+_RAW: Mapping[Kind, bytes] = {kind: text.encode() for kind, text in PLACEHOLDERS.items()}
+_MARK = b"[REDACTED_"
+_PASSES = 4
+"""Times a text is looked at: taking one thing out may show another beside it."""
+
+_NAMES_WITHHELD = (
+    "password|passwd|pwd|passphrase|passcode|passwort|kennwort|contraseña|mot de passe|senha|пароль|"
+    "비밀번호|비번|パスワード|暗証番号|密码|密碼"
+)
+_NAMES_OF_KEYS = "api[_-]?key|secret[_-]?key|access[_-]?key|private[_-]?key|client[_-]?secret|[a-z]*[_-]?token"
+_PASSWORD_FIELD = first_look(f"(?:^|[^\\pL])(?:[\\w-]*[_-])?(?:{_NAMES_WITHHELD})$|[a-z](?-i:Password|Passwd|Pwd)$")
+_TOKEN_FIELD = first_look(f"(?:^|[_-])(?:{_NAMES_OF_KEYS}|secret|authorization)$|[a-z](?-i:Token|Secret|ApiKey)$")
+_PASSWORD_TEXT = compiled(
+    f"(?i)(?:^|[^\\pL])(?:{_NAMES_WITHHELD})['\"]?[ \\t]*(?:[:=：]|=>)[ \\t]*"
+    r"(?:\"([^\"\n]+)\"|'([^'\n]+)'|`([^`\n]+)`|([^\s\"'`][^\s]*))"
+)
+_URL_PASSWORD = compiled(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@\"'<>]*:([^\s/@\"'<>]+)@")
+_EMAIL = compiled(
+    r"[\pL\pN](?:[\pL\pN._%+'-]*[\pL\pN_%+-])?@[\pL\pN](?:[\pL\pN-]*[\pL\pN])?(?:\.[\pL\pN](?:[\pL\pN-]*[\pL\pN])?)+"
+)
+_UNSEEN = compiled(
+    r"[\x{00AD}\x{034F}\x{061C}\x{115F}\x{1160}\x{17B4}\x{17B5}\x{180B}-\x{180F}\x{200B}-\x{200F}\x{2028}-\x{202E}"
+    r"\x{2060}-\x{206F}\x{3164}\x{FE00}-\x{FE0F}\x{FEFF}\x{FFA0}\x{FFF0}-\x{FFFB}\x{E0000}-\x{E0FFF}]+"
+)
+"""What nobody sees (`log.names`): within a key it hides the key from every rule, and from nobody who copies it."""
+_LEAST_TOKEN = 8
+_LEAST_PROVEN = 16
+"""Characters that a key of a shape of its own has at least: nearly every name is shorter."""
+
+_FIRST_LOOKS: Mapping[Kind, str] = {
+    "password": rf"(?:{_NAMES_WITHHELD})(?:[\s'\"]|\\[tnrf]?){{0,7}}[:=：]|://[^\s/:@\"]*:[^\s/@\"]+@",
+    "card": FIRST_LOOK_CARD,
+    "email": "@",
+    "phone": FIRST_LOOK_PHONE,
+}
+
+
+@short_value
+class Redacted:
+    """JSON in which nothing of the asked kinds is left, and how much of each kind was taken out."""
+
+    payload_json: bytes
+    counts: Mapping[Kind, int]
+
+
+class PayloadRedactor:
+    """Takes some kinds out of payloads. Redacting what is redacted changes nothing.
+
+    Args:
+        kinds: what to take out.
+        regions: whose telephone numbers count without a country's code; see `find_phones`.
+    """
+
+    def __init__(self, kinds: Collection[Kind], regions: Sequence[str] = ()) -> None:
+        self.kinds = frozenset(kinds)
+        self._regions = tuple(regions)
+        looks = [_FIRST_LOOKS[kind] for kind in KINDS if kind in self.kinds and kind in _FIRST_LOOKS]
+        if "secret" in self.kinds:
+            looks.append(first_look_for_secrets())
+        self._look = first_look("|".join(looks)) if looks else None
+
+    def suspects(self, payload_json: bytes) -> bool:
+        """Tell whether a payload may hold something to take out; a payload that does is always suspected."""
+        if self._look is None:
+            return False
+        if self._look.search(payload_json) is not None:
+            return True
+        seen = _seen(payload_json)
+        return seen is not payload_json and self._look.search(seen) is not None
+
+    def names_secret(self, name: str) -> bool:
+        """Tell whether a name (of a session, a channel, a key) holds a key or token that its own shape proves."""
+        if "secret" not in self.kinds or len(name) < _LEAST_PROVEN:
+            return False
+        return holds_proven_secret(_seen(name.encode("utf-8", "surrogatepass")))
+
+    def payload(self, payload_json: bytes) -> Redacted:
+        """Return a payload (canonical JSON of an object) without what must not be kept.
+
+        Names of fields are looked at as their values are; numbers may be cards; a field that is named like a password
+        or a token loses its value whatever that is.
+        """
+        if not self.suspects(payload_json):
+            return Redacted(payload_json, {})
+        counts: Counter[Kind] = Counter()
+        value = self._value(orjson.loads(payload_json), counts)
+        if not counts:
+            return Redacted(payload_json, {})
+        return Redacted(orjson.dumps(value, option=orjson.OPT_SORT_KEYS), dict(counts))
+
+    def text(self, text: str) -> tuple[str, Mapping[Kind, int]]:
+        """Return a text without what must not be kept, and the counts."""
+        if not self.suspects(text.encode("utf-8", "surrogatepass")):
+            return text, {}
+        counts: Counter[Kind] = Counter()
+        return self._text(text, counts), dict(counts)
+
+    def _value(self, value: Any, counts: Counter[Kind]) -> Any:
+        if isinstance(value, str):
+            return self._text(value, counts)
+        if isinstance(value, dict):
+            fields: dict[str, Any] = {}
+            for name, inner in value.items():
+                shown = kept = self._text(name, counts)
+                repeat = 1
+                while shown in fields or (shown != name and shown in value):
+                    repeat += 1
+                    shown = f"{kept}#{repeat}"
+                fields[shown] = self._field(name, inner, counts)
+            return fields
+        if isinstance(value, list):
+            return [self._value(inner, counts) for inner in value]
+        if type(value) is int and "card" in self.kinds and is_card(str(value)):
+            counts["card"] += 1
+            return PLACEHOLDERS["card"]
+        return value
+
+    def _field(self, name: str, value: Any, counts: Counter[Kind]) -> Any:
+        if isinstance(value, str | int | list) and not isinstance(value, bool):
+            raw = _seen(name.encode("utf-8", "surrogatepass"))
+            if "password" in self.kinds and _PASSWORD_FIELD.search(raw):
+                return self._withheld(value, "password", counts, least=1)
+            if "secret" in self.kinds and _TOKEN_FIELD.search(raw):
+                value = self._withheld(value, "secret", counts, least=_LEAST_TOKEN)
+        return self._value(value, counts)
+
+    def _withheld(self, value: Any, kind: Kind, counts: Counter[Kind], *, least: int) -> Any:
+        if isinstance(value, list):
+            return [self._withheld(inner, kind, counts, least=least) for inner in value]
+        if kind == "secret" and not isinstance(value, str):
+            return value
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            return self._value(value, counts)
+        text = str(value)
+        if len(text) < least or text.startswith("[REDACTED_") or (kind == "secret" and len(text.split()) != 1):
+            return value
+        counts[kind] += 1
+        return PLACEHOLDERS[kind]
+
+    def _text(self, text: str, counts: Counter[Kind]) -> str:
+        """Return a text without what must not be kept; where that is split by what nobody sees, without this, too."""
+        raw = text.encode("utf-8", "surrogatepass")
+        if not self.suspects(raw):
+            return text
+        taken: Counter[Kind] = Counter()
+        kept = self._passed(raw, taken)
+        seen = _seen(raw)
+        if seen is not raw:
+            taken_of_seen: Counter[Kind] = Counter()
+            kept_of_seen = self._passed(seen, taken_of_seen)
+            if kept_of_seen != _seen(kept):
+                kept, taken = kept_of_seen, taken_of_seen
+        counts.update(taken)
+        return kept.decode("utf-8", "surrogatepass")
+
+    def _passed(self, raw: bytes, counts: Counter[Kind]) -> bytes:
+        for _ in range(_PASSES):
+            before = raw
+            if "secret" in self.kinds:
+                raw = _without(raw, find_secrets(raw), "secret", counts, _RAW["secret"])
+            if "password" in self.kinds:
+                raw = _without(raw, _passwords(raw), "password", counts, _RAW["password"])
+            if "email" in self.kinds:
+                raw = _without(raw, [match.span() for match in _EMAIL.finditer(raw)], "email", counts, _RAW["email"])
+            if "card" in self.kinds:
+                raw = _without(raw, find_cards(raw), "card", counts, _RAW["card"])
+            if "phone" in self.kinds:
+                raw = self._without_phones(raw, counts)
+            if raw == before:
+                break
+        return raw
+
+    def _without_phones(self, raw: bytes, counts: Counter[Kind]) -> bytes:
+        text = raw.decode("utf-8", "surrogatepass")
+        spans = find_phones(text, self._regions)
+        return _without(text, spans, "phone", counts, PLACEHOLDERS["phone"]).encode("utf-8", "surrogatepass")
+
+
+def _seen(text: bytes) -> bytes:
+    """Return a text without what nobody sees; the very same where there is nothing of that."""
+    if text.isascii() or _UNSEEN.search(text) is None:
+        return text
+    seen: bytes = _UNSEEN.sub(b"", text)
+    return seen
+
+
+def _passwords(text: bytes) -> list[tuple[int, int]]:
+    spans = []
+    for match in _PASSWORD_TEXT.finditer(text):
+        group = next(number for number in (1, 2, 3, 4) if match.group(number) is not None)
+        if not match.group(group).startswith(_MARK):
+            spans.append(match.span(group))
+    spans += [match.span(1) for match in _URL_PASSWORD.finditer(text) if not match.group(1).startswith(_MARK)]
+    return spans
+
+
+def _without(
+    text: AnyStr, spans: Sequence[tuple[int, int]], kind: Kind, counts: Counter[Kind], placeholder: AnyStr
+) -> AnyStr:
+    """Return text with a placeholder in place of each span; of spans that overlap, the first counts."""
+    if not spans:
+        return text
+    parts: list[AnyStr] = []
+    at = 0
+    for begin, end in sorted(spans):
+        if end <= at:
+            continue
+        if begin < at:
+            at = end
+            continue
+        parts += [text[at:begin], placeholder]
+        counts[kind] += 1
+        at = end
+    parts.append(text[at:])
+    return text[:0].join(parts)

@@ -1,0 +1,415 @@
+"""Moving a memory: every event out as JSON lines, and JSON lines in, exactly once.
+
+A line is the arguments of `append_event` with the `event_id`. Derived state does not travel: a deterministic rebuild of
+an import gives the same node_ids, because order and identities are kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import orjson
+
+from myria import errors
+from myria.db.clock import rfc3339_of
+from myria.db.database import Connection, Database, connect, translated
+from myria.db.queries import sql
+from myria.log.acknowledgement import AppendResult
+from myria.log.append import Ingest
+from myria.log.canonical import digest
+from myria.log.event import NewEvent, parse_event
+from myria.log.high_water import high_water_mark
+from myria.log.jsontext import decode
+from myria.log.limits import Limits
+from myria.log.redacting import redacted_event
+from myria.log.redaction.redactor import PayloadRedactor
+from myria.values import short_value, value
+
+T = TypeVar("T")
+
+IMPORT_BATCH = 500
+"""Events per commit of an import."""
+
+EXPORT_PAGE = 2_000
+"""Events per page of an export; each page is a short transaction of its own."""
+
+RETRY_FOR_S = 60.0
+"""How long an import waits for a database that is away before it gives up (and can be run again)."""
+
+_LINE_SLACK = 64 * 1024
+_BOM = b"\xef\xbb\xbf"
+
+
+@value
+class RefusedLine:
+    """A line that was not imported: its number (from 1), the error's code, and what to do."""
+
+    line: int
+    code: str
+    message: str
+
+
+@dataclass(slots=True, kw_only=True)
+class ImportCount:
+    """What became of the lines read so far.
+
+    `edited` are those that took the place of what they said at an earlier import; `redacted`, those of which something
+    was taken out; `bytes_read` serves a progress bar.
+    """
+
+    lines: int = 0
+    imported: int = 0
+    edited: int = 0
+    already_there: int = 0
+    refused: int = 0
+    blank: int = 0
+    redacted: int = 0
+    bytes_read: int = 0
+
+    def to_json(self) -> dict[str, int]:
+        """Return the counts a program wants."""
+        return {
+            "lines": self.lines,
+            "imported": self.imported,
+            "already_there": self.already_there,
+            "refused": self.refused,
+            "blank": self.blank,
+            "redacted": self.redacted,
+        }
+
+
+Revise = Callable[[Sequence[tuple[NewEvent, AppendResult]]], Awaitable[list[bool | None]]]
+"""Decides what becomes of events whose source keys stand for other content; says of each if it was edited, or None to
+refuse it."""
+
+
+@short_value
+class _Line:
+    """A line's number and event. `is_made`: its event_id was made of its content."""
+
+    number: int
+    event: NewEvent
+    is_made: bool
+
+
+def longest_line(limits: Limits) -> int:
+    """Return the longest line that can hold an acceptable event, in bytes: every character may be escaped."""
+    return 6 * limits.payload_bytes + _LINE_SLACK
+
+
+async def import_lines(
+    ingest: Ingest,
+    tenant: str,
+    lines: Iterable[bytes],
+    limits: Limits,
+    *,
+    ignore: Collection[str] = (),
+    redactor: PayloadRedactor | None = None,
+    revise: Revise | None = None,
+    dry_run: bool = False,
+    on_refused: Callable[[RefusedLine], None],
+    on_progress: Callable[[ImportCount], None] = lambda _: None,
+) -> ImportCount:
+    """Append the events of JSON lines in their order; run again, it adds nothing twice.
+
+    A line with an event_id gets exactly that one; a line with a source_event_key is recognised by it; a line with
+    neither is recognised by its whole content (and how many equal lines came before it): its event_id is made of that,
+    under a key of the tenant that nobody can read.
+
+    Args:
+        lines: one JSON object each; as `read_lines` gives them.
+        ignore: fields beside the contract's that are dropped; any other unknown field refuses its line.
+        redactor: what is taken out of lines without an event_id. One with an event_id was stored by a Myria before, and
+            is stored as it is: an import gives back what an export took.
+        revise: left out, a line whose source_event_key stands for other content is refused.
+        dry_run: read and check every line and store none: what would be stored counts as imported, also where it is
+            there already.
+        on_refused: told about each line that was not imported.
+
+    Raises:
+        UnavailableError: the database stayed away for a minute; what was imported so far is kept.
+    """
+    count = ImportCount()
+    seen: Counter[bytes] = Counter()
+    batch: list[_Line] = []
+
+    def refuse(line: int, error: errors.MyriaError) -> None:
+        count.refused += 1
+        on_refused(RefusedLine(line=line, code=error.code, message=error.message))
+
+    for text in lines:
+        count.lines += 1
+        count.bytes_read += len(text)
+        if count.lines == 1:
+            text = text.removeprefix(_BOM)
+        if not text.strip():
+            count.blank += 1
+            continue
+        try:
+            event = _parse(text, limits, ignore)
+            if redactor is not None and event.event_id is None:
+                event, taken = redacted_event(event, redactor, payload_bytes=limits.payload_bytes)
+                count.redacted += bool(taken)
+        except errors.MyriaError as error:
+            refuse(count.lines, error)
+            continue
+        if dry_run:
+            count.imported += 1
+            continue
+        is_made = event.event_id is None and event.source_event_key is None
+        batch.append(_Line(count.lines, _named(event, seen) if is_made else event, is_made))
+        if len(batch) >= IMPORT_BATCH:
+            await _store(ingest, tenant, batch, count, refuse, revise=revise)
+            batch = []
+            on_progress(count)
+    await _store(ingest, tenant, batch, count, refuse, revise=revise)
+    on_progress(count)
+    return count
+
+
+def read_lines(read: Callable[[int], bytes], longest: int) -> Iterable[bytes]:
+    """Yield lines with their line ends from a binary `readline`; one beyond `longest` bytes is cut, so it is refused.
+
+    The cut line keeps `longest` + 1 bytes: enough to be told from every acceptable one, bounded in memory.
+    """
+    while text := read(longest + 1):
+        if len(text) > longest and not text.endswith(b"\n"):
+            while (rest := read(longest)) and not rest.endswith(b"\n"):
+                pass
+        yield text
+
+
+def _parse(text: bytes, limits: Limits, ignore: Collection[str]) -> NewEvent:
+    if len(text) > longest_line(limits):
+        raise errors.BodyTooLarge(
+            f"the line is longer than {longest_line(limits)} bytes, more than any acceptable event",
+            limit=longest_line(limits),
+        )
+    value = decode(text)
+    if isinstance(value, dict):
+        for name in ignore:
+            value.pop(name, None)
+    return parse_event(value, limits, importing=True)
+
+
+def _named(event: NewEvent, seen: Counter[bytes]) -> NewEvent:
+    """Give an event an event_id made of its content, under no key: what `_identified` makes its id of."""
+    content = digest(
+        {
+            "timestamp": event.timestamp,
+            "channel": event.channel,
+            "participants": list(event.participants),
+            "payload": hashlib.sha256(event.payload_json).digest(),
+            "context_id": event.context_id,
+            "type": event.type,
+            "topic_hints": [[hint.hint, repr(hint.confidence)] for hint in event.topic_hints],
+            "internal": event.internal,
+        }
+    )[:16]
+    repeat = seen[content]
+    seen[content] += 1
+    tail = digest({"content": content, "repeat": repeat}).hex()[:20]
+    milliseconds = max(0, min(event.timestamp // 1000, 2**48 - 1))
+    return event._replace(event_id=f"evt_{milliseconds:012x}{tail}")
+
+
+async def _store(
+    ingest: Ingest,
+    tenant: str,
+    batch: Sequence[_Line],
+    count: ImportCount,
+    refuse: Callable[[int, errors.MyriaError], None],
+    *,
+    revise: Revise | None,
+) -> None:
+    """Append a batch as one commit; one that is refused is halved until the lines at fault stand alone."""
+    batch = await _patiently(lambda: _identified(ingest.database, tenant, batch, refuse))
+    if batch:
+        await _store_identified(ingest, tenant, batch, count, refuse, revise=revise)
+
+
+async def _identified(
+    database: Database, tenant: str, batch: Sequence[_Line], refuse: Callable[[int, errors.MyriaError], None]
+) -> list[_Line]:
+    """Return the lines of a batch with the ids under which they are stored, without those of erased events.
+
+    What an import of an earlier release stored has an id that was made of its content under no key, until it is erased:
+    from then on a keyed one.
+    """
+    named = [line.event.event_id for line in batch if line.event.event_id is not None]
+    if not named:
+        return list(batch)
+    async with database.write(tenant) as connection:
+        rows = await connection.fetch(sql("transfer.identities"), tenant, named)
+    found = {row["event_id"]: row for row in rows}
+    kept, refused = [], []
+    for line in batch:
+        row = None if line.event.event_id is None else found[line.event.event_id]
+        if row is None or row["is_there"]:
+            kept.append(line)
+        elif row["is_erased"]:
+            refused.append(line)
+        else:
+            kept.append(replace(line, event=line.event._replace(event_id=row["keyed"])) if line.is_made else line)
+    for line in refused:
+        refuse(
+            line.number, errors.EventErased("an event with this content was erased; nothing was stored of this line")
+        )
+    return kept
+
+
+async def _store_identified(
+    ingest: Ingest,
+    tenant: str,
+    batch: Sequence[_Line],
+    count: ImportCount,
+    refuse: Callable[[int, errors.MyriaError], None],
+    *,
+    revise: Revise | None,
+) -> None:
+    try:
+        results = await _patiently(lambda: ingest.import_events(tenant, [line.event for line in batch]))
+    except (errors.InputError, errors.ConflictError) as error:
+        if len(batch) == 1:
+            refuse(batch[0].number, error)
+            return
+        middle = len(batch) // 2
+        await _store_identified(ingest, tenant, batch[:middle], count, refuse, revise=revise)
+        await _store_identified(ingest, tenant, batch[middle:], count, refuse, revise=revise)
+        return
+    differing = []
+    for line, result in zip(batch, results, strict=True):
+        if result.payload_differs:
+            differing.append((line, result))
+        elif result.deduplicated:
+            count.already_there += 1
+        else:
+            count.imported += 1
+    outcomes: list[bool | None] = [None] * len(differing)
+    if revise is not None and differing:
+        known = [(line.event, result) for line, result in differing]
+        outcomes = await _patiently(lambda: revise(known))
+    for (line, result), is_edited in zip(differing, outcomes, strict=True):
+        if is_edited is None:
+            refuse(line.number, _differs(line.event, result))
+        else:
+            count.edited += is_edited
+            count.already_there += not is_edited
+
+
+async def _patiently(work: Callable[[], Awaitable[list[T]]]) -> list[T]:
+    give_up = time.monotonic() + RETRY_FOR_S
+    delay = 0.1
+    while True:
+        try:
+            return await work()
+        except errors.UnavailableError:
+            if time.monotonic() + delay > give_up:
+                raise
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, 2.0)
+
+
+def _differs(event: NewEvent, result: AppendResult) -> errors.MyriaError:
+    return errors.EventIdConflict(
+        f"source_event_key {event.source_event_key!r} of channel {event.channel!r} exists already with other content; "
+        "the first one stays",
+        existing_event_id=result.event_id,
+    )
+
+
+@value
+class ExportPage:
+    """Some lines of an export, and the number of events in them."""
+
+    text: bytes
+    events: int
+
+
+async def analyze(dsn: str) -> None:
+    """Take statistics of the log after many events came in; a role that does not own it only gets a warning."""
+    connection = await connect(dsn, pgbouncer=True)  # nothing of one statement is worth a name
+    try:
+        with translated():
+            await connection.execute(sql("transfer.analyze"))
+    finally:
+        await connection.close()
+
+
+async def export_bound(database: Database, tenant: str) -> int:
+    """Return an event_seq up to which every event of the tenant is committed; what is appended later lies beyond it.
+
+    Raises:
+        LogBusy: appends left no instant for the lock within a minute.
+    """
+    return (await high_water_mark(database, tenant)).cutoff
+
+
+async def count_events(database: Database, tenant: str, bound: int, *, withdrawn: bool = False) -> int:
+    """Return how many events an export up to `bound` holds; see `export_pages`."""
+    async with database.read(tenant) as connection:
+        total: int = await connection.fetchval(sql("transfer.count"), tenant, bound, withdrawn)
+        return total
+
+
+async def export_pages(
+    database: Database, tenant: str, bound: int, *, withdrawn: bool = False
+) -> AsyncIterator[ExportPage]:
+    """Yield every event up to `bound` (from `export_bound`) as JSON lines, in event_seq order.
+
+    Args:
+        withdrawn: also what is withdrawn, and the withdrawals themselves: the whole log, from which an import makes the
+            same memory. Without, neither is in it.
+
+    Pages are read in transactions of their own, so a slow reader of the export holds nothing back in the database.
+    """
+    after = 0
+    while True:
+        async with database.read(tenant) as connection:
+            rows = await _page(connection, tenant, after, bound, withdrawn=withdrawn)
+        if not rows:
+            return
+        after = rows[-1]["event_seq"]
+        yield ExportPage(text=b"".join(_export_line(row) for row in rows), events=len(rows))
+
+
+async def _page(connection: Connection, tenant: str, after: int, bound: int, *, withdrawn: bool) -> list[Any]:
+    return list(await connection.fetch(sql("transfer.page"), tenant, after, bound, EXPORT_PAGE, withdrawn))
+
+
+def _export_line(row: Any) -> bytes:
+    head: dict[str, Any] = {
+        "event_id": row["event_id"],
+        "timestamp": rfc3339_of(row["occurred_at"], row["utc_offset"]),
+        "channel": row["channel"],
+        "participants": list(row["participants"]),
+    }
+    for name in ("source_event_key", "type", "context_id"):
+        if row[name] is not None:
+            head[name] = row[name]
+    if row["internal"]:
+        head["internal"] = True
+    parts = [orjson.dumps(head)[:-1]]
+    if row["topic_hints"] != "[]":
+        parts += [b',"topic_hints":', row["topic_hints"].encode()]
+    parts += [b',"payload":', _payload(row["payload"]).encode(), b"}\n"]
+    return b"".join(parts)
+
+
+def _payload(text: str) -> str:
+    """Return JSON text that an import reads back: PostgreSQL writes 1e300 with all its zeros, as if an integer."""
+    if "00000000000" not in text:
+        return text
+    return json.dumps(json.loads(text, parse_int=_number), ensure_ascii=False, separators=(",", ":"))
+
+
+def _number(digits: str) -> int | float:
+    value = int(digits) if len(digits) < 25 else 2**64
+    return value if -(2**63) <= value < 2**64 else float(digits)

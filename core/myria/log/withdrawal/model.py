@@ -1,0 +1,85 @@
+"""What a withdrawal is: an event of a reserved type that names other events of its scope, and a reason.
+
+It is internal, so it is never part of a topic and no trigger counts it as text; it is shown to nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import orjson
+
+from myria.log.event import NewEvent
+from myria.values import value
+
+Reason = Literal["superseded", "forgotten", "expired", "restored"]
+REASONS: tuple[Reason, ...] = get_args(Reason)
+
+WITHDRAWAL_TYPE = "myria.withdrawal"
+WITHDRAWAL_CHANNEL = "myria"
+
+
+NEUTRAL_LABEL = "Topic with withdrawn events"
+NEUTRAL_SUMMARY = "Some events of this topic were withdrawn after its snapshot was built."
+"""What stands for the words of a topic that covers what was withdrawn: they may have been made of it."""
+
+
+@value
+class Withdrawal:
+    """What a withdrawal says.
+
+    `events` are ids of events of its scope with lower numbers. What replaced superseded ones is named by its id, or
+    by its dedupe key (hex) where it has one, since a repeated append may find its successor stored already.
+    """
+
+    reason: Reason
+    events: tuple[str, ...]
+    superseded_by: str | None = None
+    superseded_by_key: str | None = None
+
+    @classmethod
+    def of(cls, payload: dict[str, Any]) -> Withdrawal | None:
+        """Return what a stored payload says; None for one that is no withdrawal."""
+        reason, events = payload.get("reason"), payload.get("events")
+        if reason not in REASONS or not isinstance(events, list):
+            return None
+        return cls(
+            reason=reason,
+            events=tuple(event for event in events if isinstance(event, str)),
+            superseded_by=payload.get("superseded_by"),
+            superseded_by_key=payload.get("superseded_by_key"),
+        )
+
+    def payload_json(self) -> bytes:
+        """Return its payload as canonical JSON."""
+        payload: dict[str, Any] = {"reason": self.reason, "events": list(self.events)}
+        if self.superseded_by is not None:
+            payload["superseded_by"] = self.superseded_by
+        if self.superseded_by_key is not None:
+            payload["superseded_by_key"] = self.superseded_by_key
+        return orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
+
+
+def withdrawal_event(
+    withdrawal: Withdrawal,
+    participants: Sequence[str],
+    *,
+    timestamp: int,
+    source_event_key: str | None = None,
+) -> NewEvent:
+    """Return the event that is appended to one scope.
+
+    Args:
+        timestamp: that of the newest event it names, in microseconds since 1970: it makes no memory look newer.
+        source_event_key: where a repeat must find it stored already.
+    """
+    return NewEvent(
+        timestamp=timestamp,
+        channel=WITHDRAWAL_CHANNEL,
+        participants=tuple(participants),
+        payload_json=withdrawal.payload_json(),
+        source_event_key=source_event_key,
+        type=WITHDRAWAL_TYPE,
+        internal=True,
+    )

@@ -1,0 +1,124 @@
+"""Answers of queries as text for a model: one line for each event and topic, within a bound of tokens that is true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from myria.notes.lines import MemoryLine, memory_text
+from myria.search.handles import EVENT_PREFIX, Handles
+from myria.search.lean import lean_node
+from myria.text.model_tokens import TokenCounter
+from myria.values import value
+
+Json = dict[str, Any]
+
+NOTHING = "Nothing is remembered of that."
+"""What every API says in words where nothing fits a question."""
+
+_UNBOUNDED = 1 << 40
+
+
+@value
+class ShownAnswer:
+    """An answer as it goes out: its structured content, and the text where that is not the same as JSON.
+
+    `text_for_all` is false where nobody asked for this text: clients that read no structured content get the JSON then.
+    """
+
+    content: Json
+    text: str | None = None
+    text_for_all: bool = True
+
+
+@value
+class AnswerText:
+    """Writes full answers of query_event_nodes and query_references as text.
+
+    `budget` is in tokens, None for no bound; `full` says more of each event. Of an event with too little room
+    that passage is shown which has most of what is `sought`.
+    """
+
+    handles: Handles
+    counter: TokenCounter
+    budget: int | None
+    full: bool = False
+    sought: frozenset[str] = frozenset()
+
+    def fits(self, answer: Json) -> bool:
+        """Tell whether the text shows every node of an answer, the last one perhaps shortened."""
+        return self._written(answer) is not None
+
+    def text(self, answer: Json) -> str:
+        """Return the text of an answer that fits; empty where not even its remarks do."""
+        return self._written(answer) or ""
+
+    def _written(self, answer: Json) -> str | None:
+        lines = list(self._lines(answer["root"]))
+        below = "\n".join(_remarks(answer, is_empty=not lines))
+        budget = _UNBOUNDED if self.budget is None else self.budget
+        if not lines:
+            return below if self.counter.count(below) <= budget else None
+        room = budget - self.counter.count(f"\n{below}") if below else budget
+        while room > 0:
+            memories = memory_text(lines, self.counter, room, self.sought)
+            if memories.shown < len(lines):
+                return None
+            text = f"{memories.text}\n{below}" if below else memories.text
+            over = self.counter.count(text) - budget
+            if over <= 0:
+                return text
+            room -= over  # the tokens of two texts are not always those of both together
+        return None
+
+    def _lines(self, node: Json) -> Iterator[MemoryLine]:
+        for child in node["children"]:
+            lean = lean_node(child)
+            if child["kind"] in ("event", "event_ref"):
+                yield MemoryLine(
+                    date=child["timestamp"][:10],
+                    clock=child["timestamp"][11:16],
+                    speaker=lean.get("speaker"),
+                    text=lean["text"],
+                    handle=EVENT_PREFIX + self.handles.of(child["event_seq"]),
+                    marks=tuple(self._marks(child)),
+                )
+            else:
+                yield MemoryLine(
+                    date=f"Topic of {_span(child)}",
+                    speaker=None,
+                    text=f"{child['label']}. {child['summary']}",
+                    handle=child["topic_id"],
+                )
+                yield from self._lines(child)
+
+    def _marks(self, event: Json) -> Iterator[str]:
+        if event.get("superseded"):
+            yield "superseded"
+        if event.get("alike"):
+            yield f"{event['alike']} more alike"
+        if self.full:
+            yield f"{event['event_id']}, {event['channel']}, {', '.join(event['participants'])}, {event['score']}"
+
+
+def _remarks(answer: Json, *, is_empty: bool) -> Iterator[str]:
+    if is_empty and not answer.get("skipped"):
+        yield NOTHING
+    yield from spelling_remarks(answer.get("other_spellings", {}))
+    if answer["degraded"]:
+        yield answer["degraded_note"]
+    if answer.get("skipped"):
+        yield f"{answer['skipped']['count']} more had no room."
+    if answer["next_cursor"] is not None:
+        yield f"More follow with cursor {answer['next_cursor']}"
+
+
+def spelling_remarks(spellings: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield a sentence for each name under which nothing is visible, while there is something under another."""
+    for name, others in spellings.items():
+        yield f"Nothing is visible to {name}; try {' or '.join(others)}."
+
+
+def _span(topic: Json) -> str:
+    first, last = topic["first_at"][:10], topic["last_at"][:10]
+    return first if first == last else f"{first} to {last}"

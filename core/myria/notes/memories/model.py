@@ -1,0 +1,419 @@
+"""What a memory is: what its writer gives, the event that keeps it, and what is read of it. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Mapping
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple, get_args
+
+import orjson
+
+from myria.db.clock import to_microseconds, to_rfc3339
+from myria.log.event import NewEvent
+from myria.log.payloads import TopicHint, speaker_of, whole_text
+from myria.notes.expiry import SESSION_IDLE_S
+from myria.notes.kinds import policies, policy_of
+from myria.notes.model import NOTE_CHANNEL, NOTE_TYPE, hints_of
+from myria.notes.rows import note_digest, written_share
+from myria.values import value
+
+MemoryType = Literal["episodic", "session", "decision", "entity"]
+
+MEMORY_TYPES: tuple[MemoryType, ...] = get_args(MemoryType)
+DEFAULT_EVENT_TYPE = "general"
+
+_DIGESTED_BYTES = 200
+_KEY_DIGITS = 32
+_SECOND = 1_000_000
+_PLAIN_TAG = re.compile(r"[A-Za-z0-9_.-]+")
+
+NOBODY = "default"
+"""The agent of notes that nobody in particular keeps: those of a pool (Memento's contract)."""
+
+EVENT = "event"
+"""What stands for the kind of a raw event."""
+
+DECISION = "decision"
+"""The kind that notes of other faces and memories of REST share."""
+
+_TYPE_OF_KIND: Mapping[str, MemoryType] = {
+    "episodic": "episodic",
+    "episode": "episodic",
+    "error": "episodic",
+    "session": "session",
+    DECISION: "decision",
+}
+_ONLY_HERE = frozenset({"episodic", "session", "entity"})
+"""Kinds that only memories of REST have; the SQL of memories names them too."""
+
+Json = dict[str, Any]
+
+
+class MemoryDraft(NamedTuple):
+    """A memory as its writer gives it."""
+
+    agent_id: str
+    content: str
+    session_id: str | None = None
+    memory_type: str = "episodic"
+    event_type: str = DEFAULT_EVENT_TYPE
+    metadata: Mapping[str, Any] | None = None
+    dedup_key: str | None = None
+    importance: float | None = None
+    parent_id: str | None = None
+    tags: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The key by which a repeat is known: the writer's own, else that of the contract."""
+        return self.dedup_key or dedup_key(self.agent_id, self.event_type, self.content)
+
+
+def rekeyed(changed: MemoryDraft, before: MemoryDraft) -> MemoryDraft:
+    """Return a changed memory with its key: that of its writer stays, the contract's is made of what it says now."""
+    if before.dedup_key is None or before.dedup_key != before._replace(dedup_key=None).key:
+        return changed
+    return changed._replace(dedup_key=changed._replace(dedup_key=None).key)
+
+
+@value
+class MemoryChanges:
+    """What an amendment changes; None leaves it as it is, and an empty object or list takes it away."""
+
+    content: str | None = None
+    event_type: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    tags: tuple[str, ...] | None = None
+    importance: float | None = None
+
+    def of(self, draft: MemoryDraft) -> MemoryDraft:
+        """Return the memory with the changes; `rekeyed` gives it its key."""
+        content = draft.content if self.content is None else self.content
+        return draft._replace(
+            content=content,
+            event_type=draft.event_type if self.event_type is None else self.event_type,
+            metadata=draft.metadata if self.metadata is None else (self.metadata or None),
+            tags=draft.tags if self.tags is None else self.tags,
+            importance=draft.importance if self.importance is None else self.importance,
+        )
+
+
+class MemoryRow(NamedTuple):
+    """What the projection of memories writes of a first version, beside its number and scope.
+
+    `form` is what it has like others: the columns of `memories.append_new` from `kinds` on, digest and key aside, as
+    PostgreSQL reads them. Another memory with this `key` that is shared with `shared` and was kept after `since` is the
+    same; without a key none is.
+    """
+
+    memory_id: str
+    digest: str
+    dedup: str | None
+    form: tuple[str | None, ...]
+    key: str | None
+    shared: str
+    since: str
+
+    @property
+    def columns(self) -> tuple[str | None, ...]:
+        """The columns of `memories.append_new` from `note_ids` on."""
+        kind, topic, importance, session_id, *others = self.form
+        return (self.memory_id, kind, topic, importance, session_id, self.digest, *others, self.dedup)
+
+
+class StoredMemory(NamedTuple):
+    """A memory as it stands; times in microseconds since 1970 UTC. `number` orders those of one time.
+
+    `kind` is that of a note which another face keeps (or `EVENT`), None for what was kept over REST.
+    """
+
+    memory_id: str
+    draft: MemoryDraft
+    dedup_key: str | None
+    at: int
+    updated_at: int
+    version: int
+    number: int = 0
+    kind: str | None = None
+
+    def to_json(self, tenant: str) -> Json:
+        """Return it in the contract's form; what it has not is left out."""
+        draft = self.draft
+        body: Json = {
+            "id": self.memory_id,
+            "time": to_rfc3339(self.at),
+            "org_id": tenant,
+            "agent_id": draft.agent_id,
+            "memory_type": draft.memory_type,
+            "event_type": draft.event_type,
+            "content": draft.content,
+        }
+        if draft.session_id is not None:
+            body["session_id"] = draft.session_id
+        if draft.metadata:
+            body["metadata"] = draft.metadata
+        if draft.tags:
+            body["tags"] = list(draft.tags)
+        if self.dedup_key is not None:
+            body["dedup_key"] = self.dedup_key
+        if draft.importance is not None:
+            body["importance"] = draft.importance
+        if draft.parent_id is not None:
+            body["parent_id"] = draft.parent_id
+        if self.version > 1:
+            body |= {"version": self.version, "updated_at": to_rfc3339(self.updated_at)}
+        return body
+
+
+def dedup_key(agent_id: str, event_type: str, content: str) -> str:
+    """Return the key of the contract: 32 hexadecimal digits over who says what kind of thing, and how it begins."""
+    said = f"{agent_id}|{event_type}|".encode() + content[:_DIGESTED_BYTES].encode()[:_DIGESTED_BYTES]
+    return hashlib.sha256(said).hexdigest()[:_KEY_DIGITS]
+
+
+class MemoryEvents:
+    """Makes the events of memories that one call keeps.
+
+    Args:
+        participants: canonical; who may see them, `shared` among them.
+        at: in microseconds since 1970 UTC.
+        shared: the participant with whom all memories of an organisation are shared: repeats are known among these.
+        window_s: seconds within which another with the same key is a repeat; 0: none is.
+    """
+
+    def __init__(self, participants: tuple[str, ...], *, at: int, shared: str, window_s: int) -> None:
+        self._participants = participants
+        self._at = at
+        self._shared = shared
+        self._window_s = window_s
+        self._since = to_rfc3339(at - window_s * _SECOND)
+        self._forms: dict[tuple[Any, ...], _Form] = {}
+        self._of: tuple[Any, ...] = ()
+        self._last: _Form
+
+    def event(
+        self,
+        draft: MemoryDraft,
+        memory_id: str,
+        dedup: str | None,
+        *,
+        version: int = 1,
+        previous: str | None = None,
+        key: str | None = None,
+    ) -> NewEvent:
+        """Return the event that keeps a version of a memory; its payload is that of `note_event`.
+
+        Args:
+            dedup: the key by which repeats are known; None where there is none.
+            previous: the event of the version before.
+            key: its source key.
+        """
+        if version > 1 or draft.metadata is not None or dedup is None:
+            form = self._written(draft)
+            payload = self._payload(draft, memory_id, dedup, version=version, previous=previous)
+            written = orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
+        else:
+            form = self._form(draft)
+            written = form.write(memory_id, dedup, draft.content)
+        row = None
+        if version == 1 and form.columns is not None:
+            digest = note_digest(draft.memory_type, memory_id, draft.content)
+            once = dedup if self._window_s > 0 else None
+            row = MemoryRow(memory_id, digest, dedup, form.columns, once, self._shared, self._since)
+        return NewEvent(
+            self._at,
+            NOTE_CHANNEL,
+            self._participants,
+            written,
+            key,
+            draft.session_id,
+            NOTE_TYPE,
+            form.hints,
+            False,
+            None,
+            None,
+            row,
+        )
+
+    def _form(self, draft: MemoryDraft) -> _Form:
+        """Return the form of a memory without metadata; most of a call have that of the one before."""
+        of = _OF_FORM(draft)
+        if of != self._of:
+            self._of = of
+            self._last = self._forms.get(of) or self._forms.setdefault(of, self._written(draft))
+        return self._last
+
+    def _payload(
+        self, draft: MemoryDraft, memory_id: str, dedup: str | None, *, version: int = 1, previous: str | None = None
+    ) -> Json:
+        about: Json = {"agent_id": draft.agent_id, "event_type": draft.event_type, "tags": list(draft.tags)}
+        if dedup is not None:
+            about["dedup_key"] = dedup
+            about["dedup_within_s"] = self._window_s
+            about["shared_with"] = self._shared
+        if draft.metadata is not None:
+            about["metadata"] = draft.metadata
+        if draft.importance is not None:
+            about["importance"] = draft.importance
+        if draft.parent_id is not None:
+            about["parent_id"] = draft.parent_id
+        note: Json = {
+            "id": memory_id,
+            "version": version,
+            "kind": draft.memory_type,
+            "topic": _topic(draft),
+            "keywords": _keywords(draft),
+            "importance": _importance(draft),
+            "lifetime": "permanent",
+            "memory": about,
+        }
+        if previous is not None:
+            note["previous"] = previous
+        if draft.session_id is not None:
+            note["idle_s"] = SESSION_IDLE_S
+        return {"text": draft.content, "note": note, "speaker": draft.agent_id}
+
+    def _written(self, draft: MemoryDraft) -> _Form:
+        empty = self._payload(draft._replace(content="", metadata=None), "", "")
+        # Quotes within a text are escaped: each of these stands once, where the key of that name has its empty text.
+        _, _, rest = orjson.dumps(empty, option=orjson.OPT_SORT_KEYS).partition(_ID)
+        middle, _, rest = rest.partition(_KEY)
+        end, _, _ = rest.rpartition(_TEXT)
+        columns = None
+        written = written_share(_importance(draft))
+        if written is not None and all(map(_PLAIN_TAG.fullmatch, draft.tags)):
+            columns = (
+                draft.memory_type,
+                _topic(draft),
+                written,
+                draft.session_id,
+                draft.agent_id,
+                draft.event_type,
+                "{" + ",".join([f'"{tag}"' for tag in draft.tags]) + "}",
+                None if draft.importance is None else written,
+            )
+        hints = hints_of((_topic(draft), *_keywords(draft)))
+        return _Form(_NOTE + _ID[:-1], b'"' + middle + _KEY[:-2], end + _TEXT[:-3], columns, hints)
+
+
+class _Form(NamedTuple):
+    """What is the same in memories that differ in their ids, keys and contents alone.
+
+    Of the JSON texts it is what stands before the id, before the key and before the content; of the rows the columns
+    beside id, digest and key, None where a row is not written ahead.
+    """
+
+    before_id: bytes
+    before_key: bytes
+    before_text: bytes
+    columns: tuple[str | None, ...] | None
+    hints: tuple[TopicHint, ...]
+
+    def write(self, memory_id: str, dedup: str, content: str) -> bytes:
+        """Return the payload of a memory as JSON; ids need no escapes."""
+        return (
+            self.before_id
+            + memory_id.encode()
+            + self.before_key
+            + orjson.dumps(dedup)
+            + self.before_text
+            + orjson.dumps(content)
+            + b"}"
+        )
+
+
+_OF_FORM = itemgetter(
+    *(place for place, field in enumerate(MemoryDraft._fields) if field not in ("content", "dedup_key", "metadata"))
+)
+"""Reads by what forms are told apart."""
+
+_NOTE = b'{"note":{'
+_ID = b'"id":""'
+_KEY = b'"dedup_key":""'
+_TEXT = b'"text":""}'
+
+
+def _topic(draft: MemoryDraft) -> str:
+    return draft.event_type if draft.event_type != DEFAULT_EVENT_TYPE else draft.agent_id
+
+
+def _keywords(draft: MemoryDraft) -> list[str]:
+    return list(dict.fromkeys([tag.lower() for tag in draft.tags]))
+
+
+def _importance(draft: MemoryDraft) -> float:
+    return policy_of(draft.memory_type, "003").importance if draft.importance is None else draft.importance
+
+
+def memory_of(row: Any) -> StoredMemory:
+    """Return the memory of a row of `memories.newest` and its like: a memory of REST, or a note of another face."""
+    payload = orjson.loads(row["payload"])
+    note = payload["note"]
+    about = note.get("memory")
+    return StoredMemory(
+        memory_id=row["note_id"],
+        draft=_of_other_face(payload, row["context_id"]) if about is None else _kept_here(payload, row["context_id"]),
+        dedup_key=None if about is None else about.get("dedup_key"),
+        at=to_microseconds(row["created_at"]),
+        updated_at=to_microseconds(row["changed_at"]),
+        version=row["version"],
+        number=row["first_seq"],
+        kind=None if about is not None else note["kind"],
+    )
+
+
+def memory_of_event(
+    event_id: str, payload: Json, *, at: int, number: int, event_type: str | None, context_id: str | None
+) -> StoredMemory:
+    """Return how a raw event is shown, which nobody kept as a statement; `at` in microseconds since 1970 UTC."""
+    draft = MemoryDraft(
+        agent_id=speaker_of(payload) or NOBODY,
+        content=whole_text(payload),
+        session_id=context_id,
+        event_type=event_type or DEFAULT_EVENT_TYPE,
+    )
+    return StoredMemory(
+        memory_id=event_id, draft=draft, dedup_key=None, at=at, updated_at=at, version=1, number=number, kind=EVENT
+    )
+
+
+def memory_type_of(kind: str) -> MemoryType:
+    """Return as which of the contract's types notes of a kind are shown."""
+    return _TYPE_OF_KIND.get(kind, "entity")
+
+
+def kinds_of_types(types: Collection[str]) -> tuple[str, ...]:
+    """Return the kinds of notes of other faces that are shown as one of these types."""
+    return tuple(kind for kind in policies() if kind not in _ONLY_HERE and memory_type_of(kind) in types)
+
+
+def _kept_here(payload: Json, context_id: str | None) -> MemoryDraft:
+    about = payload["note"]["memory"]
+    return MemoryDraft(
+        agent_id=about["agent_id"],
+        content=payload["text"],
+        session_id=context_id,
+        memory_type=memory_type_of(payload["note"]["kind"]),
+        event_type=about["event_type"],
+        metadata=about.get("metadata"),
+        tags=tuple(about["tags"]),
+        dedup_key=about.get("dedup_key"),
+        importance=about.get("importance"),
+        parent_id=about.get("parent_id"),
+    )
+
+
+def _of_other_face(payload: Json, context_id: str | None) -> MemoryDraft:
+    note = payload["note"]
+    return MemoryDraft(
+        agent_id=payload.get("speaker") or NOBODY,
+        content=payload["text"],
+        session_id=context_id,
+        memory_type=memory_type_of(note["kind"]),
+        event_type=note["kind"],
+        metadata={"topic": note["topic"]},
+        tags=tuple(note.get("keywords", ())),
+        importance=note["importance"],
+    )

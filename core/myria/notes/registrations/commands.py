@@ -1,0 +1,332 @@
+"""Registering agents and opening sessions, changing and finding them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from myria.db.database import Database
+from myria.db.pages import ROWS_TOGETHER, PageRoom
+from myria.db.queries import sql
+from myria.errors import (
+    AgentNotFound,
+    IdempotencyKeyReused,
+    InvalidArgument,
+    Overloaded,
+    PayloadTooLarge,
+    SessionMoved,
+    SessionNotFound,
+)
+from myria.log.canonical import digest
+from myria.log.payloads import dedupe_key
+from myria.log.redaction.redactor import PayloadRedactor
+from myria.log.scopes import scope_key
+from myria.log.withdrawal.commands import Append
+from myria.notes.registrations.model import (
+    CLOSED,
+    DELETED,
+    REGISTRY_CHANNEL,
+    Entry,
+    EntryKind,
+    entry_of,
+    new_entry_id,
+    registration_event,
+)
+
+_ATTEMPTS = 50
+_PAUSE_S = 0.01
+
+Json = dict[str, Any]
+
+
+class Registrations:
+    """The registrations of one process; those of an organisation are shared with one participant (`shared`).
+
+    Args:
+        database: where they are looked up.
+        append: how they reach the log.
+        payload_bytes: the largest payload of an event.
+        page_bytes: about how many bytes of JSON a list may hold.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        append: Append,
+        redactor_of: Callable[[str], Awaitable[PayloadRedactor]],
+        *,
+        payload_bytes: int,
+        page_bytes: int,
+    ) -> None:
+        self._database = database
+        self._append = append
+        self._redactor_of = redactor_of
+        self._payload_bytes = payload_bytes
+        self._page_bytes = page_bytes
+
+    async def register_agent(
+        self,
+        tenant: str,
+        shared: str,
+        *,
+        name: str,
+        description: str | None,
+        config: Json | None,
+        key: str | None = None,
+        now: int | None = None,
+    ) -> Entry:
+        """Register an agent.
+
+        Args:
+            key: the caller's own name for this call: a repeat answers the first.
+            now: in microseconds since 1970 UTC; left out, this machine's clock.
+
+        Raises:
+            AgentExists: another has this name.
+            IdempotencyKeyReused: another agent was registered with this key.
+        """
+        kept = await self._clean(tenant, {"description": description, "config": config})
+        entry = Entry(kind="agent", entry_id=_entry_id(tenant, "agent", key), name=name, **kept)
+        return await self._create(tenant, shared, entry, key=key, now=now)
+
+    async def open_session(
+        self,
+        tenant: str,
+        shared: str,
+        *,
+        agent: str,
+        metadata: Json | None,
+        key: str | None = None,
+        now: int | None = None,
+    ) -> Entry:
+        """Open a session of an agent that is registered, named by its id or name.
+
+        Raises:
+            InvalidArgument: no such agent is registered.
+        """
+        known = await self.find_agent(tenant, shared, agent)
+        if known is None:
+            raise InvalidArgument("agent_id names no registered agent; register it by POST /agents", field="agent_id")
+        kept = await self._clean(tenant, {"metadata": metadata})
+        entry = Entry(kind="session", entry_id=_entry_id(tenant, "session", key), agent_id=known.entry_id, **kept)
+        return await self._create(tenant, shared, entry, key=key, now=now)
+
+    async def change_session(
+        self,
+        tenant: str,
+        shared: str,
+        session_id: str,
+        *,
+        status: str | None,
+        metadata: Json | None,
+        now: int | None = None,
+    ) -> Entry:
+        """Change the status of a session, or replace its metadata; None leaves it as it is.
+
+        Raises:
+            SessionNotFound: absent, or of others.
+            Overloaded: it is being changed again and again; retry.
+        """
+        if metadata is not None:
+            metadata = (await self._clean(tenant, {"metadata": metadata}))["metadata"]
+
+        def changed(entry: Entry, at: int) -> Entry:
+            closed_at = entry.closed_at
+            if status is not None:
+                closed_at = None if status != CLOSED else at if entry.status != CLOSED else closed_at
+            return replace(
+                entry,
+                status=status or entry.status,
+                metadata=entry.metadata if metadata is None else metadata or None,
+                closed_at=closed_at,
+            )
+
+        return await self._change(tenant, shared, "session", session_id, changed, now=now)
+
+    async def delete_agent(
+        self, tenant: str, shared: str, agent_id: str, *, key: str | None = None, now: int | None = None
+    ) -> None:
+        """Take an agent out of the registry; what it kept stays.
+
+        Args:
+            key: the caller's own name for this call: a repeat changes nothing.
+
+        Raises:
+            AgentNotFound: absent, of others, or deleted by another call.
+        """
+
+        def deleted(entry: Entry, _at: int) -> Entry:
+            return replace(entry, status=DELETED)
+
+        source = None if key is None else f"registration:{digest([DELETED, shared, agent_id, key]).hex()}"
+        try:
+            await self._change(tenant, shared, "agent", agent_id, deleted, now=now, key=source)
+        except AgentNotFound:
+            if source is None or not await self._is_stored(tenant, source):
+                raise
+
+    async def find_agent(self, tenant: str, shared: str, named: str) -> Entry | None:
+        """Return the agent with an id, else the one with a name, or None."""
+        async with self._database.read(tenant) as connection:
+            row = await connection.fetchrow(sql("registrations.by_id"), tenant, "agent", named)
+            if row is None or shared not in row["participants"]:
+                row = await connection.fetchrow(sql("registrations.agent_named"), tenant, scope_key((shared,)), named)
+        return None if row is None else entry_of("agent", row)
+
+    async def get_agent(self, tenant: str, shared: str, named: str) -> Entry:
+        """Return an agent by its id or name.
+
+        Raises:
+            AgentNotFound: absent, or of others.
+        """
+        entry = await self.find_agent(tenant, shared, named)
+        if entry is None:
+            raise AgentNotFound("agent not found")
+        return entry
+
+    async def get_session(self, tenant: str, shared: str, session_id: str) -> Entry:
+        """Return a session.
+
+        Raises:
+            SessionNotFound: absent, or of others.
+        """
+        entry = await self._find(tenant, shared, "session", session_id)
+        if entry is None:
+            raise SessionNotFound("session not found")
+        return entry
+
+    async def agents(self, tenant: str, shared: str, *, limit: int, offset: int = 0) -> tuple[list[Entry], bool]:
+        """Return agents, newest first, and whether there are more."""
+        return await self._newest(tenant, shared, "agent", agents=None, limit=limit, offset=offset)
+
+    async def sessions(
+        self, tenant: str, shared: str, *, agents: Sequence[str] | None, limit: int, offset: int = 0
+    ) -> tuple[list[Entry], bool]:
+        """Return sessions, newest first, and whether there are more; with `agents` those of one agent's names."""
+        return await self._newest(tenant, shared, "session", agents=agents, limit=limit, offset=offset)
+
+    async def sessions_of(self, tenant: str, shared: str, agents: Sequence[str]) -> tuple[int, int]:
+        """Return how many sessions an agent has under its names, and how many of them are active."""
+        async with self._database.read(tenant) as connection:
+            row = await connection.fetchrow(
+                sql("registrations.sessions_of"), tenant, scope_key((shared,)), list(agents)
+            )
+        if row is None:
+            raise AssertionError("a count always answers")
+        return row["sessions"], row["active"]
+
+    async def _newest(
+        self, tenant: str, shared: str, kind: EntryKind, *, agents: Sequence[str] | None, limit: int, offset: int
+    ) -> tuple[list[Entry], bool]:
+        room = PageRoom(limit=limit, most_bytes=self._page_bytes)
+        entries: list[Entry] = []
+        async with self._database.read(tenant) as connection:
+            rows = connection.cursor(
+                sql("registrations.newest"),
+                tenant,
+                scope_key((shared,)),
+                kind,
+                None if agents is None else list(agents),
+                limit + 1,
+                offset,
+                prefetch=ROWS_TOGETHER,
+            )
+            async for row in rows:
+                if not room.take(row["payload"]):
+                    return entries, True
+                entries.append(entry_of(kind, row))
+        return entries, False
+
+    async def _find(self, tenant: str, shared: str, kind: EntryKind, entry_id: str) -> Entry | None:
+        async with self._database.read(tenant) as connection:
+            row = await connection.fetchrow(sql("registrations.by_id"), tenant, kind, entry_id)
+        return None if row is None or shared not in row["participants"] else entry_of(kind, row)
+
+    async def _create(self, tenant: str, shared: str, entry: Entry, *, key: str | None, now: int | None) -> Entry:
+        at = time.time_ns() // 1000 if now is None else now
+        entry = replace(entry, created_at=at, updated_at=at)
+        source_key = None if key is None else f"registration:{digest([tenant, entry.kind, shared, key]).hex()}"
+        try:
+            await self._store(tenant, shared, entry, at, key=source_key)
+        except SessionMoved:
+            # The id of a call with a key follows from the key: it was made before.
+            known = await self._find(tenant, shared, entry.kind, entry.entry_id)
+            told = (entry.name, entry.agent_id, entry.description, entry.config, entry.metadata)
+            if known is None or told[:2] != (known.name, known.agent_id):
+                raise IdempotencyKeyReused(
+                    "this Idempotency-Key was used before, for something else; nothing was stored: use a new one"
+                ) from None
+            return known
+        return entry
+
+    async def _change(
+        self,
+        tenant: str,
+        shared: str,
+        kind: EntryKind,
+        entry_id: str,
+        changed: Callable[[Entry, int], Entry],
+        *,
+        now: int | None,
+        key: str | None = None,
+    ) -> Entry:
+        for _ in range(_ATTEMPTS):
+            entry = await self._find(tenant, shared, kind, entry_id)
+            if entry is None:
+                raise AgentNotFound("agent not found") if kind == "agent" else SessionNotFound("session not found")
+            at = time.time_ns() // 1000 if now is None else now
+            after = changed(entry, at)
+            if after == entry:
+                return entry
+            after = replace(after, version=entry.version + 1, updated_at=at)
+            try:
+                await self._store(tenant, shared, after, at, key=key)
+            except SessionMoved:
+                await asyncio.sleep(_PAUSE_S * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
+                continue
+            return after
+        raise Overloaded("it is being changed again and again; retry")
+
+    async def _store(self, tenant: str, shared: str, entry: Entry, at: int, *, key: str | None = None) -> None:
+        redactor = await self._redactor_of(tenant)
+        for field, name in (("name", entry.name), ("status", entry.status)):
+            if name is not None and redactor.names_secret(name):
+                raise InvalidArgument(
+                    f"{field} holds an API key or token; it is stored as it is given, so use another", field=field
+                )
+        event = registration_event(entry, (shared,), at=at, key=key)
+        if len(event.payload_json) > self._payload_bytes:
+            raise PayloadTooLarge(
+                f"this is {len(event.payload_json)} bytes of JSON; at most {self._payload_bytes} are stored",
+                limit=self._payload_bytes,
+            )
+        await self._append(tenant, [event])
+
+    async def _is_stored(self, tenant: str, source_key: str) -> bool:
+        async with self._database.read(tenant) as connection:
+            key = dedupe_key(REGISTRY_CHANNEL, source_key)
+            return await connection.fetchrow(sql("events.of_key"), tenant, key) is not None
+
+    async def _clean(self, tenant: str, said: Json) -> Json:
+        """Return what is said of an entry without what must not be kept."""
+        redactor = await self._redactor_of(tenant)
+        kept: Json = orjson.loads(redactor.payload(orjson.dumps(said)).payload_json)
+        return kept
+
+
+def _entry_id(tenant: str, kind: EntryKind, key: str | None) -> str:
+    """Return a new id; with a key of the caller's the one that follows from it, so that a repeat finds the first.
+
+    It follows from the tenant too: ids that are equal in two would tell the one what the other keeps.
+    """
+    made = new_entry_id(kind)
+    if key is None:
+        return made
+    prefix, digits = made.split("_")
+    return f"{prefix}_{digest([tenant, kind, key]).hex()[: len(digits)]}"

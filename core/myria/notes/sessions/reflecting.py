@@ -1,0 +1,199 @@
+"""Reflecting: what a session leaves to later ones, kept by one append that also ends it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any, Literal
+
+from myria.db.database import Database
+from myria.db.queries import sql
+from myria.errors import EventErased
+from myria.log.canonical import digest
+from myria.log.event import NewEvent
+from myria.log.scopes import scope_key
+from myria.notes.commands import Notes, Remembered
+from myria.notes.details import NO_DETAILS, Details
+from myria.notes.drafting import Draft
+from myria.notes.links import Relation, link_event
+from myria.notes.sessions.model import session_end
+from myria.values import value
+
+Part = Literal["summary", "decisions", "errors", "procedures", "questions", "episode"]
+
+REFLECTED = "session_reflect"
+"""The topic of what a reflection keeps (Memento's contract)."""
+
+RESOLVED, OPEN = Details(resolution_status="resolved"), Details(resolution_status="open")
+"""What says of an error that it was resolved, and of a question that it is open: texts stay as they were given."""
+
+FORMERLY_OPEN = "[미해결] "
+"""Begins the text of an open question of earlier releases, and of those that Memento exports."""
+
+_RESOLVED_IMPORTANCE = 0.5
+_OPEN_IMPORTANCE = 0.4
+
+_ERASED_ENDS = 100
+"""Sessions of one name and the same people that may have been erased one after the other."""
+
+_LINKED = 10
+"""Of errors, decisions and procedures each, how many are linked with each other."""
+
+
+@value
+class Reflection:
+    """What a session came to. `further` are more texts of the summary, each a note of its own, and `narrative` is the
+    session as a story, an episode. `effectiveness` is kept with its end, or alone where no session is named."""
+
+    summary: str
+    further: Sequence[str] = ()
+    narrative: str | None = None
+    session_id: str | None = None
+    decisions: Sequence[str] = ()
+    errors: Sequence[str] = ()
+    procedures: Sequence[str] = ()
+    questions: Sequence[str] = ()
+    effectiveness: Mapping[str, Any] = field(default_factory=dict)
+
+    def drafts(self) -> list[tuple[Part, Draft]]:
+        """Return the notes that it makes, each with the part that it is of; empty texts make none."""
+        parts: tuple[tuple[Part, str, Sequence[str], Details, float | None], ...] = (
+            ("summary", "fact", (self.summary, *self.further), NO_DETAILS, None),
+            ("decisions", "decision", self.decisions, NO_DETAILS, None),
+            ("errors", "error", self.errors, RESOLVED, _RESOLVED_IMPORTANCE),
+            ("procedures", "procedure", self.procedures, NO_DETAILS, None),
+            ("questions", "fact", self.questions, OPEN, _OPEN_IMPORTANCE),
+            ("episode", "episode", (self.narrative or "",), NO_DETAILS, None),
+        )
+        return [
+            (
+                part,
+                Draft(
+                    content=text,
+                    kind=kind,
+                    topic=REFLECTED,
+                    importance=importance,
+                    source=None if self.session_id is None else f"session:{self.session_id}",
+                    session_id=self.session_id,
+                    details=details,
+                ),
+            )
+            for part, kind, texts, details, importance in parts
+            for text in map(str.strip, texts)
+            if text or part == "summary"
+        ]
+
+
+async def reflect(
+    notes: Notes,
+    database: Database,
+    tenant: str,
+    participants: tuple[str, ...],
+    reflection: Reflection,
+    *,
+    idle_s: int,
+    speaker: str | None = None,
+    now: int | None = None,
+) -> list[tuple[Part, Remembered]]:
+    """Keep a reflection and end its session, by one append; a repeat changes nothing and answers the same notes.
+
+    Args:
+        participants: canonical; whose session it is, and who may see what it leaves.
+        idle_s: after how many seconds such a session is over by itself.
+        now: in microseconds since 1970 UTC; left out, this machine's clock.
+
+    Raises:
+        InvalidArgument: no summary, or a text that is too long.
+        as `Notes.remember`.
+    """
+    moment = time.time_ns() // 1000 if now is None else now
+    session_id = reflection.session_id
+    begun, ended = 0, 0
+    if session_id is not None:
+        async with database.read(tenant) as connection:
+            row = await connection.fetchrow(sql("sessions.of"), tenant, scope_key(participants), session_id)
+        if row is not None:
+            begun, ended = row["begun_seq"], row["ended_seq"] or 0
+    about = _without_secrets(dict(reflection.effectiveness), notes)
+    drafts = reflection.drafts()
+
+    salt: list[str] = []
+
+    async def beside(ids: Sequence[str], is_new: bool) -> Sequence[NewEvent]:
+        parts: dict[Part, list[str]] = {}
+        for (part, _), note_id in zip(drafts, ids, strict=True):
+            parts.setdefault(part, []).append(note_id)
+        links = await _missing_links(database, tenant, participants, parts) if is_new else []
+        return [*links, *end(ids, is_new)]
+
+    def end(ids: Sequence[str], is_new: bool) -> Sequence[NewEvent]:
+        if session_id is None and not about:
+            return ()
+        if session_id is not None and ended and not is_new:
+            return ()  # a repeat: it is over, and nothing came since
+        # Of no words: the key stays when the notes are erased.
+        run = [str(begun), str(ended), *salt] if session_id is not None else ids
+        key = digest([*participants, session_id or "", *run]).hex()
+        return [
+            session_end(
+                session_id, participants, timestamp=moment, reason="reflect", idle_s=idle_s, key=key, about=about
+            )
+        ]
+
+    async def keep() -> list[Remembered]:
+        return await notes.remember_all(
+            tenant,
+            participants,
+            [draft for _, draft in drafts],
+            contract="004",
+            beside=beside,
+            speaker=speaker,
+            now=moment,
+        )
+
+    for again in range(1, _ERASED_ENDS + 1):
+        try:
+            kept = await keep()
+            break
+        except EventErased:
+            # An earlier session of this name was erased with its end, and nothing tells this one's key from that one's.
+            salt[:] = [str(again)]
+    else:
+        kept = await keep()
+    return [(part, note) for (part, _), note in zip(drafts, kept, strict=True)]
+
+
+async def _missing_links(
+    database: Database, tenant: str, participants: tuple[str, ...], parts: Mapping[Part, Sequence[str]]
+) -> list[NewEvent]:
+    """Return links from errors to what caused them, and from procedures to what they resolve, that are not there yet.
+
+    Where two notes are linked in either direction already, they stay as they are (Memento's contract).
+    """
+    errors, decisions, procedures = (parts.get(part, ())[:_LINKED] for part in ("errors", "decisions", "procedures"))
+    wanted: list[tuple[str, str, Relation]] = [
+        *((error, decision, "caused_by") for error in errors for decision in decisions),
+        *((procedure, error, "resolved_by") for procedure in procedures for error in errors),
+    ]
+    if not wanted:
+        return []
+    async with database.read(tenant) as connection:
+        rows = await connection.fetch(sql("links.between"), tenant, [*errors, *decisions, *procedures])
+    known = {frozenset((row["from_id"], row["to_id"])) for row in rows}
+    return [
+        link_event(participants, source, target, relation)
+        for source, target, relation in dict.fromkeys(wanted)
+        if frozenset((source, target)) not in known
+    ]
+
+
+def _without_secrets(value: Any, notes: Notes) -> Any:
+    """Return JSON without what must not be kept."""
+    if isinstance(value, str):
+        return notes.without_secrets(value)
+    if isinstance(value, Mapping):
+        return {key: _without_secrets(item, notes) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_secrets(item, notes) for item in value]
+    return value

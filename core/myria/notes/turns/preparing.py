@@ -1,0 +1,321 @@
+"""What goes into a prompt before a turn: recalled memory, the caller's history, recent items, what is said now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+from myria.db.clock import to_rfc3339
+from myria.db.queries import sql
+from myria.log.masks import Masks
+from myria.log.payloads import searchable_text, speaker_of
+from myria.notes.expiry import Lasting
+from myria.notes.kinds import FACT_KINDS
+from myria.notes.model import NOTE_TYPE
+from myria.notes.recalling import Reads
+from myria.notes.turns.facts import Insight, KnownFact, best_facts, best_insights, insight_of, terms_of
+from myria.notes.turns.items import (
+    Json,
+    answers_a_call,
+    estimated_tokens,
+    identity_of,
+    may_recur,
+    memory_pair,
+    text_of,
+    unpacked,
+)
+from myria.notes.turns.keeping import MOST_FACTS, known_fact
+from myria.notes.turns.model import INPUT_TYPE, OUTPUT_TYPE, Session
+from myria.notes.turns.relating import facts_about
+from myria.notes.turns.storing import recent_items, visible_scopes
+from myria.search.found import EventFinder, FoundEvent
+from myria.search.queries import EventNodesQuery
+from myria.settings import TurnsSettings
+from myria.text.passages import best_span, sought_in
+from myria.text.restating import told_once
+from myria.values import value
+
+INSIGHTS = 5
+"""Insights that are recalled before a turn."""
+
+_LEAST_ITEMS = 6
+"""Items of a session from which on it has insights."""
+
+_TURNS_LOOKED_AT = 200
+"""Turns among which it is counted how often a fact was said."""
+
+_QUESTION_CHARACTERS = 2_000
+_CHUNK_CHARACTERS = 600
+_FOUND_FOR_A_CHUNK = 4
+"""Hits that are looked at for each piece: several may only say the same again."""
+
+_TOPICS_FROM = 200
+_TOPICS = 12
+_QUOTED_ITEMS = 12
+_QUOTED_CHARACTERS = 160
+
+
+@value
+class Before:
+    """A turn that begins: what came before as the caller has it, and what is said now."""
+
+    session: Session
+    history: Sequence[Json]
+    current: Sequence[Json]
+    max_input_tok: int
+
+
+@value
+class Prepared:
+    """What a host puts into its prompt. `compacted` tells whether a summary stands for some items."""
+
+    items: tuple[Json, ...]
+    fact_ids: tuple[str, ...]
+    insight_ids: tuple[str, ...]
+    tokens: int
+    compacted: bool
+
+
+@value
+class _Recalled:
+    """What was recalled; `recent` are items that the caller has not."""
+
+    facts: tuple[KnownFact, ...]
+    insights: tuple[Insight, ...]
+    chunks: tuple[Json, ...]
+    recent: tuple[Json, ...]
+    topics: tuple[str, ...]
+
+    def pair(self, earlier: Sequence[str] = ()) -> list[Json]:
+        """Return it as a prompt has it, with what stands for items that are left out."""
+        facts, insights = map(_fact_json, self.facts), map(_insight_json, self.insights)
+        return memory_pair(list(facts), list(insights), self.chunks, earlier=earlier)
+
+
+class Preparing:
+    """Prepares the turns of one process.
+
+    Args:
+        read: how events are found.
+        settings: how much is recalled.
+    """
+
+    def __init__(self, read: Reads, settings: TurnsSettings) -> None:
+        self._read = read
+        self._settings = settings
+
+    async def prepare(self, tenant: str, before: Before, *, now: int) -> Prepared:
+        """Return what goes before a turn. It changes nothing.
+
+        Args:
+            now: in microseconds since 1970 UTC: facts that have expired by then are left out.
+
+        Raises:
+            UnavailableError: retry.
+        """
+        masks = Masks.containing(before.session.participants)
+        recalled = await self._read(tenant, masks, partial(self._recall, before, masks, now))
+        items, compacted = self._within(before, recalled)
+        return Prepared(
+            items=tuple(items),
+            fact_ids=tuple(known.fact.fact_id for known in recalled.facts),
+            insight_ids=tuple(insight.insight_id for insight in recalled.insights),
+            tokens=estimated_tokens(items),
+            compacted=compacted,
+        )
+
+    async def _recall(self, before: Before, masks: Masks, now: int, reader: EventFinder) -> _Recalled:
+        session, settings, connection = before.session, self._settings, reader.connection
+        scopes = await visible_scopes(connection, reader.tenant, session)
+        if not scopes:
+            return _Recalled(facts=(), insights=(), chunks=(), recent=(), topics=())
+        question = "\n".join(text_of(item) for item in before.current)[:_QUESTION_CHARACTERS].strip()
+        terms = terms_of(question)
+        rows = await connection.fetch(sql("turns.facts"), reader.tenant, session.context_id, scopes, MOST_FACTS)
+        standing = [known_fact(row) for row in rows if not Lasting.of(row).has_expired(now)]
+        facts = best_facts(facts_about(standing, question), terms, now, settings.recall_facts_limit)
+        recent = await recent_items(connection, reader.tenant, session, scopes, settings.recent_context_items)
+        insights = await self._insights(reader, session, facts, terms, len(recent))
+        given = {identity_of(item) for item in (*before.history, *before.current)}
+        recent = tuple(filter(may_recur, recent))
+        recent_names = [identity_of(item) for item in recent]
+        shown = given.union(recent_names)
+        chunks = await self._chunks(reader, session, masks, scopes=scopes, question=question, shown=shown)
+        topics: tuple[str, ...] = ()
+        if self._threshold(before) <= estimated_tokens([*before.history, *recent, *before.current]):
+            topics = await self._topics(reader, session, masks)
+        return _Recalled(
+            facts=tuple(facts),
+            insights=tuple(insights),
+            chunks=chunks,
+            recent=tuple(item for item, name in zip(recent, recent_names, strict=True) if name not in given),
+            topics=topics,
+        )
+
+    async def _insights(
+        self, reader: EventFinder, session: Session, facts: Sequence[KnownFact], terms: frozenset[str], items: int
+    ) -> list[Insight]:
+        if not facts or items < min(_LEAST_ITEMS, self._settings.recent_context_items):
+            return []
+        rows = await reader.connection.fetch(
+            sql("turns.times_said"),
+            reader.tenant,
+            session.owner,
+            session.context_id,
+            _TURNS_LOOKED_AT,
+            [known.note_id for known in facts],
+        )
+        times = {row["note_id"]: row["times"] for row in rows}
+        insights = (insight_of(known, times.get(known.note_id, 0)) for known in facts)
+        return best_insights((insight for insight in insights if insight is not None), terms, INSIGHTS)
+
+    async def _chunks(
+        self,
+        reader: EventFinder,
+        session: Session,
+        masks: Masks,
+        *,
+        scopes: Sequence[int],
+        question: str,
+        shown: set[str],
+    ) -> tuple[Json, ...]:
+        """Return pieces of earlier turns that what is said now finds, without what the prompt has anyway.
+
+        What other faces keep in this context is found, too, by whoever may see it: it is of this session alone.
+        """
+        limit = self._settings.search_limit
+        if not question or not limit:
+            return ()
+        query = EventNodesQuery(
+            masks=masks,
+            query=question,
+            context_id=session.context_id,
+            limit=_FOUND_FOR_A_CHUNK * limit + len(shown),
+        )
+        found = await reader.find(query)
+        hits = told_once(
+            [hit for hit in found.events if _is_piece(hit, scopes) and _is_new(hit, shown)],
+            said=lambda hit: (speaker_of(hit.payload), searchable_text(hit.payload)),
+            age=lambda hit: (hit.at, hit.event_seq),
+        )
+        sought = sought_in(question)
+        return tuple(_chunk_json(hit, session, sought, alike) for hit, alike in hits[:limit])
+
+    async def _topics(self, reader: EventFinder, session: Session, masks: Masks) -> tuple[str, ...]:
+        """Return what the newest turns of a session were about, as the active snapshot says it."""
+        query = EventNodesQuery(masks=masks, context_id=session.context_id, order="newest", limit=_TOPICS_FROM)
+        found = await reader.find(query)
+        topics = await reader.topics(found, among=_TOPICS_FROM, at_least=1, without=NOTE_TYPE)
+        return tuple(f"{topic.label}: {topic.summary}" for topic in topics[:_TOPICS])
+
+    def _threshold(self, before: Before) -> int:
+        return int(self._settings.compact_threshold * before.max_input_tok)
+
+    def _within(self, before: Before, recalled: _Recalled) -> tuple[list[Json], bool]:
+        """Return the items in the contract's order, earlier ones replaced by a summary where they are too many."""
+        pair = recalled.pair()
+        recent = list(recalled.recent)
+        history = list(before.history)
+        threshold = self._threshold(before)
+        whole = [*pair, *history, *recent, *before.current]
+        if estimated_tokens(whole) < threshold:
+            return whole, False
+        room = threshold - estimated_tokens([*pair, *before.current])
+        kept_recent, left = _newest_within(recent, room - _reserve(room))
+        kept_history: list[Json] = history
+        more_left: list[Json] = []
+        if left or estimated_tokens([*history, *kept_recent]) >= room - _reserve(room):
+            kept_history, more_left = _newest_within(history, room - _reserve(room) - estimated_tokens(kept_recent))
+        left = [*more_left, *left]
+        pair = _summed_up(recalled, left, _reserve(room))
+        return [*pair, *kept_history, *kept_recent, *before.current], bool(left)
+
+
+def _reserve(room: int) -> int:
+    """Return the tokens of a summary, of those that earlier items may cost."""
+    return max(0, room // 4)
+
+
+def _newest_within(items: Sequence[Json], room: int) -> tuple[list[Json], list[Json]]:
+    """Return the newest items that cost at most so many tokens, and those before them; no answer without its call."""
+    begin, cost = len(items), 1
+    while begin and cost + estimated_tokens([items[begin - 1]]) + 1 <= room:
+        begin -= 1
+        cost += estimated_tokens([items[begin]]) + 1
+    while begin and begin < len(items) and answers_a_call(items[begin]):
+        begin += 1
+    return list(items[begin:]), list(items[:begin])
+
+
+def _summed_up(recalled: _Recalled, left: Sequence[Json], room: int) -> list[Json]:
+    """Return recalled memory that says what items were about that are left out: by topics, else by how they begin.
+
+    What others said goes nowhere but into the block of data. It is left out where it costs more tokens than `room`.
+    """
+    pair = recalled.pair()
+    if not left:
+        return pair
+    lines = list(recalled.topics) or [
+        f"{item.get('role') or 'tool'}: {' '.join(text_of(item).split())[:_QUOTED_CHARACTERS]}"
+        for item in left[-_QUOTED_ITEMS:]
+        if text_of(item).strip()
+    ]
+    begin = f"{len(left)} earlier items are left out"
+    for count in range(len(lines), -1, -1):
+        longer = recalled.pair([begin, *lines[:count]])
+        if estimated_tokens(longer) - estimated_tokens(pair) <= room:
+            return longer
+    return pair
+
+
+def _is_piece(hit: FoundEvent, scopes: Sequence[int]) -> bool:
+    """Tell whether a hit is an item of this session, or of another face in its context; facts come by themselves."""
+    if hit.type in (INPUT_TYPE, OUTPUT_TYPE):
+        return hit.scope_id in scopes and "item" in hit.payload
+    note = hit.payload.get("note") if hit.type == NOTE_TYPE else None
+    return not (isinstance(note, dict) and note.get("kind") in FACT_KINDS)
+
+
+def _is_new(hit: FoundEvent, shown: set[str]) -> bool:
+    return hit.type not in (INPUT_TYPE, OUTPUT_TYPE) or identity_of(unpacked(hit.payload)) not in shown
+
+
+_IN_LOWER_CASE: Final = frozenset({"user_name", "user_preference", "user_like", "today_task", "weekly_task"})
+"""Facts whose values contract 002 shows in lower case; how they were written stands beside, as `text`."""
+
+
+def _fact_json(known: KnownFact) -> Json:
+    fact = known.fact
+    value = fact.value.lower() if fact.fact_id in _IN_LOWER_CASE else fact.value
+    return {
+        "id": fact.fact_id,
+        "tier": fact.tier,
+        "key": fact.key,
+        "value": value,
+        **({} if value == fact.value else {"text": fact.value}),
+        "confidence": f"{fact.confidence:.2f}",
+    }
+
+
+def _insight_json(insight: Insight) -> Json:
+    return {
+        "id": insight.insight_id,
+        "type": insight.type,
+        "summary": insight.summary,
+        "confidence": f"{insight.confidence:.2f}",
+    }
+
+
+def _chunk_json(hit: FoundEvent, session: Session, sought: frozenset[str], alike: int) -> dict[str, Any]:
+    text = searchable_text(hit.payload)
+    start, end = best_span(text, sought, _CHUNK_CHARACTERS)
+    before, shown = (len(part.encode("utf-8", "surrogatepass")) for part in (text[:start], text[start:end]))
+    day = to_rfc3339(hit.at)[:10].replace("-", "/")
+    return {
+        "path": f"/memory/{session.session_id}/events/raw/{day}/{hit.payload.get('item_id', hit.event_id)}",
+        "start_bytes": before,
+        "end_bytes": before + shown,
+        "text": text[start:end],
+        **({"alike": alike} if alike else {}),
+    }

@@ -1,0 +1,115 @@
+"""Cursors: signed, and bound to one query, one snapshot, one view of the tail and one last key.
+
+A page is ranked again over exactly what its first page could see: the snapshot named here, and of the fresh tail
+the events that PostgreSQL's snapshot named here could see. So pages neither repeat nor omit.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import orjson
+
+from myria import errors
+from myria.log import canonical
+from myria.search.signing import signed_body, signed_text
+from myria.values import value
+from myria.versions import RANKING_VERSION
+
+_PURPOSE = b"myria.cursor.v1"
+_MAX_CHARACTERS = 16_384
+
+
+@value
+class Cursor:
+    """Where a next page starts.
+
+    `snapshot_id` is empty when no snapshot was active; `visible` is `pg_current_snapshot()` as text; `after` is the
+    last key of the page before; `period_end` says when the period ended in which the first page was made, in seconds
+    since 1970: with the moment itself, equal answers would differ in their bytes. `newest` is the newest visible moment
+    that was not ahead of the clock on the first page, in microseconds since 1970, given only where visible events lie
+    ahead of the clock, for the same reason. `by_meaning` tells that the first page compared vectors: later ones do too,
+    and those of other answers do not. `looked` tells the same of a second look.
+    """
+
+    snapshot_id: str
+    visible: str
+    after: tuple[int, ...]
+    period_end: int
+    newest: int | None = None
+    by_meaning: bool = False
+    looked: bool = False
+
+
+def period_end(lifetime: float, now: float | None = None) -> int:
+    """Return when the running period ends; periods are as long as the lifetime of cursors (`decode`)."""
+    period = max(1, round(lifetime))
+    return (int(time.time() if now is None else now) // period + 1) * period
+
+
+def query_digest(tenant: str, tool: str, arguments: dict[str, Any]) -> str:
+    """Return the digest that binds a cursor to its query: every argument but the cursor itself."""
+    body = {"tenant": tenant, "tool": tool, "arguments": {k: v for k, v in arguments.items() if k != "cursor"}}
+    # Only confidences of topic hints are no integers.
+    make = canonical.digest if arguments.get("topic_hints") else canonical.quick_digest
+    return make(body).hex()[:32]
+
+
+def encode(cursor: Cursor, *, digest: str, secret: bytes) -> str:
+    """Return the signed text of a cursor."""
+    fields: list[Any] = [
+        RANKING_VERSION,
+        digest,
+        cursor.snapshot_id,
+        cursor.visible,
+        list(cursor.after),
+        cursor.period_end,
+    ]
+    if cursor.newest is not None or cursor.by_meaning or cursor.looked:
+        fields.append(cursor.newest)
+    if cursor.by_meaning or cursor.looked:
+        fields.append(cursor.by_meaning)
+    if cursor.looked:
+        fields.append(True)
+    return signed_text(orjson.dumps(fields), secret, purpose=_PURPOSE)
+
+
+def decode(text: str, *, digest: str, secret: bytes, lifetime: float, now: float | None = None) -> Cursor:
+    """Return the cursor behind `text`.
+
+    Args:
+        lifetime: seconds after its first page within which a cursor works for certain; it ends before twice that time.
+        now: seconds since 1970; the clock's by default.
+
+    Raises:
+        CursorInvalid: forged, damaged, or made for another query.
+        CursorExpired: older than its lifetime, or from a release that ranks otherwise: a page of it would repeat or
+            omit.
+    """
+    foreign = errors.CursorInvalid(
+        "the cursor was not made for this query; repeat every argument of the first page, or ask again without it",
+        field="cursor",
+    )
+    body = signed_body(text, secret, purpose=_PURPOSE, longest=_MAX_CHARACTERS)
+    if body is None:
+        raise foreign
+    version, made_for, snapshot_id, visible, after, period_end, *more = orjson.loads(body)
+    if made_for != digest:
+        raise foreign
+    if version != RANKING_VERSION or (time.time() if now is None else now) > period_end + lifetime:
+        raise expired()
+    return Cursor(
+        snapshot_id=snapshot_id,
+        visible=visible,
+        after=tuple(after),
+        period_end=period_end,
+        newest=more[0] if more else None,
+        by_meaning=more[1:2] == [True],
+        looked=more[2:] == [True],
+    )
+
+
+def expired() -> errors.CursorExpired:
+    """Return the error for a cursor past its lifetime, or whose snapshot is gone."""
+    return errors.CursorExpired("the cursor has expired; ask again without it", field="cursor")

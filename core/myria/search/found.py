@@ -1,0 +1,297 @@
+"""What a question finds, as values: for answers that are no trees, such as those of an agent's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import asyncpg
+import orjson
+
+from myria.db.database import Connection
+from myria.db.pages import PageRoom
+from myria.db.queries import sql
+from myria.log.masks import Masks
+from myria.log.withdrawal.model import NEUTRAL_LABEL
+from myria.search import cursors
+from myria.search.best import Hit
+from myria.search.cursors import Cursor
+from myria.search.handles import Handles
+from myria.search.paths import Paths
+from myria.search.queries import EventNodesQuery
+from myria.search.read_slots import Turn
+from myria.search.result import SearchResult
+from myria.search.searching import Search
+from myria.search.subjects import SHARED_BY, SubjectFinder
+from myria.topics.subjects.words import latest_of
+from myria.values import value
+
+Json = dict[str, Any]
+
+_MOST_BYTES = 1024 * 1024
+"""About how many bytes of payloads are held of one batch of hits."""
+
+_BEFORE_ALL = 1 << 62
+"""A place before every hit, in any order."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FoundEvent:
+    """One hit; `at` in microseconds since 1970 UTC, `utc_offset` in minutes east of UTC. It is not frozen for the time
+    that this takes.
+
+    `superseded_by` is the number of what replaced a superseded one, None where that may not be seen. `change` tells
+    which side of a change it tells of, where the question asks for that, `by_meaning` that it holds no word of it.
+    """
+
+    event_seq: int
+    event_id: str
+    scope_id: int
+    at: int
+    type: str | None
+    context_id: str | None
+    payload: Json
+    score: int
+    superseded: bool = False
+    superseded_by: int | None = None
+    change: Literal["newer", "older"] | None = None
+    utc_offset: int = 0
+    by_meaning: bool = False
+
+
+@value
+class FoundTopic:
+    """A leaf topic above hits, as its snapshot has it: never one that may hold words of what was withdrawn.
+
+    `event_seqs` are the hits below it.
+    """
+
+    topic_id: str
+    label: str
+    summary: str
+    keywords: tuple[str, ...]
+    event_seqs: tuple[int, ...]
+
+
+@value
+class FoundSubject:
+    """What several leaves above hits have in common, as its snapshot has it, with its latest state; see `FoundTopic`.
+
+    `event_seqs` are the hits below it, `topic_ids` the leaves above these.
+    """
+
+    label: str
+    latest: str
+    event_seqs: tuple[int, ...]
+    topic_ids: tuple[str, ...]
+
+
+@value
+class Found:
+    """Hits in order, the cursor at which they begin, and that of what follows them (None at the end)."""
+
+    events: tuple[FoundEvent, ...]
+    here: Cursor
+    following: Cursor | None
+    result: SearchResult
+
+
+class EventFinder:
+    """Finds events within one transaction, whose connection is there for further look-ups."""
+
+    def __init__(
+        self,
+        search: Search,
+        paths: Paths,
+        subjects: SubjectFinder,
+        *,
+        connection: Connection,
+        turn: Turn,
+        tenant: str,
+        secret: bytes,
+        cursor_lifetime_s: float,
+    ) -> None:
+        self.connection = connection
+        self.tenant = tenant
+        self.handles = Handles(secret, tenant)
+        self._search = search
+        self._paths = paths
+        self._subjects = subjects
+        self._turn = turn
+        self._secret = secret
+        self._lifetime = cursor_lifetime_s
+
+    def cursor(self, text: str, digest: str) -> Cursor:
+        """Return what stands behind the text of a cursor.
+
+        Raises:
+            CursorInvalid: forged, damaged, or made for another query.
+            CursorExpired: older than its lifetime.
+        """
+        return cursors.decode(text, digest=digest, secret=self._secret, lifetime=self._lifetime)
+
+    def cursor_text(self, cursor: Cursor, digest: str) -> str:
+        """Return the signed text of a cursor."""
+        return cursors.encode(cursor, digest=digest, secret=self._secret)
+
+    async def find(self, query: EventNodesQuery, *, cursor: Cursor | None = None, at: int | None = None) -> Found:
+        """Return the best `query.limit` hits, after a place where one is given, in the view of that.
+
+        Where payloads are large they are fewer, and the others follow.
+
+        Args:
+            at: as in `pin`.
+
+        Raises:
+            CursorExpired: the view is gone.
+        """
+        result = await self._search.find(
+            self.connection, self.tenant, query, limit=query.limit, cursor=cursor, turn=self._turn, at=at
+        )
+        here = cursor or Cursor(
+            snapshot_id=result.pinned.snapshot_id or "",
+            visible=result.pinned.visibility.text,
+            after=(_BEFORE_ALL, _BEFORE_ALL, _BEFORE_ALL),
+            period_end=cursors.period_end(self._lifetime),
+            newest=result.newest,
+            by_meaning=result.by_meaning,
+            looked=result.looked,
+        )
+        events = await self._events(result, query)
+        if len(events) < len(result.hits):
+            result = replace(result, hits=result.hits[: len(events)], more=True)
+        following = None
+        if result.more:
+            last = result.hits[-1].key
+            following = Cursor(
+                snapshot_id=here.snapshot_id,
+                visible=here.visible,
+                after=(last.score, last.timestamp, last.event_seq),
+                period_end=here.period_end,
+                newest=here.newest,
+                by_meaning=here.by_meaning,
+                looked=here.looked,
+            )
+        return Found(events=events, here=here, following=following, result=result)
+
+    async def _events(self, result: SearchResult, query: EventNodesQuery) -> tuple[FoundEvent, ...]:
+        """Return the hits' events, or as many of the first ones as have room in memory."""
+        events: list[FoundEvent] = []
+        room = PageRoom(limit=len(result.hits), most_bytes=_MOST_BYTES)
+        while hits := result.hits[len(events) : len(events) + room.further]:
+            wanted = [hit.event_seq for hit in hits]
+            scopes = sorted({result.scope(hit).scope_id for hit in hits})
+            found = await self.connection.fetch(sql("events.texts"), self.tenant, wanted, scopes)
+            rows = {row["event_seq"]: row for row in found}
+            successors = await self._successors(wanted, query.masks) if query.include_superseded else {}
+            for hit in hits:
+                if not room.take(rows[hit.event_seq]["payload"]):
+                    return tuple(events)
+                events.append(_found(hit, rows[hit.event_seq], successors, result))
+        return tuple(events)
+
+    async def _successors(self, wanted: Sequence[int], masks: Masks) -> dict[int, int | None]:
+        """Return which events are superseded, each with its successor where that may be seen."""
+        return {
+            row["event_seq"]: row["successor_seq"]
+            if row["participants"] is not None and masks.sees(row["participants"])
+            else None
+            for row in await self.connection.fetch(sql("retrieval.successors"), self.tenant, wanted)
+        }
+
+    async def topics(self, found: Found, *, among: int, at_least: int, without: str | None) -> tuple[FoundTopic, ...]:
+        """Return the leaf topics above hits, in the order of their best hits.
+
+        Args:
+            among: how many of the first hits are looked at.
+            at_least: how many of them a topic must hold.
+            without: a type of which it must hold no event; None: it may hold any.
+        """
+        result = found.result
+        below: dict[bytes, list[Hit]] = {}
+        for hit in result.hits[:among]:
+            if result.is_indexed(hit):
+                block = result.corpora[hit.corpus].blocks[hit.view]
+                below.setdefault(block.rendering(int(block.leaf[hit.doc])), []).append(hit)
+        chosen = {
+            leaf: hits
+            for leaf, hits in below.items()
+            if len(hits) >= at_least and (without is None or not _holds(result, hits[0], without))
+        }
+        placed = [(result.scope(hits[0]), (leaf,)) for leaf, hits in chosen.items()]
+        topics = await self._paths.topics(self.connection, self.tenant, placed, hidden=result.pinned.hidden)
+        return tuple(
+            FoundTopic(
+                topic_id=topics[leaf]["topic_id"],
+                label=topics[leaf]["label"],
+                summary=topics[leaf]["summary"],
+                keywords=tuple(topics[leaf]["keywords"]),
+                event_seqs=tuple(hit.event_seq for hit in hits),
+            )
+            for leaf, hits in chosen.items()
+            if topics[leaf]["label"] != NEUTRAL_LABEL
+        )
+
+    async def subjects(self, found: Found, *, among: int) -> tuple[FoundSubject, ...]:
+        """Return the subjects that two or more leaves above hits share, in the order of their best hits.
+
+        Args:
+            among: how many of the first hits are looked at.
+        """
+        result = found.result
+        below: dict[bytes, list[Hit]] = {}
+        for hit in result.hits[:among]:
+            if result.is_indexed(hit):
+                block = result.corpora[hit.corpus].blocks[hit.view]
+                below.setdefault(block.rendering(int(block.leaf[hit.doc])), []).append(hit)
+        if len(below) < SHARED_BY:
+            return ()
+        placed = [(result.scope(hits[0]), (leaf,)) for leaf, hits in below.items()]
+        words = await self._paths.found(self.connection, self.tenant, placed)
+        subjects = await self._subjects.of_hits(self.connection, result.pinned, placed, words)
+        leaves: dict[bytes, list[bytes]] = {}
+        for leaf, subject in subjects.places(list(below)).items():
+            leaves.setdefault(subject, []).append(leaf)
+        shared: list[FoundSubject] = []
+        for subject, its_leaves in leaves.items():
+            shown = subjects.topics[subject].shown(result.pinned.hidden)
+            if shown["label"] != NEUTRAL_LABEL:
+                its_leaves.sort(key=list(below).index)
+                shared.append(
+                    FoundSubject(
+                        label=shown["label"],
+                        latest=latest_of(shown["summary"]),
+                        event_seqs=tuple(hit.event_seq for leaf in its_leaves for hit in below[leaf]),
+                        topic_ids=tuple(words[leaf].body["topic_id"] for leaf in its_leaves),
+                    )
+                )
+        return tuple(shared)
+
+
+def _found(hit: Hit, row: asyncpg.Record, successors: Mapping[int, int | None], result: SearchResult) -> FoundEvent:
+    view, _ = result.corpora[hit.corpus].parts()[hit.view]
+    return FoundEvent(
+        event_seq=hit.event_seq,
+        event_id=row["event_id"],
+        scope_id=row["scope_id"],
+        at=hit.timestamp,
+        type=row["type"],
+        context_id=row["context_id"],
+        payload=orjson.loads(row["payload"]),
+        score=hit.score,
+        superseded=hit.event_seq in successors,
+        superseded_by=successors.get(hit.event_seq),
+        change=result.change_of(hit),
+        utc_offset=int(view.utc_offset[hit.doc]),
+        by_meaning=hit.event_seq in result.without_words,
+    )
+
+
+def _holds(result: SearchResult, hit: Hit, event_type: str) -> bool:
+    """Tell whether the leaf of a hit holds an event of a type."""
+    view, _ = result.corpora[hit.corpus].parts()[hit.view]
+    if event_type not in view.types:
+        return False
+    inside = view.leaf == view.leaf[hit.doc]
+    return bool((view.type[inside] == view.types.index(event_type)).any())

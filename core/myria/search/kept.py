@@ -1,0 +1,85 @@
+"""What was kept later of the same thing: the note that says anew what the best hit, an older note, says.
+
+A kept statement says how something is, and what replaces it may hold no word of the question: asked who the intern is,
+"The intern is Callum" answers, and "Callum left, Beatriz sits at his desk" names only whom it replaces. Each note says
+one thing, so the bar is lower than in talk (`successors.py`, `states.py`): nothing is hidden by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from myria.index.corpus import Corpus
+from myria.search.frequency import frequencies, rarity, spans_of
+from myria.search.plan import Plan
+from myria.search.successors import Leader
+from myria.text import stop_ids, term_id
+from myria.text.function_words import FUNCTION_WORDS
+from myria.text.languages import function_terms
+
+_REPEATED: Final = 25
+"""Percent of the words of an older note, by rarity, that a later one must repeat."""
+_IMAGINED: Final = 48
+"""Documents that are thought beside the visible ones: in a memory of three notes a shared word tells something, too."""
+_ANSWERED: Final = 50
+"""Percent of what the older note holds of the question that a later one must hold, if it repeats nothing else: of two
+notes that only name the same person, neither says anew what the other says."""
+_LOOKED_AT: Final = 16
+"""Notes whose words are read one by one, the newest: to read those of one costs as much as the log is long."""
+
+
+def kept_later(leader: Leader, corpora: Sequence[Corpus], docs: int, plan: Plan) -> tuple[int, ...]:
+    """Return the places of the notes that may say anew what the best hit says, the newest first; none if it is no note.
+
+    Args:
+        docs: how many documents are visible in all corpora.
+        plan: what is asked for.
+    """
+    corpus, timeline, at = leader.corpus, leader.timeline, leader.at
+    notes = corpus.notes()
+    if not notes[at]:
+        return ()
+    later = timeline.timestamp > timeline.timestamp[at]
+    later |= (timeline.timestamp == timeline.timestamp[at]) & (timeline.seq > timeline.seq[at])
+    later &= notes & ~leader.announced
+    for only in (leader.here, leader.allowed):
+        if only is not None:
+            later &= only
+    if not later.any():
+        return ()
+    unspecific = leader.names | stop_ids() | _function_ids()
+    about = leader.said - unspecific
+    ids = np.array(sorted(about), dtype=np.int64)
+    worth = [rarity(docs + _IMAGINED, max(2, count)) for count in frequencies(ids, corpora)[0].tolist()]
+    asked = {identity for concept in plan.concepts for identity, _ in concept.alternatives}
+    repeated = np.zeros(len(timeline), dtype=np.int64)
+    answers = leader.held * 100 >= leader.held[at] * _ANSWERED
+    for (part, _), places in zip(corpus.parts(), timeline.places, strict=True):
+        for one, start, end in spans_of(ids, part.terms, part.offsets).T.tolist():
+            where = places[part.posting_doc[start:end]]
+            where = where[where >= 0]
+            repeated[where] += worth[one]
+            if int(ids[one]) not in asked:
+                answers[where] = True
+    found = np.flatnonzero(later & answers & (repeated * 100 >= max(1, sum(worth)) * _REPEATED))
+    newest = found[np.lexsort((timeline.seq[found], timeline.timestamp[found]))][::-1][:_LOOKED_AT]
+    # What is written with signs, such as a version, means one thing and no other.
+    signed = {term_id(word.term) for word in plan.reading.words if not word.term.isalnum()}
+
+    def says_anew(words: frozenset[int]) -> bool:
+        """Whether a note says more than the best hit, and not the same of another thing than is asked about: "server
+        beta runs Debian" shares most of its words with "server alpha runs Debian", and lacks alpha."""
+        missing = about & asked - words
+        is_parallel = bool(missing) and 2 * len(words & about) >= len(words)
+        return words != about and not (is_parallel or signed & missing)
+
+    return tuple(one for one in newest.tolist() if says_anew(leader.words(one) - unspecific))
+
+
+@cache
+def _function_ids() -> frozenset[int]:
+    return frozenset(term_id(term) for language in FUNCTION_WORDS for term in function_terms(language))

@@ -1,0 +1,180 @@
+"""What is looked for, before any text is scored: the words of a question with how rare each is in what is visible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from myria.index.block import Ints, hint_ids, whole_hint_id
+from myria.index.corpus import Corpus
+from myria.search.census import Census
+from myria.search.frequency import frequencies, rarity
+from myria.search.question import Question, Reading, Word, read, without_names
+from myria.search.weights import Weights
+from myria.text import term_id, terms
+from myria.values import value
+
+MAX_CONCEPTS: Final = 48
+"""Words of a question that are scored: the rarest of those that occur."""
+_MOST_SOUGHT: Final = 6
+"""Rare words that a question is taken to hold at most, where it is told how much of it is held: a long text that is
+sent as a question holds much that nobody told."""
+
+WISHES: Final = frozenset(map(term_id, terms("always prefer")))
+"""Words of texts by which people wish something once and for all."""
+
+
+@value
+class Concept:
+    """A word to score: its ids with the percent each counts, and its idf in 1/256 bits.
+
+    `subject` tells that a text that holds nothing else of the question may be what it asks for.
+    """
+
+    alternatives: tuple[tuple[int, int], ...]
+    idf: int
+    subject: bool = True
+
+
+@value
+class Plan:
+    """A reading with the weights of its words: all that is needed to score a corpus.
+
+    `sought` is how rare all its words are together, in 1/256 bits, those that occur nowhere as rare as one that occurs
+    once; 0 where it asks for more than words.
+    `located` says where the postings of `ids` are by corpus and view, as `frequencies` has it; `distinctive` are the
+    participants it names who are not in every scope.
+    """
+
+    reading: Reading
+    weights: Weights
+    concepts: tuple[Concept, ...]
+    sought: int
+    hint_concepts: tuple[Concept, ...]
+    hint_ids: tuple[tuple[int, int], ...]
+    distinctive: frozenset[str]
+    ids: Ints
+    located: list[list[Ints]]
+
+    @property
+    def scores_without_words(self) -> bool:
+        """Tell whether documents can match without holding a word of the question."""
+        return not self.reading.asked or self.reading.by_speaker or self.reading.only_when
+
+    @property
+    def rarity(self) -> int:
+        """Return the idf of all its words together, in 1/256 bits."""
+        return sum(concept.idf for concept in self.concepts)
+
+    @classmethod
+    def of(
+        cls, reading: Reading, corpora: Sequence[Corpus], census: Census, former: Corpus | None, weights: Weights
+    ) -> Plan:
+        """Look a reading's words up.
+
+        Args:
+            former: superseded documents, whose words count where nothing visible holds them.
+        """
+        words = (*reading.words, *reading.hint_words)
+        sought = {term_id(term) for word in words for term in word.all_terms}
+        wanted = sorted(sought | WISHES if reading.asks_help else sought)
+        ids = np.array(wanted, dtype=np.int64)
+        total, located = frequencies(ids, corpora)
+        if former is not None:
+            formerly, places = frequencies(ids, (former,))
+            # A word that only superseded documents hold is as rare as there; any other is as rare as without them.
+            total = np.where(total, total, formerly)
+            located += places
+        frequency = dict(zip(wanted, total.tolist(), strict=True))
+        concepts = _concepts(reading.words, frequency, census.docs, weights)
+        if not any(concept.subject for concept in concepts):
+            concepts = ()
+        return cls(
+            reading=reading,
+            weights=weights,
+            concepts=concepts,
+            sought=_sought(reading, concepts, frequency, census.docs),
+            hint_concepts=_concepts(reading.hint_words, frequency, census.docs, weights),
+            hint_ids=_hint_weights(reading.hints, weights),
+            distinctive=frozenset(name for name in reading.participants if not census.shared(name)),
+            ids=ids,
+            located=located,
+        )
+
+
+def meaning(question: Question, corpora: Sequence[Corpus]) -> str:
+    """Return what of a question is compared by meaning: its text without the visible names and common names in it.
+
+    A name draws the vector of a question to every text that greets that person, or says something else of them.
+    """
+    census = Census.of(corpora)
+    words = read(question, names=census, first=census.first, last=census.last).words
+    ids = np.array(sorted({term_id(term) for word in words for term in word.own_terms}), dtype=np.int64)
+    frequency = dict(zip(ids.tolist(), frequencies(ids, corpora)[0].tolist(), strict=True))
+    subjects = _subjects(words, frequency, census.docs)
+    common = {word.term for word in words if word.name and word.subject and word.term not in subjects}
+    return without_names(question, names=census, also=common)
+
+
+def _concepts(words: Sequence[Word], frequency: Mapping[int, int], docs: int, weights: Weights) -> tuple[Concept, ...]:
+    subjects = _subjects(words, frequency, docs)
+    candidates: list[tuple[int, int, Concept]] = []
+    for at, word in enumerate(words):
+        own = _occurring(word.own_terms, frequency)
+        others = [(identity, weights.related) for identity in _occurring(word.instead, frequency)]
+        others += [(identity, weights.members) for identity in _occurring(word.members, frequency)]
+        others = [(identity, percent) for identity, percent in others if percent]
+        if own:
+            idf = min(rarity(docs, frequency[identity]) for identity in own)
+        elif others:
+            idf = max(rarity(docs, frequency[identity]) for identity, _ in others)
+        else:
+            continue
+        # Another word that is more common than the word itself counts proportionally less.
+        alternatives = [(identity, 100) for identity in own] + [
+            (identity, percent * min(idf, rarity(docs, frequency[identity])) // idf) for identity, percent in others
+        ]
+        concept = Concept(alternatives=tuple(alternatives), idf=idf, subject=word.term in subjects)
+        candidates.append((-idf, at, concept))
+    return tuple(concept for _, _, concept in sorted(candidates, key=lambda row: row[:2])[:MAX_CONCEPTS])
+
+
+def _sought(reading: Reading, concepts: Sequence[Concept], frequency: Mapping[int, int], docs: int) -> int:
+    if not reading.has_meaning or reading.windows or reading.hints:
+        return 0
+    rarest = rarity(docs, 1)
+    unknown = sum(not _occurring(word.all_terms, frequency) for word in reading.words)
+    return min(sum(concept.idf for concept in concepts) + rarest * unknown, rarest * _MOST_SOUGHT)
+
+
+def _occurring(terms: Iterable[str], frequency: Mapping[int, int]) -> list[int]:
+    """Return the ids of those terms that occur."""
+    return [identity for identity in map(term_id, terms) if frequency[identity]]
+
+
+def _subjects(words: Sequence[Word], frequency: Mapping[int, int], docs: int) -> frozenset[str]:
+    """Return the terms of the words by any of which alone a text may be what is asked for.
+
+    A name that many texts hold is none beside other words: asked for somebody's mother, a text that only names
+    somebody is no answer.
+    """
+    subjects = [word for word in words if word.subject]
+
+    def is_common_name(word: Word) -> bool:
+        most = max((frequency[identity] for identity in _occurring(word.own_terms, frequency)), default=0)
+        return word.name and most > 1 and most * most >= docs
+
+    others = [word for word in subjects if not is_common_name(word)]
+    return frozenset(word.term for word in others or subjects)
+
+
+def _hint_weights(hints: Sequence[tuple[str, int]], weights: Weights) -> tuple[tuple[int, int], ...]:
+    by_id: dict[int, int] = {}
+    for hint, permille in hints:
+        whole = whole_hint_id(hint)
+        for identity in hint_ids(hint):
+            weight = max(0, min(1000, permille)) * (100 if identity == whole else weights.hint_term) // 100
+            by_id[identity] = max(by_id.get(identity, 0), weight)
+    return tuple(sorted(by_id.items()))

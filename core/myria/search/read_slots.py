@@ -1,0 +1,197 @@
+"""Turns: heavy reads go a few at a time, so that they cannot starve appends and small reads of CPU and connections.
+
+And while others are served, each turn is followed by a rest in proportion to its work, so that heavy reads get a
+bounded share of the process however many wait. Nobody rests where nobody else asks.
+
+A read that needs something slow from outside the database, its question's vector or a second look, gives back its
+connection and its turn as well, waits, and begins again with what it waited for.
+
+A read is heavy when it must resolve very many scopes or rank very many events. Callers whose last read was heavy are
+remembered and wait for a turn before they take a connection. A read that turns out to be heavy gives its connection
+back, waits, and begins again; what it has read by then is cached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
+
+from myria import errors
+from myria.db.database import Connection, Database
+from myria.log.masks import Masks
+
+HEAVY_SCOPES: Final = 1_000
+"""New scopes to resolve beyond which a read is heavy."""
+
+HEAVY_EVENTS: Final = 20_000
+"""Events to rank beyond which a read is heavy: up to there ranking takes a few milliseconds."""
+
+MOST_WAITING: Final = 128
+"""Heavy reads that may wait for a turn; further ones are refused."""
+
+PATIENCE_S: Final = 10.0
+"""Seconds that a heavy read waits for its turn before it is refused."""
+
+REST: Final = 4.0
+"""How many times its work a turn rests while others are served: heavy reads get a fifth of the time."""
+
+LONGEST_REST_S: Final = 0.25
+"""Seconds that a turn rests at most."""
+
+_KNOWN = 10_000
+
+T = TypeVar("T")
+Asker = tuple[str, Masks]
+"""A tenant, and under which masks somebody asks."""
+
+
+class HeavyRead(Exception):
+    """Raised when a read is heavy and has no turn."""
+
+
+class Awaited(Exception):
+    """Raised when a read needs what is not in the database; it begins again once `wait` has returned that.
+
+    `wait` never raises; None stands for nothing usable.
+    """
+
+    def __init__(self, key: tuple[str, str], wait: Callable[[float], Awaitable[Any]]) -> None:
+        super().__init__(key)
+        self.key = key
+        self.wait = wait
+
+
+class Waits:
+    """What one request waited for; each wait is told how many seconds went before it."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, str], Any] = {}
+        self._spent = 0.0
+
+    def of(self, kind: str) -> list[Any]:
+        """Return what was waited for of the kind that keys begin with."""
+        return [value for (first, _), value in self.found.items() if first == kind]
+
+    async def add(self, awaited: Awaited) -> None:
+        """Wait for something, and keep it."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self.found[awaited.key] = await awaited.wait(self._spent)
+        self._spent += loop.time() - began
+
+
+class Turn:
+    """What one read knows of its own weight, and what it waited for."""
+
+    def __init__(self, *, held: bool, waits: Waits | None = None) -> None:
+        self.held = held
+        self.waits = Waits() if waits is None else waits
+        self.was_heavy = False
+        self._scopes = 0
+
+    def weigh(self, *, scopes: int = 0, events: int = 0) -> None:
+        """Announce how much is about to be read; scopes add up.
+
+        Raises:
+            HeavyRead: it is too much without a turn.
+        """
+        self._scopes += scopes
+        if self._scopes > HEAVY_SCOPES or events > HEAVY_EVENTS:
+            self.was_heavy = True
+            if not self.held:
+                raise HeavyRead
+
+
+class Turns:
+    """Lets heavy reads begin, at most `at_once` of them, in the order in which they came."""
+
+    def __init__(self, database: Database, *, at_once: int, patience: float | None = None) -> None:
+        self._database = database
+        self._free = asyncio.Semaphore(at_once)
+        self._patience = PATIENCE_S if patience is None else patience
+        self._waiting = 0
+        self._resting = 0
+        self._others = 0
+        self._heavy: OrderedDict[Asker, None] = OrderedDict()
+
+    @property
+    def waiting(self) -> int:
+        """How many heavy reads wait for their turn."""
+        return self._waiting
+
+    @property
+    def resting(self) -> int:
+        """How many turns rest."""
+        return self._resting
+
+    def count_other(self) -> None:
+        """Count a request beside which heavy reads are to go gently: an append."""
+        self._others += 1
+
+    async def read(self, asker: Asker, work: Callable[[Connection, Turn], Awaitable[T]]) -> T:
+        """Return what `work` reads in one transaction; it may be begun several times.
+
+        Raises:
+            Overloaded: it is heavy, and its turn did not come in time, or too many wait already.
+        """
+        waits = Waits()
+        while True:
+            try:
+                return await self._begun(asker, work, waits)
+            except Awaited as awaited:
+                needed = awaited
+            await waits.add(needed)
+
+    async def _begun(self, asker: Asker, work: Callable[[Connection, Turn], Awaitable[T]], waits: Waits) -> T:
+        if asker not in self._heavy:
+            try:
+                answer = await self._read(asker, work, Turn(held=False, waits=waits))
+                self._others += 1
+                return answer
+            except HeavyRead:
+                self._note(asker)
+        async with self._turn():
+            turn = Turn(held=True, waits=waits)
+            answer = await self._read(asker, work, turn)
+            if not turn.was_heavy:
+                self._heavy.pop(asker, None)
+            return answer
+
+    async def _read(self, asker: Asker, work: Callable[[Connection, Turn], Awaitable[T]], turn: Turn) -> T:
+        async with self._database.read(asker[0]) as connection:
+            return await work(connection, turn)
+
+    def _note(self, asker: Asker) -> None:
+        self._heavy[asker] = None
+        if len(self._heavy) > _KNOWN:
+            self._heavy.popitem(last=False)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        if self._waiting >= MOST_WAITING:
+            raise errors.Overloaded("too many heavy reads wait for their turn; slow down and retry")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._free.acquire()
+        except TimeoutError as error:
+            raise errors.Overloaded("other heavy reads took too long; retry, or raise retrieval.heavy_reads") from error
+        finally:
+            self._waiting -= 1
+        loop = asyncio.get_running_loop()
+        began, others = loop.time(), self._others
+        try:
+            yield
+        finally:
+            if self._others == others:
+                self._free.release()
+            else:
+                self._resting += 1
+                loop.call_later(min(REST * (loop.time() - began), LONGEST_REST_S), self._rested)
+
+    def _rested(self) -> None:
+        self._resting -= 1
+        self._free.release()

@@ -1,0 +1,345 @@
+"""Assembling the answer: one rooted tree, bounded in nodes, depth, tokens and bytes.
+
+Hits arrive best first and are taken in that order, so a bounded answer is always a prefix of the ranking and a cursor
+can continue it. A hit that fits on no page is shortened; one that still does not fit is skipped, and the answer names
+its id. So every page takes at least one hit, and every hit can be reached. A topic with a single child in the answer
+is left out, unless it is a scope's root or a leaf: the topics that remain are those where hits branch. What stands
+under a subject is its history, in the order of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from myria.search.lean import lean_node
+from myria.topics.model import SUBJECT
+from myria.values import short_value, value
+
+CHARACTERS_PER_TOKEN = 4
+"""How tokens are estimated: characters of the answer's JSON, divided by this."""
+
+MAX_SKIPPED = 50
+"""Ids of skipped events that one answer may name; a page that would skip more ends there."""
+
+_ROOT_TOKENS = 20
+_CHILDREN_TOKENS = 4
+
+Json = dict[str, Any]
+
+
+@value
+class Leafward:
+    """One hit to place: its event as JSON, and the renderings from its scope's root down to its leaf.
+
+    `path` is empty for an event of the fresh tail, which hangs under the root. `shortened` makes the event's shorter
+    form, where it has one.
+    """
+
+    event: Json
+    path: tuple[bytes, ...] = ()
+    shortened: Callable[[], Json] | None = field(default=None, compare=False)
+
+
+@value
+class Room:
+    """The bounds of an answer.
+
+    Args:
+        nodes: all nodes of the answer, the root included.
+        depth: levels; the root is at depth 0. What lies deeper is cut off.
+        tokens: the answer's size, estimated as characters / 4.
+        size: the answer's size as JSON in UTF-8, in bytes.
+        around: what the answer holds beside its tree.
+        lean: it is shown in the lean view, and that is what has a size.
+    """
+
+    nodes: int
+    depth: int | None = None
+    tokens: int | None = None
+    size: int | None = None
+    around: Cost | None = None
+    lean: bool = False
+
+
+@short_value
+class Cost:
+    """What a part of an answer takes: nodes, estimated tokens, bytes."""
+
+    nodes: int = 0
+    tokens: int = 0
+    size: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.nodes + other.nodes, self.tokens + other.tokens, self.size + other.size)
+
+
+_CHILDREN = Cost(0, _CHILDREN_TOKENS, _CHILDREN_TOKENS * CHARACTERS_PER_TOKEN)
+_NOTHING_KNOWN: Mapping[bytes, Cost] = {}
+
+
+@value
+class Assembled:
+    """The tree, and how far it goes in the ranking.
+
+    `taken` counts the hits that are placed or skipped: the next page starts after that many. `placed` are the hits in
+    the form they are shown in; `skipped` the ids of those that fit on no page.
+    """
+
+    root: Json
+    taken: int
+    placed: tuple[Leafward, ...]
+    skipped: tuple[str, ...]
+    nodes: int
+    cut_by_depth: bool
+
+
+@dataclass(slots=True)
+class _Branch:
+    topic: Json
+    is_leaf: bool
+    always: bool
+    children: list[_Branch | Json] = field(default_factory=list)
+    branches: dict[bytes, _Branch] = field(default_factory=dict)
+
+
+class _Costs:
+    """What the nodes of one request's answers take, each counted once: a hit is placed in one answer after another."""
+
+    def __init__(self, topics: Mapping[bytes, Json], *, known: Mapping[bytes, Cost], lean: bool) -> None:
+        self._topics = topics
+        self._known = {} if lean else known
+        self._lean = lean
+        self._events: dict[int, tuple[Json, Cost]] = {}
+        self._of_topics: dict[bytes, Cost] = {}
+
+    def event(self, event: Json) -> Cost:
+        """Return what an event takes."""
+        known = self._events.get(id(event))
+        if known is None:
+            # the event is kept beside its cost, so that no other gets its id
+            known = self._events[id(event)] = event, cost_of(self._shown(event))
+        return known[1]
+
+    def topic(self, rendering_id: bytes) -> Cost:
+        """Return what a topic takes, with the list of its children."""
+        known = self._known.get(rendering_id) or self._of_topics.get(rendering_id)
+        if known is None:
+            known = self._of_topics[rendering_id] = topic_cost(self._shown(self._topics[rendering_id]))
+        return known
+
+    def _shown(self, node: Json) -> Json:
+        return lean_node(node) if self._lean else node
+
+
+class Assembly:
+    """An answer that is being put together, hit by hit.
+
+    Args:
+        topics: the JSON of every rendering on a path, without children; it may grow between two hits.
+        asked_by: the query's participants, carried by a root without children.
+        known: what topics take, as `topic_cost` says, where that is known; it may grow, too.
+        costs: those of another answer with the same topics and view.
+    """
+
+    def __init__(
+        self,
+        room: Room,
+        *,
+        topics: Mapping[bytes, Json],
+        asked_by: Sequence[str],
+        known: Mapping[bytes, Cost] = _NOTHING_KNOWN,
+        costs: _Costs | None = None,
+    ) -> None:
+        self._room = room
+        self._topics = topics
+        self._asked_by = asked_by
+        self._costs = costs or _Costs(topics, known=known, lean=room.lean)
+        around = room.around or Cost()
+        named = Cost() if room.lean else cost_of(asked_by, nodes=0)
+        self._empty = Cost(1, _ROOT_TOKENS, _ROOT_TOKENS * CHARACTERS_PER_TOKEN) + around + named
+        self._used = self._empty
+        self._top = _root()
+        self._leaves: dict[tuple[bytes, ...], _Branch] = {(): self._top}
+        self._named = set(asked_by)
+        self._placed: list[Leafward] = []
+        self._skipped: list[str] = []
+
+    @property
+    def taken(self) -> int:
+        """How many hits are placed or skipped so far."""
+        return len(self._placed) + len(self._skipped)
+
+    def take(self, hit: Leafward) -> bool:
+        """Place a hit, shortened where it must be, or skip it; False when it belongs on the next page."""
+        known = self._leaves.get(hit.path)
+        for form in _forms(hit):
+            cost = self._cost(self._top, self._named, form, known)
+            used = self._used + cost
+            if self._fits(used):
+                self._used = used
+                self._named.update(form.event["participants"])
+                if known is None:
+                    self._leaves[form.path] = _insert(self._top, form, self._topics)
+                else:
+                    known.children.append(form.event)
+                self._placed.append(form)
+                return True
+            alone = self._cost(_root(), set(self._asked_by), form)
+            if self._fits(self._empty + alone):
+                return False
+        return self._skip(hit.event["event_id"])
+
+    def finish(self) -> Assembled:
+        """Return the answer of the hits taken so far."""
+        cut = [False]
+        children, shown = _render(self._top, 1, self._room.depth, cut)
+        union = sorted({name for child in children for name in child["participants"]})
+        root = {
+            "kind": "root",
+            "label": "query_result",
+            "participants": union or list(self._asked_by),
+            "children": children,
+        }
+        return Assembled(
+            root=root,
+            taken=self.taken,
+            placed=tuple(self._placed),
+            skipped=tuple(self._skipped),
+            nodes=1 + shown,
+            cut_by_depth=cut[0],
+        )
+
+    def again(self, hits: Iterable[Leafward]) -> Assembled:
+        """Return another answer within the same bounds, of these hits."""
+        assembly = Assembly(self._room, topics=self._topics, asked_by=self._asked_by, costs=self._costs)
+        return assembly.of(hits)
+
+    def of(self, hits: Iterable[Leafward]) -> Assembled:
+        """Take as many hits, in order, as the bounds allow, and return the answer."""
+        for hit in hits:
+            if not self.take(hit):
+                break
+        return self.finish()
+
+    def without(self, hit: Leafward) -> Assembled:
+        """Return another answer: one that skips this hit, and holds nothing."""
+        assembly = Assembly(self._room, topics=self._topics, asked_by=self._asked_by)
+        assembly._skip(hit.event["event_id"])
+        return assembly.finish()
+
+    def _skip(self, event_id: str) -> bool:
+        id_cost = cost_of(event_id, nodes=0)
+        is_first = not self._placed and not self._skipped
+        # If not even an answer without hits fits, the bound is broken anyway: ids need not keep it then.
+        if not is_first and (
+            len(self._skipped) >= MAX_SKIPPED or (self._fits(self._empty) and not self._fits(self._used + id_cost))
+        ):
+            return False
+        self._used += id_cost
+        self._skipped.append(event_id)
+        return True
+
+    def _fits(self, cost: Cost) -> bool:
+        room = self._room
+        return (
+            cost.nodes <= room.nodes
+            and (room.tokens is None or cost.tokens <= room.tokens)
+            and (room.size is None or cost.size <= room.size)
+        )
+
+    def _cost(self, top: _Branch, named: set[str], hit: Leafward, known: _Branch | None = None) -> Cost:
+        """Return what inserting a hit would add; `known` is the branch of its whole path, where there is one."""
+        cost = self._costs.event(hit.event)
+        if known is None:
+            cost += self._of_path(top, hit.path)
+        participants = hit.event["participants"]
+        if not self._room.lean and not named.issuperset(participants):
+            cost += cost_of(sorted(set(participants) - named), nodes=0)
+        return cost
+
+    def _of_path(self, top: _Branch, path: tuple[bytes, ...]) -> Cost:
+        """Return what the topics take that are shown once there is a hit at the end of a path."""
+        cost = Cost()
+        branch: _Branch | None = top
+        above = b""
+        last = len(path) - 1
+        for depth, rendering_id in enumerate(path):
+            below = branch.branches.get(rendering_id) if branch is not None else None
+            if below is None:
+                if branch is not None and not branch.always and len(branch.branches) == 1:
+                    cost += self._costs.topic(above)
+                if depth in (0, last):
+                    cost += self._costs.topic(rendering_id)
+            branch, above = below, rendering_id
+        return cost
+
+
+def assemble(
+    hits: Iterable[Leafward], room: Room, *, topics: Mapping[bytes, Json], asked_by: Sequence[str]
+) -> Assembled:
+    """Return an answer of as many hits, in order, as the bounds allow."""
+    return Assembly(room, topics=topics, asked_by=asked_by).of(hits)
+
+
+def cost_of(part: Any, *, nodes: int = 1) -> Cost:
+    """Return what a part of an answer, such as a node, takes as JSON, with what separates it from the next."""
+    text = orjson.dumps(part, option=orjson.OPT_PASSTHROUGH_DATETIME)
+    characters = len(text) if text.isascii() else len(text.decode("utf-8"))
+    return Cost(nodes, -(-characters // CHARACTERS_PER_TOKEN) + 1, len(text) + CHARACTERS_PER_TOKEN)
+
+
+def topic_cost(topic: Json) -> Cost:
+    """Return what a topic takes with the list of its children."""
+    return cost_of(topic) + _CHILDREN
+
+
+def _root() -> _Branch:
+    return _Branch(topic={}, is_leaf=False, always=True)
+
+
+def _forms(hit: Leafward) -> Iterable[Leafward]:
+    yield hit
+    if hit.shortened is not None:
+        yield replace(hit, event=hit.shortened(), shortened=None)
+
+
+def _insert(top: _Branch, hit: Leafward, topics: Mapping[bytes, Json]) -> _Branch:
+    """Put a hit at the end of its path, and return the branch there."""
+    branch = top
+    for depth, rendering_id in enumerate(hit.path):
+        below = branch.branches.get(rendering_id)
+        if below is None:
+            is_leaf = depth == len(hit.path) - 1
+            below = _Branch(topic=topics[rendering_id], is_leaf=is_leaf, always=is_leaf or depth == 0)
+            branch.branches[rendering_id] = below
+            branch.children.append(below)
+        branch = below
+    branch.children.append(hit.event)
+    return branch
+
+
+def _render(branch: _Branch, depth: int, max_depth: int | None, cut: list[bool]) -> tuple[list[Json], int]:
+    if max_depth is not None and depth > max_depth:
+        cut[0] = cut[0] or bool(branch.children)
+        return [], 0
+    rendered: list[Json] = []
+    shown = 0
+    for child in branch.children:
+        if not isinstance(child, _Branch):
+            rendered.append(child)
+            shown += 1
+        elif not child.always and len(child.branches) < 2:
+            below, count = _render(child, depth, max_depth, cut)
+            rendered.extend(below)
+            shown += count
+        else:
+            below, count = _render(child, depth + 1, max_depth, cut)
+            if child.topic["kind"] == SUBJECT:
+                below.sort(key=lambda leaf: (leaf["first_at"], leaf["topic_id"]))
+            rendered.append({**child.topic, "children": below})
+            shown += count + 1
+    return rendered, shown

@@ -1,1 +1,0 @@
-"""The PostgreSQL edge: connections, named SQL, and one module per subject."""

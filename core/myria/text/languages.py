@@ -1,0 +1,236 @@
+"""Stems of words in languages other than English, for the search index and for questions.
+
+Every text is indexed as it always was (`myria.text.terms`). Where its function words show another language of
+which Snowball has a stemmer, the stems of its other words there are indexed beside them, marked with the language, so
+that a German question finds "die Häuser" by "Haus" and no English word is taken for a German one. A text whose words
+speak for several languages alike counts as each of them. Pure, and the same on every machine: the stemmers are pinned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from functools import cache
+from itertools import chain
+from typing import Final
+from unicodedata import ucd_3_2_0
+
+from myria.text._stemmers import stemmer
+from myria.text.function_words import AUXILIARIES, FUNCTION_WORDS
+from myria.text.words import MAX_TERM_CHARACTERS, TextWords, folded, stop_terms, terms
+
+STEMMED: Final = (
+    "german",
+    "french",
+    "spanish",
+    "portuguese",
+    "italian",
+    "dutch",
+    "swedish",
+    "polish",
+    "turkish",
+    "russian",
+    "greek",
+    "arabic",
+    "persian",
+    "hindi",
+    "indonesian",
+)
+"""The languages with function words here and a stemmer there, in the order in which they stand beside each other."""
+
+_LETTERS: Final = {
+    "german": "äöüß",
+    "french": "éèêàçœùûîïëâ",
+    "spanish": "ñáéíóúü¿¡",
+    "portuguese": "ãõçáéíóúâêôà",
+    "italian": "àèéìòù",
+    "swedish": "åäö",
+    "polish": "ąćęłńóśźż",
+    "turkish": "ığşçöü",
+    "russian": "аеиоуыэюяё",
+    "greek": "αεηιουωάέήίόύώ",
+    "arabic": "ايوةأإىكء",
+    "persian": "پچژگکی",
+    "hindi": "ािीेोक",
+}
+"""Letters that English lacks and a text of the language hardly does without."""
+
+_MOST_LETTERS: Final = 2
+"""How many function words the letters of a text count as."""
+
+_READ_CHARACTERS: Final = 8 * 1024
+_AT_ONCE: Final = 3
+"""How many languages one text may count as."""
+
+_CACHED_WORDS: Final = 16_384
+"""Words of a language whose stems are kept."""
+
+_SHORTEST_NAME: Final = 2
+_NAME_ENDING: Final = re.compile(
+    r"(?:(?<=ск|ст|ов|ев|ин|ын)(?:ого|ому|ым|им|ыми|ими)|[оеи]?й|[ое]ю|[ое]м|[аеиоуыэюя])\Z"
+)
+_FLEETING: Final = {"павел": "павл", "лев": "лв", "любов": "любв"}
+"""Names of which a vowel falls out before an ending, without endings and soft signs."""
+
+_APOSTROPHES: Final = str.maketrans("\u2018\u02bc\uff07\u2019", "''''")
+_ELIDED_BEFORE: Final = frozenset({"french", "italian"})
+
+
+def languages_of(text: str, text_terms: Collection[str]) -> tuple[str, ...]:
+    """Return the languages other than English that a text may be in, given its terms: none for most, three at most."""
+    if text.isascii() and _telling().isdisjoint(text_terms):
+        return ()
+    voting = _voting().intersection(text_terms)
+    english = len(stop_terms().intersection(text_terms))
+    if text.isascii() and len(voting) <= english:
+        return ()
+    voters = _voters()
+    votes: dict[int, int] = {}
+    for term in voting:
+        for position in voters[term]:
+            votes[position] = votes.get(position, 0) + 1
+    if not text.isascii():
+        letters = _letters()
+        seen = Counter(
+            position for letter in set(text[:_READ_CHARACTERS].lower()) for position in letters.get(letter, ())
+        )
+        for position, count in seen.items():
+            votes[position] = votes.get(position, 0) + min(count, _MOST_LETTERS)
+    most = max(votes.values(), default=0)
+    if not most or most <= english:
+        return ()
+    return tuple(STEMMED[position] for position in sorted(votes) if votes[position] == most)[:_AT_ONCE]
+
+
+def is_function_word(word: str, language: str) -> bool:
+    """Tell whether a word, as it is written, is a function word of a language or another that is no subject.
+
+    An accent tells words apart (Spanish `té`, `te`); without any, it may have been left out.
+    """
+    small = word.lower()
+    return small in _bare_words(language) or (small.isascii() and small in _bare_ascii_words(language))
+
+
+@cache
+def function_terms(language: str) -> frozenset[str]:
+    """Return the terms of the function words of a language; none for English, whose stop words stand elsewhere."""
+    return frozenset(terms(FUNCTION_WORDS.get(language, "")))
+
+
+@cache
+def _bare_words(language: str) -> frozenset[str]:
+    return frozenset(f"{FUNCTION_WORDS.get(language, '')} {AUXILIARIES.get(language, '')}".split())
+
+
+@cache
+def _bare_ascii_words(language: str) -> frozenset[str]:
+    """Return the words without their accents."""
+    return frozenset(map(folded, _bare_words(language)))
+
+
+def stems(words: TextWords, languages: Sequence[str]) -> list[str]:
+    """Return the marked stems of words in these languages, in document order; function words have none."""
+    of = [(_stems(language), function_terms(language)) for language in languages]
+    if len(of) == 1:
+        ((known, functions),) = of
+        read = zip(words.surfaces, words.terms, strict=True)
+        surfaces = [surface for surface, term in read if term not in functions]
+        return list(chain.from_iterable(map(known.__getitem__, surfaces)))
+    return [
+        stem
+        for surface, term in zip(words.surfaces, words.terms, strict=True)
+        for known, functions in of
+        if term not in functions
+        for stem in known[surface]
+    ]
+
+
+def stem_of(surface: str, language: str) -> tuple[str, ...]:
+    """Return the marked stem of one word as it is written, in a tuple; an empty one where it has no letter."""
+    return _stems(language)[surface]
+
+
+class _Stems(dict[str, tuple[str, ...]]):
+    """The stems of words of a language by how they are written; emptied when it is full."""
+
+    def __init__(self, language: str) -> None:
+        super().__init__()
+        self._language = language
+
+    def __missing__(self, surface: str) -> tuple[str, ...]:
+        stem = _stemmed(surface, self._language)
+        if len(surface) <= MAX_TERM_CHARACTERS:
+            if len(self) >= _CACHED_WORDS:
+                self.clear()
+            self[surface] = stem
+        return stem
+
+
+@cache
+def _stems(language: str) -> _Stems:
+    return _Stems(language)
+
+
+def _stemmed(surface: str, language: str) -> tuple[str, ...]:
+    word = surface.lower()
+    if not word.isascii():
+        word = ucd_3_2_0.normalize("NFC", word.translate(_APOSTROPHES))
+    if "'" in word:
+        word = _bare(word, language)
+    if len(word) > MAX_TERM_CHARACTERS or not (word.isalpha() or any(map(str.isalpha, word))):
+        return ()
+    stem = f"{language}:{folded(stemmer(language).stemWord(word))}"
+    if language == "russian" and surface[:1].isupper():
+        return stem, f"{language}:^{_russian_name(folded(word))}"
+    return (stem,)
+
+
+def _russian_name(name: str) -> str:
+    """Return what the cases of a Russian name have in common.
+
+    Snowball's stemmer takes the ends of some names for those of adjectives and verbs (Иван, Никита, Татьяна), and keeps
+    vowels that fall out (Павел, Павла; Лев, Льва). Two names may come to the same: it is for finding alone.
+    """
+    stem = name.replace("ь", "")
+    while (shorter := _NAME_ENDING.sub("", stem)) != stem and len(shorter) >= _SHORTEST_NAME:
+        stem = shorter
+    return _FLEETING.get(stem, stem)
+
+
+def _bare(word: str, language: str) -> str:
+    """Return a word without what is elided before it (French, Italian) or joined to it (Turkish) by an apostrophe."""
+    head, _, tail = word.partition("'")
+    return tail if language in _ELIDED_BEFORE and tail else head
+
+
+@cache
+def _letters() -> dict[str, tuple[int, ...]]:
+    """Return the positions of the languages that a letter speaks for."""
+    positions: dict[str, list[int]] = {}
+    for language, letters in _LETTERS.items():
+        for letter in letters:
+            positions.setdefault(letter, []).append(STEMMED.index(language))
+    return {letter: tuple(found) for letter, found in positions.items()}
+
+
+@cache
+def _voting() -> frozenset[str]:
+    """Return the terms that are function words of a language."""
+    return frozenset(_voters())
+
+
+@cache
+def _telling() -> frozenset[str]:
+    """Return the voting terms that are no stop words: without one of them no language has more votes than English."""
+    return _voting() - stop_terms()
+
+
+@cache
+def _voters() -> dict[str, tuple[int, ...]]:
+    """Return the positions of the languages that a term is a function word of."""
+    positions: dict[str, list[int]] = {}
+    for position, language in enumerate(STEMMED):
+        for term in function_terms(language):
+            positions.setdefault(term, []).append(position)
+    return {term: tuple(found) for term, found in positions.items()}

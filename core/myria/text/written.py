@@ -1,0 +1,147 @@
+"""What is written with signs, as terms beside the plain words of a text: identifiers, paths, versions, c++, emoji.
+
+The plain words of `unlock_with_fingerprint` and of `c++` are `unlock`, `fingerprint` and `c`. An identifier is also one
+word, the same however it is written (`unlockWithFingerprint`, `unlock_with_fingerprint`, `unlock-with-fingerprint`),
+and one in camel case is also its parts. What has other signs in it (`worker.toml`, `3.11.2`, `c#`, `.net`) is also one
+as it stands; a version also what it begins with (`3.11`). An emoji is a word, whatever its skin tone and variation.
+Linear in the text, for any string.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from string import digits
+from typing import Final, NamedTuple
+
+from myria.text.words import MAX_TERM_CHARACTERS, is_stopword, terms
+
+_LETTER: Final = "A-Za-z0-9\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f"
+_PICTURE: Final = (
+    "[\u203c\u2049\u2139\u2194-\u2199\u21a9\u21aa\u231a-\u23ff\u24c2\u25aa-\u25fe\u2600-\u27bf\u2934\u2935\u2b05-\u2b55"
+    "\u3030\u303d\u3297\u3299\U0001f000-\U0001f3fa\U0001f400-\U0001faff]"
+)
+_VARIED: Final = f"{_PICTURE}[\ufe0e\ufe0f]?[\U0001f3fb-\U0001f3ff]?"
+_WRITTEN: Final = re.compile(
+    rf"(?:(?<![\w.])\.(?=[A-Za-z]))?[{_LETTER}]+(?:[-_./\\&@:]+[{_LETTER}]+)*(?:(?:\+\+[0-9]*|\#)(?![\w+#]))?"
+    "|(?P<emoji>[\U0001f1e6-\U0001f1ff]{2}|\U0001f3f4[\U000e0020-\U000e007f]+|[0-9#*]\ufe0f?\u20e3"
+    f"|{_VARIED}(?:\u200d{_VARIED})*)"
+)
+"""A word with all that is joined to it, nearly always a plain one, or an emoji."""
+
+_SIGNED: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9]{1,15}|[A-Za-z][A-Za-z0-9]{0,15}(?:\+\+[0-9]*|\#)")
+_CAMEL: Final = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2}")
+_CAMEL_PART: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_VERSION: Final = re.compile(r"v?([0-9]+(?:\.[0-9]+)+)", re.IGNORECASE)
+_DATE: Final = re.compile(r"[0-9]{1,2}\.[0-9]{1,2}\.(?:[0-9]{2}){1,2}")
+_MODIFIERS: Final = dict.fromkeys((0xFE0E, 0xFE0F, *range(0x1F3FB, 0x1F400)))
+_SHORTEST_PART: Final = 2
+_CACHED_PIECES: Final = 65_536
+_MOST_NUMBERS: Final = 6
+"""Numbers of a version that is also found by what it begins with."""
+
+
+class Written(NamedTuple):
+    """One of them where it stands: `text[start:end]` is also found by `terms`, the whole first where it has one.
+
+    `is_literal` tells that the plain words in it mean nothing by themselves: the `c` of `c#`, the `11` of a version.
+    """
+
+    start: int
+    end: int
+    terms: tuple[str, ...]
+    is_literal: bool
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The terms by which a question that holds it looks: of a version nothing but the whole."""
+        return self.terms[:1] if self.is_literal else self.terms
+
+
+def written_in(text: str) -> list[Written]:
+    """Return what is written with signs in a text, in its order."""
+    found = (_read(match) for match in _WRITTEN.finditer(text) if not _is_plain(match[0]))
+    return [written for written in found if written.terms]
+
+
+def _is_plain(word: str) -> bool:
+    return word.isalnum() and (word[1:].islower() or word.isupper() or word.isdecimal() or len(word) == 1)
+
+
+def written_terms(text: str) -> list[str]:
+    """Return the terms of all that is written with signs in a text, in its order."""
+    # None of it holds a space, and nearly all pieces between spaces have been seen before.
+    return list(chain.from_iterable(map(_PIECES.__getitem__, text.split())))
+
+
+class _Pieces(dict[str, tuple[str, ...]]):
+    """The terms of what is written with signs in a text without spaces; emptied when it is full."""
+
+    def __missing__(self, piece: str) -> tuple[str, ...]:
+        told = tuple(term for written in written_in(piece) for term in written.terms)
+        if len(piece) <= MAX_TERM_CHARACTERS:
+            if len(self) >= _CACHED_PIECES:
+                self.clear()
+            self[piece] = told
+        return told
+
+
+_PIECES: Final = _Pieces()
+
+
+def _read(match: re.Match[str]) -> Written:
+    surface = match[0]
+    is_literal = False
+    told: Iterable[str]
+    if match["emoji"] is not None:
+        told = [surface.translate(_MODIFIERS)]
+    elif surface.isalnum():
+        told = _parts(surface) if _CAMEL.search(surface) is not None else ()
+    elif _SIGNED.fullmatch(surface) is not None:
+        told, is_literal = [surface.lower(), surface.lower().rstrip(digits)], True
+    elif (version := _VERSION.fullmatch(surface)) is not None:
+        told, is_literal = _version(version[1]), True
+    else:
+        told = _joined(surface.strip("+#"))
+    return Written(*match.span(), tuple(dict.fromkeys(told)), is_literal)
+
+
+def _version(numbers: str) -> Iterator[str]:
+    """Yield a version and what it begins with; nothing of a date."""
+    if _DATE.fullmatch(numbers) is None:
+        yield from _as_it_stands(numbers)
+        if numbers.count(".") < _MOST_NUMBERS:
+            while "." in (numbers := numbers.rpartition(".")[0]):
+                yield numbers
+
+
+def _joined(surface: str) -> Iterator[str]:
+    """Yield the terms of words joined by signs: the whole, what lies between slashes and points, identifiers in it."""
+    if not any(map(str.isalpha, surface)):
+        return
+    pieces = [piece for piece in re.split(r"[/\\&@:]+", surface) if piece]
+    if len(pieces) > 1:
+        yield from _as_it_stands(surface)
+    for piece in pieces:
+        names = [name for name in piece.split(".") if name]
+        if len(names) > 1:
+            yield from _as_it_stands(piece)
+        for name in names:
+            if "_" in name.strip("_") or "-" in name.strip("-"):
+                yield from terms(re.sub("[-_]", "", name))
+            for word in re.split("[-_]+", name):
+                if _CAMEL.search(word) is not None:
+                    yield from (*terms(word), *_parts(word))
+
+
+def _as_it_stands(surface: str) -> Iterator[str]:
+    if len(surface) <= MAX_TERM_CHARACTERS:
+        yield surface.lower()
+
+
+def _parts(word: str) -> Iterator[str]:
+    """Yield the terms of the parts of a word in camel case, stop words and single letters left out."""
+    for part in _CAMEL_PART.findall(word):
+        if len(part) >= _SHORTEST_PART:
+            yield from (term for term in terms(part) if not is_stopword(term))

@@ -1,0 +1,332 @@
+"""The values of a plan: events as the planner sees them, nodes, references, units, and the ladder of levels.
+
+The ladder numbers a node's height; a parent's number is always greater than its children's:
+
+    0            leaf: 2..12 events of one subject
+    1..7         part k: sub-groups inside a unit of more than 16 leaves
+    8            unit: the events that are planned together
+    9..91        group of units that share a calendar prefix; the shorter the prefix, the greater the number
+                 (91 everything, 87 year, 86 month, 85 week, 84 day, 83 part of the day, 82 hour, ...)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any, Literal, Protocol
+
+from myria.text import TextWords, words_in
+from myria.topics.lines import clip
+from myria.values import value
+
+NodeType = Literal["leaf_topic", "internal_topic", "subject"]
+LEAF: NodeType = "leaf_topic"
+INTERNAL: NodeType = "internal_topic"
+SUBJECT: NodeType = "subject"
+"""A node of the second hierarchy: a subject, a division of a large one, or a group of subjects."""
+
+_SAID = re.compile("(?:On [^:“”]+: )?(?:[^“”:.!?]{1,40}: )?“[^“”]+”")
+"""What a summary quotes: on which day, where it is that of a group, and who says what."""
+
+_SAID_CHARACTERS = 200
+
+LEAF_LEVEL = 0
+MAX_PART_LEVEL = 7
+UNIT_LEVEL = 8
+
+CALENDAR_NAMES = (
+    "all",
+    "millennium",
+    "century",
+    "decade",
+    "year",
+    "month",
+    "week",
+    "day",
+    "part of day",
+    "hour",
+    "ten minutes",
+    "minute",
+    "ten seconds",
+    "second",
+)
+"""Name of a group whose units share the first k digits of their keys, by k; deeper ones are "instant"."""
+
+KEY_DIGITS = len(CALENDAR_NAMES) - 1 + 6 + 64
+"""Digits of a unit's key: calendar, microseconds, then the content key of its first event."""
+
+ANALYSED_CHARACTERS = 4096
+"""How much of an event's text the planner reads: subjects show early, and pasted files must not cost more."""
+
+UnitKey = tuple[int, bytes]
+"""(timestamp in microseconds, content key) of a unit's first event; no two events of a scope have the same."""
+
+Participants = tuple[str, ...]
+
+ERASED_LABEL = "Topic with erased events"
+ERASED_SUMMARY = "Some events of this topic were erased."
+"""What stands for good in place of the words of a topic that covered erased events."""
+
+
+def group_level(shared_digits: int) -> int:
+    """Return the ladder number of a group whose units share exactly the first `shared_digits` digits."""
+    return UNIT_LEVEL + KEY_DIGITS - shared_digits
+
+
+def shared_digits(level: int) -> int:
+    """Return how many digits the units of a group of this ladder number share: the inverse of `group_level`."""
+    return UNIT_LEVEL + KEY_DIGITS - level
+
+
+def level_name(level: int) -> str:
+    """Return the word a person reads for a ladder number."""
+    if level == LEAF_LEVEL:
+        return "leaf"
+    if level <= MAX_PART_LEVEL:
+        return "part"
+    if level == UNIT_LEVEL:
+        return "unit"
+    shared = shared_digits(level)
+    return CALENDAR_NAMES[shared] if shared < len(CALENDAR_NAMES) else "instant"
+
+
+@value
+class PlanEvent:
+    """One non-internal event as the planner sees it.
+
+    `timestamp` is microseconds since 1970 UTC; `key` says what the event is, whatever its id
+    (`myria.events.content_key`); `task`, `text`, `speaker` and `described` are what `myria.events` reads out of the
+    payload; `hints` are (hint, confidence in permille). `described` and `utc_offset` (minutes east of UTC, that of the
+    place where it was told) are no part of the plan, and go on to the search index.
+    """
+
+    event_seq: int
+    event_id: str
+    key: bytes
+    timestamp: int
+    type: str | None = None
+    context_id: str | None = None
+    channel: str = ""
+    task: str | None = None
+    text: str = ""
+    speaker: str | None = None
+    hints: tuple[tuple[str, int], ...] = ()
+    utc_offset: int = 0
+    described: str = ""
+    _analysed: tuple[TextWords, TextWords] | None = field(
+        default=None, init=False, repr=False, compare=False, hash=False
+    )
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """The event's place in its scope: (timestamp, event_seq)."""
+        return (self.timestamp, self.event_seq)
+
+    @property
+    def words(self) -> TextWords:
+        """The words of the first 4,096 characters, as far as they end there."""
+        return (self._analysed or self._analyse())[0]
+
+    @property
+    def all_words(self) -> TextWords:
+        """The words of the whole text."""
+        return (self._analysed or self._analyse())[1]
+
+    @property
+    def terms(self) -> Sequence[str]:
+        """What the whole text is found by, as `myria.text.terms` gives it."""
+        return (self._analysed or self._analyse())[1].terms
+
+    def _analyse(self) -> tuple[TextWords, TextWords]:
+        """Make the one analysis of the text, for the plan, its descriptions and the search index."""
+        every = words_in(self.text)
+        read = every
+        if len(self.text) > ANALYSED_CHARACTERS:
+            read = every.at([at for at, end in enumerate(every.ends) if end <= ANALYSED_CHARACTERS])
+        analysed = (read, every)
+        object.__setattr__(self, "_analysed", analysed)
+        return analysed
+
+
+@value
+class Ref:
+    """A leaf's reference to one event; `weight` (0..1000) says how central the event is to its leaf."""
+
+    event_seq: int
+    event_id: str
+    weight: int
+
+
+@value
+class Node:
+    """One rendering with its identity.
+
+    `rendering_id` fixes every field but `topic_id` and the anchor, which also depend on the order of arrival.
+    `child_leaves` gives, in the order of `children`, the node_id of a child that is a leaf, else b"".
+    `units` counts the units beneath (1 for the top node of a unit, 0 inside one).
+    `key_timestamp`, `key_digest` and `key_event_id` are time, content key and id of the first event: the key of a
+    unit, or of a group's first unit.
+    """
+
+    rendering_id: bytes
+    node_id: bytes
+    node_type: NodeType
+    level: int
+    topic_id: str
+    anchor_seq: int
+    anchor_event_id: str
+    label: str
+    summary: str
+    metadata: Mapping[str, Any]
+    children: tuple[bytes, ...] = ()
+    child_leaves: tuple[bytes, ...] = ()
+    refs: tuple[Ref, ...] = ()
+    events: int
+    leaves: int
+    units: int
+    is_unit: bool
+    key_timestamp: int
+    key_digest: bytes
+    key_event_id: str
+    first_at: int
+    last_at: int
+
+    @property
+    def key(self) -> UnitKey:
+        """(timestamp, content key) of the first event."""
+        return (self.key_timestamp, self.key_digest)
+
+
+@value
+class Outline:
+    """What a parent needs to know of a child: small enough to keep one per unit of a long scope."""
+
+    rendering_id: bytes
+    node_id: bytes
+    node_type: NodeType
+    level: int
+    label: str
+    keywords: tuple[tuple[str, int], ...]
+    phrases: tuple[tuple[str, int], ...]
+    speakers: tuple[tuple[str, int], ...]
+    hints: tuple[tuple[str, int], ...]
+    subjects: tuple[tuple[str, int], ...]
+    said: str
+    """The first sentence that its summary quotes, with who said it; all of a summary that a model wrote."""
+
+    language: str
+    events: int
+    leaves: int
+    units: int
+    is_unit: bool
+    key_timestamp: int
+    key_digest: bytes
+    key_event_id: str
+    first_at: int
+    last_at: int
+    anchor_seq: int
+    anchor_event_id: str
+
+    @property
+    def key(self) -> UnitKey:
+        """(timestamp, content key) of the first event."""
+        return (self.key_timestamp, self.key_digest)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the child is a leaf."""
+        return self.node_type == LEAF
+
+    @classmethod
+    def of(cls, node: Node) -> Outline:
+        """Return the outline of a node."""
+        metadata = node.metadata
+        return cls(
+            rendering_id=node.rendering_id,
+            node_id=node.node_id,
+            node_type=node.node_type,
+            level=node.level,
+            label=node.label,
+            keywords=_pairs(metadata["keywords"]),
+            phrases=_pairs(metadata["phrases"]),
+            speakers=_pairs(metadata["speakers"]),
+            hints=_pairs(metadata["hints"]),
+            subjects=_pairs(metadata.get("subjects", ())),
+            said=_said(node),
+            language=metadata.get("language", ""),
+            events=node.events,
+            leaves=node.leaves,
+            units=node.units,
+            is_unit=node.is_unit,
+            key_timestamp=node.key_timestamp,
+            key_digest=node.key_digest,
+            key_event_id=node.key_event_id,
+            first_at=node.first_at,
+            last_at=node.last_at,
+            anchor_seq=node.anchor_seq,
+            anchor_event_id=node.anchor_event_id,
+        )
+
+
+@value
+class Unit:
+    """A planned unit as the groups above it see it: its top node's outline and its leaves' node_ids in a row."""
+
+    top: Outline
+    leaf_ids: bytes
+
+    @property
+    def key(self) -> UnitKey:
+        """(timestamp, content key) of the unit's first event."""
+        return self.top.key
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node]) -> Unit:
+        """Return the unit that `plan_unit` planned; `nodes` is its result, the top node last."""
+        return cls(
+            top=Outline.of(nodes[-1]),
+            leaf_ids=b"".join([node.node_id for node in nodes if node.node_type == LEAF]),
+        )
+
+
+def leaf_ids_of(top: Node) -> bytes | None:
+    """Return the node_ids of a unit's leaves in a row, given its top node; None where it does not tell, in parts."""
+    if not top.children:
+        return top.node_id
+    return b"".join(top.child_leaves) if all(top.child_leaves) else None
+
+
+class TreeReader(Protocol):
+    """The old tree of one scope, in PostgreSQL or in memory."""
+
+    async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
+        """Return the nodes of these renderings, in this order."""
+        ...
+
+    async def leaf_node_ids(self, rendering_id: bytes) -> bytes:
+        """Return the node_ids of all leaves under (or at) a rendering, one after the other in any order."""
+        ...
+
+
+class EventReader(Protocol):
+    """The events of one scope that a build may take: not internal, at or below its cutoff, old and new."""
+
+    async def before(self, position: tuple[int, int], limit: int) -> list[PlanEvent]:
+        """Return the nearest `limit` events strictly before (timestamp, event_seq), in ascending order."""
+        ...
+
+    async def after(self, position: tuple[int, int], limit: int) -> list[PlanEvent]:
+        """Return the nearest `limit` events strictly after (timestamp, event_seq), in ascending order."""
+        ...
+
+
+def _pairs(value: Sequence[Sequence[Any]]) -> tuple[tuple[str, int], ...]:
+    return tuple([(name, weight) for name, weight in value])
+
+
+def _said(node: Node) -> str:
+    if node.metadata.get("written_by"):
+        return clip(node.summary, _SAID_CHARACTERS)
+    quote = _SAID.search(node.summary)
+    return quote.group().strip() if quote else ""

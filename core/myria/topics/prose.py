@@ -1,0 +1,97 @@
+"""What in a text is not prose: code, addresses, identifiers, tags and quoted mail. It is no subject and no sentence."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from myria.text.words import is_bare
+
+_NOT_PROSE = r"""
+    ```.*?(?:```|\Z)                                # a block of code
+    | ^[ \t]*>[^\n]*                                # a quoted line
+    | ^[ \t]*(?i:(?:(?:kind|best|warm|many)[ ])?(?:regards|wishes)|best|sincerely|yours[ ]\w+|cheers|cordialement
+        |(?:mit[ ]freundlichen|freundliche|viele|liebe|beste|herzliche)[ ]gr(?:ü|ue)(?:ß|ss)en?|atentamente|un[ ]saludo
+        |saludos(?:[ ]cordiales)?|atenciosamente|cumprimentos|(?:cordiali|distinti)[ ]saluti|с[ ]уважением
+        |(?:met[ ])?vriendelijke[ ]groet(?:en)?)[ \t]*[,.!]?[ \t]*\n.*\Z  # a signature
+    | ^(?:commit[ ][\da-f]{7,}|(?:Author|Date|Merge|From|To|Cc|Received|Host|Accept|Content-\w+|Message-ID):[ ])[^\n]*$
+    | \b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.?[ ]+\d{1,2}\b
+    | ^[ \t]*[^\s{\["][^\n]*[;{}][ \t]*$            # a line of code
+    | ^[ \t]*[$%][ ][^\n]*$                         # a command
+    | `[^`\n]{1,200}`                               # code within a line
+    | "[^"\n]{1,80}"[ \t]*:(?=[ \t]*["\[{\-\dtfn])  # a key of JSON
+    | \b(?:https?|ftp|wss?|file)://\S+              # addresses
+    | \bwww\.\S+
+    | (?:\#\w+[ \t]*){2,}(?=\W|\Z) | \#\w+[ \t]*$   # tags for themselves
+    | @\w[\w.]*                                     # who is spoken to
+    | (?<![^\s"'(\[{<,;=])                          # from the beginning of a word on:
+      (?:
+        [\w.+-]+@[\w-]+\.[\w.-]+                    # a mail address
+        | [~.]{0,2}/[\w.-][\w./-]*                  # paths
+        | [\w.-]+/[\w.-]*[._/\d][\w./-]*
+        | \w*[_\\=][\w\\=.]*                        # snake_case, assignments
+        | \w+(?:::|->|=>)[\w:]*                     # names with their module
+        | \w+\([^)\n]{0,80}\)?                      # calls
+        | \w+[.][a-z]\w*(?:\.\w+)*                  # file names, members, hosts
+        | (?=[\w.:+-]*\d)(?=[\w.:+-]*[^\W\d])[\w.:+-]{10,}  # long mixtures of letters and digits
+        | (?=[a-f]*\d)(?=\d*[a-f])[\da-f]{7,}\b     # hexadecimal digests
+        | [a-z]{3}[a-z\d]*[A-Z][a-z]\w*             # camelCase
+      )
+    | \b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL|FAILED|PASSED|PASS|FAIL|TODO|FIXME|RT)\b
+    | \b(?:SELECT|INSERT|UPDATE|DELETE)[ ][^\n]*?\b(?:FROM|INTO|SET|VALUES)\b[^\n]*
+"""
+
+
+@cache
+def _spans() -> re.Pattern[str]:
+    return re.compile(_NOT_PROSE, re.VERBOSE | re.DOTALL | re.MULTILINE)
+
+
+_MARKS = r"`<>{}\[\]|$#@/_\\=~^*(\d\n;"
+_SHOUTED = "TR|DE|IN|NO|WA|ER|FA|CR|PA|TO|FI|RT|SE|UP"
+"""How the words begin that are all capitals in what is no prose."""
+
+_SUSPECT = re.compile(
+    rf"[{_MARKS}.:A-Zw]"
+    rf"(?:(?<=[{_MARKS}])|(?<=\w[.:])(?=\w)|(?<=[a-z][A-Z])|(?<=\b(?:{_SHOUTED}))|(?<=\bw)(?=ww))"
+)
+"""What every span above has some of, but for a header of mail alone on one line, which is left as it is: most remarks
+have nothing, and need no closer look.
+
+A mark, a stop or colon inside a word, a capital after a small letter, the beginning of a word that stands in logs, or
+"www". It begins with a set of characters, which `re` looks for many times faster than for one of several beginnings.
+"""
+
+_CODE_MARKS = re.compile(r"[{}\[\]<>=;|\\_/`$#~^*]|::|->|\w\(|\d+")
+_LETTERS = re.compile(r"[^\W\d_]")
+_LONGEST_SHOUT = 12
+_MARKS_ARE_FEW = 4
+"""Letters that go with each mark of code or figure in prose."""
+
+
+def may_be_no_prose(text: str) -> bool:
+    """Tell whether a text has a figure or a mark that what is no prose has; so has no part of it otherwise."""
+    if is_bare(text):
+        return "www" in text
+    return _SUSPECT.search(text) is not None
+
+
+def not_prose(text: str) -> list[tuple[int, int]]:
+    """Return the spans of a text that are no prose, in order and apart from each other."""
+    return [match.span() for match in _spans().finditer(text)]
+
+
+def reads_as_prose(sentence: str, *, is_suspect: bool | None = None) -> bool:
+    """Tell whether a sentence is words, rather than code, figures and addresses.
+
+    Args:
+        sentence: on one line.
+        is_suspect: what `may_be_no_prose` says of the text that it is taken from, where that is known.
+    """
+    if sentence.isupper() and len(sentence) > _LONGEST_SHOUT:
+        return False
+    if is_suspect is False or not may_be_no_prose(sentence):
+        return True
+    rest = _spans().sub("", sentence)
+    letters = len(_LETTERS.findall(rest))
+    return 2 * letters >= len(_LETTERS.findall(sentence)) and letters >= _MARKS_ARE_FEW * len(_CODE_MARKS.findall(rest))

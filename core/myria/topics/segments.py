@@ -1,0 +1,191 @@
+"""Where stretches and units begin: decided from an event's nearest neighbours alone.
+
+A stretch boundary depends on an event and the one before it. A unit is what is planned at once: a stretch, with the
+lone one-event stretches beside it, or a run of one-event stretches. Whether a unit begins at an event depends on the
+three events before it and the two after it, so a late event moves unit boundaries only within three positions, and
+every unit has at least two events where the scope has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from myria.settings.planner import PlannerSettings
+from myria.topics.model import PlanEvent
+
+BEFORE = 3
+"""Events before a position that its unit boundary may depend on."""
+
+AFTER = 2
+"""Events after a position that its unit boundary may depend on."""
+
+_RUN_CUT = 32
+"""In a run of one-event stretches, one event in so many may start a unit."""
+
+
+def stretch_starts(before: PlanEvent | None, event: PlanEvent, settings: PlannerSettings) -> bool:
+    """Tell whether a stretch begins at `event`, whose predecessor in its scope is `before`."""
+    return (
+        before is None
+        or event.timestamp - before.timestamp >= settings.gap_us
+        or event.type in settings.marker_types
+        or (event.task is not None and before.task is not None and event.task != before.task)
+        or (event.context_id is not None and before.context_id is not None and event.context_id != before.context_id)
+        or _hash(event, 0) % settings.hash_cut == 0
+    )
+
+
+def unit_starts(
+    events: Sequence[PlanEvent], settings: PlannerSettings, *, at_start: bool, at_end: bool
+) -> list[bool | None]:
+    """Tell for each event whether a unit begins there.
+
+    Args:
+        events: neighbours in the order of their scope, none left out.
+        settings: the planner's settings.
+        at_start: whether the first one is the scope's first.
+        at_end: whether the last one is the scope's last.
+
+    Returns:
+        One verdict per event; None where the context does not suffice (the first three unless `at_start`, the last
+        two unless `at_end`).
+    """
+    window = _Window(settings, at_start=at_start)
+    for event in events:
+        window.append(event)
+    size = len(events)
+    known_from = 0 if at_start else BEFORE
+    known_to = size if at_end else size - AFTER
+    return [
+        window.unit_starts(at, size if at_end else None) if known_from <= at < known_to else None for at in range(size)
+    ]
+
+
+class UnitSplitter:
+    """Splits a scope's events into units as they stream by, holding one unit and its context at a time.
+
+    Args:
+        settings: the planner's settings.
+        context: the (up to three) events before the first one fed, which must then begin a unit; empty at the
+            scope's start.
+    """
+
+    def __init__(self, settings: PlannerSettings, context: Sequence[PlanEvent] = ()) -> None:
+        self._settings = settings
+        self._window = _Window(settings, at_start=len(context) < BEFORE)
+        for event in context:
+            self._window.append(event)
+        self._first = len(context)
+        self._start = len(context)
+        self._at = len(context)
+
+    @property
+    def open_at(self) -> tuple[int, int] | None:
+        """The position of the first event of the unit that is not complete yet, if there is one."""
+        return self._window.position(self._start) if self._start < len(self._window) else None
+
+    def feed(self, event: PlanEvent) -> Iterator[tuple[PlanEvent, ...]]:
+        """Take the next event and yield the unit that is now known to be complete, if any."""
+        self._window.append(event)
+        if self._at + AFTER < len(self._window):
+            yield from self._decide(None)
+
+    def finish(self) -> Iterator[tuple[PlanEvent, ...]]:
+        """Yield the remaining units: the last event fed was the scope's last."""
+        size = len(self._window)
+        while self._at < size:
+            yield from self._decide(size)
+        if self._start < size:
+            yield self._window.cut(self._start, size)
+            self._start = size
+
+    def _decide(self, size: int | None) -> Iterator[tuple[PlanEvent, ...]]:
+        at, self._at = self._at, self._at + 1
+        if at != self._first and self._window.unit_starts(at, size):
+            yield self._window.cut(self._start, at)
+            self._start = at
+            self._window.forget_before(at - BEFORE)
+
+
+def split_units(events: Iterable[PlanEvent], settings: PlannerSettings) -> Iterator[tuple[PlanEvent, ...]]:
+    """Yield the units of a whole scope, given its events in order."""
+    splitter = UnitSplitter(settings)
+    for event in events:
+        yield from splitter.feed(event)
+    yield from splitter.finish()
+
+
+class _Window:
+    """Neighbouring events with their stretch boundaries; positions count from the first event ever appended."""
+
+    def __init__(self, settings: PlannerSettings, *, at_start: bool) -> None:
+        self._settings = settings
+        self._at_start = at_start
+        self._events: list[PlanEvent] = []
+        self._starts: list[bool] = []
+        self._offset = 0
+
+    def __len__(self) -> int:
+        return self._offset + len(self._events)
+
+    def append(self, event: PlanEvent) -> None:
+        before = self._events[-1] if self._events else None
+        self._events.append(event)
+        self._starts.append(stretch_starts(before, event, self._settings))
+
+    def position(self, at: int) -> tuple[int, int]:
+        return self._event(at).position
+
+    def cut(self, start: int, end: int) -> tuple[PlanEvent, ...]:
+        return tuple(self._events[start - self._offset : end - self._offset])
+
+    def forget_before(self, position: int) -> None:
+        if position > self._offset:
+            del self._events[: position - self._offset]
+            del self._starts[: position - self._offset]
+            self._offset = position
+
+    def unit_starts(self, at: int, size: int | None) -> bool:
+        """Tell whether a unit begins at a position; `size` is the scope's end when that is known."""
+        if at == 0 and self._at_start:
+            return True
+        if not self._boundary(at, size):
+            return False
+        now, before = self._single(at, size), self._single(at - 1, size)
+        if not before and not now:
+            return True
+        if not before:
+            return self._single(at + 1, size) or not self._joins_before(at, size)
+        if not now:
+            return self._single(at - 2, size) or self._joins_before(at - 1, size)
+        return (
+            _hash(self._event(at), 8) % _RUN_CUT == 0
+            and _hash(self._event(at - 1), 8) % _RUN_CUT != 0
+            and self._single(at - 2, size)
+            and self._single(at + 1, size)
+        )
+
+    def _event(self, at: int) -> PlanEvent:
+        return self._events[at - self._offset]
+
+    def _boundary(self, at: int, size: int | None) -> bool:
+        return at == size or self._starts[at - self._offset]
+
+    def _single(self, at: int, size: int | None) -> bool:
+        """Whether the event is a stretch of its own; positions outside the scope are not."""
+        if at < 0 or at == size:
+            return False
+        return self._boundary(at, size) and self._boundary(at + 1, size)
+
+    def _joins_before(self, at: int, size: int | None) -> bool:
+        """Whether a lone one-event stretch joins the stretch before it: the nearer neighbour, or the only one."""
+        if at == 0:
+            return False
+        if at + 1 == size:
+            return True
+        event = self._event(at)
+        return event.timestamp - self._event(at - 1).timestamp <= self._event(at + 1).timestamp - event.timestamp
+
+
+def _hash(event: PlanEvent, offset: int) -> int:
+    return int.from_bytes(event.key[offset : offset + 8], "big")

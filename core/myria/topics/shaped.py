@@ -1,0 +1,297 @@
+"""Plans a unit to a given shape: its grouping, labels and summaries, the planner's identities and rules.
+
+A shape says only what is inside one unit. Which events are the unit, what stands above it, and every identity stay the
+planner's. A pure function of events, shape and settings, so that a stored shape gives the same nodes for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from myria.errors import InternalError
+from myria.log.canonical import digest
+from myria.settings.planner import PlannerSettings
+from myria.topics.describe import (
+    INTERNAL_SUMMARY_CHARACTERS,
+    LABEL_CHARACTERS,
+    LEAF_SUMMARY_CHARACTERS,
+    UnitReading,
+    describe_part,
+)
+from myria.topics.identity import internal_node, leaf_node
+from myria.topics.lines import clean
+from myria.topics.model import MAX_PART_LEVEL, UNIT_LEVEL, Node, Outline, Participants, PlanEvent, Ref
+from myria.topics.scope_plan import balanced
+from myria.values import value
+
+RESTS_ON_MOST = 24
+"""References that a summary may name as what it rests on."""
+
+TOPIC_ID_CHARACTERS = 36
+
+
+@value
+class Words:
+    """What a node says: label, summary, and the events (by id) that the summary rests on."""
+
+    label: str
+    summary: str
+    rests_on: tuple[str, ...]
+
+
+@value
+class LeafShape:
+    """A leaf: its events by id, in any order, and the topic_id of an earlier topic that it goes on with."""
+
+    events: tuple[str, ...]
+    words: Words
+    continues: str | None = None
+
+
+@value
+class GroupShape:
+    """Leaves under a common parent inside the unit, by their positions in the shape."""
+
+    leaves: tuple[int, ...]
+    words: Words
+
+
+@value
+class UnitShape:
+    """How one unit is divided. `words` are the unit's own, unless it is a single leaf, whose words count."""
+
+    leaves: tuple[LeafShape, ...]
+    groups: tuple[GroupShape, ...]
+    words: Words
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the shape as it is stored."""
+        return {
+            "schema": 1,
+            "leaves": [
+                {"events": list(leaf.events), **_words_json(leaf.words), "continues": leaf.continues}
+                for leaf in self.leaves
+            ],
+            "groups": [{"leaves": list(group.leaves), **_words_json(group.words)} for group in self.groups],
+            **_words_json(self.words),
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> UnitShape:
+        """Return a stored shape."""
+        return cls(
+            leaves=tuple(
+                LeafShape(events=tuple(leaf["events"]), words=_words(leaf), continues=leaf["continues"])
+                for leaf in stored["leaves"]
+            ),
+            groups=tuple(GroupShape(leaves=tuple(group["leaves"]), words=_words(group)) for group in stored["groups"]),
+            words=_words(stored),
+        )
+
+
+def unit_digest(events: Sequence[PlanEvent]) -> bytes:
+    """Return the 32-byte identity of a unit's event set, under which its shape is kept."""
+    return digest({"schema": 1, "unit": sorted(event.event_id for event in events)})
+
+
+def in_order(shape: UnitShape, events: Sequence[PlanEvent]) -> UnitShape:
+    """Return the same shape with events, leaves and groups in the order of time, which decides everything else.
+
+    The shape names every event exactly once (`problems` is empty).
+    """
+    at = {event.event_id: position for position, event in enumerate(events)}
+    leaves = [
+        LeafShape(events=tuple(sorted(leaf.events, key=at.__getitem__)), words=leaf.words, continues=leaf.continues)
+        for leaf in shape.leaves
+    ]
+    order = sorted(range(len(leaves)), key=lambda position: at[leaves[position].events[0]])
+    moved = {position: place for place, position in enumerate(order)}
+    groups = [
+        GroupShape(leaves=tuple(sorted(moved[position] for position in group.leaves)), words=group.words)
+        for group in shape.groups
+    ]
+    return UnitShape(
+        leaves=tuple(leaves[position] for position in order),
+        groups=tuple(sorted(groups, key=lambda group: group.leaves)),
+        words=shape.words,
+    )
+
+
+def problems(
+    shape: UnitShape, events: Sequence[PlanEvent], settings: PlannerSettings, names: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return in words what keeps a shape from being used; empty when it may be.
+
+    Args:
+        names: what events are called in the words, where not by their ids.
+    """
+    return list(_problems(shape, events, settings, names or {}))
+
+
+def plan_shaped(
+    scope: Participants, events: Sequence[PlanEvent], shape: UnitShape, settings: PlannerSettings
+) -> list[Node]:
+    """Return a unit's nodes as `plan_unit` does, the top node last, but divided and described as the shape says.
+
+    `problems` must be empty. More children than a node may have are divided evenly.
+    """
+    shape = in_order(shape, events)
+    by_id = {event.event_id: event for event in events}
+    only = len(shape.leaves) == 1
+    leaves = [
+        _leaf(scope, [by_id[event_id] for event_id in leaf.events], leaf, settings, only) for leaf in shape.leaves
+    ]
+    nodes = list(leaves)
+    grouped = {leaf: group for group in shape.groups for leaf in group.leaves}
+    row: list[_Child] = []
+    for position, leaf in enumerate(leaves):
+        group = grouped.get(position)
+        if group is None:
+            row.append(_Child(node=leaf, leaf_ids=leaf.node_id))
+        elif group.leaves[0] == position:
+            below = [_Child(node=leaves[index], leaf_ids=leaves[index].node_id) for index in group.leaves]
+            made = _inner(scope, below, level=1, words=group.words)
+            nodes.append(made.node)
+            row.append(made)
+    level = 1 if shape.groups else 0
+    while len(row) > settings.max_fan_out:
+        level += 1
+        if level > MAX_PART_LEVEL:
+            raise InternalError("a unit is too long for the ladder of levels", events=len(events))
+        row = [_inner(scope, part, level=level, words=None) for part in balanced(row, settings.max_fan_out)]
+        nodes.extend(child.node for child in row)
+    if len(row) > 1:
+        nodes.append(_inner(scope, row, level=UNIT_LEVEL, words=shape.words).node)
+    return nodes
+
+
+@value
+class _Child:
+    node: Node
+    leaf_ids: bytes
+
+
+def _leaf(
+    scope: Participants, inside: Sequence[PlanEvent], shape: LeafShape, settings: PlannerSettings, is_unit: bool
+) -> Node:
+    (described,) = UnitReading([inside], participants=scope, settings=settings).described
+    metadata: dict[str, Any] = {
+        **described.description.metadata,
+        "units": int(is_unit),
+        **_origin(shape.words, len(inside)),
+    }
+    if shape.continues is not None:
+        metadata["continues"] = shape.continues
+    return leaf_node(
+        scope,
+        label=shape.words.label,
+        summary=shape.words.summary,
+        metadata=metadata,
+        refs=tuple(
+            Ref(event_seq=event.event_seq, event_id=event.event_id, weight=weight)
+            for event, weight in zip(inside, described.weights, strict=True)
+        ),
+        key_digest=inside[0].key,
+        first_at=inside[0].timestamp,
+        last_at=inside[-1].timestamp,
+        is_unit=is_unit,
+    )
+
+
+def _inner(scope: Participants, below: Sequence[_Child], *, level: int, words: Words | None) -> _Child:
+    outlines = [Outline.of(child.node) for child in below]
+    is_unit = level == UNIT_LEVEL
+    described = describe_part(outlines, is_unit=is_unit)
+    leaf_ids = b"".join([child.leaf_ids for child in below])
+    node = internal_node(
+        scope,
+        level=level,
+        label=words.label if words is not None else described.label,
+        summary=words.summary if words is not None else described.summary,
+        metadata={**described.metadata, **_origin(words, described.metadata["events"])}
+        if words
+        else described.metadata,
+        children=outlines,
+        leaf_ids=leaf_ids,
+        is_unit=is_unit,
+    )
+    return _Child(node=node, leaf_ids=leaf_ids)
+
+
+def _origin(words: Words, events: int) -> dict[str, Any]:
+    """Return what a node's metadata keeps of its words: who wrote them, what they rest on, the subject they name."""
+    return {"written_by": "model", "rests_on": list(words.rests_on), "subjects": [[words.label, events]]}
+
+
+def _problems(
+    shape: UnitShape, events: Sequence[PlanEvent], settings: PlannerSettings, names: Mapping[str, str]
+) -> Iterator[str]:
+    known = {event.event_id for event in events}
+    times: dict[str, int] = {}
+    if not shape.leaves:
+        yield "there is no leaf"
+    for position, leaf in enumerate(shape.leaves, 1):
+        where = f"leaf {position}"
+        for event_id in leaf.events:
+            times[event_id] = times.get(event_id, 0) + 1
+        if len(leaf.events) > settings.leaf_max:
+            yield f"{where} has {len(leaf.events)} events, at most {settings.leaf_max} are allowed"
+        if len(leaf.events) < min(settings.leaf_min, len(events)):
+            yield f"{where} has {len(leaf.events)} events, at least {settings.leaf_min} are needed: merge it"
+        if leaf.continues is not None and len(leaf.continues) > TOPIC_ID_CHARACTERS:
+            yield f"{where} continues what is no topic"
+        yield from _word_problems(leaf.words, where, set(leaf.events), LEAF_SUMMARY_CHARACTERS, names)
+    for event in events:
+        if times.get(event.event_id, 0) != 1:
+            count = times.get(event.event_id, 0)
+            yield f"{names.get(event.event_id, event.event_id)} is in {count} leaves instead of one"
+    for event_id in sorted(set(times) - known):
+        yield f"{names.get(event_id, event_id)} is no event of this unit"
+    yield from _group_problems(shape, settings, names)
+    if len(shape.leaves) > 1:
+        yield from _word_problems(shape.words, "the unit", known, INTERNAL_SUMMARY_CHARACTERS, names)
+
+
+def _group_problems(shape: UnitShape, settings: PlannerSettings, names: Mapping[str, str]) -> Iterator[str]:
+    times: dict[int, int] = {}
+    for position, group in enumerate(shape.groups, 1):
+        where = f"group {position}"
+        for leaf in group.leaves:
+            times[leaf] = times.get(leaf, 0) + 1
+        inside = [shape.leaves[leaf] for leaf in group.leaves if 0 <= leaf < len(shape.leaves)]
+        if len(inside) != len(group.leaves):
+            yield f"{where} names a leaf that is not there"
+        if not 2 <= len(group.leaves) <= settings.max_fan_out:
+            yield f"{where} has {len(group.leaves)} leaves instead of 2 to {settings.max_fan_out}"
+        if len(shape.leaves) > 1 and len(set(group.leaves)) == len(shape.leaves):
+            yield f"{where} holds every leaf: leave it out, the unit is their parent"
+        below = {event_id for leaf in inside for event_id in leaf.events}
+        yield from _word_problems(group.words, where, below, INTERNAL_SUMMARY_CHARACTERS, names)
+    for leaf in sorted(times):
+        if times[leaf] > 1:
+            yield f"leaf {leaf + 1} is in {times[leaf]} groups"
+
+
+def _word_problems(words: Words, where: str, inside: set[str], most: int, names: Mapping[str, str]) -> Iterator[str]:
+    for what, text, limit in (("label", words.label, LABEL_CHARACTERS), ("summary", words.summary, most)):
+        if not text:
+            yield f"{where} has no {what}"
+        elif clean(text) != text:
+            yield f"the {what} of {where} is not one line of plain text"
+        if len(text) > limit:
+            yield f"the {what} of {where} has {len(text)} characters, at most {limit} are allowed"
+    if not words.rests_on:
+        yield f"{where} does not say which events its summary rests on"
+    if len(words.rests_on) > RESTS_ON_MOST:
+        yield f"{where} rests on {len(words.rests_on)} events, name at most {RESTS_ON_MOST}"
+    for event_id in sorted(set(words.rests_on) - inside):
+        yield f"{where} rests on {names.get(event_id, event_id)}, which it does not hold"
+
+
+def _words_json(words: Words) -> dict[str, Any]:
+    return {"label": words.label, "summary": words.summary, "rests_on": list(words.rests_on)}
+
+
+def _words(stored: Mapping[str, Any]) -> Words:
+    return Words(label=stored["label"], summary=stored["summary"], rests_on=tuple(stored["rests_on"]))

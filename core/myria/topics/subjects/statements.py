@@ -1,0 +1,87 @@
+"""What a leaf says of a subject: its statements, and which of them tells a state.
+
+A statement tells a state where it says enough beside what the subject is called. Words that are said about everything
+count little, greetings nothing; what exclaims must say more. So "That violin is gorgeous!" tells nothing, "The
+violin went to the luthier in Porto!" does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from myria.text import is_stopword, terms
+from myria.text.common_words import plain_terms, weak_terms
+from myria.text.kinds import members_of
+from myria.topics.lines import clip
+from myria.topics.model import Node
+from myria.topics.phrases import key_of
+from myria.topics.wording import GREETINGS, is_function_word
+from myria.values import short_value
+
+STATE_CHARACTERS = 200
+
+_REMEMBERED = 4_096
+"""Summaries of leaves that are remembered: a leaf is described in up to three subjects and their divisions."""
+
+_WEAK, _PLAIN, _TELLING = 1, 2, 4
+"""What a word weighs: one that is said about everything, an everyday noun, and any other; a number too."""
+
+_LEAST_CONTENT = 4
+"""What a statement must say beside the subject: one telling word, or several others."""
+
+_QUOTE = re.compile("(?:(?<=[.!?…”]) ([^“”.!?:]{1,40}): )?“([^“”]+)”")
+"""Who says what, and what ends the sentence before."""
+
+_QUESTION_MARKS = ("?", "？", "؟")
+_EXCLAMATIONS = ("!", "！", "!…")
+
+
+@short_value
+class Told:
+    """Who says what, "" for nobody, and the terms of it."""
+
+    speaker: str
+    words: str
+    terms: frozenset[str]
+
+    def names(self, key: str) -> bool:
+        """Tell whether it names a subject, or something of its kind."""
+        return not self.terms.isdisjoint(key.split(" ")) or not self.terms.isdisjoint(members_of(key))
+
+    def content(self, key: str) -> int:
+        """Return how much it says beside a key; nothing where that is too little to tell a state."""
+        content = sum(map(_weight, self.terms.difference(key.split(" "))))
+        return content if content >= _LEAST_CONTENT + self.words.endswith(_EXCLAMATIONS) else 0
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def told_by(summary: str) -> tuple[Told, ...]:
+    """Return what the summary of a leaf quotes, as it stands there; questions are no statements."""
+    return tuple(
+        Told(quote[1] or "", quote[2], frozenset(terms(quote[2].removesuffix("…"))))
+        for quote in _QUOTE.finditer(summary)
+        if not quote[2].endswith(_QUESTION_MARKS)
+    )
+
+
+def state_of(keys: Sequence[str], leaf: Node) -> str | None:
+    """Return what a leaf says of the first of some keys that it says something of; None where it says nothing."""
+    told = told_by(leaf.summary)
+    hints = {" ".join(key_of(hint)) for hint, _ in leaf.metadata["hints"]}
+    for key in keys:
+        # What an emitter says that a leaf is about need not stand in its words.
+        naming = [statement for statement in told if statement.names(key)] or (told if key in hints else ())
+        best = max(naming, key=lambda statement: statement.content(key), default=None)
+        if best is not None and best.content(key):
+            text = f"{best.speaker}: “{best.words}”" if best.speaker else f"“{best.words}”"
+            return clip(text, STATE_CHARACTERS)
+    return None
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _weight(term: str) -> int:
+    if (len(term) < 2 and not term.isdigit()) or is_stopword(term) or is_function_word(term) or term in GREETINGS:
+        return 0
+    return _WEAK if term in weak_terms() else _PLAIN if term in plain_terms() else _TELLING

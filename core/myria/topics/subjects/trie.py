@@ -1,0 +1,342 @@
+"""The tree of a scope's subjects: content-defined, so that filing a leaf changes one path.
+
+What a leaf is filed under is written as a path of hexadecimal digits: the key, the leaf's other keys, each with an end,
+then its time and its content key. A subject is the set of all leaves under one key. Up to `max_fan_out` leaves lie flat
+in it, in the order of time; more are divided by the first digit in which their paths differ, so a large subject divides
+by what else its leaves are about, and at last by time. Subjects are gathered in the same way by their keys, as in the
+index of a book. The tree is thus a function of the set of paths, whatever the order in which they came.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+from itertools import groupby, pairwise, takewhile
+from typing import Protocol
+
+from myria.errors import InternalError
+from myria.settings.planner import PlannerSettings
+from myria.topics import calendar
+from myria.topics.identity import subject_node
+from myria.topics.model import LEAF, Node, Participants
+from myria.topics.subjects.words import describe_division, describe_index, describe_subject
+from myria.values import short_value, value
+
+_REMEMBERED = 8_192
+"""Keys and times that are remembered as they stand in paths: each stands in several."""
+
+_PATHS_AT_ONCE = 512
+"""Changed paths whose nodes are read at once; more are followed level by level."""
+
+_END = "00"
+"""What ends a key in a path: no key holds such a character. One more begins the time."""
+
+
+class NodeReader(Protocol):
+    """Stored nodes of one scope, in PostgreSQL or in memory."""
+
+    async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
+        """Return the nodes of these renderings, in this order."""
+        ...
+
+
+class SubjectNodeReader(NodeReader, Protocol):
+    """Stored nodes of one scope, of which those of subjects can be read in few steps."""
+
+    async def along(self, root: bytes, paths: Sequence[str]) -> list[Node]:
+        """Return nodes of subjects that are worth reading at once: the root, and what lies on the way of some paths.
+
+        All that a path leads through, and what is directly beneath that. Fewer may be returned, or none.
+        """
+        ...
+
+
+@value
+class Filing:
+    """A leaf under one of its keys; `others` are the other keys that it is filed under, best first."""
+
+    key: str
+    others: tuple[str, ...]
+    leaf: Node
+
+    @property
+    def path(self) -> str:
+        """The filing's place in the tree, as hexadecimal digits."""
+        return path_of(self.key, self.others, self.leaf.key_timestamp, self.leaf.key_digest)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def subject_prefix(key: str) -> str:
+    """Return the digits that all paths of a subject begin with."""
+    return key.encode("utf-8", "surrogatepass").hex() + _END
+
+
+def keys_of(prefix: str) -> tuple[str, ...]:
+    """Return the keys that a prefix holds whole: none above a subject, its own, then those that divide it."""
+    *ended, _ = bytes.fromhex(prefix[: len(prefix) & ~1]).split(b"\0")
+    return tuple(key.decode("utf-8", "surrogatepass") for key in takewhile(bool, ended))
+
+
+async def assemble_subjects(
+    old_root: bytes | None,
+    removed: Iterable[str],
+    ended: AbstractSet[str],
+    added: Sequence[Filing],
+    reader: SubjectNodeReader,
+    *,
+    participants: Participants,
+    settings: PlannerSettings,
+) -> tuple[Node | None, list[Node]]:
+    """Return the root over the old tree's filings without some and with others, and the nodes that are new.
+
+    Args:
+        old_root: rendering id of the old tree's root; None for no tree.
+        removed: paths of filings that the old tree has and the new one must not have.
+        ended: keys of subjects that go with all that is filed under them.
+        added: filings that come; of a subject that the old tree has not, all of them.
+        reader: the old tree and its leaves.
+        participants: the scope.
+        settings: the planner's settings.
+
+    Returns:
+        The new root (None without subjects), and the nodes that the old tree did not have, children before parents.
+
+    Raises:
+        InternalError: what is removed is not in the old tree, or a subject would have a single leaf.
+    """
+    assembly = _SubjectAssembly(reader, participants, settings)
+    gone = set(removed)
+    prefixes = {subject_prefix(key) for key in ended}
+    changed = sorted([*gone, *prefixes, *(filing.path for filing in added)])
+    pieces = []
+    for piece in await assembly.open(old_root, changed, prefixes):
+        if piece.path in gone:
+            gone.remove(piece.path)
+        else:
+            pieces.append(piece)
+    if gone:
+        raise InternalError("a filing to be removed is not in the tree of subjects", filings=len(gone))
+    pieces.extend(map(_piece, added))
+    if not pieces:
+        return None, []
+    pieces.sort(key=lambda piece: piece.path)
+    _refuse_doubles(pieces)
+    top = await assembly.index([await assembly.subject(part) for part in _by_subject(pieces)])
+    return top.node, [node for key, node in assembly.nodes.items() if key not in assembly.known]
+
+
+@short_value
+class SubjectPiece:
+    """A filed leaf with its whole path and its other keys, or a node of the tree with the prefix of all its paths."""
+
+    path: str
+    node: Node
+    others: tuple[str, ...] | None = None
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.node.node_type == LEAF
+
+    @property
+    def in_time(self) -> tuple[int, bytes]:
+        return self.node.key
+
+
+class _SubjectAssembly:
+    def __init__(self, reader: SubjectNodeReader, participants: Participants, settings: PlannerSettings) -> None:
+        self._reader = reader
+        self._at_hand: dict[bytes, Node] = {}
+        self._participants = participants
+        self._most = settings.max_fan_out
+        self.known: set[bytes] = set()
+        self.nodes: dict[bytes, Node] = {}
+
+    async def open(self, old_root: bytes | None, changed: Sequence[str], ended: AbstractSet[str]) -> list[SubjectPiece]:
+        """Return the old tree as pieces without the subjects of the prefixes `ended`.
+
+        Every node that a changed path leads through is opened, level by level; few paths are read at once.
+        """
+        if old_root is None:
+            return []
+        if len(changed) <= _PATHS_AT_ONCE:
+            await self._read_along(old_root, changed)
+        (root,) = await self._nodes([old_root])
+        closed: list[SubjectPiece] = []
+        frontier = [SubjectPiece(root.metadata["prefix"], root)]
+        while frontier:
+            frontier = [piece for piece in frontier if piece.path not in ended]
+            through = [piece for piece in frontier if not piece.is_leaf and _touched(piece.path, changed)]
+            opened = {piece.path for piece in through}
+            closed.extend(piece for piece in frontier if piece.path not in opened)
+            frontier = await self._opened(through)
+        return closed
+
+    async def _read_along(self, old_root: bytes, changed: Sequence[str]) -> None:
+        """Have at hand what lies on the way of changed paths: the nodes of subjects, then all leaves among them."""
+        found = {node.rendering_id: node for node in await self._reader.along(old_root, changed)}
+        opened = [node for node in found.values() if _touched(node.metadata["prefix"], changed)]
+        leaves = sorted({child for node in opened for child in node.children if child not in found})
+        if leaves:
+            found.update(zip(leaves, await self._reader.nodes(leaves), strict=True))
+        self._at_hand = found
+
+    async def _nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
+        """Return nodes in this order; those that are not at hand are read."""
+        found = self._at_hand
+        missing = [rendering_id for rendering_id in rendering_ids if rendering_id not in found]
+        if missing:
+            found = found | dict(zip(missing, await self._reader.nodes(missing), strict=True))
+        return [found[rendering_id] for rendering_id in rendering_ids]
+
+    async def subject(self, pieces: list[SubjectPiece]) -> SubjectPiece:
+        """Return the subject of some pieces, which are all that is filed under its key, in the order of paths."""
+        if len(pieces) == 1 and (pieces[0].node.is_unit or not keys_of(pieces[0].path)) and not pieces[0].is_leaf:
+            return pieces[0]
+        prefix = subject_prefix(keys_of(pieces[0].path)[0])
+        while len(pieces) == 1 and not pieces[0].is_leaf:
+            # One division is all that is left: the subject takes its place.
+            pieces = sorted(await self._opened(pieces), key=lambda piece: piece.path)
+        if len(pieces) == 1:
+            raise InternalError("a subject of a single leaf", key=keys_of(prefix)[0])
+        return self._node(await self._divided(pieces), prefix)
+
+    async def index(self, pieces: list[SubjectPiece]) -> SubjectPiece:
+        """Return the tree over subjects and groups of subjects, in the order of paths."""
+        if len(pieces) == 1:
+            return pieces[0]
+        if sum(piece.node.units for piece in pieces) <= self._most:
+            while groups := [piece for piece in pieces if not piece.node.is_unit]:
+                pieces = [piece for piece in pieces if piece.node.is_unit] + await self._opened(groups)
+            pieces.sort(key=lambda piece: piece.path)
+            children = pieces
+        else:
+            shared = _shared(pieces)
+            children = [
+                await self.index(list(part)) for _, part in groupby(pieces, key=lambda piece: piece.path[shared])
+            ]
+        return self._node(children, pieces[0].path[: _shared(pieces)])
+
+    async def _divided(self, pieces: list[SubjectPiece]) -> list[SubjectPiece]:
+        """Return what lies directly under a node over leaves and divisions of one subject."""
+        if sum(piece.node.leaves for piece in pieces) <= self._most:
+            while divisions := [piece for piece in pieces if not piece.is_leaf]:
+                pieces = [piece for piece in pieces if piece.is_leaf] + await self._opened(divisions)
+            return sorted(pieces, key=lambda piece: piece.in_time)
+        shared = _shared(pieces)
+        children = []
+        for _, part in groupby(pieces, key=lambda piece: piece.path[shared]):
+            inner = list(part)
+            if len(inner) > 1:
+                children.append(self._node(await self._divided(inner), inner[0].path[: _shared(inner)]))
+            else:
+                children.append(inner[0])
+        return children
+
+    async def _opened(self, pieces: Sequence[SubjectPiece]) -> list[SubjectPiece]:
+        """Return what lies directly under some nodes."""
+        wanted = sorted({child for piece in pieces for child in piece.node.children})
+        nodes = dict(zip(wanted, await self._nodes(wanted), strict=True))
+        found: list[SubjectPiece] = []
+        for piece in pieces:
+            self.known.add(piece.node.rendering_id)
+            key = next(iter(keys_of(piece.path)), "")
+            filed = piece.node.metadata["filed"] or [None] * len(piece.node.children)
+            for rendering_id, others in zip(piece.node.children, filed, strict=True):
+                child = nodes[rendering_id]
+                if others is None:
+                    found.append(SubjectPiece(child.metadata["prefix"], child))
+                else:
+                    path = path_of(key, others, child.key_timestamp, child.key_digest)
+                    found.append(SubjectPiece(path, child, tuple(others)))
+        return found
+
+    def _node(self, children: Sequence[SubjectPiece], prefix: str) -> SubjectPiece:
+        piece = made_of(children, prefix, self._participants)
+        self.nodes[piece.node.rendering_id] = piece.node
+        return piece
+
+
+def made_of(children: Sequence[SubjectPiece], prefix: str, participants: Participants) -> SubjectPiece:
+    """Return the node of a prefix over its children, described from them."""
+    keys = keys_of(prefix)
+    nodes = [child.node for child in children]
+    filed = [list(child.others) if child.others is not None else None for child in children]
+    place = {"prefix": prefix, "filed": filed if any(others is not None for others in filed) else []}
+    is_subject = bool(keys) and prefix == subject_prefix(keys[0])
+    if not keys:
+        description = describe_index(nodes)
+    elif is_subject:
+        description = describe_subject(keys[0], nodes)
+    else:
+        description = describe_division(keys, nodes)
+    node = subject_node(
+        participants,
+        prefix=prefix,
+        label=description.label,
+        summary=description.summary,
+        metadata={**description.metadata, **place},
+        children=nodes,
+        is_subject=is_subject,
+    )
+    return SubjectPiece(prefix, node)
+
+
+def _piece(filing: Filing) -> SubjectPiece:
+    return SubjectPiece(filing.path, filing.leaf, filing.others)
+
+
+def _refuse_doubles(pieces: Sequence[SubjectPiece]) -> None:
+    for one, other in pairwise(pieces):
+        refuse_double(one, other)
+
+
+def refuse_double(one: SubjectPiece, other: SubjectPiece) -> None:
+    """Refuse two pieces that follow each other in the order of paths, of which one lies within the other.
+
+    Raises:
+        InternalError: it does.
+    """
+    if other.path.startswith(one.path):
+        raise InternalError("a leaf is filed twice under one key", rendering_id=other.node.rendering_id.hex())
+
+
+def path_of(key: str, others: Sequence[str], key_timestamp: int, key_digest: bytes) -> str:
+    """Return the place in the tree of a leaf under one of its keys, as hexadecimal digits."""
+    of_keys = "".join(map(subject_prefix, (key, *others)))
+    return f"{of_keys}{_END}{_time_digits(key_timestamp)}{key_digest.hex()}"
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _time_digits(timestamp: int) -> str:
+    # No digit exceeds 15: the first of its two hexadecimal ones is always 0.
+    return calendar.digits(timestamp).hex()[1::2]
+
+
+def _by_subject(pieces: Sequence[SubjectPiece]) -> list[list[SubjectPiece]]:
+    """Return pieces in runs of one subject; a group of subjects is a run of its own."""
+    return [list(part) for _, part in groupby(pieces, key=lambda piece: keys_of(piece.path)[:1] or piece.path)]
+
+
+def _touched(prefix: str, changed: Sequence[str]) -> bool:
+    """Tell whether any of the sorted `changed` paths leads through a node of this prefix."""
+    at = bisect_left(changed, prefix)
+    return at < len(changed) and changed[at].startswith(prefix)
+
+
+def _shared(pieces: Sequence[SubjectPiece]) -> int:
+    """Return how many leading digits pieces in the order of paths share."""
+    return shared_digits(pieces[0].path, pieces[-1].path)
+
+
+def shared_digits(first: str, last: str) -> int:
+    """Return how many leading digits two paths share."""
+    low, high = 0, min(len(first), len(last))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if first[low:middle] == last[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

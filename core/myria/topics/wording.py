@@ -1,0 +1,282 @@
+"""What the planner knows of languages: which one a text is in, and which of its words may be nouns.
+
+English has its stop words in `myria.text`. Other languages written with spaces are known by their function words;
+the words of scripts without spaces are found by `myria.topics.unspaced`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final
+
+from myria.text import TextWords, Token, is_stopword, terms
+from myria.text.function_words import AUXILIARIES, FUNCTION_WORDS
+from myria.text.languages import function_terms
+from myria.text.words import stop_terms
+from myria.topics.lines import lowered
+from myria.values import value
+
+_OPENERS = {
+    "english": """
+        a an the my your our his her their its this that these those some any no each every another both of with for
+        in at from about on by into over without through during between against whose new first more most many""",
+    "french": """
+        le la les l un une des du de d au aux mon ma mes ton ta tes son sa ses notre votre nos vos leur leurs ce cet
+        cette ces en à avec sans pour par chez dans sur sous vers quel quelle petit petite grand grande nouveau
+        nouvelle autre premier première""",
+    "spanish": """
+        el la los las un una unos unas del de al mi mis tu tus su sus nuestro nuestra este esta ese esa con sin en
+        para por sobre entre hasta desde gran nuevo nueva otro otra primer primera""",
+    "portuguese": """
+        o a os as um uma uns umas do da dos das de meu minha seu sua nosso nossa este esta esse essa no na nos nas em
+        ao aos à às com sem para por pelo pela sobre entre até novo nova outro outra primeiro primeira""",
+    "italian": """
+        il lo la i gli le l un uno una di del dello della dell dei degli delle al allo alla all ai agli alle mio mia
+        tuo tua suo sua nostro questo questa in nel nella nell da dal dalla dall su sul sulla con senza per tra fra
+        nuovo nuova altro altra primo prima""",
+    "german": """
+        der die das den dem des ein eine einen einem einer eines kein keine mein meine meinen meinem meiner dein deine
+        sein seine ihr ihre unser unsere im am zum zur vom beim ins mit für von ohne bei""",
+    "dutch": "de het een mijn jouw zijn haar ons onze hun dit dat deze die van in op aan uit bij voor over met naar",
+    "swedish": "en ett den det min din sin vår av med till i på från för om under över ingen",
+    "greek": "ο η το οι τα του της των τον την τους τις στο στη στην στον στα στους στις με για από σε",
+}
+"""Words before a noun, by language: articles, possessives, prepositions. Others have none that tell."""
+
+_ACTORS = """
+    i you he she it we they who i'm you're he's she's it's we're they're i've you've we've they've i'd you'd he'd she'd
+    we'd they'd i'll you'll he'll she'll it'll we'll they'll to don't didn't doesn't can can't could couldn't will won't
+    would wouldn't should shouldn't may might must let's not never be been being is are was were am isn't aren't wasn't
+    weren't so very really too quite just also still always please did does do
+"""
+"""English words after which comes a verb or an adjective, no noun."""
+
+_VERBS = {
+    "spanish": "(?:[^g]ar|[^ljr]er|ir|arse|erse|irse|ando|iendo|amos|emos|imos|aron|ieron|aban|ó)$",
+    "portuguese": "(?:ar|er|ir|ando|endo|indo|amos|emos|imos|aram|eram|iram|avam|ou|eu)$",
+    "italian": "(?:are|ere|ire|ando|endo|iamo|arono|irono|ava|avano)$",
+    "french": "(?:[^iy]er|oir|endre|ons|ez|aient|ait)$",
+    "russian": "(?:[аеиуыя](?:ть|ться|л|ла|ло|ли|лся|лась|лись)|[аяеуюи](?:ют|ем|ешь|ете)|тся|ют|ишь|ите)$",
+    "ukrainian": "(?:[аеиіуя](?:ти|тися|в|ла|ло|ли|вся|лася|лися)|ють|ться|ємо|имо)$",
+    "polish": "(?:[aeiy](?:ć|ł|ła|ło|li|ły|łem|łam|łeś|łaś)|ują|emy|imy|amy|esz|isz|asz|ować)$",
+    "turkish": (
+        "(?:[dt][ıiuü](?:m|n|k|lar|ler|n[ıiuü]z)?|yor\\w*|[ae]ca[kğ]\\w*|[ae]ce[kğ]\\w*"
+        "|m[ae]k|m[ae]m[ıi]z|[ıiuü]r[ıiuü]m)$"
+    ),
+}
+"""How verbs end, by language, in words of at least five letters; a few nouns end so too and are lost to labels."""
+
+_NOT_VERBS = """
+    lugar hogar mujer taller hospital lunar alquiler militar dólar collar azúcar celular radar dîner loyer hiver danger
+    foyer rocher étranger verger berger материал канал журнал персонал терминал филиал сериал правила модели недели
+    школа сила память печать кровать площадь сеть часть жизнь проблемы билет акция отдел стул угол футбол yardım kedi
+    amore cuore fiore mare dottore odore signore colore errore motore favore valore
+"""
+
+_ADJECTIVES = re.compile(
+    "(?:al|ales|ais|ale|aux|ar|ares|ic[oa]s?|iv[oa]s?|os[oa]s?|ari[oa]s?|an[oa]s?|ense|esa|entes?|antes?|ior|[aie]bles?"
+    "|iques?|ifs?|ives?|eux|euses?|aires?|ien|ienne|aise|elle?|ées?|és?|[aiu]d[oa]s?|[aiu]t[oiae]|in[oa]s?|ern[oa]s?)$"
+)
+"""How adjectives end that follow their noun in Romance languages."""
+
+_GREETINGS = """
+    hi hello hey hiya dear good morning afternoon evening night thanks thank thx bye goodbye cheers regards welcome yeah
+    yep yup nope okay ok lol haha hahaha hmm wow whoa yay aww oops congrats congratulations sir madam mr mrs bro dude
+    guten gute guter tag abend nacht hallo moin servus liebe lieber geehrte geehrter danke dank bitte tschüss tschüs
+    grüße grüßen gruß wochenende glückwunsch prima genau okay lg vg mfg gerne
+    bonjour bonsoir salut coucou merci cher chère bonne journée soirée nuit bientôt cordialement accord bravo bises
+    hola buenos buenas días tardes noches gracias adiós saludos saludo abrazo abrazos besos querida querido estimada
+    estimado genial jaja jajaja claro perfecto
+    olá oi bom boa dia tarde noite obrigado obrigada abraço abraços tchau adeus beijos cumprimentos parabéns
+    ciao buongiorno buonasera buona buon giorno sera notte grazie prego saluti auguri arrivederci
+    hoi goedemorgen goedemiddag goedenavond bedankt groetjes groeten hej tack takk hälsningar
+    cześć dzień dobry dziękuję dzięki proszę pozdrawiam merhaba selam günaydın teşekkürler teşekkür ederim lütfen
+    görüşürüz hoşça kal tamam
+    привет здравствуйте здравствуй доброе утро добрый день вечер доброй спокойной ночи спасибо большое пожалуйста
+    свидания хорошо ладно привіт дякую добридень
+    السلام عليكم وعليكم مرحبا أهلا صباح مساء الخير النور شكرا جزيلا عفوا شاء الله مع السلامة حسنا تمام
+    नमस्ते नमस्कार धन्यवाद शुक्रिया शुभ रात्रि प्रभात ठीक שלום תודה בוקר ערב γεια καλημέρα καλησπέρα ευχαριστώ
+    tal дела كيف حالك neuf stai vai come nasılsın
+    xin chào cảm ơn selamat pagi siang malam terima kasih سلام ممنون
+"""
+"""Greetings, thanks and the times of day in them: no subject of any talk."""
+
+_ELISION = re.compile(
+    "(l|d|j|m|t|s|c|n|qu|jusqu|lorsqu|puisqu|dell|all|nell|sull|dall|un|quest)['’](?=[^\\W\\d_])", re.IGNORECASE
+)
+_ROMANCE = frozenset({"french", "spanish", "portuguese", "italian"})
+_SHORTEST_VERB = 5
+_LEAST_SHARE = 8
+"""One word in so many is a function word where a text is English."""
+
+_DOUBT = 2
+"""Function words by which another language than the likely one must lead in a single text."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+GREETINGS: Final = _words(_GREETINGS)
+_NOUNS_AFTER_ALL = _words(_NOT_VERBS)
+
+
+@value
+class Language:
+    """What a description must know of a language.
+
+    `openers` are the words before a noun, `actors` those before a verb; `verb` is how a verb ends, `adjective` what may
+    follow a noun within a phrase, `article` how a noun begins.
+    """
+
+    name: str
+    openers: frozenset[str] = frozenset()
+    actors: frozenset[str] = frozenset()
+    article: str = ""
+    verb: re.Pattern[str] | None = None
+    adjective: re.Pattern[str] | None = None
+    function_terms: frozenset[str] = field(default=frozenset(), repr=False)
+
+    @property
+    def is_english(self) -> bool:
+        """Whether the endings of English words tell nouns."""
+        return self.name == "english"
+
+    @property
+    def capitalises_nouns(self) -> bool:
+        """Whether a noun is known by its capital."""
+        return self.name == "german"
+
+    def is_verb(self, surface: str) -> bool:
+        """Tell whether a word has the ending of a verb."""
+        if self.verb is None or len(surface) < _SHORTEST_VERB:
+            return False
+        small = lowered(surface)
+        return small not in _NOUNS_AFTER_ALL and self.verb.search(small) is not None
+
+
+@dataclass(slots=True)
+class Votes:
+    """What the words of a text tell of its language: how many there are, how many are English stop words, and how many
+    are function words of each other language."""
+
+    words: int = 0
+    stopwords: int = 0
+    by_language: Counter[str] = field(default_factory=Counter)
+
+    @staticmethod
+    def counts(term: str) -> bool:
+        """Tell whether a term is a stop word, or a function word of a language; others are only counted."""
+        return term in _telling()
+
+    def add(self, term: str, times: int) -> None:
+        """Add a term that stands so many times in the text."""
+        self.words += times
+        self.stopwords += times * is_stopword(term)
+        for name in _speaking().get(term, ()):
+            self.by_language[name] += times
+
+    def extend(self, read: Iterable[str]) -> None:
+        """Add the terms of a text, without its numbers."""
+        terms_read = list(read)
+        telling = Counter(filter(_telling().__contains__, terms_read))
+        self.words += len(terms_read) - sum(map(str.isdigit, terms_read)) - telling.total()
+        for term, times in telling.items():
+            self.add(term, times)
+
+    def language(self, likely: Language | None = None) -> Language:
+        """Return the language that most of the function words belong to; `UNKNOWN` where there are few.
+
+        A short text is in the `likely` language unless another one shows itself clearly.
+        """
+        if likely is None:
+            best, most = (ENGLISH if self.stopwords * _LEAST_SHARE >= self.words else UNKNOWN), self.stopwords
+        else:
+            best, most = likely, max(self.stopwords, self.by_language.get(likely.name, 0)) + _DOUBT
+        most = max(1, most)
+        for name in FUNCTION_WORDS:
+            if self.by_language.get(name, 0) > most:
+                best, most = language_named(name), self.by_language[name]
+        return best
+
+
+def language_of(words: TextWords) -> Language:
+    """Return the language that most of the function words of a text belong to; `UNKNOWN` where there are few."""
+    votes = Votes()
+    votes.extend(words.terms)
+    return votes.language()
+
+
+def is_function_word(term: str) -> bool:
+    """Tell whether a term is a function word of some language."""
+    return term in _speaking()
+
+
+def words_of(text: str, words: TextWords, language: Language) -> TextWords:
+    """Return the words of a text in order, those of scripts without spaces as a reader would mark them.
+
+    What is elided before a word ("l'appartement") is a word of its own.
+    """
+    if language.adjective is not None and ("'" in text or "’" in text):
+        words = TextWords.of(part for token in words.tokens() for part in _parted(token))
+    if text.isascii() or max(text) < "\u0e00":
+        return words
+    from myria.topics import unspaced  # noqa: PLC0415 - its expressions take 10 ms to compile
+
+    if not unspaced.is_in(text):
+        return words
+    tokens = [token for token in words.tokens() if not unspaced.is_in(token.surface)]
+    limit = words.ends[-1] if words.ends else 0
+    for surface, start in unspaced.words(text[:limit]):
+        tokens.append(Token(surface, surface, start, start + len(surface)))
+    tokens.sort(key=lambda token: token.start)
+    return TextWords.of(tokens)
+
+
+def _parted(token: Token) -> Iterable[Token]:
+    elision = _ELISION.match(token.surface)
+    term = "".join(terms(token.surface[elision.end() :])[:1]) if elision is not None else ""
+    if elision is None or not term:
+        return (token,)
+    article, middle = elision.group(1), token.start + elision.end()
+    return (
+        Token(article, lowered(article), token.start, token.start + len(article)),
+        Token(token.surface[elision.end() :], term, middle, token.end),
+    )
+
+
+@cache
+def language_named(name: str) -> Language:
+    """Return what is known of a language, given its name in English."""
+    return Language(
+        name=name,
+        openers=_words(_OPENERS.get(name, "")),
+        actors=_words(_ACTORS) if name == "english" else frozenset(),
+        article="ال" if name == "arabic" else "",
+        verb=re.compile(_VERBS[name]) if name in _VERBS else None,
+        adjective=_ADJECTIVES if name in _ROMANCE else None,
+        function_terms=function_terms(name) | frozenset(terms(AUXILIARIES.get(name, ""))),
+    )
+
+
+ENGLISH: Final = language_named("english")
+UNKNOWN: Final = Language(name="unknown")
+
+
+@cache
+def _speaking() -> dict[str, tuple[str, ...]]:
+    """Return the languages that a term is a function word of."""
+    speaking: dict[str, tuple[str, ...]] = {}
+    for name in FUNCTION_WORDS:
+        for term in function_terms(name):
+            speaking[term] = (*speaking.get(term, ()), name)
+    return speaking
+
+
+@cache
+def _telling() -> frozenset[str]:
+    return stop_terms().union(_speaking())

@@ -1,0 +1,1 @@
+"""The APIs and the wire's shapes: schemas, handlers and documents. Business rules are in `myria`."""

@@ -1,0 +1,126 @@
+"""Arguments as clients really send them, made what their schema asks for, before they are checked.
+
+Some clients write lists, objects, numbers and truth values as JSON text, and every whole number as `5.0`. Such a value
+is taken as what it stands for where the schema allows that and no text; what may be a text is never looked into.
+Whatever cannot be taken so stays as it is, for the check to refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from functools import lru_cache
+from typing import Any
+
+from pydantic import BaseModel
+
+from myria.errors import InvalidArgument, MyriaError
+from myria.log.jsontext import decode
+from myria.values import value
+from myria_server.api.schemas import whole_schema
+
+MAX_JSON_TEXT = 256 * 1024
+"""Characters of JSON text that are read within the arguments of one call: it is read at one go, unlike a body."""
+
+_MAX_WHOLE = 2.0**63
+_SCALAR_TEXT = 64
+"""Characters of the longest text that may be a number, true or false."""
+
+
+@value
+class _Shape:
+    """What a schema allows: the types, and those of what lies in an object or a list."""
+
+    types: frozenset[str]
+    properties: Mapping[str, _Shape] = field(default_factory=dict)
+    items: _Shape | None = None
+
+    @classmethod
+    def of(cls, schema: Mapping[str, Any]) -> _Shape:
+        branches = schema.get("anyOf", (schema,))
+        properties = {name: cls.of(each) for branch in branches for name, each in branch.get("properties", {}).items()}
+        items = next((cls.of(branch["items"]) for branch in branches if branch.get("items")), None)
+        return cls(types=frozenset(_types(branches)), properties=properties, items=items)
+
+
+def _types(branches: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    for branch in branches:
+        named = branch.get("type", ())
+        yield from (named,) if isinstance(named, str) else named
+
+
+@lru_cache
+def _shape_of(model: type[BaseModel]) -> _Shape:
+    return _Shape.of(whole_schema(model))
+
+
+def coerced(model: type[BaseModel], arguments: Any) -> Any:
+    """Return arguments with their JSON texts and whole numbers as the schema of a model has them.
+
+    Raises:
+        InvalidArgument: their JSON texts are longer than `MAX_JSON_TEXT` together; the detail `field` names one.
+    """
+    return _Coercion().value(arguments, _shape_of(model), "")
+
+
+def whole_arguments(given: Any) -> Any:
+    """Return a call's arguments as an object where they are JSON text of one, or the empty list that PHP writes."""
+    if type(given) is str and len(given) <= MAX_JSON_TEXT:
+        return _decoded(given, frozenset({"object"}))
+    return {} if given == [] else given
+
+
+class _Coercion:
+    def __init__(self) -> None:
+        self._left = MAX_JSON_TEXT
+
+    def value(self, given: Any, shape: _Shape, path: str) -> Any:
+        if type(given) is str and shape.types and "string" not in shape.types:
+            given = self._read(given, shape.types, path)
+        if type(given) is float and "number" not in shape.types and "integer" in _types_of(given) & shape.types:
+            return int(given)
+        if type(given) is dict and shape.properties:
+            known = shape.properties.keys() & given.keys()
+            changed = {
+                name: self.value(given[name], shape.properties[name], f"{path}.{name}" if path else name)
+                for name in known
+            }
+            return {**given, **changed}
+        if type(given) is list and shape.items is not None:
+            return [self.value(item, shape.items, f"{path}[{at}]") for at, item in enumerate(given)]
+        return given
+
+    def _read(self, text: str, types: frozenset[str], path: str) -> Any:
+        """Return what a JSON text stands for, or the text where that is not of these types."""
+        if text[:_SCALAR_TEXT].lstrip()[:1] in ("[", "{"):
+            self._left -= len(text)
+            if self._left < 0:
+                raise InvalidArgument(
+                    f"{path} is JSON as text, of which one call may hold {MAX_JSON_TEXT} characters; send the value "
+                    "itself",
+                    field=path,
+                    limit=MAX_JSON_TEXT,
+                )
+        elif len(text) > _SCALAR_TEXT:
+            return text
+        return _decoded(text, types)
+
+
+def _decoded(text: str, types: frozenset[str]) -> Any:
+    try:
+        read = decode(text.encode())
+    except (MyriaError, UnicodeEncodeError):
+        return text
+    return text if _types_of(read).isdisjoint(types) else read
+
+
+def _types_of(given: Any) -> frozenset[str]:
+    """Return the types of JSON Schema that a value is of: 5.0 is an integer too."""
+    if isinstance(given, bool):
+        return frozenset({"boolean"})
+    if isinstance(given, int):
+        return frozenset({"integer", "number"})
+    if isinstance(given, float):
+        is_whole = given.is_integer() and abs(given) < _MAX_WHOLE
+        return frozenset({"integer", "number"} if is_whole else {"number"})
+    return frozenset({"array"} if isinstance(given, list) else {"object"} if isinstance(given, dict) else ())

@@ -1,0 +1,1 @@
+"""The core tools: events, questions, snapshots and erasures."""

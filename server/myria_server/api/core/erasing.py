@@ -1,0 +1,221 @@
+"""The tools that erase, for the role `erase` alone: arguments and answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
+
+from myria.errors import InvalidArgument
+from myria.log.fields import check_text, refuse_unknown
+from myria.log.limits import MAX_CHANNEL, MAX_CONTEXT_ID, MAX_ID, MAX_QUERY, MAX_REASON, MAX_SOURCE_EVENT_KEY
+from myria.log.scopes import MAX_PARTICIPANT_CHARACTERS, canonical_participants
+from myria_server.api.answers import Answer, all_open
+from myria_server.api.core.inputs import Identifier, Input, OptionalIdentifier
+
+MAX_NAMED = 1_000
+"""Ids, names or keys of one sort that a selection may name."""
+
+MAX_PAGE = 1_000
+DEFAULT_PAGE = 100
+DEFAULT_ERASURES, MAX_ERASURES = 20, 200
+
+
+def _listed(value: Any, field: str) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list | tuple):
+        raise InvalidArgument(f"{field} must be a list", field=field)
+    if len(value) > MAX_NAMED:
+        raise InvalidArgument(f"{field} may hold at most {MAX_NAMED}", field=field, limit=MAX_NAMED)
+    return list(value)
+
+
+def _texts(longest: int) -> BeforeValidator:
+    def read(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+        name = info.field_name or ""
+        listed = _listed(value, name)
+        return tuple(dict.fromkeys(check_text(item, f"{name}[{at}]", longest) for at, item in enumerate(listed)))
+
+    return BeforeValidator(read)
+
+
+def _people(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+    name = info.field_name or ""
+    listed = _listed(value, name)
+    return canonical_participants(listed, field=name) if listed else ()
+
+
+def _sources(value: Any, info: ValidationInfo) -> tuple[tuple[str, str], ...]:
+    name = info.field_name or ""
+    pairs = []
+    for at, item in enumerate(_listed(value, name)):
+        field = f"{name}[{at}]"
+        if not isinstance(item, dict):
+            raise InvalidArgument(f"{field} must be an object {{channel, source_event_key}}", field=field)
+        refuse_unknown(item, ("channel", "source_event_key"), field)
+        channel = check_text(item.get("channel"), f"{field}.channel", MAX_CHANNEL)
+        key = check_text(item.get("source_event_key"), f"{field}.source_event_key", MAX_SOURCE_EVENT_KEY)
+        pairs.append((channel, key))
+    return tuple(dict.fromkeys(pairs))
+
+
+def _words(value: Any, info: ValidationInfo) -> str:
+    name = info.field_name or ""
+    return "" if value in (None, "") else check_text(value, name, MAX_QUERY)
+
+
+def _why(value: Any, info: ValidationInfo) -> str:
+    name = info.field_name or ""
+    text = check_text(value, name, MAX_REASON)
+    if not text.strip():
+        raise InvalidArgument(f"{name} must say why", field=name)
+    return text
+
+
+def _texts_schema(longest: int) -> WithJsonSchema:
+    items = {"type": "string", "minLength": 1, "maxLength": longest}
+    return WithJsonSchema({"type": "array", "items": items, "maxItems": MAX_NAMED})
+
+
+_SOURCES_SCHEMA = WithJsonSchema(
+    {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {
+                "channel": {"type": "string", "minLength": 1, "maxLength": MAX_CHANNEL},
+                "source_event_key": {"type": "string", "minLength": 1, "maxLength": MAX_SOURCE_EVENT_KEY},
+            },
+            "required": ["channel", "source_event_key"],
+            "additionalProperties": False,
+        },
+        "maxItems": MAX_NAMED,
+    }
+)
+
+Ids = Annotated[tuple[str, ...], _texts(MAX_ID), _texts_schema(MAX_ID)]
+
+
+class ErasureSelection(Input):
+    """What is to be erased of the whole tenant, whoever may see it: the union of what is named."""
+
+    event_ids: Ids = Field(default=(), description="Events, by id or handle (e:481920375)")
+    note_ids: Ids = Field(default=(), description="Notes, by id: every version, rating and link of each")
+    of_participants: Annotated[tuple[str, ...], BeforeValidator(_people), _texts_schema(MAX_PARTICIPANT_CHARACTERS)] = (
+        Field(default=(), description="Everything that these people were told alone; shared says what of the rest")
+    )
+    shared: Annotated[Literal["keep", "remove"], BeforeValidator(lambda value: "keep" if value is None else value)] = (
+        Field(default="keep", description="remove also erases, for everybody, what they share with others")
+    )
+    context_ids: Annotated[tuple[str, ...], _texts(MAX_CONTEXT_ID), _texts_schema(MAX_CONTEXT_ID)] = Field(
+        default=(), description="Everything of these contexts, or sessions"
+    )
+    source_keys: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_sources), _SOURCES_SCHEMA] = Field(
+        default=(), description="Events by the channel and key under which they were appended"
+    )
+    query: Annotated[str, BeforeValidator(_words), WithJsonSchema({"type": "string", "maxLength": MAX_QUERY})] = Field(
+        default="", description="Events that say these words in this order"
+    )
+
+
+class PreviewErasureInput(ErasureSelection):
+    """Arguments of preview_erasure."""
+
+    after: Annotated[int, BeforeValidator(lambda value: 0 if value is None else value)] = Field(
+        default=0, ge=0, le=(1 << 63) - 1, description="next_after of the page before"
+    )
+    limit: Annotated[int, BeforeValidator(lambda value: DEFAULT_PAGE if value is None else value)] = Field(
+        default=DEFAULT_PAGE, ge=1, le=MAX_PAGE, description="How many events to list"
+    )
+
+
+class EraseInput(ErasureSelection):
+    """Arguments of erase."""
+
+    expected_events: int = Field(
+        ge=1, le=(1 << 63) - 1, description="counts.events of a preview; refused if it is another number by now"
+    )
+    reason: Annotated[
+        str, BeforeValidator(_why), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_REASON})
+    ] = Field(description="Why, for the receipt; it stays, so put no names into it")
+
+
+class ErasuresInput(Input):
+    """Arguments of get_erasures."""
+
+    erasure_id: OptionalIdentifier = Field(default=None, description="Only this one")
+    limit: Annotated[int, BeforeValidator(lambda value: DEFAULT_ERASURES if value is None else value)] = Field(
+        default=DEFAULT_ERASURES, ge=1, le=MAX_ERASURES, description="How many, newest first"
+    )
+
+
+class ErasureReceiptInput(Input):
+    """Arguments of get_erasure_receipt."""
+
+    erasure_id: Identifier = Field(description="The erasure")
+
+
+@all_open
+class PlannedEvent(Answer):
+    """One event that would be erased: never what it says."""
+
+    event_id: str
+    timestamp: str
+    participants: list[str]
+
+
+@all_open
+class ErasurePreview(Answer):
+    """preview_erasure."""
+
+    dry_run: Literal[True]
+    counts: dict[str, int] = Field(description="By place; renderings and search blocks are counted as they go")
+    shared_events: int = Field(description="Of those people with others: kept, or part of counts with shared=remove")
+    events: list[PlannedEvent]
+    next_after: int | None = Field(description="null on the last page")
+
+
+@all_open
+class FailedAttempt(Answer):
+    """Why the last attempt to go on ended."""
+
+    code: str
+    message: str
+
+
+@all_open
+class ErasureState(Answer):
+    """How far one erasure is; also the answer of erase."""
+
+    erasure_id: str
+    state: Literal["planned", "withdrawn", "erasing", "done"]
+    events: int
+    withdrawn: int = Field(description="Of the events: no answer shows these any more")
+    erased: int = Field(description="Of the events: only id, number, scope and time of these are left")
+    rows: dict[str, int] = Field(description="How many rows were emptied or removed so far, by place")
+    selected: dict[str, Any] = Field(description="By what events were chosen, never a word of it")
+    by: str
+    reason: str
+    asked_at: str
+    done_at: str | None
+    in_progress: bool = Field(description="Whether a process works on it now")
+    failure: FailedAttempt | None = Field(description="Of the last attempt; it is tried again")
+
+
+@all_open
+class ErasureStates(Answer):
+    """get_erasures."""
+
+    erasures: list[ErasureState]
+
+
+@all_open
+class ErasureReceipt(Answer):
+    """get_erasure_receipt: the content of a receipt file, for `myria verify --receipt`."""
+
+    receipt: dict[str, Any]
+    mac: str
+    key: str | None = Field(
+        default=None, description="Keep it: shown for five minutes, to who asked for the erasure, and kept nowhere"
+    )

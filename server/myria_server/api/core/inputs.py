@@ -1,0 +1,567 @@
+"""The arguments of every tool as models: they publish the JSON Schemas, and read the arguments of all but appends.
+
+Unknown fields are refused by name, optional fields may be null, and in queries an empty text or list is as good as
+absent (agents fill in every field they see). `EventInput` repeats the rules of
+`contract.event`, which appends use because it is ten times faster; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, WithJsonSchema
+
+from myria.access.principal import NamedMask, Principal
+from myria.errors import InvalidArgument, InvalidPayload, MyriaError
+from myria.log.fields import (
+    check_flag,
+    check_name,
+    check_text,
+    check_type,
+    parse_hints,
+    parse_timestamp,
+    refuse_unknown,
+    unknown_field,
+    utc_offset_of,
+)
+from myria.log.jsontext import check_storable
+from myria.log.limits import (
+    DEFAULT_LIMIT,
+    DEFAULT_NODES,
+    DEFAULT_SNAPSHOTS,
+    MAX_CHANNEL,
+    MAX_CONTEXT_ID,
+    MAX_CURSOR,
+    MAX_HINT,
+    MAX_ID,
+    MAX_LIMIT,
+    MAX_NODES,
+    MAX_QUERY,
+    MAX_REASON,
+    MAX_SNAPSHOTS,
+    MAX_SOURCE_EVENT_KEY,
+    MAX_TOKENS,
+    MAX_TOPIC_HINTS,
+    MAX_TREE_DEPTH,
+    MAX_TYPE,
+    MAX_TYPES,
+    MAX_WITHDRAWN,
+)
+from myria.log.masks import MAX_MASKS
+from myria.log.payloads import TopicHint
+from myria.log.scopes import MAX_PARTICIPANT_CHARACTERS, MAX_PARTICIPANTS, canonical_participants
+from myria.search.queries import EventNodesQuery, Format, Mode, Order, ReferencesQuery, View
+from myria_server.api.coercion import coerced
+from myria_server.api.schemas import fields_at
+
+_Checked = Callable[[Any, ValidationInfo], Any]
+_Model = TypeVar("_Model", bound="Input")
+
+
+def _name(info: ValidationInfo) -> str:
+    return info.field_name or ""
+
+
+def _text(limit: int) -> _Checked:
+    return lambda value, info: check_text(value, _name(info), limit)
+
+
+def _optional_text(limit: int) -> _Checked:
+    return lambda value, info: check_text(value, _name(info), limit) if value not in (None, "") else None
+
+
+def _name_text(limit: int) -> _Checked:
+    return lambda value, info: check_name(value, _name(info), limit)
+
+
+def _nullable_name(limit: int) -> _Checked:
+    return lambda value, info: None if value is None else check_name(value, _name(info), limit)
+
+
+def _own_type(value: Any, info: ValidationInfo) -> Any:
+    return None if value is None else check_type(check_name(value, _name(info), MAX_TYPE), _name(info))
+
+
+def _filled_schema(limit: int) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "minLength": 1, "maxLength": limit})
+
+
+def _payload(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise InvalidPayload("payload must be a JSON object", field="payload")
+    check_storable(value, "payload")
+    return value
+
+
+def _named_or_left_out(limit: int) -> _Checked:
+    """An empty text here is a slip, and must not quietly mean the default."""
+    return lambda value, info: None if value is None else check_text(value, _name(info), limit)
+
+
+def _moment(value: Any, info: ValidationInfo) -> int | None:
+    return None if value in (None, "") else parse_timestamp(value, _name(info))
+
+
+def _local_moment(value: Any, info: ValidationInfo) -> tuple[int, int] | None:
+    """Return a moment, and the offset by which it is given, in minutes east of UTC."""
+    return None if value in (None, "") else (parse_timestamp(value, _name(info)), utc_offset_of(value))
+
+
+def _or_default(default: Any) -> BeforeValidator:
+    return BeforeValidator(lambda value: default if value is None else value)
+
+
+def _hints(value: Any, info: ValidationInfo) -> tuple[TopicHint, ...]:
+    if value is None:
+        return ()
+    return parse_hints(value, _name(info), limit=MAX_TOPIC_HINTS, longest=MAX_HINT, texts=True)
+
+
+def _event_hints(value: Any, info: ValidationInfo) -> tuple[TopicHint, ...]:
+    if value is None:
+        return ()
+    return parse_hints(value, _name(info), limit=MAX_TOPIC_HINTS, longest=MAX_HINT, texts=False)
+
+
+def _event_moment(value: Any, info: ValidationInfo) -> int:
+    return parse_timestamp(value, _name(info))
+
+
+def _types(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+    name = _name(info)
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise InvalidArgument(f"{name} must be a list of event types", field=name)
+    if len(value) > MAX_TYPES:
+        raise InvalidArgument(f"{name} may name at most {MAX_TYPES} types", field=name, limit=MAX_TYPES)
+    return tuple(sorted({check_text(item, f"{name}[{i}]", MAX_TYPE) for i, item in enumerate(value)}))
+
+
+def _text_schema(limit: int) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "maxLength": limit})
+
+
+_HINT_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "hint": {"type": "string", "minLength": 1, "maxLength": MAX_HINT},
+        "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+    },
+    "required": ["hint", "confidence"],
+    "additionalProperties": False,
+}
+_MOMENT_SCHEMA = WithJsonSchema({"type": "string", "format": "date-time"})
+_NAMES_SCHEMA = {
+    "type": "array",
+    "items": {"type": "string", "minLength": 1, "maxLength": MAX_PARTICIPANT_CHARACTERS},
+    "minItems": 1,
+    "maxItems": MAX_PARTICIPANTS,
+}
+_PARTICIPANTS_SCHEMA = WithJsonSchema(_NAMES_SCHEMA)
+
+
+def _participants(value: Any) -> tuple[str, ...] | None:
+    return None if value is None else canonical_participants(value)
+
+
+def _masks(value: Any) -> tuple[NamedMask, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise InvalidArgument("masks must be a list of {participants, exact}", field="masks")
+    if len(value) > MAX_MASKS:
+        raise InvalidArgument(f"masks may hold at most {MAX_MASKS}", field="masks", limit=MAX_MASKS)
+    return tuple([_mask(item, f"masks[{at}]") for at, item in enumerate(value)])
+
+
+def _mask(item: Any, field: str) -> NamedMask:
+    if not isinstance(item, dict):
+        raise InvalidArgument(f"{field} must be an object {{participants, exact}}", field=field)
+    refuse_unknown(item, ("participants", "exact"), field)
+    names, exact = item.get("participants"), item.get("exact")
+    return NamedMask(
+        participants=None if names is None else canonical_participants(names, field=f"{field}.participants"),
+        exact=exact is not None and check_flag(exact, f"{field}.exact"),
+    )
+
+
+Participants = Annotated[tuple[str, ...] | None, BeforeValidator(_participants), _PARTICIPANTS_SCHEMA]
+NamedMasks = Annotated[
+    tuple[NamedMask, ...],
+    BeforeValidator(_masks),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"participants": _NAMES_SCHEMA, "exact": {"type": "boolean"}},
+                "additionalProperties": False,
+            },
+            "maxItems": MAX_MASKS,
+        }
+    ),
+]
+Moment = Annotated[int | None, BeforeValidator(_moment), _MOMENT_SCHEMA]
+Flag = Annotated[bool, _or_default(False)]
+QueryHints = Annotated[
+    tuple[TopicHint, ...],
+    BeforeValidator(_hints),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {"anyOf": [{"type": "string", "minLength": 1, "maxLength": MAX_HINT}, _HINT_SCHEMA]},
+            "maxItems": MAX_TOPIC_HINTS,
+        }
+    ),
+]
+Types = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_types),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1, "maxLength": MAX_TYPE},
+            "maxItems": MAX_TYPES,
+        }
+    ),
+]
+Identifier = Annotated[str, BeforeValidator(_text(MAX_ID)), _text_schema(MAX_ID)]
+OptionalIdentifier = Annotated[str | None, BeforeValidator(_optional_text(MAX_ID)), _text_schema(MAX_ID)]
+Target = Annotated[str | None, BeforeValidator(_named_or_left_out(MAX_ID)), _text_schema(MAX_ID)]
+Cursor = Annotated[str | None, BeforeValidator(_optional_text(MAX_CURSOR)), _text_schema(MAX_CURSOR)]
+Reason = Annotated[str | None, BeforeValidator(_optional_text(MAX_REASON)), _text_schema(MAX_REASON)]
+
+
+class Input(BaseModel):
+    """Base of all arguments: strict, and closed. A model is made ready when it is first used."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+
+
+class EventInput(Input):
+    """One event of append_events, as a model."""
+
+    timestamp: Annotated[int, BeforeValidator(_event_moment), _MOMENT_SCHEMA] = Field(
+        description="When it happened: RFC 3339 with zone, e.g. 2026-03-19T20:00:00Z"
+    )
+    channel: Annotated[str, BeforeValidator(_name_text(MAX_CHANNEL)), _filled_schema(MAX_CHANNEL)] = Field(
+        description="Where it came from, e.g. telegram or planner-agent"
+    )
+    participants: Participants = Field(
+        default=None,
+        description="Everyone who may ever see this event, beside you; only queries by a subset of them find it. Left "
+        "out: you alone",
+    )
+    payload: Annotated[dict[str, Any], BeforeValidator(_payload), WithJsonSchema({"type": "object"})] = Field(
+        description="The event itself: any JSON object. payload.text is what is searched and summarised; "
+        "captions of pictures are found, too; payload.speaker says who spoke"
+    )
+    source_event_key: Annotated[
+        str | None, BeforeValidator(_nullable_name(MAX_SOURCE_EVENT_KEY)), _filled_schema(MAX_SOURCE_EVENT_KEY)
+    ] = Field(
+        default=None,
+        description="Your own id of the event. A repeat with the same channel and key is stored once",
+    )
+    context_id: Annotated[
+        str | None, BeforeValidator(_nullable_name(MAX_CONTEXT_ID)), _filled_schema(MAX_CONTEXT_ID)
+    ] = Field(default=None, description="A hint: which conversation or thread")
+    type: Annotated[str | None, BeforeValidator(_own_type), _filled_schema(MAX_TYPE)] = Field(
+        default=None, description="A hint: message, tool_result, task_update, topic_marker, ..."
+    )
+    topic_hints: Annotated[
+        tuple[TopicHint, ...],
+        BeforeValidator(_event_hints),
+        WithJsonSchema({"type": "array", "items": _HINT_SCHEMA, "maxItems": MAX_TOPIC_HINTS}),
+    ] = Field(default=(), description="Weak guesses at the topic, each with a confidence from 0 to 1")
+    internal: Flag = Field(default=False, description="True keeps it out of topics and of ordinary queries")
+
+
+def _parsed_event_ids(value: Any, name: str) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise InvalidArgument(f"{name} must be a list of event ids", field=name)
+    if len(value) > MAX_WITHDRAWN:
+        raise InvalidArgument(f"{name} may name at most {MAX_WITHDRAWN} events", field=name, limit=MAX_WITHDRAWN)
+    return tuple(dict.fromkeys(check_text(item, f"{name}[{i}]", MAX_ID) for i, item in enumerate(value)))
+
+
+def _event_ids(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+    return _parsed_event_ids(value, _name(info))
+
+
+def read_supersedes(arguments: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return the ids that the arguments of append_event name in supersedes, and the arguments that are left.
+
+    Raises:
+        InvalidArgument, InvalidText: it is no list of ids.
+    """
+    rest = {name: value for name, value in arguments.items() if name != "supersedes"}
+    return _parsed_event_ids(arguments.get("supersedes"), "supersedes"), rest
+
+
+_IDS_SCHEMA = WithJsonSchema(
+    {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": MAX_ID}, "maxItems": MAX_WITHDRAWN}
+)
+
+
+class AppendInput(EventInput):
+    """Arguments of append_event."""
+
+    supersedes: Annotated[tuple[str, ...], BeforeValidator(_event_ids), _IDS_SCHEMA] = Field(
+        default=(), description="Ids of events that this one replaces; from now on they are found on request only"
+    )
+
+
+class _NamedEventsInput(Input):
+    event_ids: Annotated[tuple[str, ...], BeforeValidator(_event_ids), _IDS_SCHEMA] = Field(
+        description="Ids of events that you may see, or their handles (e:481920375)"
+    )
+    participants: Participants = Field(
+        default=None, description="Who asks, beside you; each event must be visible to all of them"
+    )
+    dry_run: Flag = Field(default=False, description="True only says what would change")
+
+
+class WithdrawInput(_NamedEventsInput):
+    """Arguments of withdraw_events."""
+
+    reason: Annotated[Literal["forgotten", "superseded", "expired"], _or_default("forgotten")] = Field(
+        default="forgotten", description="superseded events are still found with include_superseded, others never"
+    )
+
+
+class RestoreInput(_NamedEventsInput):
+    """Arguments of restore_events."""
+
+
+class EventsInput(Input):
+    """Arguments of append_events."""
+
+    events: tuple[EventInput, ...] = Field(
+        min_length=1, max_length=500, description="Stored all or none, in this order"
+    )
+
+
+class _SelectionInput(Input):
+    participants: Participants = Field(
+        default=None,
+        description="Who asks, beside you. Only events and topics whose participants include all of these are visible. "
+        "Left out: you alone",
+    )
+    masks: NamedMasks = Field(
+        default=(),
+        description="Several questions in one, in place of participants: what any of these sees is visible. Each names "
+        "participants as above; with exact, only events and topics of exactly these and you",
+    )
+    query: Annotated[str | None, BeforeValidator(_optional_text(MAX_QUERY)), _text_schema(MAX_QUERY)] = Field(
+        default=None, description="Words to look for, in any language; left out: the most recent"
+    )
+    topic_hints: QueryHints = Field(default=(), description="Topics to prefer; they never exclude anything")
+    context_id: Annotated[str | None, BeforeValidator(_optional_text(MAX_CONTEXT_ID)), _text_schema(MAX_CONTEXT_ID)] = (
+        Field(default=None, description="Only this context")
+    )
+    channel: Annotated[str | None, BeforeValidator(_optional_text(MAX_CHANNEL)), _text_schema(MAX_CHANNEL)] = Field(
+        default=None, description="Only this channel"
+    )
+    types: Types = Field(default=(), description="Only these event types")
+    since: Moment = Field(default=None, description="Only events at or after this RFC 3339 timestamp")
+    until: Moment = Field(default=None, description="Only events before this RFC 3339 timestamp")
+    include_internal: Flag = Field(default=False, description="Also events marked internal")
+    include_superseded: Flag = Field(default=False, description="Also events that a newer one replaced, marked so")
+    max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = Field(
+        default=None,
+        description="Bound on the answer's size, estimated as characters / 4, and true for text; a match that fits on "
+        "no page is shortened (truncated: true), or else only its id is said",
+    )
+    order: Annotated[Order, _or_default("relevance")] = Field(
+        default="relevance", description="relevance, or newest or oldest first"
+    )
+    now: Annotated[tuple[int, int] | None, BeforeValidator(_local_moment), _MOMENT_SCHEMA] = Field(
+        default=None,
+        description="What 'yesterday' counts from, in days of its own offset; left out: the newest visible event not "
+        "ahead of the server's clock",
+    )
+    cursor: Cursor = Field(default=None, description="next_cursor of the answer before, to continue it")
+    format: Annotated[Format, _or_default("json")] = Field(
+        default="json",
+        description="json, or text: compact lines for a model beside the structured content",
+    )
+    view: View | None = Field(
+        default=None,
+        description="lean: who said what, when, and its id; full: everything known of it. Left out: full for json, "
+        "lean for text",
+    )
+
+    def _selection(self, principal: Principal) -> dict[str, Any]:
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            raise InvalidArgument("since must be earlier than until", field="since")
+        if self.masks and self.participants is not None:
+            raise InvalidArgument("name participants or masks, not both", field="masks")
+        given = {name: getattr(self, name) for name in type(self).model_fields}
+        given["now"], given["utc_offset"] = self.now or (None, 0)
+        given["view"] = self.view or ("full" if self.format == "json" else "lean")
+        masks = principal.asking_under(self.masks) if self.masks else principal.asking(self.participants)
+        return {**given, "participants": None, "masks": masks}
+
+
+class EventNodesInput(_SelectionInput):
+    """Arguments of query_event_nodes."""
+
+    limit: Annotated[int, _or_default(DEFAULT_LIMIT)] = Field(
+        default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="How many events"
+    )
+
+    def query_value(self, principal: Principal) -> EventNodesQuery:
+        """Return the domain's query, asked by a principal.
+
+        Raises:
+            InvalidArgument: since is not before until, or both participants and masks are named.
+            ParticipantsNotAllowed: the principal may not ask as those named.
+        """
+        return EventNodesQuery(**self._selection(principal))
+
+
+class ReferencesInput(_SelectionInput):
+    """Arguments of query_references."""
+
+    max_nodes: Annotated[int, _or_default(DEFAULT_NODES)] = Field(
+        default=DEFAULT_NODES, ge=1, le=MAX_NODES, description="How many nodes in all, topics and references"
+    )
+    max_depth: Annotated[int, Field(ge=1, le=MAX_TREE_DEPTH)] | None = Field(
+        default=None, description="How many levels below the root"
+    )
+    root: OptionalIdentifier = Field(default=None, description="topic_id or node_id: only this topic's subtree")
+    include_payload: Flag = Field(default=False, description="Whole payloads instead of short snippets")
+    mode: Annotated[Mode, _or_default("auto")] = Field(
+        default="auto",
+        description="Whether a language model looks further and may add up to a quarter of max_nodes: auto as the "
+        "server is set, llm always, deterministic never",
+    )
+
+    def query_value(self, principal: Principal) -> ReferencesQuery:
+        """Return the domain's query, asked by a principal.
+
+        Raises:
+            InvalidArgument: since is not before until, or both participants and masks are named.
+            ParticipantsNotAllowed: the principal may not ask as those named.
+        """
+        return ReferencesQuery(**self._selection(principal))
+
+
+class EventLookupInput(Input):
+    """Arguments of get_event."""
+
+    event_id: Identifier = Field(description="The event's id, or its handle (e:481920375)")
+    participants: Participants = Field(
+        default=None, description="Who asks, beside you; the event must be visible to all of them"
+    )
+    include_internal: Flag = Field(default=False, description="Also find an event marked internal")
+    include_superseded: Flag = Field(default=False, description="Also find an event that a newer one replaced")
+
+
+class TopicLookupInput(Input):
+    """Arguments of get_topic."""
+
+    topic_id: Identifier = Field(description="The topic's id")
+    participants: Participants = Field(
+        default=None, description="Who asks, beside you; the topic must be visible to all of them"
+    )
+
+
+class NothingInput(Input):
+    """Arguments of tools that take none."""
+
+
+class SnapshotsInput(Input):
+    """Arguments of list_snapshots."""
+
+    limit: Annotated[int, _or_default(DEFAULT_SNAPSHOTS)] = Field(
+        default=DEFAULT_SNAPSHOTS, ge=1, le=MAX_SNAPSHOTS, description="How many, newest first"
+    )
+    cursor: Cursor = Field(default=None, description="next_cursor of the answer before, to continue it")
+
+
+class TriggerBuildInput(Input):
+    """Arguments of trigger_build."""
+
+    full: Flag = Field(default=False, description="Plan every scope anew instead of only what changed")
+    hold: Flag = Field(default=False, description="Keep the snapshot back until publish_snapshot")
+    force: Flag = Field(default=False, description="Make a snapshot even if nothing is new")
+    reason: Reason = Field(default=None, description="Why, for the record")
+
+
+class PublishInput(Input):
+    """Arguments of publish_snapshot."""
+
+    snapshot_id: Identifier = Field(description="The held snapshot")
+    reason: Reason = Field(default=None, description="Why, for the record")
+
+
+class DiscardInput(Input):
+    """Arguments of discard_snapshot."""
+
+    snapshot_id: Identifier = Field(description="The held snapshot")
+    reason: Reason = Field(default=None, description="Why, for the log")
+
+
+class RollbackInput(Input):
+    """Arguments of rollback."""
+
+    to: Target = Field(default=None, description="The snapshot to return to; left out: the last one that differs")
+    reason: Reason = Field(default=None, description="Why, for the record")
+
+
+def read(model: type[_Model], arguments: Mapping[str, Any] | None, zone: ZoneInfo | None = None) -> _Model:
+    """Return the arguments of a tool or a route as its model; see `api.coercion` for what is taken as what.
+
+    Args:
+        zone: of days alone, where the model takes any; None for UTC.
+
+    Raises:
+        UnknownField, InvalidArgument, InvalidText, InvalidParticipants, InvalidTimestamp: naming the field.
+    """
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise InvalidArgument("the arguments must be an object", field="")
+    try:
+        return model.model_validate(coerced(model, arguments or {}), context=zone)
+    except ValidationError as error:
+        raise _coded(error, model) from error
+
+
+def _coded(error: ValidationError, model: type[BaseModel]) -> MyriaError:
+    problems = error.errors(include_url=False, include_input=False, include_context=True)
+    first = next((item for item in problems if item["type"] == "extra_forbidden"), problems[0])
+    path = _path(first["loc"])
+    if first["type"] == "extra_forbidden":
+        *holder, name = first["loc"]
+        return unknown_field(name, fields_at(model, tuple(holder)), _path(tuple(holder)))
+    if first["type"] == "missing":
+        return InvalidArgument(f"{path} is required", field=path)
+    context = first.get("ctx", {})
+    details = {shown: context[name] for name, shown in (("ge", "minimum"), ("le", "maximum")) if name in context}
+    return InvalidArgument(f"{path}: {_wording(first['type'], first['msg'], context)}", field=path, **details)
+
+
+def _wording(kind: str, message: str, context: Mapping[str, Any]) -> str:
+    match kind:
+        case "greater_than_equal":
+            return f"must be at least {context['ge']}"
+        case "less_than_equal":
+            return f"must be at most {context['le']}"
+        case "int_type" | "int_from_float":
+            return "must be a whole number"
+        case "bool_type":
+            return "must be true or false"
+        case "literal_error":
+            return f"must be {context['expected']}"
+        case _:
+            return message[:1].lower() + message[1:]
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in location]
+    return "".join(parts).lstrip(".")

@@ -1,0 +1,1 @@
+"""Memtrace's REST API and its tools: memories, agents and sessions."""

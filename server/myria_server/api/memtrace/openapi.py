@@ -1,0 +1,207 @@
+"""The OpenAPI 3.1 document of REST, made from its routes and the models that read requests, and a page of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from myria.errors import (
+    BodyTooLarge,
+    CredentialInvalid,
+    DatabaseUnavailable,
+    DeadlineExceeded,
+    HostNotAllowed,
+    InternalError,
+    InvalidArgument,
+    MyriaError,
+    NotFoundError,
+    RateLimited,
+    RoleRequired,
+)
+from myria_server.api.memtrace import schemas as rest
+from myria_server.api.memtrace.routes import ROUTES, Route
+from myria_server.api.without_read import open_model
+
+Json = dict[str, Any]
+
+_OF_ALL: tuple[type[MyriaError], ...] = (
+    InvalidArgument,
+    CredentialInvalid,
+    RoleRequired,
+    HostNotAllowed,
+    RateLimited,
+    InternalError,
+    DatabaseUnavailable,
+)
+"""Errors that stand for those with the same status, which every route may answer."""
+
+_NAMES = "#/components/schemas/{model}"
+_MEANT = {
+    400: "The request is wrong; error says what to change",
+    401: "No key, or one that is refused",
+    403: "This key may not do this",
+    404: "Absent, or not for this key to see",
+    408: "The request did not arrive in time",
+    409: "What is stored forbids it",
+    413: "The body is too large",
+    421: "This server does not answer under that name",
+    429: "Too many requests; retry-after says when to come again",
+    431: "The request line and the headers are too large",
+    500: "An error of the server",
+    503: "Not now; nothing was changed for certain, so try again",
+}
+
+
+def document(version: str) -> Json:
+    """Return the document, as plain JSON.
+
+    Args:
+        version: of the program that serves it.
+    """
+    used: set[type[BaseModel]] = {*_models(), rest.RestRefusal}
+    models = sorted(used, key=lambda model: model.__name__)
+    _, schemas = models_json_schema(
+        [(model, "validation") for model in models], ref_template=_NAMES, title=None, description=None
+    )
+    described = {name: _tidy(schema) for name, schema in schemas["$defs"].items()}
+    described["MemoriesInput"]["properties"]["memories"]["items"] = {"$ref": _NAMES.format(model="MemoryInput")}
+    paths: dict[str, Json] = {}
+    for route in ROUTES:
+        paths.setdefault(rest.PREFIX + route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Myria over REST",
+            "version": version,
+            "description": "Memory that the agents of an organisation share, in the contract of Memtrace and more.",
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"bearer": []}, {"apiKey": []}],
+        "paths": paths,
+        "components": {
+            "schemas": described,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            },
+        },
+    }
+
+
+def page(described: Json) -> str:
+    """Return a page that shows a document, without scripts and without anything from elsewhere."""
+    info = described["info"]
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
+        f"<title>{escape(info['title'])}</title><style>",
+        "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}",
+        "code,h3{font-family:ui-monospace,monospace}h3{margin:2rem 0 0}td{padding:0 1rem 0 0;vertical-align:top}",
+        f"</style><h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info['description'])}</p>",
+        "<p>The same for programs: <a href=openapi.json>openapi.json</a></p>",
+    ]
+    for path, operations in described["paths"].items():
+        for method, operation in operations.items():
+            parts.append(f"<h3>{method.upper()} {escape(path)}</h3><p>{escape(operation['summary'])}</p><table>")
+            for name, schema in _fields(operation, described):
+                said = schema.get("description", "")
+                parts.append(f"<tr><td><code>{escape(name)}</code><td>{escape(_kind(schema))}<td>{escape(said)}")
+            parts.append("</table>")
+    return "".join(parts)
+
+
+def _models() -> Iterator[type[BaseModel]]:
+    for route in ROUTES:
+        yield from route.body
+        yield from _answers(route)
+
+
+def _answers(route: Route) -> list[type[BaseModel]]:
+    """Return what a route may answer: to readers, and to keys that may only append."""
+    without_read = map(open_model, route.answer) if route.changes else ()
+    return list(dict.fromkeys([*route.answer, *without_read]))
+
+
+def _operation(route: Route) -> Json:
+    parameters: list[Json] = []
+    if "{id}" in route.path:
+        parameters.append({"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}})
+    if route.query is not None:
+        described = _tidy(route.query.model_json_schema(ref_template=_NAMES))
+        for name, schema in described["properties"].items():
+            parameter = {"name": name, "in": "query", "schema": _without(schema, "description")}
+            if "description" in schema:
+                parameter["description"] = schema["description"]
+            parameters.append(parameter)
+    if route.keyed:
+        parameters.append(
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "description": "Your own name of this call: a repeat answers what the first one did",
+                "schema": {"type": "string", "minLength": 1, "maxLength": rest.MAX_KEY, "pattern": "^[!-~]+$"},
+            }
+        )
+    operation: Json = {"operationId": route.name, "summary": route.title, "responses": _responses(route)}
+    if parameters:
+        operation["parameters"] = parameters
+    if route.body:
+        operation["requestBody"] = {
+            "required": route.needs_body,
+            "content": {"application/json": {"schema": _one_of(route.body)}},
+        }
+    return operation
+
+
+def _responses(route: Route) -> Json:
+    good: Json = {"description": route.title}
+    if route.answer:
+        good["content"] = {"application/json": {"schema": _one_of(_answers(route))}}
+    responses: Json = {str(route.status): good}
+    refusals: tuple[type[MyriaError], ...] = (*_OF_ALL, *route.refusals, DeadlineExceeded)
+    statuses = {refusal.http_status for refusal in refusals}
+    if "{id}" in route.path:
+        statuses.add(NotFoundError.http_status)  # an id that nothing can have
+    statuses |= {408, 431}  # by the part of the server that reads HTTP
+    if route.body:
+        statuses.add(BodyTooLarge.http_status)
+    for status in sorted(statuses):
+        content = {"application/json": {"schema": {"$ref": _NAMES.format(model=rest.RestRefusal.__name__)}}}
+        responses[str(status)] = {"description": _MEANT[status], "content": content}
+    return responses
+
+
+def _one_of(models: Sequence[type[BaseModel]]) -> Json:
+    named: list[Json] = [{"$ref": _NAMES.format(model=model.__name__)} for model in models]
+    return named[0] if len(named) == 1 else {"anyOf": named}
+
+
+def _tidy(value: Any, *, named: bool = False) -> Any:
+    """Drop titles, and defaults of null: what is left out is simply not there."""
+    if isinstance(value, list):
+        return [_tidy(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if named:
+        return {key: _tidy(item) for key, item in value.items()}
+    skipped = {"title"} | ({"default"} if value.get("default", 0) is None else set())
+    return {key: _tidy(item, named=key == "properties") for key, item in value.items() if key not in skipped}
+
+
+def _without(value: Json, name: str) -> Json:
+    return {key: item for key, item in value.items() if key != name}
+
+
+def _fields(operation: Json, described: Json) -> Iterator[tuple[str, Json]]:
+    for parameter in operation.get("parameters", ()):
+        yield parameter["name"], {**parameter["schema"], "description": parameter.get("description", "")}
+    schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    for named in schema.get("anyOf", [schema] if schema else []):
+        yield from described["components"]["schemas"][named["$ref"].rsplit("/", 1)[1]]["properties"].items()
+
+
+def _kind(schema: Json) -> str:
+    return ", ".join(map(str, schema["enum"])) if "enum" in schema else str(schema.get("type", ""))

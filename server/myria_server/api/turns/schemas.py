@@ -1,0 +1,354 @@
+"""The tools of turns (contract 002): their arguments, answers and refusals.
+
+Nothing is required in a schema, and what is blank is left out. What an item has beside the fields of the contract is
+dropped. Refusals are the contract's own: `{code, message, retryable}`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, WithJsonSchema
+
+from myria.errors import (
+    AccessError,
+    InternalError,
+    InvalidArgument,
+    MyriaError,
+    QuotaExceeded,
+    RateLimited,
+    ToolNotEnabled,
+    UnavailableError,
+)
+from myria.log.fields import check_name, check_text
+from myria.log.scopes import MAX_PARTICIPANT_CHARACTERS
+from myria.notes.turns.shadow import ClientResult
+from myria_server.api.answers import Answer, all_open
+from myria_server.api.core.inputs import Input
+
+DEFAULT_NAME = "default"
+DEFAULT_MAX_TOKENS = 120_000
+DEFAULT_DEPTH, MAX_DEPTH = 8, 64
+DEFAULT_LIMIT, MAX_LIMIT = 200, 10_000
+MAX_NAME = 90
+"""Characters of a project and of a session: both are one context."""
+
+MAX_TURN_ID = 200
+MAX_TOKEN = 8 * 1024 * 1024
+MAX_TEXT = 16 * 1024 * 1024
+"""Characters of any text; the settings of turns bound those that are kept further."""
+
+_MAX_ITEMS = 10_000
+_MAX_PARTS = 1_000
+_MAX_METADATA = 64
+_MAX_LABEL = 2_000
+
+PLUGINS = ("auto", "rag", "pageindex")
+"""Plugins of the contract: here all are one search."""
+
+CODES = Literal["INVALID_ARGUMENT", "PERMISSION_DENIED", "RESOURCE_BUSY", "INTERNAL_ERROR"]
+
+_PART_TEXTS = ("text", "image_url", "file_id", "filename")
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _name(info: ValidationInfo) -> str:
+    return info.field_name or ""
+
+
+def _named(default: str | None, limit: int) -> BeforeValidator:
+    def check(value: Any, info: ValidationInfo) -> str | None:
+        if _is_blank(value):
+            return default
+        return check_name(value.strip() if isinstance(value, str) else value, _name(info), limit)
+
+    return BeforeValidator(check)
+
+
+def _text(limit: int) -> BeforeValidator:
+    def check(value: Any, info: ValidationInfo) -> str | None:
+        return None if _is_blank(value) else check_text(value, _name(info), limit)
+
+    return BeforeValidator(check)
+
+
+def _whole(default: int | None, most: int, *, least: int | None = 1) -> BeforeValidator:
+    def check(value: Any, info: ValidationInfo) -> int | None:
+        if _is_blank(value):
+            return default
+        if type(value) is not int:
+            raise InvalidArgument(f"{_name(info)} must be a whole number", field=_name(info))
+        if value > most:
+            raise InvalidArgument(f"{_name(info)} must be at most {most}", field=_name(info), maximum=most)
+        return default if least is not None and value < least else value
+
+    return BeforeValidator(check)
+
+
+def _plugin(value: Any) -> str | None:
+    if _is_blank(value):
+        return None
+    if value not in PLUGINS:
+        raise InvalidArgument(f"plugin must be one of {', '.join(PLUGINS)}", available_plugins=list(PLUGINS))
+    return str(value)
+
+
+def _items(value: Any, info: ValidationInfo) -> tuple[dict[str, Any], ...]:
+    name = _name(info)
+    if _is_blank(value):
+        return ()
+    if isinstance(value, str | dict):
+        value = [value]
+    if not isinstance(value, list | tuple):
+        raise InvalidArgument(f"{name} must be a list of items", field=name)
+    if len(value) > _MAX_ITEMS:
+        raise InvalidArgument(f"{name} may hold at most {_MAX_ITEMS} items", field=name, limit=_MAX_ITEMS)
+    return tuple(_item(item, f"{name}[{at}]") for at, item in enumerate(value))
+
+
+def _item(value: Any, field: str) -> dict[str, Any]:
+    if isinstance(value, str):
+        value = {"type": "message", "role": "user", "content": value}
+    if not isinstance(value, dict):
+        raise InvalidArgument(f"{field} must be an object", field=field)
+    item: dict[str, Any] = {"type": _optional(value.get("type"), f"{field}.type") or "message"}
+    for name in ("role", "call_id"):
+        if text := _optional(value.get(name), f"{field}.{name}"):
+            item[name] = text
+    if (parts := value.get("content")) not in (None, [], ""):
+        item["content"] = _parts(parts, f"{field}.content", item.get("role"))
+    if (output := value.get("output")) not in (None, ""):
+        item["output"] = check_text(output, f"{field}.output", MAX_TEXT)
+    if metadata := value.get("metadata"):
+        item["metadata"] = _metadata(metadata, f"{field}.metadata")
+    return item
+
+
+def _parts(value: Any, field: str, role: str | None) -> list[dict[str, str]]:
+    if isinstance(value, str):
+        kind = "output_text" if role == "assistant" else "input_text"
+        return [{"type": kind, "text": check_text(value, field, MAX_TEXT)}]
+    if not isinstance(value, list | tuple):
+        raise InvalidArgument(f"{field} must be a list of parts", field=field)
+    if len(value) > _MAX_PARTS:
+        raise InvalidArgument(f"{field} may hold at most {_MAX_PARTS} parts", field=field, limit=_MAX_PARTS)
+    parts = []
+    for at, given in enumerate(value):
+        where = f"{field}[{at}]"
+        if not isinstance(given, dict):
+            raise InvalidArgument(f"{where} must be an object", field=where)
+        part = {"type": _optional(given.get("type"), f"{where}.type") or "input_text"}
+        for name in _PART_TEXTS:
+            if given.get(name) not in (None, ""):
+                part[name] = check_text(given[name], f"{where}.{name}", MAX_TEXT)
+        parts.append(part)
+    return parts
+
+
+def _metadata(value: Any, field: str) -> dict[str, str]:
+    if not isinstance(value, dict) or len(value) > _MAX_METADATA:
+        raise InvalidArgument(f"{field} must be an object of at most {_MAX_METADATA} texts", field=field)
+    return {
+        check_text(name, field, _MAX_LABEL): "" if text == "" else check_text(text, f"{field}.{name[:50]}", _MAX_LABEL)
+        for name, text in value.items()
+    }
+
+
+def _optional(value: Any, field: str) -> str | None:
+    return None if value in (None, "") else check_text(value, field, _MAX_LABEL)
+
+
+_TEXT = WithJsonSchema({"type": "string"})
+_NUMBER = WithJsonSchema({"type": "integer"})
+_ITEMS = WithJsonSchema({"type": "array", "items": {"type": "object"}})
+_ITEMS_OR_TEXT = WithJsonSchema({"type": ["array", "string", "object"], "items": {"type": ["object", "string"]}})
+
+Items = Annotated[tuple[dict[str, Any], ...], BeforeValidator(_items), _ITEMS]
+Start = Annotated[int | None, _whole(None, _MAX_ITEMS, least=None), _NUMBER]
+Count = Annotated[int | None, _whole(None, _MAX_ITEMS), _NUMBER]
+
+
+class SessionInput(Input):
+    """Arguments that every tool of turns takes."""
+
+    project: Annotated[str, _named(DEFAULT_NAME, MAX_NAME), _TEXT] = DEFAULT_NAME
+    plugin: Annotated[
+        str | None, BeforeValidator(_plugin), WithJsonSchema({"type": "string", "enum": list(PLUGINS)})
+    ] = None
+    session_id: Annotated[str, _named(DEFAULT_NAME, MAX_NAME), _TEXT] = DEFAULT_NAME
+
+
+def client_result(value: Any) -> ClientResult | None:
+    """Return what a `client_result` says; None where it cannot be read, whatever it is."""
+    if not isinstance(value, dict):
+        return None
+    items, ids, facts, tokens = (
+        value.get(name) for name in ("input_items", "recall_fact_ids", "facts", "context_token_count")
+    )
+    try:
+        read = None if items is None else AfterTurnInput(input_items=items).input_items
+    except (MyriaError, ValidationError):
+        return None
+    if not _is_list_of(ids, str) or not _is_list_of(facts, dict) or not (tokens is None or type(tokens) is int):
+        return None
+    named = None
+    if facts is not None:
+        named = tuple(
+            (str(fact.get("tier", "")), str(fact.get("key", "")), str(fact.get("value", ""))) for fact in facts
+        )
+    return ClientResult(items=read, fact_ids=None if ids is None else tuple(ids), facts=named, tokens=tokens)
+
+
+def _is_list_of(value: Any, kind: type) -> bool:
+    if value is None:
+        return True
+    return isinstance(value, list) and len(value) <= _MAX_ITEMS and all(isinstance(one, kind) for one in value)
+
+
+class TurnInput(SessionInput):
+    """Arguments of the tools about one turn."""
+
+    turn_id: Annotated[str | None, _named(None, MAX_TURN_ID), _TEXT] = Field(
+        default=None, description="Yours, and the same when you retry; made up where it is left out"
+    )
+    user_id: Annotated[str | None, _named(None, MAX_PARTICIPANT_CHARACTERS), _TEXT] = Field(
+        default=None, description="Who speaks: it is their memory too"
+    )
+    client_result: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
+        default=None, description="What you computed yourself for this call; compared in shadow mode, never used"
+    )
+    conversation_items: Items = Field(default=(), description="The whole conversation, where you have it")
+    current_input_start: Start = Field(default=None, description="Where in conversation_items this turn begins")
+    current_input_count: Count = Field(default=None, description="How many of its items are this turn's")
+
+    def split(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the conversation before this turn, and this turn's part of it: its last item where nothing says.
+
+        A part that begins or ends beyond the conversation is what of it lies within, as the contract has it.
+        """
+        items = list(self.conversation_items)
+        count = len(items) if self.current_input_count is None else self.current_input_count
+        if self.current_input_start is not None:
+            start = min(max(self.current_input_start, 0), len(items))
+        else:
+            start = len(items) - (1 if self.current_input_count is None else min(count, len(items)))
+        end = min(start + count, len(items))
+        return items[:start] + items[end:], items[start:end]
+
+
+class BeforeTurnInput(TurnInput):
+    """Arguments of memory_before_turn."""
+
+    current_input: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_items), _ITEMS_OR_TEXT] = Field(
+        default=(), description="What is said now: items, one item, or a text"
+    )
+    current_input_text: Annotated[str | None, _text(MAX_TEXT), _TEXT] = Field(
+        default=None, description="The same as a text"
+    )
+    base_instructions: Annotated[str | None, _text(MAX_TEXT), _TEXT] = Field(default=None, description="Not used")
+    max_input_tok: Annotated[int, _whole(DEFAULT_MAX_TOKENS, 1_000_000_000), _NUMBER] = DEFAULT_MAX_TOKENS
+
+
+class AfterTurnInput(TurnInput):
+    """Arguments of memory_after_turn."""
+
+    input_items: Items = Field(default=(), description="What went into the model, as memory_before_turn gave it")
+    output_items: Items = Field(default=(), description="What came out of it")
+
+
+class RunTurnInput(BeforeTurnInput):
+    """Arguments of memory_run_turn."""
+
+    operation_token: Annotated[str | None, _text(MAX_TOKEN), _TEXT] = Field(
+        default=None, description="What the first call gave: with it output_items are kept"
+    )
+    output_items: Items = Field(default=(), description="What came out of the model")
+
+
+class MaintenanceInput(SessionInput):
+    """Arguments of memory_run_maintenance."""
+
+
+class ListDirInput(SessionInput):
+    """Arguments of memory_list_dir_with_abstract."""
+
+    path: Annotated[str | None, _text(1_000), _TEXT] = Field(
+        default=None, description="Below the session's root; absolute ones too"
+    )
+    depth: Annotated[int, _whole(DEFAULT_DEPTH, MAX_DEPTH), _NUMBER] = DEFAULT_DEPTH
+    limit: Annotated[int, _whole(DEFAULT_LIMIT, MAX_LIMIT), _NUMBER] = DEFAULT_LIMIT
+
+
+class PreparedAnswer(Answer):
+    """memory_before_turn."""
+
+    input_items: list[dict[str, Any]]
+    recall_fact_ids: list[str]
+    recall_insight_ids: list[str] = Field(
+        description="Always empty: the contract has it, and there are no insights here"
+    )
+    context_token_count: int
+
+
+@all_open
+class DoneAnswer(Answer):
+    """memory_after_turn and memory_run_maintenance."""
+
+    ok: Literal[True]
+
+
+class RunTurnAnswer(Answer):
+    """memory_run_turn: what it prepared and the token of the second call, or that the turn is kept."""
+
+    OPEN = frozenset({"operation_token", "turn_id", "ok"})
+
+    input_items: list[dict[str, Any]] | None = None
+    recall_fact_ids: list[str] | None = None
+    recall_insight_ids: list[str] | None = None
+    context_token_count: int | None = None
+    operation_token: str | None = None
+    turn_id: str | None = None
+    ok: Literal[True] | None = None
+
+
+class DirectoryBody(Answer):
+    """One directory."""
+
+    path: str
+    abstract: str
+    updated_at: str
+    has_overview: bool
+
+
+class ListDirAnswer(Answer):
+    """memory_list_dir_with_abstract."""
+
+    summaries: list[DirectoryBody]
+
+
+class TurnRefusal(Answer):
+    """What a refused call answers on this face."""
+
+    code: CODES
+    message: str
+    retryable: bool
+    available_plugins: list[str] | None = None
+
+
+def refused(error: MyriaError) -> dict[str, Any]:
+    """Return an error in the contract's form."""
+    code: CODES = "INVALID_ARGUMENT"
+    if isinstance(error, RateLimited | QuotaExceeded | UnavailableError) or error.retryable:
+        code = "RESOURCE_BUSY"
+    elif isinstance(error, AccessError | ToolNotEnabled):
+        code = "PERMISSION_DENIED"
+    elif isinstance(error, InternalError):
+        code = "INTERNAL_ERROR"
+    retryable = error.retryable or code == "INTERNAL_ERROR"
+    body: dict[str, Any] = {"code": code, "message": error.message, "retryable": retryable}
+    if "available_plugins" in error.details:
+        body["available_plugins"] = error.details["available_plugins"]
+    return body

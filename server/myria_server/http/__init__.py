@@ -1,0 +1,1 @@
+"""HTTP before MCP: credentials, limits, checks, OAuth and old transports."""

@@ -1,0 +1,456 @@
+"""Our own small authorization server (OAuth 2.1): a person signs in with a key, and a program gets tokens for it.
+
+The SDK has handlers for this too. These are ours because the SDK's keep secrets of clients in plain text, do not let
+clients without a secret revoke, take repeated parameters, and leave a token's resource unchecked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from myria.access.grants import ACCESS_S, SCOPES, Client, Grants, Issued, is_challenge
+from myria.access.limits import Rates, network_of
+from myria.access.principal import Face, Principal
+from myria.access.ring import KeyRing
+from myria.access.secrets import parse_key
+from myria.errors import (
+    AccessError,
+    CredentialInvalid,
+    InvalidArgument,
+    MyriaError,
+    RateLimited,
+    UnavailableError,
+)
+from myria.settings import AuthSettings
+from myria.values import value
+from myria_server.http.consent import consent_page, refusal_page
+from myria_server.http.failure_limiter import Door
+
+OAUTH_PREFIX = "/oauth/"
+METADATA_PATH = "/.well-known/oauth-authorization-server"
+BODY_BYTES = 16 * 1024
+"""Bytes of a form, or of a registration."""
+
+_TENANT_TIMES = 5
+"""How many times as often as one key all keys of a tenant may allow programs something."""
+
+_MAX_FIELDS = 30
+_MEANINGLESS_SCOPES = frozenset({"openid", "profile", "email", "address", "phone", "offline_access"})
+"""Scopes of OpenID Connect, which some clients ask of every server.
+
+To refuse them would keep these clients out. RFC 6749, section 3.3, lets a server leave scopes out; its answer says
+which were granted.
+"""
+
+_KEPT = (
+    "response_type",
+    "client_id",
+    "redirect_uri",
+    "code_challenge",
+    "code_challenge_method",
+    "state",
+    "scope",
+    "resource",
+)
+
+
+@value
+class _Asked:
+    """An authorization request of which client and redirect address are known to be good."""
+
+    client: Client
+    redirect_uri: str
+    fields: Mapping[str, str]
+
+
+class _Refused(Exception):
+    """What a client asked for is refused, as OAuth says it."""
+
+    def __init__(self, error: str, description: str, status: int = 400) -> None:
+        super().__init__(description)
+        self.error = error
+        self.description = description
+        self.status = status
+
+
+class RegistrationRates:
+    """How often programs register from one network, and how often a key and a tenant allow one something."""
+
+    def __init__(self, auth: AuthSettings, *, ticks: Callable[[], float] = time.monotonic) -> None:
+        per_key = auth.sign_ins_per_minute
+        self._registrations = Rates(
+            auth.registrations_per_minute,
+            limit="registrations_per_minute",
+            message="too many programs registered from this network; wait",
+            ticks=ticks,
+        )
+        self._of_keys, self._of_tenants = (
+            Rates(
+                None if per_key is None else times * per_key,
+                limit="sign_ins_per_minute",
+                message=f"Too many programs were allowed something with this {what} within a minute. Wait a little.",
+                ticks=ticks,
+            )
+            for what, times in (("key", 1), ("key's tenant", _TENANT_TIMES))
+        )
+
+    def register(self, network: str) -> None:
+        """Count a registration.
+
+        Raises:
+            RateLimited: there were too many.
+        """
+        self._registrations.note([network])
+
+    def sign_in(self, key_id: str, tenant: str) -> None:
+        """Count a consent.
+
+        Raises:
+            RateLimited: there were too many.
+        """
+        self._of_keys.note([key_id])
+        self._of_tenants.note([tenant])
+
+
+class AuthorizationServer:
+    """The endpoints of an authorization server whose accounts are keys.
+
+    Args:
+        public_url: where clients reach it; its name as an issuer too.
+        resources: the address of each face.
+        ring: knows keys.
+        door: counts refused keys.
+        rates: count registrations and consents.
+    """
+
+    def __init__(
+        self,
+        public_url: str,
+        resources: Mapping[Face, str],
+        *,
+        grants: Grants,
+        ring: KeyRing,
+        door: Door,
+        rates: RegistrationRates,
+    ) -> None:
+        self._issuer = public_url
+        self._resources = resources
+        self._grants = grants
+        self._ring = ring
+        self._door = door
+        self._rates = rates
+
+    def routes(self) -> list[Route]:
+        """Return its endpoints."""
+        return [
+            Route(METADATA_PATH, self._metadata),
+            Route("/oauth/register", self._register, methods=["POST"]),
+            Route("/oauth/authorize", self._authorize, methods=["GET", "POST"]),
+            Route("/oauth/token", self._token, methods=["POST"]),
+            Route("/oauth/revoke", self._revoke, methods=["POST"]),
+        ]
+
+    async def _metadata(self, _request: Request) -> Response:
+        """Describe the server (RFC 8414)."""
+        scopes = dict.fromkeys(scope for granted in SCOPES.values() for scope in granted)
+        return JSONResponse(
+            {
+                "issuer": self._issuer,
+                "authorization_endpoint": f"{self._issuer}/oauth/authorize",
+                "token_endpoint": f"{self._issuer}/oauth/token",
+                "registration_endpoint": f"{self._issuer}/oauth/register",
+                "revocation_endpoint": f"{self._issuer}/oauth/revoke",
+                "scopes_supported": [*scopes],
+                "response_types_supported": ["code"],
+                "response_modes_supported": ["query"],
+                "grant_types_supported": ["authorization_code", "refresh_token"],
+                "token_endpoint_auth_methods_supported": ["none"],
+                "revocation_endpoint_auth_methods_supported": ["none"],
+                "code_challenge_methods_supported": ["S256"],
+                "authorization_response_iss_parameter_supported": True,
+            }
+        )
+
+    async def _register(self, request: Request) -> Response:
+        """Keep a client (RFC 7591); whatever it asks for, it gets no secret."""
+        network = network_of(self._door.address(request.scope), site=True)
+        try:
+            self._rates.register(network)
+            try:
+                given = orjson.loads(await _body(request))
+            except orjson.JSONDecodeError as error:
+                raise _Refused("invalid_client_metadata", "the body must be a JSON object") from error
+            if not isinstance(given, dict):
+                raise _Refused("invalid_client_metadata", "the body must be a JSON object")
+            name, uris = given.get("client_name") or "a program without a name", given.get("redirect_uris")
+            if not isinstance(name, str):
+                raise _Refused("invalid_client_metadata", "client_name must be text")
+            if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
+                raise _Refused("invalid_redirect_uri", "redirect_uris must be a list of addresses")
+            try:
+                client = await self._grants.register(name, uris, network=network)
+            except InvalidArgument as error:
+                about_uris = error.details.get("field") == "redirect_uris"
+                code = "invalid_redirect_uri" if about_uris else "invalid_client_metadata"
+                raise _Refused(code, error.message) from error
+        except (_Refused, UnavailableError, RateLimited) as error:
+            await self._linger(error)
+            return _refusal(error)
+        return JSONResponse(
+            {
+                "client_id": client.client_id,
+                "client_name": client.name,
+                "redirect_uris": [*client.redirect_uris],
+                "token_endpoint_auth_method": "none",
+                "grant_types": ["authorization_code", "refresh_token"],
+                "response_types": ["code"],
+            },
+            status_code=201,
+        )
+
+    async def _linger(self, error: Exception) -> None:
+        if isinstance(error, RateLimited):
+            await self._door.linger(error)
+
+    async def _authorize(self, request: Request) -> Response:
+        """Show the page of consent; take its answer, with everything checked again."""
+        try:
+            if request.method == "GET":
+                fields = _fields(request.url.query)
+            else:
+                self._check_origin(request)
+                fields = await _form(request)
+            asked = await self._asked(fields)
+        except _Refused as refused:
+            return refusal_page(refused.description, status=refused.status)
+        except UnavailableError as error:
+            return refusal_page(error.message, status=error.http_status)
+        try:
+            face, scopes = self._wanted(asked)
+            if request.method == "GET":
+                return self._page(asked, face, scopes)
+            if fields.get("decision") != "allow":
+                raise _Refused("access_denied", "the person said no")
+            return await self._allowed(request, asked, face, scopes)
+        except _Refused as refused:
+            return self._back(asked, error=refused.error, error_description=refused.description)
+
+    def _check_origin(self, request: Request) -> None:
+        """Return when a form comes from the page of consent, or from no page at all."""
+        origin = request.headers.get("origin")
+        if origin is None or origin.lower() == self._issuer.lower():
+            return
+        if urlsplit(origin).netloc != request.headers.get("host"):
+            raise _Refused("invalid_request", "This answer comes from another page than that of this server.", 403)
+
+    async def _asked(self, fields: Mapping[str, str]) -> _Asked:
+        """Return a request whose client and address are good: only then may anything be sent there."""
+        client = await self._grants.client(fields.get("client_id", ""))
+        if client is None:
+            raise _Refused("invalid_client", "The program that sent you here is not registered, or no longer.")
+        uri = fields.get("redirect_uri", "")
+        if client.registered(uri) is None:
+            raise _Refused("invalid_request", "The program wants its answer at an address that it did not register.")
+        return _Asked(client=client, redirect_uri=uri, fields={k: fields[k] for k in _KEPT if k in fields})
+
+    def _wanted(self, asked: _Asked) -> tuple[Face, tuple[str, ...]]:
+        """Return the face and the scopes that a request is for."""
+        fields = asked.fields
+        if fields.get("response_type") != "code":
+            raise _Refused("unsupported_response_type", "response_type must be code")
+        if fields.get("code_challenge_method") != "S256" or not is_challenge(fields.get("code_challenge", "")):
+            raise _Refused("invalid_request", "PKCE with code_challenge_method S256 is needed")
+        face = self._face(fields.get("resource")) or "core"
+        wanted = _scopes(fields.get("scope", ""))
+        if not set(wanted) <= set(SCOPES[face]):
+            raise _Refused("invalid_scope", f"this resource has the scopes {' '.join(SCOPES[face])}")
+        return face, tuple(scope for scope in SCOPES[face] if not wanted or scope in wanted)
+
+    def _face(self, resource: str | None) -> Face | None:
+        """Return the face of a resource (RFC 8707); None where none is named."""
+        if resource is None:
+            return None
+        for face, url in self._resources.items():
+            if resource in (url, url + "/"):
+                return face
+        raise _Refused("invalid_target", f"the resources here are {' and '.join(self._resources.values())}")
+
+    def _page(
+        self,
+        asked: _Asked,
+        face: Face,
+        scopes: tuple[str, ...],
+        *,
+        problem: str | None = None,
+        status: int = 200,
+    ) -> Response:
+        return consent_page(
+            asked.client, asked.fields, scopes=scopes, resource=self._resources[face], problem=problem, status=status
+        )
+
+    async def _allowed(self, request: Request, asked: _Asked, face: Face, scopes: tuple[str, ...]) -> Response:
+        """Return to the client with a code, or show the page again where the key is not good for it."""
+        text = (await _form(request)).get("key", "").strip()
+        key = parse_key(text)
+        try:
+            if key is None:
+                raise CredentialInvalid("This is no key. It reads myr_<id>_<secret>.")
+            principal: Principal = await self._ring.principal(text)
+        except AccessError as error:
+            sent = {b"authorization": b"Bearer " + text.encode()}
+            shown = self._door.judged(request.scope, sent, error)
+            self._door.note(request.scope, sent, face, None, shown)
+            return self._page(asked, face, scopes, problem=shown.message, status=shown.http_status)
+        except UnavailableError as error:
+            return self._page(asked, face, scopes, problem=error.message, status=error.http_status)
+        granted = tuple(scope for scope in scopes if scope in principal.roles)
+        if not granted or face not in principal.faces:
+            problem = "This key may do nothing of what the program asks for; use another one."
+            return self._page(asked, face, scopes, problem=problem, status=403)
+        try:
+            self._rates.sign_in(key.key_id, principal.tenant)
+            code = await self._grants.grant(
+                key,
+                asked.client,
+                face=face,
+                scopes=granted,
+                redirect_uri=asked.redirect_uri,
+                challenge=asked.fields["code_challenge"],
+            )
+        except (UnavailableError, RateLimited) as error:
+            return self._page(asked, face, scopes, problem=error.message, status=error.http_status)
+        if code is None:
+            return self._page(asked, face, scopes, problem="This key was changed meanwhile; try again.", status=403)
+        return self._back(asked, code=code)
+
+    def _back(self, asked: _Asked, **answer: str) -> Response:
+        """Send the browser back to the client, with who answers (RFC 9207)."""
+        if "state" in asked.fields:
+            answer["state"] = asked.fields["state"]
+        parts = urlsplit(asked.redirect_uri)
+        query = "&".join(part for part in (parts.query, urlencode({**answer, "iss": self._issuer})) if part)
+        return RedirectResponse(
+            parts._replace(query=query).geturl(), status_code=303, headers={"cache-control": "no-store"}
+        )
+
+    async def _token(self, request: Request) -> Response:
+        """Exchange a code or a refresh token."""
+        try:
+            fields = await _form(request)
+            client = await self._client(fields)
+            face = self._face(fields.get("resource"))
+            kind = fields.get("grant_type")
+            issued: Issued | None
+            if kind == "authorization_code":
+                issued = await self._grants.exchange_code(
+                    _needed(fields, "code"),
+                    client,
+                    redirect_uri=_needed(fields, "redirect_uri"),
+                    verifier=_needed(fields, "code_verifier"),
+                    face=face,
+                )
+            elif kind == "refresh_token":
+                scopes = _scopes(fields.get("scope", "")) or None
+                issued = await self._grants.refresh(_needed(fields, "refresh_token"), client, face=face, scopes=scopes)
+            else:
+                raise _Refused("unsupported_grant_type", "grant_type must be authorization_code or refresh_token")
+            if issued is None:
+                refused = self._door.judged(request.scope, {}, CredentialInvalid("this code or token is not good"))
+                if not isinstance(refused, CredentialInvalid):
+                    return _refusal(refused)
+                raise _Refused("invalid_grant", "this code or token is not good, was used, or its key has ended")
+        except (_Refused, UnavailableError) as error:
+            return _refusal(error)
+        return JSONResponse(
+            {
+                "access_token": issued.access,
+                "token_type": "Bearer",
+                "expires_in": int(ACCESS_S),
+                "refresh_token": issued.refresh,
+                "scope": " ".join(issued.scopes),
+            },
+            headers={"cache-control": "no-store"},
+        )
+
+    async def _revoke(self, request: Request) -> Response:
+        """End the grant of a token (RFC 7009); one that is not known is as good as ended."""
+        try:
+            fields = await _form(request)
+            await self._grants.revoke(_needed(fields, "token"), await self._client(fields))
+        except (_Refused, UnavailableError) as error:
+            return _refusal(error)
+        return Response(status_code=200)
+
+    async def _client(self, fields: Mapping[str, str]) -> Client:
+        client = await self._grants.client(_needed(fields, "client_id"))
+        if client is None:
+            raise _Refused("invalid_client", "this client is not registered, or no longer", 401)
+        return client
+
+
+def _scopes(text: str) -> list[str]:
+    """Return the scopes that a client names, without those that mean nothing here."""
+    return [scope for scope in text.split() if scope not in _MEANINGLESS_SCOPES]
+
+
+def _needed(fields: Mapping[str, str], name: str) -> str:
+    if not fields.get(name):
+        raise _Refused("invalid_request", f"{name} is needed")
+    return fields[name]
+
+
+async def _body(request: Request) -> bytes:
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > BODY_BYTES:
+            raise _Refused("invalid_request", f"a body may have {BODY_BYTES} bytes", 413)
+    return body
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Return the fields of a form; read once, then remembered with the request."""
+    known: dict[str, str] | None = getattr(request.state, "form", None)
+    if known is not None:
+        return known
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise _Refused("invalid_request", "send application/x-www-form-urlencoded", 415)
+    try:
+        text = (await _body(request)).decode("ascii")
+    except UnicodeDecodeError as error:
+        raise _Refused("invalid_request", "the form is not encoded") from error
+    request.state.form = _fields(text)
+    return _fields(text)
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Return the fields of a query or a form, each once (RFC 6749, section 3.1); empty ones are left out."""
+    try:
+        pairs = parse_qsl(text[:BODY_BYTES], max_num_fields=_MAX_FIELDS, errors="strict")
+    except ValueError as error:
+        raise _Refused("invalid_request", "the parameters cannot be read") from error
+    fields = dict(pairs)
+    if len(fields) < len(pairs) or any("\x00" in name or "\x00" in value for name, value in pairs):
+        raise _Refused("invalid_request", "a parameter is there twice, or holds what no text may hold")
+    return fields
+
+
+def _refusal(error: _Refused | MyriaError) -> Response:
+    headers = {"cache-control": "no-store"}
+    body: dict[str, Any]
+    if isinstance(error, _Refused):
+        body = {"error": error.error, "error_description": error.description}
+        return JSONResponse(body, status_code=error.status, headers=headers)
+    body = {"error": "temporarily_unavailable", "error_description": error.message}
+    if (wait_s := error.details.get("retry_after_s")) is not None:
+        headers["retry-after"] = str(wait_s)
+    return JSONResponse(body, status_code=error.http_status, headers=headers)

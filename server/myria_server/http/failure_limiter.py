@@ -1,0 +1,133 @@
+"""Those who are refused: from where they come, how often they failed, and what is noted of them.
+
+Asked only once a credential was found to be bad, so a good one is never refused for the failures of others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+
+from starlette.types import Scope
+
+from myria.access.addresses import Proxies
+from myria.access.journal import NO_TENANT, NOBODY, Journal, RefusedAttempt
+from myria.access.limits import CredentialUsage, Failures, TokenBucket, network_of
+from myria.access.principal import Face, Principal
+from myria.errors import AccessError, CredentialInvalid, MyriaError, RateLimited
+from myria_server.api.tools import PATH_OF
+from myria_server.http.authentication import Headers, claimed_id
+
+PROMPT_PER_S = 50.0
+"""Refusals for too many requests that are answered at once, per second of one process."""
+
+LINGER_S = (0.5, 1.5)
+"""Between so many seconds, by chance, every further one waits: who sends on and on is slowed down, and the others have
+the processor. Not all as long: those that were refused together would come again together."""
+
+CROWD = 50
+"""Waiting refusals from which each waits the longer the more there are, so that about as many are answered a second."""
+
+MOST_CROWDED = 4.0
+"""How many times as long they wait at most: the clients of all have some patience."""
+
+MAX_LINGERING = 1_000
+"""Refusals that wait at the same time; what is more is answered at once."""
+
+
+class Door:
+    """Counts failures by address and by the id of the key that was claimed, and notes refused attempts.
+
+    Args:
+        ticks: a steady clock, in seconds.
+        sleep: waits for so many seconds.
+    """
+
+    def __init__(
+        self,
+        failures: Failures,
+        proxies: Proxies,
+        journal: Journal,
+        *,
+        ticks: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._journal = journal
+        self._failures = failures
+        self._proxies = proxies
+        self._ticks = ticks
+        self._sleep = sleep
+        self._prompt = TokenBucket(PROMPT_PER_S, PROMPT_PER_S, ticks())
+        self._lingering = 0
+
+    async def linger(self, error: MyriaError, usage: CredentialUsage | None = None) -> None:
+        """Let the answer wait where there are many refusals for too many requests.
+
+        Args:
+            usage: of the credential that sends too much, where one does: it alone uses up what it is answered at once.
+        """
+        if not isinstance(error, RateLimited):
+            return
+        is_crowd = usage is not None and usage.refused_often()
+        if not is_crowd and not self._prompt.take(1, self._ticks()):
+            return
+        if self._lingering >= MAX_LINGERING:
+            return
+        self._lingering += 1
+        times = min(max(1.0, self._lingering / CROWD), MOST_CROWDED)
+        try:
+            await self._sleep(times * random.uniform(*LINGER_S))  # noqa: S311 - jitter
+        finally:
+            self._lingering -= 1
+
+    def judged(self, scope: Scope, headers: Headers, error: MyriaError) -> MyriaError:
+        """Return the refusal to answer: `error`, or that there were too many like it."""
+        if not isinstance(error, CredentialInvalid):
+            return error
+        names = ["address " + network_of(self.address(scope))]
+        if (key_id := claimed_id(headers)) is not None:
+            names.append("key " + key_id)
+        try:
+            self._failures.note(names)
+        except RateLimited as limited:
+            return limited
+        return error
+
+    def note(
+        self,
+        scope: Scope,
+        headers: Headers,
+        face: Face,
+        principal: Principal | None,
+        error: MyriaError,
+        *,
+        tool: str | None = None,
+    ) -> None:
+        """Note a refused attempt.
+
+        Args:
+            principal: who was refused; None for somebody who proved nothing.
+            tool: the known tool that was called, where one was.
+        """
+        if not isinstance(error, AccessError):
+            return
+        known = principal is not None
+        self._journal.refused(
+            RefusedAttempt(
+                tenant=principal.tenant if principal is not None else NO_TENANT,
+                actor=principal.actor if principal is not None else NOBODY,
+                action=PATH_OF[face],
+                outcome=error.code,
+                target=tool if known else claimed_id(headers),
+                face=face,
+                address=self.address(scope),
+            )
+        )
+
+    def address(self, scope: Scope) -> str:
+        """Return the address from which a request comes."""
+        client = scope.get("client")
+        forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+        return self._proxies.client(None if client is None else client[0], forwarded)

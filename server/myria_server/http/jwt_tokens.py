@@ -1,0 +1,194 @@
+"""Signed tokens (JWT) of other authorization servers: verified once, then a dictionary look-up until they end.
+
+`iss` says which issuer is meant, and that issuer's keys and algorithms alone count: what else a token's header says
+about how it wants to be verified is not followed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jwt
+import orjson
+from jwt.exceptions import PyJWTError
+
+from myria.access.claims import check_audience, check_times, principal_of
+from myria.access.issuers import Issuer
+from myria.access.principal import Face, Principal
+from myria.access.ring import KeyRing
+from myria.errors import CredentialInvalid
+from myria.values import short_value
+from myria_server.http.keysets import KeySet
+
+MAX_KNOWN = 10_000
+"""Tokens remembered by one process; the one used longest ago goes first."""
+
+_SIGNATURES = jwt.PyJWS(options={"enforce_minimum_key_length": True})
+
+
+@short_value
+class _KnownToken:
+    """What a verified token stands for, by which key, and until when (seconds since 1970)."""
+
+    principal: Principal
+    claims: Mapping[str, Any]
+    issuer: _Issuing
+    key: bytes
+    ends_at: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Issuing:
+    """One issuer, its keys, and which audiences count at each face."""
+
+    issuer: Issuer
+    keys: KeySet
+    audiences: Mapping[Face, frozenset[str]]
+
+
+class Tokens:
+    """Turns signed tokens into principals.
+
+    Args:
+        ring: knows which tenants are there and not suspended.
+        resources: the address of each face, for which tokens are issued.
+        now: seconds since 1970.
+        ticks: a steady clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        issuers: Sequence[Issuer],
+        ring: KeyRing,
+        resources: Mapping[Face, str],
+        *,
+        appends_for_anyone: bool = False,
+        now: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ring = ring
+        self._appends_for_anyone = appends_for_anyone
+        self._now = now
+        self._issuing = {
+            issuer.issuer: _Issuing(
+                issuer,
+                KeySet(issuer, ticks=ticks),
+                {face: frozenset(issuer.audiences or (url, url + "/")) for face, url in resources.items()},
+            )
+            for issuer in issuers
+        }
+        self._known: OrderedDict[bytes, _KnownToken] = OrderedDict()
+        self.verified = 0
+
+    @property
+    def key_sets(self) -> tuple[KeySet, ...]:
+        """The keys of every issuer."""
+        return tuple(issuing.keys for issuing in self._issuing.values())
+
+    def known(self, text: str, face: Face) -> Principal | None:
+        """Return the principal of a token that was verified and is still good; None to ask `principal`.
+
+        Raises:
+            CredentialInvalid, TenantSuspended: it is known, and not good here or no longer.
+        """
+        entry = self._known.get(_digest(text))
+        if entry is None:
+            return None
+        keys = entry.issuer.keys
+        if not keys.usable or not keys.holds(entry.key) or not self._ring.tenant_known(entry.principal.tenant):
+            return None
+        if self._now() >= entry.ends_at:
+            raise CredentialInvalid("this token has expired; get a new one", reason="expired")
+        check_audience(entry.claims, entry.issuer.audiences[face])
+        return entry.principal
+
+    async def principal(self, text: str, face: Face) -> Principal:
+        """Return the principal of a token.
+
+        Raises:
+            CredentialInvalid: it is malformed, of no issuer that counts, not signed by it, not for this face, expired,
+                not valid yet, or its claims stand for nobody here.
+            TenantSuspended: its tenant is suspended.
+            IssuerUnavailable, DatabaseUnavailable: nobody can tell now.
+        """
+        entry = await self._verified(text)
+        check_audience(entry.claims, entry.issuer.audiences[face])
+        await self._ring.check_tenant(entry.principal.tenant)
+        digest = _digest(text)
+        self._known[digest] = entry
+        self._known.move_to_end(digest)
+        while len(self._known) > MAX_KNOWN:
+            self._known.popitem(last=False)
+        return entry.principal
+
+    async def _verified(self, text: str) -> _KnownToken:
+        parts = text.split(".")
+        if len(parts) != 3:
+            raise _malformed("it must have three parts")
+        header, claims = _decoded(parts[0]), _decoded(parts[1])
+        issued_by = claims.get("iss")
+        issuing = self._issuing.get(issued_by) if isinstance(issued_by, str) else None
+        if issuing is None:
+            raise CredentialInvalid("this token's issuer is not known here", reason="issuer")
+        algorithm, key_id = _checked_header(header, issuing.issuer)
+        source, key = await issuing.keys.key(key_id, algorithm)
+        self.verified += 1
+        try:
+            _SIGNATURES.decode_complete(text, key, algorithms=[algorithm])
+        except PyJWTError as error:
+            raise CredentialInvalid("this token's signature is not its issuer's", reason="signature") from error
+        ends_at = check_times(claims, now=self._now(), leeway_s=issuing.issuer.leeway_s)
+        principal = principal_of(claims, issuing.issuer, appends_for_anyone=self._appends_for_anyone)
+        return _KnownToken(principal, {"aud": claims.get("aud")}, issuing, source.identity, ends_at)
+
+
+def looks_like_token(text: str) -> bool:
+    """Tell whether a credential has the form of a signed token."""
+    return text.count(".") == 2
+
+
+def _checked_header(header: Mapping[str, Any], issuer: Issuer) -> tuple[str, str | None]:
+    """Return the algorithm and the key id of a header that asks for nothing else.
+
+    Raises:
+        CredentialInvalid: an algorithm or a type that the issuer's configuration does not name, or an extension.
+    """
+    if "crit" in header or header.get("b64", True) is not True:
+        raise _malformed("it needs an extension that is not known here")
+    algorithm, key_id, kind = header.get("alg"), header.get("kid"), header.get("typ", "JWT")
+    if not isinstance(algorithm, str) or algorithm not in issuer.algorithms:
+        raise CredentialInvalid("this token's algorithm is not its issuer's", reason="algorithm")
+    if not isinstance(key_id, str | None):
+        raise _malformed("its kid must be text")
+    accepted = {name.lower() for name in issuer.types}
+    if not isinstance(kind, str) or kind.lower().removeprefix("application/") not in accepted:
+        raise CredentialInvalid("this is another type of token than its issuer's access tokens", reason="type")
+    if any(isinstance(value, dict | list) for value in header.values()):
+        raise _malformed("its header nests")
+    return algorithm, key_id
+
+
+def _decoded(part: str) -> dict[str, Any]:
+    try:
+        text = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
+        value = orjson.loads(text)
+    except (binascii.Error, ValueError) as error:
+        raise _malformed("its parts must be base64url of JSON") from error
+    if not isinstance(value, dict):
+        raise _malformed("its parts must be JSON objects")
+    return value
+
+
+def _malformed(why: str) -> CredentialInvalid:
+    return CredentialInvalid(f"this token is malformed: {why}", reason="malformed")
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,118 @@
+"""One line per call in the log at level debug: whose it was, how long it took and how it ended, never what was said.
+
+A request that reaches no tool (a handshake, a list of tools, one that is refused) has a line too. Lines of one HTTP
+request share its id: the header X-Request-ID, or one made here.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.types import Message, Send
+
+from myria.log.ids import new_id
+
+_log = logging.getLogger("myria.requests")
+
+_SESSIONS: Final = ("session_id", "sessionId", "context_id", "contextId")
+_TURNS: Final = ("turn_id", "turnId")
+_CHARACTERS: Final = 100
+"""Of names that callers give."""
+
+
+@dataclass(slots=True)
+class NotedRequest:
+    """An HTTP request while it is answered; `lines` counts those that its calls have got."""
+
+    request_id: str
+    face: str
+    began: float
+    tenant: str | None = None
+    method: str | None = None
+    code: str | None = None
+    status: int = 0
+    lines: int = 0
+
+    def watching(self, send: Send) -> Send:
+        """Return a `send` that notes the status."""
+
+        async def noting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.status = message["status"]
+            await send(message)
+
+        return noting
+
+
+_current: ContextVar[NotedRequest | None] = ContextVar("request", default=None)
+
+
+def is_on() -> bool:
+    """Tell whether lines are wanted."""
+    return _log.isEnabledFor(logging.DEBUG)
+
+
+@contextmanager
+def noting(headers: Mapping[bytes, bytes], face: str) -> Iterator[NotedRequest]:
+    """Note the request that the block answers; one of which no call has a line gets one at its end."""
+    given = _shown(headers.get(b"x-request-id", b"").decode("latin-1"))
+    noted = NotedRequest(given or new_id("req"), face, time.perf_counter())
+    token = _current.set(noted)
+    try:
+        yield noted
+    finally:
+        _current.reset(token)
+        if not noted.lines:
+            code = noted.code or ("ok" if noted.status < 400 else f"http_{noted.status}")
+            seconds = time.perf_counter() - noted.began
+            _write(noted.request_id, seconds, tenant=noted.tenant, face=face, tool=noted.method, code=code, named={})
+
+
+def current() -> NotedRequest | None:
+    """Return the request that is answered now, None outside of one or where no lines are wanted."""
+    return _current.get()
+
+
+def refused(code: str) -> None:
+    """Note with which code the present request is refused."""
+    if (noted := _current.get()) is not None:
+        noted.code = code
+
+
+def called(tenant: str | None, face: str, tool: str, arguments: Any, *, seconds: float, code: str) -> None:
+    """Write the line of a call; of its arguments only the names of session and turn."""
+    if not is_on():
+        return
+    request_id = None
+    if (noted := _current.get()) is not None:
+        noted.lines += 1
+        request_id, tenant = noted.request_id, tenant or noted.tenant
+    named = arguments if isinstance(arguments, dict) else {}
+    _write(request_id, seconds, tenant=tenant, face=face, tool=tool, code=code, named=named)
+
+
+def _write(request_id: str | None, seconds: float, *, named: Mapping[str, Any], code: str, **known: str | None) -> None:
+    fields = {
+        "request_id": request_id or new_id("req"),
+        **known,
+        "session": _named(named, _SESSIONS),
+        "turn": _named(named, _TURNS),
+        "ms": round(seconds * 1000, 1),
+        "code": code,
+    }
+    line = " ".join(f"{name}={'-' if field is None else field}" for name, field in fields.items())
+    _log.debug("%s", line, extra={"action": "request", **fields})
+
+
+def _named(arguments: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+    return next((_shown(given) for name in names if isinstance(given := arguments.get(name), str)), None)
+
+
+def _shown(name: str) -> str | None:
+    return name[:_CHARACTERS] if name.isprintable() and name.strip() else None

@@ -1,0 +1,209 @@
+"""MCP over standard input and output: one client, the same tools, the same strict JSON.
+
+When the input ends, requests under way are still answered, so that `echo '...' | myria serve --stdio` works. While
+serving, file descriptor 1 is standard error: a stray print must not corrupt the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO
+
+import anyio
+import mcp_types
+import orjson
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from myria.access.journal import Journal
+from myria.access.principal import Face, local_principal
+from myria.errors import BodyTooLarge, MyriaError
+from myria.log.jsonslices import Refused
+from myria.memory import Memory
+from myria.settings import Settings
+from myria_server.mcp.answers import ANSWERS_AT_ONCE, Unanswered
+from myria_server.mcp.background import running
+from myria_server.mcp.bodies import Bodies
+from myria_server.mcp.envelope import fault, with_object_arguments
+from myria_server.mcp.fast_path import VERSION_KEY, FastPath
+from myria_server.mcp.refusals import blamed_call, id_of, rpc_error
+from myria_server.mcp.server import build_server
+from myria_server.mcp.toolbox import Toolbox
+from myria_server.metrics import ServerMetrics
+
+
+async def serve_stdio(
+    memory: Memory,
+    settings: Settings | None = None,
+    *,
+    tenant: str = "default",
+    face: Face = "core",
+    stdin: BinaryIO | None = None,
+    stdout: BinaryIO | None = None,
+) -> None:
+    """Serve one client over a pair of byte streams until its input ends.
+
+    Args:
+        face: whose tools are offered.
+        stdin: where messages come from, one JSON text per line; the process's own by default.
+        stdout: where answers go.
+    """
+    settings = settings or Settings()
+    metrics = ServerMetrics()
+    journal = Journal(memory.appending, settings.audit, dropped=metrics.record_dropped)
+    toolbox = Toolbox(memory, settings, metrics, face=face, journal=journal)
+    local = local_principal(tenant, actor="stdio", fallback=settings.auth.local_participants)
+    server = build_server(toolbox, settings, local)
+    async with running(journal.run()), running(memory.forgetting.run()):
+        if stdin is not None and stdout is not None:
+            await _Pipe(stdin, stdout, server, toolbox, settings).run()
+            return
+        with _own_descriptors() as (wire_in, wire_out):
+            await _Pipe(stdin or wire_in, stdout or wire_out, server, toolbox, settings).run()
+
+
+class _Pipe:
+    def __init__(self, stdin: BinaryIO, stdout: BinaryIO, server: Any, toolbox: Toolbox, settings: Settings) -> None:
+        self._stdin = stdin
+        self._stdout = stdout
+        self._server = server
+        self._toolbox = toolbox
+        self._line_bytes = settings.mcp.body_bytes
+        self._drain_s = settings.mcp.request_deadline_s
+        self._render = FastPath(toolbox, server.server_info_stamp)
+        self._bodies = Bodies(
+            values=settings.mcp.body_values,
+            payload_bytes=settings.ingest.payload_bytes,
+            wait_s=settings.mcp.request_deadline_s,
+        )
+        self._unanswered = Unanswered()
+        self._settled = asyncio.Condition()
+        self._write_lock = asyncio.Lock()
+
+    async def run(self) -> None:
+        to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._read, to_server)
+            group.start_soon(self._write, from_server)
+            await self._server.run(from_client, to_client, self._server.create_initialization_options())
+            group.cancel_scope.cancel()
+
+    async def _read(self, to_server: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        lines: asyncio.Queue[bytes | MyriaError | None] = asyncio.Queue(maxsize=1)
+        loop = asyncio.get_running_loop()
+
+        def pump() -> None:
+            line: bytes | MyriaError | None = b""
+            with suppress(RuntimeError, CancelledError):
+                while line is not None:
+                    line = self._next_line()
+                    asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()
+
+        # A daemon: it may still be blocked in a read when the server stops.
+        threading.Thread(target=pump, name="stdin", daemon=True).start()
+        async with to_server:
+            while (line := await lines.get()) is not None:
+                if isinstance(line, MyriaError):
+                    await self._say(rpc_error(None, mcp_types.INVALID_REQUEST, line.message, line.to_json()))
+                elif line.strip():
+                    await self._take(line, to_server)
+            with anyio.move_on_after(self._drain_s):
+                await self._at_most(0)
+
+    def _next_line(self) -> bytes | MyriaError | None:
+        line = self._stdin.readline(self._line_bytes + 1)
+        if not line:
+            return None
+        if len(line) <= self._line_bytes:
+            return line
+        while line and not line.endswith(b"\n"):
+            line = self._stdin.readline(1024 * 1024)
+        return BodyTooLarge(f"a message is longer than {self._line_bytes} bytes", limit=self._line_bytes)
+
+    async def _take(self, line: bytes, to_server: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        try:
+            decoded = with_object_arguments(await self._bodies.decode(line))
+        except Refused as refused:
+            await self._say(self._refused(refused))
+            return
+        if type(decoded) is list:
+            text = "send one JSON-RPC message per line; batches are not taken over stdio"
+            await self._say(rpc_error(None, mcp_types.INVALID_REQUEST, text))
+            return
+        if (wrong := fault(decoded)) is not None:
+            await self._say(rpc_error(id_of(decoded), *wrong))
+            return
+        try:
+            message = mcp_types.jsonrpc_message_adapter.validate_python(decoded, by_name=False)
+        except ValidationError:
+            text = "not a JSON-RPC 2.0 request, notification or response"
+            await self._say(rpc_error(id_of(decoded), mcp_types.INVALID_REQUEST, text))
+            return
+        if isinstance(message, mcp_types.JSONRPCRequest):
+            # Reading goes on when answers were taken: a client that reads none would fill the memory with them.
+            await self._at_most(ANSWERS_AT_ONCE - 1)
+            self._unanswered.asked(message.id)
+        elif isinstance(message, mcp_types.JSONRPCNotification) and message.method == "notifications/cancelled":
+            await self._settle((message.params or {}).get("requestId"))
+        await to_server.send(SessionMessage(message))
+
+    def _refused(self, refused: Refused) -> bytes:
+        error, outline = refused.error, refused.outline
+        blamed = blamed_call(outline, error)
+        if blamed is None or not self._toolbox.knows(blamed[1]):
+            return rpc_error(id_of(outline), mcp_types.PARSE_ERROR, error.message, error.to_json())
+        meta = outline["params"].get("_meta")
+        modern = isinstance(meta, dict) and VERSION_KEY in meta
+        return self._render.response(blamed[0], self._toolbox.refusal(blamed[2]), modern=modern)
+
+    async def _write(self, from_server: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        async with from_server:
+            async for item in from_server:
+                body = item.message.model_dump(mode="json", by_alias=True, exclude_unset=True)
+                await self._say(orjson.dumps(body))
+                if isinstance(item.message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
+                    await self._settle(item.message.id)
+
+    async def _at_most(self, requests: int) -> None:
+        """Wait until no more than so many requests are unanswered."""
+        async with self._settled:
+            await self._settled.wait_for(lambda: len(self._unanswered) <= requests)
+
+    async def _settle(self, request_id: object) -> None:
+        async with self._settled:
+            self._unanswered.settled(request_id)
+            self._settled.notify_all()
+
+    async def _say(self, text: bytes) -> None:
+        async with self._write_lock:
+            await anyio.to_thread.run_sync(self._put, text + b"\n")
+
+    def _put(self, text: bytes) -> None:
+        self._stdout.write(text)
+        self._stdout.flush()
+
+
+@contextmanager
+def _own_descriptors() -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """Take descriptors 0 and 1 for the protocol, leaving the null device and standard error in their place."""
+    sys.stdout.flush()
+    wire_in, wire_out = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    os.close(null)
+    try:
+        # Never closed: a thread may still be reading when the server ends.
+        yield os.fdopen(wire_in, "rb", closefd=False), os.fdopen(wire_out, "wb", closefd=False)
+    finally:
+        sys.stdout.flush()
+        os.dup2(wire_in, 0)
+        os.dup2(wire_out, 1)

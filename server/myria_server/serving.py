@@ -1,0 +1,443 @@
+"""Running the application on a TCP port that `listening` reserved, and a drain of bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import socket
+from collections.abc import AsyncIterator, Generator
+
+import mcp_types
+import orjson
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from myria.errors import ConfigurationError, DeadlineExceeded, InvalidArgument, MyriaError
+from myria.memory import Memory
+from myria.settings import McpSettings, Settings
+from myria_server.api.memtrace.schemas import PREFIX, refused
+from myria_server.app import BODY_TIMEOUT_S, ServerApp, build_app
+from myria_server.http.certificate import Certificate
+from myria_server.http.listening import reserve_port
+from myria_server.mcp.refusals import rpc_error
+from myria_server.metrics import ServerMetrics
+
+logger = logging.getLogger(__name__)
+
+HEADER_TIMEOUT_S = 10.0
+"""How long a client may take to send its request line and headers."""
+
+LINGER_S = 10.0
+"""How long the rest of what was refused is read and dropped, so that its sender sees the answer."""
+
+TAKING_TIMEOUT_S = 30.0
+"""How long a client may take nothing of an answer before its connection is ended: the answer is held until then."""
+
+HEADER_BYTES = 64 * 1024
+"""How many bytes the request line and the headers of one request may have."""
+
+KEEP_ALIVE_S = 75
+
+YOUNG_OBJECTS = 10_000
+"""New objects after which the garbage collector looks at them. A batch makes thousands and no cycle: at Python's own
+700 it would be looked through several times while it is worked on, for a microsecond per event."""
+
+_REST = f"{PREFIX}/".encode()
+_LINE_BYTES = 128
+_SWEEP_S = 1.0
+
+
+class Departure:
+    """A request to stop a server: the first signal starts the orderly end, the second skips its waiting."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.hurried = asyncio.Event()
+
+    def ask(self) -> None:
+        """Ask the server to stop; for a signal handler."""
+        if self.asked.is_set():
+            self.hurried.set()
+        self.asked.set()
+
+
+class HttpServer:
+    """A running server. `address` is where it listens.
+
+    Raises:
+        ConfigurationError: the files of TLS cannot be used.
+    """
+
+    def __init__(
+        self, app: ServerApp, sock: socket.socket, *, drain_seconds: float, mcp: McpSettings | None = None
+    ) -> None:
+        mcp = mcp or McpSettings()
+        self.app = app
+        self._scheme = mcp.scheme
+        self.address: tuple[str, int] = sock.getsockname()[:2]
+        self._sock = sock
+        self._certificate: Certificate | None = None
+        if mcp.tls_certificate is not None and mcp.tls_key is not None:
+            self._certificate = Certificate(mcp.tls_certificate, mcp.tls_key)
+        config = uvicorn.Config(
+            app,
+            http=_GuardedProtocol,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=max(1, round(drain_seconds)),
+        )
+        config.load()
+        config.ssl = None if self._certificate is None else self._certificate.context
+        self._server = _Uvicorn(config)
+
+    @property
+    def url(self) -> str:
+        """Where MCP is served."""
+        host, port = self.address
+        name = f"[{host}]" if ":" in host else host
+        return f"{self._scheme}://{name}:{port}/mcp"
+
+    async def run(self, ready: asyncio.Event | None = None) -> None:
+        """Serve until `stop` is called, then drain."""
+        self._server.ready = ready
+        sweep = asyncio.create_task(self._sweep())
+        try:
+            await self._server.serve(sockets=[self._sock])
+        finally:
+            sweep.cancel()
+            self._sock.close()
+
+    def stop(self) -> None:
+        """Take no new connections, let open requests finish within the drain time, then return from `run`."""
+        self.app.readiness.draining = True
+        self._server.should_exit = True
+
+    def hurry(self) -> None:
+        """Stop waiting for open requests."""
+        self._server.force_exit = True
+
+    async def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        swept = loop.time()
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            if self._certificate is not None:
+                self._certificate.refresh()
+            now = loop.time()
+            stood_s, swept = max(0.0, now - swept - 2 * _SWEEP_S), now
+            for connection in list(self._server.server_state.connections):
+                if isinstance(connection, _GuardedProtocol):
+                    if stood_s:
+                        connection.forgive(stood_s, now)
+                    connection.close_if_slow(now)
+
+
+async def serve_http(
+    memory: Memory,
+    settings: Settings | None = None,
+    *,
+    sock: socket.socket | None = None,
+    insecure: bool = False,
+    tenant: str = "default",
+    metrics: ServerMetrics | None = None,
+    stop: asyncio.Event | None = None,
+    departure: Departure | None = None,
+    linger_s: float | None = None,
+    ready: asyncio.Event | None = None,
+) -> None:
+    """Serve MCP over HTTP until `stop` is set (or the task is cancelled), or the departure asked for is over.
+
+    A departure: readiness fails at once, and serving goes on, each answer closing its connection, until routers have
+    noticed; then nothing new is accepted, and open requests get the drain time to finish. `stop` leaves out the first
+    part. Signals are the caller's business: call `departure.ask` from a handler.
+
+    Args:
+        sock: from `reserve_port`; by default the port of the settings is reserved here.
+        linger_s: seconds of serving on; by default those of the settings.
+        ready: set once requests are answered.
+
+    Raises:
+        PortInUse, ConfigurationError: before anything else.
+    """
+    settings = settings or Settings()
+    if sock is None:
+        guarded = settings.auth.mode == "keys"
+        sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure, guarded=guarded)
+    app = build_app(memory, settings, tenant=tenant, metrics=metrics)
+    try:
+        server = HttpServer(app, sock, drain_seconds=settings.mcp.drain_s, mcp=settings.mcp)
+    except ConfigurationError:
+        sock.close()
+        raise
+    # The program's own objects are never garbage, and scanning them would take tens of milliseconds.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
+    departure = departure or Departure()
+    linger_s = settings.mcp.linger_s if linger_s is None else linger_s
+    async with _running(server, ready, departure.hurried):
+        await _first(departure.asked, stop or asyncio.Event())
+        if departure.asked.is_set():
+            app.readiness.draining = True
+            logger.info("leaving in %g s", linger_s, extra={"action": "server_leaving", "linger_s": linger_s})
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(linger_s):
+                    await _first(departure.hurried, stop or asyncio.Event())
+
+
+async def _first(*events: asyncio.Event) -> None:
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
+
+
+@contextlib.asynccontextmanager
+async def _running(server: HttpServer, ready: asyncio.Event | None, hurried: asyncio.Event) -> AsyncIterator[None]:
+    async def hurry() -> None:
+        await hurried.wait()
+        server.hurry()
+
+    task = asyncio.create_task(server.run(ready))
+    waiting = asyncio.current_task()
+    if waiting is not None:
+        task.add_done_callback(lambda done: waiting.cancel() if done.exception() is not None else None)
+    try:
+        yield
+    finally:
+        server.stop()
+        hurrying = asyncio.create_task(hurry())
+        try:
+            await asyncio.shield(task)
+        finally:
+            hurrying.cancel()
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn without its signal handlers, telling when it has started."""
+
+    ready: asyncio.Event | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.ready is not None:
+            self.ready.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+class HeadWithBody:
+    """What the application writes an answer to: sends its head and the body that follows at once as one piece.
+
+    uvicorn writes the two one after the other, and uvloop sends each by itself: a system call more here, and a client
+    that is woken twice. A head that is not followed before the loop turns (a stream's) is sent then.
+    """
+
+    __slots__ = ("_head", "_later", "_loop", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head: bytes | None = None
+        self._later: asyncio.Handle | None = None
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, after those that were held back; the first are held back."""
+        if self._later is None:
+            self._head = data
+            self._later = self._loop.call_soon(self.flush)
+            return
+        head, self._head = self._head, None
+        if head is None:
+            self._transport.write(data)
+            return
+        self._later.cancel()
+        self._transport.writelines((head, data))
+
+    def flush(self) -> None:
+        """Send what is held back."""
+        head, self._head = self._head, None
+        if head is not None and not self._transport.is_closing():
+            self._transport.write(head)
+
+    def close(self) -> None:
+        """Send what is held back, and close the connection once it is sent."""
+        self.flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Tell whether the connection is closed, or about to be."""
+        return self._transport.is_closing()
+
+
+class _Dropped(list[tuple[bytes, bytes]]):
+    """Where trailers go: nobody looked for them, and as headers they would say who calls after that was decided."""
+
+    def append(self, _field: tuple[bytes, bytes]) -> None:
+        """Keep nothing."""
+
+
+_DROPPED = _Dropped()
+
+
+class _GuardedProtocol(HttpToolsProtocol):
+    """HTTP/1.1 with a bound on the time and size of a request's line and headers, and without trailers."""
+
+    _waiting_since: float | None = None
+    _body_since: float | None = None
+    _untaken_since: float | None = None
+    _refused_at: float | None = None
+    _piece = b""
+    _mixed = False
+    """Whether the piece holds more than a part of the head that is read."""
+    _too_large = False
+    _head_bytes = 0
+    """What the pieces hold that came before and are nothing but parts of this head."""
+    _beside_body = 0
+    """What came since the last piece of the body that is read: trailers, or what chunks say of themselves."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._waiting_since = self.loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused_at is not None:
+            return
+        self._piece, self._mixed = data, self._body_since is not None
+        self._beside_body += len(data)
+        super().data_received(data)
+        self._piece = b""
+        if self._body_since is not None and self._beside_body > HEADER_BYTES and self._refused_at is None:
+            self.transport.close()
+            return
+        if self._refused_at is not None or self._waiting_since is None or self._mixed:
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > HEADER_BYTES and not self.transport.is_closing():
+            self._refuse_head()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._untaken_since = self.loop.time()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._untaken_since = None
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Answer what was asked for before the client closed its side (RFC 9112, 9.6), then close the connection.
+
+        An answer that has begun already is given up: a stream has no other way to learn that its reader is gone. TLS
+        has no half of a connection that could be closed.
+        """
+        if self.cycle is None or self.cycle.more_body or self.cycle.response_started:
+            return False
+        self.cycle.keep_alive = False
+        return self.transport.can_write_eof()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._waiting_since = self.loop.time()
+
+    def on_headers_complete(self) -> None:
+        if self._head_bytes + len(self._piece) > HEADER_BYTES and self._head_size() > HEADER_BYTES:
+            self._too_large = True
+            raise ValueError("a head too large")  # stops the parser, which has it refused
+        self._head_bytes, self._mixed = 0, True
+        self._body_since = self._waiting_since
+        self._waiting_since = None
+        super().on_headers_complete()
+        self.headers, self._beside_body = _DROPPED, 0  # the application has the list of those before the body
+        if self.cycle is not None:
+            self.cycle.transport = HeadWithBody(self.transport, self.loop)  # type: ignore[assignment]
+
+    def on_body(self, body: bytes) -> None:
+        self._beside_body = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._body_since = None
+        super().on_message_complete()
+
+    def forgive(self, stood_s: float, now: float) -> None:
+        """Leave out time in which this process stood still: what a client sent meanwhile may not be here yet."""
+        if self._waiting_since is not None:
+            self._waiting_since = min(now, self._waiting_since + stood_s)
+        if self._body_since is not None:
+            self._body_since = min(now, self._body_since + stood_s)
+        if self._untaken_since is not None:
+            self._untaken_since = min(now, self._untaken_since + stood_s)
+
+    def close_if_slow(self, now: float) -> None:
+        """Close the connection if it sends its headers, or the first piece of a body, too slowly, or takes nothing."""
+        if self._untaken_since is not None and now - self._untaken_since > TAKING_TIMEOUT_S:
+            self.transport.abort()
+            return
+        if self.transport.is_closing():
+            return
+        if self._refused_at is not None:
+            if now - self._refused_at > LINGER_S:
+                self.transport.close()
+            return
+        if self._body_since is not None and self.cycle.response_complete:
+            if now - self._body_since > LINGER_S:
+                self.transport.close()
+            return
+        headers_late = self._waiting_since is not None and now - self._waiting_since > HEADER_TIMEOUT_S
+        body_late = self._body_since is not None and now - self._body_since > BODY_TIMEOUT_S + _SWEEP_S
+        if headers_late or (body_late and not self.cycle.response_started and not self.cycle.body):
+            self._end(b"408 Request Timeout", DeadlineExceeded("the request did not arrive in time"))
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what stopped the parser: what is no HTTP, or a head too large."""
+        if self._too_large:
+            self._refuse_head()
+            return
+        self._end(b"400 Bad Request", InvalidArgument(f"this is no HTTP request: {msg}"))
+
+    def _head_size(self) -> int:
+        """Return how many bytes the head has that was read, as most clients write it."""
+        line = len(self.parser.get_method()) + len(self.url) + len(b"  HTTP/1.1\r\n\r\n")
+        return line + sum(len(name) + len(value) + len(b": \r\n") for name, value in self.headers)
+
+    def _refuse_head(self) -> None:
+        message = f"the request line and the headers of a request may have {HEADER_BYTES} bytes"
+        self._end(b"431 Request Header Fields Too Large", InvalidArgument(message, limit=HEADER_BYTES))
+
+    def _end(self, status: bytes, error: MyriaError) -> None:
+        """Answer beside the application, which never saw the request, and close the connection.
+
+        What its sender still sends is dropped for a while: closed at once, the connection would be reset, and the
+        answer lost before it was read.
+        """
+        url: bytes = getattr(self, "url", b"")
+        if not url:  # a line that is no HTTP names no path, but may hold one
+            url = b"".join(self._piece[:_LINE_BYTES].split(b" ", 2)[1:2])
+        if url.startswith(_REST):
+            body = orjson.dumps(refused(error))
+        else:
+            body = rpc_error(None, mcp_types.INVALID_REQUEST, error.message, error.to_json())
+        fixed = (
+            b"content-type: application/json\r\ncache-control: no-store\r\n"
+            b"x-content-type-options: nosniff\r\nreferrer-policy: no-referrer\r\n"
+        )
+        length = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self.transport.write(b"HTTP/1.1 " + status + b"\r\n" + fixed + length + body)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.transport.close()
+            return
+        self._refused_at = self.loop.time()
+        if self.transport.can_write_eof():  # not with TLS
+            self.transport.write_eof()
+        self.flow.resume_reading()
