@@ -2,8 +2,6 @@
 
 import os
 
-__version__ = "0.1.0"
-
 # Before numpy is imported, which reads it then: its threads make the small products of a vector
 # (index/embeddings/minilm.py) no faster, and on a busy machine many times slower, as they wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

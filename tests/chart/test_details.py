@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +186,7 @@ def test_as_a_subchart_it_obeys_global_and_its_parents_condition() -> None:
     """`global` may hold anything; the registry and pull secrets in it are used."""
     for pod in rendered("subchart").pods():
         assert pod.spec["imagePullSecrets"] == [{"name": "pull-everything"}, {"name": "pull-more"}]
-        assert all(one["image"] == "images.internal:5000/myria:0.1.0" for one in pod.containers)
+        assert all(one["image"] == f"images.internal:5000/myria:{version('myria')}" for one in pod.containers)
     assert dsn_of(rendered("subchart").pod("server"), "server") == ("platform-database", "server-dsn")
 
 

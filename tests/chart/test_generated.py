@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tomllib
 
 import yaml
 
@@ -49,14 +48,6 @@ def test_the_roles_are_those_of_the_examples() -> None:
                 for rule in example["rules"]
             ]
             assert ours["rules"] == expected
-
-
-def test_versions_agree() -> None:
-    """Program and image are one version, which the chart names; the chart has one of its own."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    about = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
-    assert about["appVersion"] == project
-    assert f"ARG VERSION={project}\n" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 
 def test_every_value_has_a_place_in_the_schema_and_the_other_way_round() -> None:

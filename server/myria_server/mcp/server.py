@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import lru_cache, partial
+from importlib.metadata import version
 from typing import Any
 
 import mcp_types
@@ -17,7 +18,6 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
-import myria
 from myria.access.principal import Face, Principal
 from myria.log.limits import Limits, limits_of
 from myria.settings import NameStyle, Settings
@@ -183,7 +183,7 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
 
     server: Server[Any] = Server(
         settings.service.name,
-        version=myria.__version__,
+        version=version("myria"),
         title="Myria",
         description="Long-term memory for conversational agents",
         instructions=_INSTRUCTIONS_OF.get(toolbox.face, INSTRUCTIONS),
