@@ -5,7 +5,8 @@
 #
 # The steps are those of scripts/image_steps, so that `scripts/build_rootfs.py` can follow this file without a daemon.
 # Nothing of the first stage but what is copied out of it reaches the image.
-ARG BASE=python:3.11-slim
+# The tag says what it is, the digest which one of them; docs/releasing.md says how it is renewed.
+ARG BASE=python:3.11-slim@sha256:9c900dea9e8fb7e16277c179b555cc72d29a352dbc33cff48ad5a0412fd5bfc7
 
 FROM ${BASE} AS build
 WORKDIR /src
@@ -14,7 +15,7 @@ COPY scripts/sbom.py scripts/sbom.py
 COPY requirements requirements
 RUN sh scripts/image_steps tools /opt/build
 RUN sh scripts/image_steps environment /opt/build /opt/myria
-COPY LICENSE README.md pyproject.toml ./
+COPY LICENSE NOTICE README.md pyproject.toml ./
 COPY examples examples
 COPY migrations migrations
 COPY core core

@@ -6,7 +6,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev control-plane up demo check test integrations soak drill lint audit format bench wheel clients lock docs chart clean
+.PHONY: help venv venv-dev control-plane up demo check test integrations soak drill lint audit format bench wheel clients release lock docs chart clean
 
 PYTHON ?=
 PORT ?=
@@ -97,10 +97,14 @@ clients: venv-dev ## Build the client packages into dist/: a wheel and a tarball
 	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist clients/python
 	$(BIN)/python scripts/typescript_client.py pack dist
 
+release: venv-dev ## Build all that a release publishes, from the commit, into dist/ (or RELEASE_DIR): docs/releasing.md.
+	$(BIN)/python scripts/release.py "$(or $(RELEASE_DIR),dist)"
+
 lock: venv ## Resolve the dependencies anew into requirements/*.txt (ARGS=--upgrade for newer versions).
 	@sh scripts/lock $(ARGS)
 
-docs: venv ## Write what is generated anew: pages of docs/ and parts of the chart.
+docs: venv ## Write what is generated anew: pages of docs/, parts of the chart, the version where it is repeated.
+	$(BIN)/python scripts/set_version.py
 	$(BIN)/python scripts/generate_docs.py
 	$(BIN)/python scripts/generate_chart.py
 
