@@ -13,12 +13,12 @@ import logging
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from myria.db.database import Database, PoolOptions
 from myria.errors import MyriaError
 from myria.settings import REBUILD_VARIABLES
-from myria.values import value
 from myria_rebuilds.report import BuildFacts, pod_fields
 from myria_rebuilds.statements import sql
 
@@ -29,7 +29,7 @@ _TIMEOUT_S: Final = 5.0
 _POLL_S: Final = 0.3
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ReportTarget:
     """The resource on whose status a build is reported."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.cells import cell_len
@@ -17,7 +18,6 @@ from myria.builds.browse import TreeNode
 from myria.db.clock import to_datetime
 from myria.log.payloads import whole_text
 from myria.topics.model import level_name
-from myria.values import short_value
 from myria_cli.console import one_line, shown
 
 LABEL_CHARACTERS = 120
@@ -30,7 +30,7 @@ LEAST_TEXT = 24
 _TEE, _END, _BAR, _GAP = "├─ ", "└─ ", "│  ", "   "
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class Line:
     """One line of a tree: its branches (`head`), those of its continuation lines (`rest`), and its text."""
 

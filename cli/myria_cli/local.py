@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ from myria.db.database import Database
 from myria.db.options import pool_options
 from myria.errors import ConfigurationError, InternalError, MyriaError, OperationalError
 from myria.settings import McpSettings, Settings
-from myria.values import value
 from myria_cli.children import WITH_PARENT, Child, command_line, keep_running
 from myria_cli.options import DATA_DIR_VARIABLES, Options
 from myria_cli.place import Place
@@ -53,7 +52,7 @@ BUILDER_PATIENCE_S = 5.0
 _log = logging.getLogger("myria.local")
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Household:
     """The running planes: where each face that is on is served, and the server's process."""
 

@@ -12,6 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -20,7 +21,6 @@ import uvloop
 
 from myria.access.tenants import checked_tenant
 from myria.errors import ConfigurationError, InternalError, InvalidArgument, MyriaError
-from myria.values import short_value, value
 from myria_cli import console
 from myria_cli.signals import STOPPED_BY_INTERRUPT, STOPPED_BY_TERMINATE
 
@@ -33,7 +33,7 @@ DATA_DIR_VARIABLES = ("MYRIA_DATA_DIR", "DATA_DIR")
 """Both name the data folder. The second is what `make up` takes; any program may have set it: a DSN goes before it."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
     """The common options of one call."""
 
@@ -80,7 +80,7 @@ class Options:
         return self.dsn if self.dsn is not None or self.data_dir is not None else settings.postgres.dsn
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class _Common:
     annotation: Any
     default: object

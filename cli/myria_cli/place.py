@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from myria.db import schema
 from myria.errors import ConfigurationError
 from myria.program import importing
-from myria.values import value
 from myria_cli import console
 from myria_cli.options import Options
 from myria_embedded import EmbeddedPostgres, default_data_dir, ensure_roles, grant_roles, role_dsns
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from myria.settings import Settings
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
     """How each plane reaches one database. The connection strings may hold passwords: never print them.
 

@@ -10,13 +10,13 @@ import json
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from mcp import Client
 
 from myria.errors import BuildInvalid, DeadlineExceeded, InternalError, MyriaError
-from myria.values import value
 from myria_cli.connecting import admin_url, connected
 
 PARTICIPANT = "myria-smoke"
@@ -25,7 +25,7 @@ POLL_S = 0.5
 Tell = Callable[[str], None]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Passed:
     """The result of a pass. `snapshot_id`: the snapshot that holds the event, None without a build."""
 

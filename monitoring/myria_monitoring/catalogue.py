@@ -6,14 +6,13 @@ Dashboards and alert rules refer to these names, docs/metrics.md lists them, and
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
-
-from myria.values import value
 
 Plane = Literal["serving", "memory", "operator", "process"]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Described:
     """One metric. `per_tenant`: with metrics.tenant_label it has one series per tenant and a label `tenant`."""
 

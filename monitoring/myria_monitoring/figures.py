@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -18,7 +18,6 @@ import asyncpg
 
 from myria import errors
 from myria.db.database import ALL_TENANTS, Connection, Database
-from myria.values import value
 from myria_monitoring.statements import sql
 
 logger = logging.getLogger(__name__)
@@ -37,7 +36,7 @@ _SETTLED: Final = timedelta(seconds=60)
 """Age after which no append with a lower number can still be under way: they are given up long before."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TenantFigures:
     """One tenant's memory. Times are seconds; `succeeded_at` is Unix time, 0 before the first success.
 
@@ -57,7 +56,7 @@ class TenantFigures:
     stored_bytes: int
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
     """All that one look found. Sizes are bytes; `totals` are sums for ever, by family and labels.
 
@@ -79,7 +78,7 @@ class Figures:
     totals: Mapping[tuple[str, tuple[str, ...]], int]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Counted:
     """Of one tenant's tail: `counted` events count from the cutoff up to number `upto`, the first came `first_at`."""
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 import asyncpg
-
-from myria.values import value
 
 MANAGER: Final = "myria-operator"
 """The field manager under which the operator writes."""
@@ -18,7 +17,7 @@ REQUEST_LABEL: Final = "myria.dev/request"
 _TRIGGERS: Final = {"Manual": "manual", "Inactivity": "inactivity", "TailThreshold": "tail_threshold"}
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Rebuild:
     """A MyriaRebuild as the API server returned it; `spec` and `status` are its own dicts, never changed."""
 
@@ -102,7 +101,7 @@ class Rebuild:
         return latest[1] if latest is not None else None
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
     """A Job; `failed_reason` and `failed_message` are those of its condition Failed.
 
@@ -163,7 +162,7 @@ class Job:
         )
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
     """What the database says about a resource beside its build (`rebuilds.situation`).
 
@@ -214,7 +213,7 @@ class Situation:
         )
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
     """A snapshot that a rollback may go to; `problem` is a reason of `reasons.py`, with a message, when it may not."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,6 @@ import yaml
 
 from myria.errors import ConfigurationError
 from myria.settings import REBUILD_VARIABLES, OperatorSettings
-from myria.values import value
 from myria_operator.facts import Rebuild
 from myria_operator.naming import job_name
 from myria_rebuilds.report import BuildFacts
@@ -38,7 +38,7 @@ SELECTOR: Final = ",".join(f"{key}={value}" for key, value in COMPONENT_LABELS.i
 """Label selector of the Jobs that the operator made."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PodTemplate:
     """The checked `template` of a PodTemplate: metadata and spec of a build's pod."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from myria import errors
@@ -15,7 +16,6 @@ from myria.db.database import ALL_TENANTS, Database
 from myria.db.locks import lock_key
 from myria.log.ids import new_id
 from myria.settings import Settings
-from myria.values import value
 from myria_operator import reasons
 from myria_operator.facts import Rebuild, Situation, Target
 from myria_operator.failpoints import write
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 _REASON = 1000
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
     """A build or a request of a resource that changed; `ended` tells that a build has."""
 
@@ -36,7 +36,7 @@ class Change:
     ended: bool
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Unfinished:
     """An unfinished build; `idle_s` is the time since a worker last gave a sign of life."""
 
@@ -48,7 +48,7 @@ class Unfinished:
     idle_s: float
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ToMake:
     """A request that is to become a resource."""
 

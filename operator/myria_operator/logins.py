@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from myria.values import value
 from myria_operator.secret_objects import SecretMaker
 from myria_rebuilds.connection import configuration
 from myria_rebuilds.resource import Json
@@ -19,7 +19,7 @@ from myria_rebuilds.resource import Json
 PASSWORD_BYTES: Final = 32
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Login:
     """A role that gets a Secret: `username`, `password`, and `dsn`, the connection string with both."""
 
@@ -27,7 +27,7 @@ class Login:
     role: str
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DatabaseAddress:
     """Where the roles log in."""
 

@@ -7,9 +7,8 @@ both with a table of accepted and refused changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
-
-from myria.values import value
 
 Spec = Mapping[str, Any]
 
@@ -27,7 +26,7 @@ _BUILD_FIXED: Final = (
 )
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TransitionRule:
     """A rule about a change: `allows(old, new)` tells whether it may happen, `message` says what to do instead."""
 
@@ -35,7 +34,7 @@ class TransitionRule:
     allows: Callable[[Spec, Spec], bool]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SpecRule:
     """A rule about one spec, whatever it was before."""
 

@@ -7,12 +7,12 @@ that the resource itself carries: an end is kept, and so is the snapshot to whic
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from myria.builds.model import Degraded, Outcome
 from myria.db.clock import to_microseconds, to_rfc3339
 from myria.errors import ModelFailed
-from myria.values import value
 from myria_operator import reasons, rules
 from myria_operator.facts import Job, Rebuild, Situation, Target
 from myria_operator.naming import job_name
@@ -61,7 +61,7 @@ _ADVICE: Final = {
 }
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RebuildView:
     """Everything from which a resource's status and next step are derived.
 
@@ -84,7 +84,7 @@ class RebuildView:
     trouble: tuple[str, str] | None = None
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Condition:
     """One condition without its time."""
 
@@ -94,7 +94,7 @@ class Condition:
     message: str
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Derived:
     """What a status should say; `with_times` makes the object out of it."""
 

@@ -5,11 +5,11 @@ Each step may be repeated or lost without harm: everything is read again after i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from myria.builds.model import Outcome
-from myria.values import value
 from myria_operator import reasons
 from myria_operator.status import RebuildView, job_failure, pods_overdue, settled, wants_job
 
@@ -42,7 +42,7 @@ class Do(StrEnum):
     """Keep an ended rollback or held build from moving the pointer."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
     """What to do; `reason` and `message` are those of a build that is ended."""
 

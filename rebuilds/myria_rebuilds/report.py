@@ -9,6 +9,7 @@ the resource contradicts itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -16,7 +17,6 @@ import asyncpg
 
 from myria.builds.model import BuildRow, Outcome
 from myria.db.clock import to_microseconds, to_rfc3339
-from myria.values import value
 
 Json = dict[str, Any]
 
@@ -27,7 +27,7 @@ _WITH_DECIMAL_S: Final = 9.95
 _CAPTURED: Final = ("buildID", "previousSnapshotID", "cutoff", "eventRange", "startedAt")
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BuildFacts:
     """A build with what its tasks and its snapshot say, as PostgreSQL has them at one moment (`rebuilds.facts`).
 

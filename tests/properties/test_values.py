@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from myria.values import short_value, value
 
-
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
     """A value of several fields."""
 
@@ -36,19 +34,19 @@ class StandardPoint:
     parts: list[Any] = field(default_factory=list, compare=False)
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class One:
     """A value of one field."""
 
     only: float
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Nothing:
     """A value without fields."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Own:
     """A value with methods of its own."""
 
@@ -64,7 +62,7 @@ class Own:
         return f"<{self.name}>"
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Bucketed:
     """A value with a hash of its own, as one has whose fields are none to be hashed."""
 

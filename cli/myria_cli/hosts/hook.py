@@ -17,13 +17,13 @@ import signal
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from myria.values import value
 from myria_cli.hosts import jsonc
 
 Json = dict[str, Any]
@@ -55,7 +55,7 @@ class Unusable(Exception):
     """A hook cannot do its work; says why."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Utterance:
     """What somebody said in a turn. `key` names it within the host for good; `at` is RFC 3339."""
 

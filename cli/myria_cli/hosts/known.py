@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
-
-from myria.values import value
 
 Json = dict[str, Any]
 Form = Literal["json", "toml"]
@@ -21,7 +19,7 @@ START_TIMEOUT_S = 60
 """Seconds that Codex gives a server that it starts. Its own ten are few for the first start of a PostgreSQL."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Server:
     """How a host reaches the memory: over HTTP at `url`, or by starting `command`.
 
@@ -36,7 +34,7 @@ class Server:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Hooks:
     """Where a host keeps its hooks, and under which events they run.
 
@@ -50,7 +48,7 @@ class Hooks:
     version: int | None = None
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Host:
     """A program that hosts agents. `group` is the member of its file that holds the servers by name."""
 

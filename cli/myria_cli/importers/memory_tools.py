@@ -29,7 +29,6 @@ from myria.notes.turns.facts import VALUE_BYTES, Fact, Tier, identity_of
 from myria.notes.turns.model import Session
 from myria.notes.turns.storing import Append, FinishedTurn, TurnStore
 from myria.settings import TurnsSettings
-from myria.values import value
 from myria_server.api.core import inputs
 from myria_server.api.turns.schemas import AfterTurnInput
 
@@ -67,7 +66,7 @@ _BOM = "\ufeff"
 _UNPACK = "the shard is compressed and no log.jsonl holds what it does: `zstd -d` it where it lies, and import again"
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SessionFile:
     """A file of a session: its name within the session's folder, and what opens it."""
 
@@ -89,7 +88,7 @@ class _Turn:
     facts: list[Fact] = field(default_factory=list)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _FactRecord:
     fact: Fact
     at: int

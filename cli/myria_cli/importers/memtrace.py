@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -20,7 +21,6 @@ from myria.log.jsontext import decode
 from myria.log.transfer import ImportCount, RefusedLine
 from myria.notes.memories.commands import Keeping, Memories
 from myria.notes.memories.model import MemoryDraft
-from myria.values import value
 from myria_server.api.core import inputs
 from myria_server.api.memtrace import schemas as rest
 from myria_server.api.memtrace.drafts import draft_of
@@ -48,7 +48,7 @@ _TAKEN = (
 _NANOSECONDS = 9
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ExportedMemory:
     """A row as it is to be kept: `at` in microseconds since 1970 UTC, and the key by which a repeat is known."""
 

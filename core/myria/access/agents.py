@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 from myria.access.principal import Principal
@@ -9,13 +10,12 @@ from myria.errors import InvalidArgument, ParticipantsNotAllowed
 from myria.log.masks import Mask, Masks
 from myria.log.scopes import canonical_participants
 from myria.settings import AuthSettings, RestSettings
-from myria.values import value
 
 POOL = "default"
 """The agentId that stands for the pool (Memento's contract, 3.6)."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Acting:
     """As whom one call acts: whom a note is for, what is seen, and who speaks (None: nobody in particular).
 

@@ -11,6 +11,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from myria.access.principal import Face, Role
@@ -25,7 +26,6 @@ from myria.access.secrets import (
 from myria.db.database import Database
 from myria.db.queries import sql
 from myria.errors import InvalidArgument, QuotaExceeded, RateLimited
-from myria.values import value
 
 CODE_S = 60.0
 """Seconds within which a code must be exchanged."""
@@ -70,7 +70,7 @@ _STATEMENT_S = 5.0
 _FULL_RETRY_S = 60
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Client:
     """A program that registered itself; its name is its own claim."""
 
@@ -91,7 +91,7 @@ class Client:
         return next((known for known in self.redirect_uris if _without_port(known) == place), None)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Issued:
     """A pair of tokens, shown once."""
 

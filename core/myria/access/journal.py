@@ -27,7 +27,6 @@ from myria.db.database import ALL_TENANTS, Connection, Database
 from myria.db.locks import lock_key
 from myria.db.queries import sql
 from myria.errors import MyriaError
-from myria.values import value
 
 if TYPE_CHECKING:
     from myria.settings import AuditSettings
@@ -63,7 +62,7 @@ _Call = tuple[float, Principal, Face, str, str | None, float, str]
 """A call as it was noted: when, who, face, tool, context_id, seconds, outcome."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Act:
     """One administrative act. `target` names what it was done to: a key's id, a tenant, a snapshot.
 
@@ -80,7 +79,7 @@ class Act:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RefusedAttempt:
     """A refused attempt; equal ones of about a second are one row.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, get_args
 
@@ -23,7 +23,6 @@ from myria.errors import (
 )
 from myria.log.masks import Mask, Masks
 from myria.log.scopes import MAX_PARTICIPANTS, canonical_participants
-from myria.values import value
 
 Role = Literal["append", "read", "admin", "erase"]
 TurnsMode = Literal["on", "shadow", "off"]
@@ -40,7 +39,7 @@ MAX_PATTERNS = 64
 """Patterns of participants, or of channels, of one credential."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NamedMask:
     """A mask as a caller names it: its participants are canonical, None where it names nobody beside itself."""
 
@@ -48,7 +47,7 @@ class NamedMask:
     exact: bool = False
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Proof:
     """What proves a credential of Myria's own to the database: a key by its id, a token without one; and its digest."""
 
@@ -56,7 +55,7 @@ class Proof:
     digest: bytes = field(repr=False)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Principal:
     """On whose behalf a request runs.
 

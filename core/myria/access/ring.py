@@ -15,6 +15,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -27,7 +28,6 @@ from myria.access.tenants import checked_tenant
 from myria.db.database import Database
 from myria.db.queries import sql
 from myria.errors import CredentialInvalid, DatabaseUnavailable, MyriaError, Overloaded, TenantSuspended
-from myria.values import short_value
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ USES_EVERY_S = 60.0
 _STATEMENT_S = 5.0
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class _Known:
     """What a key's text stands for, as of an epoch: a principal, or why it is refused."""
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-
-from myria.values import short_value
+from dataclasses import dataclass
 
 PREFIX = "myr"
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
@@ -26,7 +25,7 @@ CODE_PREFIX = "myc_"
 _KEY = re.compile(r"myr_([a-z0-9]{6,32})_([A-Za-z0-9]{24,128})")
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class MadeKey:
     """A key as it is shown once: its public id, and its whole text."""
 

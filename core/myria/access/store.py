@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import asyncpg
@@ -29,7 +29,6 @@ from myria.errors import InvalidArgument, KeyNotFound, TenantDeleting, TenantExi
 from myria.log.jsontext import check_storable
 from myria.log.scopes import canonical_participants
 from myria.settings.redaction_kinds import KINDS, Kind
-from myria.values import value
 
 Json = dict[str, Any]
 
@@ -46,7 +45,7 @@ MAX_LIFETIME_S = 100 * 365 * 86_400.0
 DEFAULT_FACES: tuple[Face, ...] = tuple(face for face in FACES if face != "admin")
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NewKey:
     """What a key is to be allowed; see `Principal`. `expires_s` is in seconds from now, None for never."""
 
@@ -96,7 +95,7 @@ class NewKey:
         )
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class KeyDetails:
     """A key as it may be shown: all but its secret."""
 

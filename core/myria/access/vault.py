@@ -21,7 +21,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,7 +31,6 @@ import orjson
 from myria.access.tenants import checked_tenant
 from myria.errors import ConfigurationError, InvalidArgument, MyriaError, SecretNotFound
 from myria.settings import MASTER_KEY_VARIABLE, SecretsSettings
-from myria.values import short_value, value
 
 Json = dict[str, Any]
 
@@ -51,7 +50,7 @@ class _Cipher(Protocol):
     def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes: ...
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class MasterKey:
     """A key of AES-256, and the id by which a ciphertext names it: a digest, from which it cannot be computed."""
 
@@ -78,7 +77,7 @@ class MasterKey:
         return cls(hashlib.sha256(b"myria.master.v1\n" + raw).hexdigest()[:16], AESGCM(raw))
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SealedSecret:
     """A secret as the file holds it."""
 
@@ -162,7 +161,7 @@ class SealedSecret:
         )
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class Secrets:
     """The secrets of one process, opened; it shows none of them unless asked for one by name."""
 

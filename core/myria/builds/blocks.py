@@ -7,6 +7,7 @@ place. So a change rewrites only the blocks above it, and a block stored under a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from myria.index import MAX_DOCS, BlockView, Doc, Piece, decode, splice
 from myria.index.searchable import Covered, document_of
 from myria.text.changes import may_be_changed
 from myria.topics.model import PlanEvent
-from myria.values import value
 from myria.versions import SEARCH_VERSION
 
 BLOCK_EVENTS = MAX_DOCS // 2
@@ -38,7 +38,7 @@ _WORDS_OF_A_DOC = 30
 """What a document costs besides its words, in words."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BlockNodes:
     """The renderings whose blocks cover a tree, in time order, which of them have none yet, and whose has no leaves."""
 
@@ -151,7 +151,7 @@ class PlannedDocs:
         self._index = None
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Made:
     """Some blocks, how many events were put into them anew, and how many were read and analysed for them."""
 

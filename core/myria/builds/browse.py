@@ -18,14 +18,13 @@ from myria.db.queries import sql
 from myria.log.scopes import canonical_participants
 from myria.log.withdrawal.model import NEUTRAL_LABEL, NEUTRAL_SUMMARY
 from myria.topics.model import LEAF, SUBJECT
-from myria.values import value
 
 PAGE = 500
 
 TopicChange = Literal["added", "gone", "changed"]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SnapshotRow:
     """A snapshot as the tree walker needs it; `lineage` is PostgreSQL's multirange of numbers.
 
@@ -42,7 +41,7 @@ class SnapshotRow:
     withdrawn_floor: int
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ScopeRoot:
     """One scope of a snapshot."""
 
@@ -51,7 +50,7 @@ class ScopeRoot:
     root: bytes
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TreeNode:
     """One rendering of a snapshot; `event_seqs` are a leaf's refs in order, times are microseconds since 1970 UTC.
 
@@ -75,7 +74,7 @@ class TreeNode:
     event_seqs: tuple[int, ...]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ChangedTopic:
     """A topic that two snapshots do not show alike; of `before` and `after` one is None when it was added or gone."""
 
@@ -93,7 +92,7 @@ class ChangedTopic:
         return node
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MovedEvent:
     """An event that is in another leaf topic than before; a topic is None where the event was not in the snapshot."""
 
@@ -102,7 +101,7 @@ class MovedEvent:
     after: str | None
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ScopeDifference:
     """What differs in one scope: topics of time from the top down, subjects, events by number."""
 

@@ -23,7 +23,6 @@ from myria.db.database import ALL_TENANTS, Connection, Database
 from myria.db.locks import lock_key
 from myria.db.queries import sql
 from myria.settings import RetentionSettings
-from myria.values import value
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +40,7 @@ class Collected:
     has_subjects: bool = False
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Outline:
     rendering_id: bytes
     node_id: bytes

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -34,7 +35,6 @@ from myria.topics.subjects.packing import packed
 from myria.topics.subjects.update import PlacedLeaf, leaves_of
 from myria.topics.subjects.whole import WholePlan
 from myria.topics.trie import assemble
-from myria.values import value
 
 _INCREMENTAL_EVENTS = 20_000
 """New events up to which a scope is always updated in place; beyond, it is planned anew once a quarter is new."""
@@ -58,7 +58,7 @@ _WAIT_S = 0.1
 """Pause between two looks at parts that others have."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Compiled:
     """A scope's new tree: what its task commits, all but what is `last` of it and of its subjects written."""
 
@@ -76,7 +76,7 @@ class Compiled:
     """Whether there are parts of the task, which go with its end."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _OldTree:
     """The tree of a scope in the parent; `root` is None where all that it had was withdrawn."""
 
@@ -87,7 +87,7 @@ class _OldTree:
     leaves: int
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Changes:
     """What an update in place must bring in and take out, as positions (timestamp, event_seq)."""
 
@@ -98,7 +98,7 @@ class _Changes:
         return len(self.coming) + len(self.going)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Planned:
     """The parent's tree, and the new root: None where no event is left, or where `unchanged` is true."""
 

@@ -5,6 +5,7 @@ Every time in here is a difference taken on the database's clock, so that no pro
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -12,12 +13,11 @@ import asyncpg
 
 from myria.db.clock import to_microseconds
 from myria.settings import BuilderSettings
-from myria.values import value
 
 Trigger = Literal["manual", "inactivity", "tail_threshold"]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Due:
     """An automatic cause of a build, and what makes it the same cause when it is found again."""
 
@@ -26,7 +26,7 @@ class Due:
     reason: str
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NewestBuild:
     """The tenant's newest build; `transient` says of a failed one that nothing suggests its events are to blame.
 
@@ -44,7 +44,7 @@ class NewestBuild:
     took_s: float
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TriggerState:
     """What the triggers of one tenant depend on beside its tail (`triggers.state`).
 
@@ -109,7 +109,7 @@ class TriggerState:
         return newest.finished_at
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Tail:
     """The events past `TriggerState.counts_past` that count.
 

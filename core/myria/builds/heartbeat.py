@@ -9,13 +9,13 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from enum import Enum, auto
 from types import TracebackType
 
 from myria import errors
 from myria.db.database import Database, PoolOptions
 from myria.db.queries import sql
-from myria.values import value
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ Renewal = Callable[[Database], Awaitable[bool]]
 """Renews what a worker has, by a connection of its own; tells whether it still has it."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Watched:
     renew: Renewal
     work: asyncio.Task[None]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 import asyncpg
 import orjson
-
-from myria.values import value
 
 
 class Outcome(StrEnum):
@@ -29,7 +28,7 @@ class Outcome(StrEnum):
         return {"succeeded": 0, "held": 0, "nothing_to_do": 0, "superseded": 4, "aborted": 4, "failed": 7}[self.value]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BuildRow:
     """A build as its row stores it; `counts` and `error` are JSON, times are aware datetimes."""
 
@@ -84,7 +83,7 @@ DEGRADED_STANDING = "llm_units_degraded_standing"
 """A count: units of a snapshot that this build or those before it planned without the model that was asked for."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Degraded:
     """Units that were planned without the model that was asked for, and why, with the provider's words.
 
@@ -120,7 +119,7 @@ def degraded_standing(counts: Mapping[str, int]) -> int:
     return counts.get(DEGRADED_STANDING, counts.get("llm_units_degraded", 0))
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Resource:
     """The resource of an outside control plane, such as Kubernetes, on whose behalf something happens.
 
@@ -132,7 +131,7 @@ class Resource:
     manager: str | None = None
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Parent:
     """The snapshot a build starts from; `tail_xid` bounds index scans for what came after its cutoff."""
 
@@ -141,7 +140,7 @@ class Parent:
     tail_xid: str
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RunningBuild:
     """A build whose cutoff is captured: everything its tasks need to know, the same for each of its workers.
 
@@ -159,7 +158,7 @@ class RunningBuild:
     """Subjects that the parent has from before this number are of other rules and are planned anew."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
     """One claimed scope of a build; `attempt` is the fencing token, `failures` how often its work raised before.
 
@@ -182,7 +181,7 @@ class PartKind(StrEnum):
     SUBJECTS = "subjects"
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TaskPart:
     """One claimed part of a scope's task; `attempt` is the fencing token.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import asyncpg
 import orjson
@@ -19,7 +20,6 @@ from myria.db.clock import to_microseconds
 from myria.db.database import Database
 from myria.db.fence import adding_to
 from myria.db.queries import sql
-from myria.values import value
 
 SHARED_EVENTS = 4_096
 """Events from which a scope is divided."""
@@ -35,7 +35,7 @@ _PART_EVENTS = 1_024
 _PARTS_MOST = 256
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DonePart:
     """What a part came to: the renderings of the tops of its units, or of its subjects."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from myria import errors
@@ -15,10 +16,9 @@ from myria.llm.plans import UnitPlans
 from myria.settings.planner import PlannerSettings
 from myria.topics.model import PlanEvent
 from myria.topics.shaped import UnitShape, unit_digest
-from myria.values import value
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ReplayedScope:
     """One scope of a build: the root it got, and the root that the replay gives; None for a scope without a tree."""
 
@@ -43,7 +43,7 @@ class ReplayedScope:
         }
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Replay:
     """A repeated build."""
 

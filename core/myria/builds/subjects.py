@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from operator import itemgetter
@@ -35,12 +36,11 @@ from myria.topics.subjects.update import (
     update_subjects,
 )
 from myria.topics.subjects.whole import WholePlan, begin_plan
-from myria.values import value
 
 _LEAVES_HELD = 20_480
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CompiledSubjects:
     """What a task commits of a scope's subjects: the root, None without any, and since which number records count.
 

@@ -8,20 +8,19 @@ they came.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from myria import errors
 from myria.settings.planner import PlannerSettings
 from myria.text.kinds import kinds_digest
 from myria.topics.identity import settings_digest
 from myria.topics.subjects import SUBJECTS_VERSION
-from myria.values import value
 from myria.versions import ANALYSIS_VERSION, BLOCK_VERSION, PLANNER_VERSION
 
 _FINGERPRINT = re.compile(r"(?P<time>.*?)(?: subjects-(?P<subjects>\S+)(?: since-(?P<since>\d+) to-(?P<to>\d+))?)?")
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Fingerprint:
     """How a snapshot was made, as its row stores it."""
 

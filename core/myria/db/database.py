@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import TracebackType
@@ -25,7 +25,6 @@ from myria.db.clock import to_microseconds
 from myria.db.fairness import Caller, FairTurns, caller
 from myria.db.locks import Purpose, lock_key
 from myria.db.queries import sql
-from myria.values import value
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -39,7 +38,7 @@ ALL_TENANTS = "*"
 """The tenant name of the control plane: row-level security shows it every tenant."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TransactionBounds:
     """What PostgreSQL itself allows one transaction, in seconds; it needs no client that still works.
 
@@ -65,7 +64,7 @@ class TransactionBounds:
         return statement, idle, lock, total
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PoolOptions:
     """How to connect: sizes in connections, times in seconds.
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import dataclass
 
 import asyncpg
 
 from myria import errors
 from myria.db.database import ALL_TENANTS, Connection, Database, connect, translated
 from myria.db.queries import sql
-from myria.values import value
 from myria_migrations import BASELINE, PLANE_ROLES, Migration, functions, migrations, roles_sql
 
 MINIMUM_SERVER_VERSION = 150000
@@ -231,7 +231,7 @@ async def _missing(connection: Connection) -> list[Migration]:
     return missing
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Vacuumed:
     """What a VACUUM did with one table: its size in bytes now, and the dead rows that it had to leave."""
 

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -34,7 +34,6 @@ from myria.log.ids import new_id
 from myria.log.limits import MAX_WITHDRAWN
 from myria.log.payloads import dedupe_key
 from myria.log.withdrawal.commands import Append, Withdrawals
-from myria.values import value
 
 PAGE_EVENTS = 100
 """Events that one page of a dry run lists."""
@@ -55,7 +54,7 @@ _SAMPLING = TransactionBounds(statement=600.0, idle=60.0, lock=60.0, total=900.0
 _PROOF = TransactionBounds(statement=86_400.0, idle=3_600.0, lock=20.0, total=86_400.0)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Asker:
     """For whom a serving process begins an erasure. Without a proof that the database takes, the control plane carries
     it out only where nobody proves anything; else it waits for `myria erase --resume`."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from myria import errors
-from myria.values import value
 
 Json = dict[str, Any]
 
@@ -15,7 +14,7 @@ SharedPolicy = Literal["keep", "remove"]
 SHARED_POLICIES: tuple[SharedPolicy, ...] = get_args(SharedPolicy)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
     """What is to be erased of one tenant: the union of what is named.
 
@@ -64,7 +63,7 @@ class Selection:
         return chosen | ({"shared": self.shared} if self.participants else {})
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ErasurePlan:
     """What an erasure would take: counts by place, and the first events by id, time and scope."""
 
@@ -84,7 +83,7 @@ class ErasurePlan:
         }
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Receipt:
     """A receipt as the caller keeps it. Without `key`, which nobody else has, the absence of words cannot be proved."""
 
@@ -109,7 +108,7 @@ class Receipt:
         return cls(content=value["receipt"], mac=value["mac"], key=value.get("key"))
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StartBounds:
     """What must hold of an erasure that begins; None allows anything.
 
@@ -147,7 +146,7 @@ class StartBounds:
             )
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ErasureStatus:
     """How far an erasure is: of its `events`, how many are `withdrawn` from answers and how many `erased`.
 
@@ -188,7 +187,7 @@ class ErasureStatus:
         }
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ReceiptProof:
     """What was found when a receipt was checked; it holds where `problems` is empty."""
 

@@ -33,7 +33,6 @@ from myria.text.languages import languages_of, stems
 from myria.text.naming import names_something
 from myria.text.numbers import number_ids
 from myria.text.written import written_terms
-from myria.values import short_value, value
 from myria.versions import BLOCK_VERSION
 
 MAX_DOCS: Final = 4096
@@ -108,7 +107,7 @@ _TABLES: Final = frozenset({"speakers", "channels", "types", "contexts"})
 NAMES: Final = (("speaker", "speakers"), ("channel", "channels"), ("type", "types"), ("context", "contexts"))
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Doc:
     """One event as the index sees it.
 
@@ -214,7 +213,7 @@ def days_of(when: Iterable[Meant]) -> Sequence[int]:
     return tuple(days)[:MAX_DAYS]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BlockNode:
     """One node of the tree under a block; `parent` is its position in the same list, before its own, or -1."""
 
@@ -352,7 +351,7 @@ def name_terms(name: str) -> tuple[str, ...]:
     return tuple(terms(name))
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Piece:
     """Documents taken over from an older block: their positions in it, in any order."""
 
@@ -512,7 +511,7 @@ def _names_from(raw: npt.NDArray[np.uint8]) -> tuple[str, ...]:
     return tuple(raw.tobytes().decode("utf-8", "surrogatepass").split("\x00"))
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class _Table:
     """Documents on their way into a block: columns, names not yet coded, and postings not yet sorted."""
 

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from myria.errors import InternalError
 from myria.index.block import COLUMNS, HEADER_SIZE, MAGIC, NAMES, Ints, View, by_term
-from myria.values import short_value
 from myria.versions import BLOCK_VERSION
 
 Mask = npt.NDArray[np.bool_]
@@ -97,7 +96,7 @@ def repack(packs: Sequence[tuple[Pack, Mask | None]]) -> Pack:
     return Pack(xid=np.broadcast_to(np.int64(0), columns["seq"].shape), **columns)
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class _Blocks:
     """The bytes of many blocks one after the other: where each section of each begins, and how many items it has."""
 

@@ -6,6 +6,7 @@ Builders make search blocks of it, serving processes their loose lanes, and what
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import asyncpg
 import orjson
@@ -20,10 +21,9 @@ from myria.text.changes import changed
 from myria.text.dates import holds_from, local_day, meant
 from myria.text.naming import names_something
 from myria.topics.model import LEAF, PlanEvent
-from myria.values import value
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Covered:
     """What the search block of a rendering covers: its nodes, parents first, and the leaf's position by event_seq.
 

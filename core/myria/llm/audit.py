@@ -17,7 +17,6 @@ from myria.errors import MyriaError
 from myria.llm.client import Attempt
 from myria.llm.secrets import Redactor
 from myria.log.ids import new_id
-from myria.values import value
 
 Json = dict[str, Any]
 Workflow = Literal["build", "walk", "evaluate", "extract", "look"]
@@ -28,7 +27,7 @@ logger = logging.getLogger(__name__)
 _MESSAGE_CHARACTERS = 500
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
     """What a call belongs to; `participants` are whom the masks in force name, `scopes` the scopes that it opens."""
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from myria.errors import ModelFailed
 from myria.llm.failures import Kind, failed
-from myria.values import value
 
 CHARACTERS_PER_TOKEN = 4
 """How tokens are estimated before a call; the provider's own count is used after it, where it gives one."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Budget:
     """The most that one workflow (a build task, a walk) may use; money in millionths of a US dollar.
 

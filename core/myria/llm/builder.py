@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -35,7 +35,6 @@ from myria.topics.leaves import leaf_spans
 from myria.topics.lines import clean
 from myria.topics.model import LEAF, Node, Participants, PlanEvent
 from myria.topics.shaped import RESTS_ON_MOST, GroupShape, LeafShape, UnitShape, Words, plan_shaped, unit_digest
-from myria.values import value
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +119,7 @@ belong together under a common parent, if any, and what the whole conversation i
 {_SAFETY}"""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ScopeTask:
     """The build task whose units are planned: one exact participant set, up to the build's cutoff."""
 

@@ -29,7 +29,6 @@ from myria.llm.secrets import Redactor
 from myria.llm.template import RequestTemplate
 from myria.llm.wire import CHAT_COMPLETIONS, Completion, Dialect, Usage, of_status
 from myria.settings import LlmSettings
-from myria.values import value
 
 Json = dict[str, Any]
 
@@ -38,7 +37,7 @@ _ANSWERED = frozenset({Kind.HTTP_3XX, Kind.HTTP_4XX, Kind.HTTP_5XX, Kind.RATE_LI
 """Failures that a provider reports itself, and may say more about."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
     """One HTTP request with its outcome: `ok` or a kind of failure. `reply` is what was read of the body."""
 

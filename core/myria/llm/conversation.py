@@ -8,6 +8,7 @@ allowed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal
 
@@ -21,7 +22,6 @@ from myria.llm.client import Attempt, Provider
 from myria.llm.failures import REPAIRABLE, Kind, failed, kind_of
 from myria.llm.fencing import fenced
 from myria.llm.wire import Called, Completion
-from myria.values import value
 
 Json = dict[str, Any]
 
@@ -38,7 +38,7 @@ class Arguments(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ModelTool:
     """One thing the model may do."""
 
@@ -60,7 +60,7 @@ def _schema_of(arguments: type[Arguments]) -> bytes:
     return orjson.dumps(arguments.model_json_schema())
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
     """One call of a tool, its arguments valid; answer it with `Conversation.answer` or `Conversation.refuse`."""
 

@@ -25,7 +25,6 @@ from myria.llm.fencing import Aliases, escaped
 from myria.log.masks import Masks
 from myria.log.payloads import speaker_of, whole_text
 from myria.log.withdrawal.model import NEUTRAL_LABEL, NEUTRAL_SUMMARY
-from myria.values import value
 
 Json = dict[str, Any]
 Path = tuple[bytes, ...]
@@ -86,7 +85,7 @@ FETCH_EVENTS = ModelTool(
 TOOLS = (INSPECT_SUBTREE, INSPECT_LEAF_REFS, FETCH_EVENTS)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ScopesInForce:
     """What a workflow may see: scopes by number, and the masks that opened them; a build's is exactly its one scope.
 
@@ -111,7 +110,7 @@ class ScopesInForce:
             raise InternalError("a row outside of the mask was about to be shown to a model", scope_id=scope_id)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ShownTopic:
     """A topic that has an alias: where it stands, from its scope's root down."""
 
@@ -126,7 +125,7 @@ class ShownTopic:
         return self.path[-1]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ShownEvent:
     """An event that has an alias, and the path of the leaf it hangs from (empty in the fresh tail)."""
 
@@ -136,7 +135,7 @@ class ShownEvent:
     path: Path
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Rest:
     """Where a truncated result goes on: the same tool, the same root, what had not been shown."""
 
@@ -163,7 +162,7 @@ class Shown:
         return self.events.of(event.event_seq, event)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Inspected:
     """A tool's result, and the names of the SQL that gave it."""
 

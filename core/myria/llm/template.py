@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ import orjson
 from myria.access.vault import Secrets
 from myria.errors import ConfigurationError
 from myria.llm.secrets import Redactor, Secret
-from myria.values import value
 
 Json = dict[str, Any]
 
@@ -35,7 +34,7 @@ _OURS = frozenset({"content-length", "content-type", "accept-encoding", "host", 
 _SECRET_FIELD = re.compile(r"(?i)(api|access|private|secret)[-_ ]?key|token$|secret|passw|authorization|credential")
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RequestTemplate:
     """A checked template. `body` is the request without what is put in per call; `headers` are all kept secret."""
 

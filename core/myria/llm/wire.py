@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import orjson
@@ -11,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from myria.llm.failures import Kind, failed
 from myria.llm.template import RequestTemplate
-from myria.values import value
 
 MOST_REPORTED = 10**9
 """Tokens, or millionths of a dollar, beyond which a provider's own count is not believed."""
@@ -50,7 +50,7 @@ class _Completion(Reply):
     error: Any = None
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
     """What a reply says it cost: tokens, and millionths of a dollar; None where it does not say, or lies grossly."""
 
@@ -59,7 +59,7 @@ class Usage:
     cost: int | None = None
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Called:
     """One tool that a reply calls; `arguments` is JSON text, not looked at yet."""
 
@@ -68,7 +68,7 @@ class Called:
     arguments: str
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Completion:
     """One reply, sound as a reply; `refused` says that the model did not want to, `cut` that it ran out of room."""
 
@@ -80,7 +80,7 @@ class Completion:
     usage: Usage
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Dialect:
     """How a provider is spoken to: chat completions, or the Responses API.
 

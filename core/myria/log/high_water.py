@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from dataclasses import dataclass
 
 from myria import errors
 from myria.db.database import Database
 from myria.db.locks import lock_key
 from myria.db.queries import sql
-from myria.values import value
 
 _LOCK_WAIT = "200ms"
 _LOCK_HELD = "2000ms"
@@ -20,7 +20,7 @@ GIVE_UP_AFTER_S = 60.0
 _PAUSE_S = (0.02, 0.3)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class HighWaterMark:
     """The log's end: no event at or below `cutoff` can still arrive; later ones have at least `tail_xid`."""
 

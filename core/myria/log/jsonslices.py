@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 from myria.errors import BodyTooLarge, MalformedJson, MyriaError, PayloadTooDeep
 from myria.log import jsontext
-from myria.values import value
 
 SLICE = 32 * 1024
 """Bytes that are scanned or decoded in one step. A text up to this size is not worth slicing."""
@@ -45,7 +44,7 @@ Steps = Generator[int, None, Any]
 _Positions = npt.NDArray[np.int64]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JsonBounds:
     """What a text may hold: `values` in all (members and elements), and bytes of one `text`."""
 

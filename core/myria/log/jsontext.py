@@ -21,13 +21,13 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import orjson
 
 from myria.errors import InvalidText, MalformedJson, MyriaError, PayloadTooDeep
-from myria.values import value
 
 MAX_DEPTH = 254
 """How deep any JSON text may nest; payloads have their own, smaller limit. (orjson writes no more.)"""
@@ -43,7 +43,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED_PAIR = re.compile(rb"\\.", re.DOTALL)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
     """Which part of a larger text a text is: some members of the container at `path`, in brackets of their own.
 

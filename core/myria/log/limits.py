@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from myria.values import value
 
 if TYPE_CHECKING:
     from myria.settings import Settings
@@ -30,7 +29,7 @@ MAX_TOKENS = 1_000_000
 DEFAULT_SNAPSHOTS, MAX_SNAPSHOTS = 50, 200
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
     """The limits and ingest policy an operator may set (settings section `ingest`, see `limits_of`).
 

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any, Final
 
 from myria.errors import InvalidArgument, InvalidParticipants
-from myria.values import short_value
 
 MAX_MASKS: Final = 8
 """Masks of one read, before those that add nothing are left out."""
@@ -50,7 +49,7 @@ class Mask:
         return {"participants": list(self.participants), "exact": self.exact}
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class Masks:
     """The masks of one read in their one form: sorted, without those that another covers. Equal lists see the same.
 

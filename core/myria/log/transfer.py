@@ -30,7 +30,6 @@ from myria.log.jsontext import decode
 from myria.log.limits import Limits
 from myria.log.redacting import redacted_event
 from myria.log.redaction.redactor import PayloadRedactor
-from myria.values import short_value, value
 
 T = TypeVar("T")
 
@@ -47,7 +46,7 @@ _LINE_SLACK = 64 * 1024
 _BOM = b"\xef\xbb\xbf"
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RefusedLine:
     """A line that was not imported: its number (from 1), the error's code, and what to do."""
 
@@ -90,7 +89,7 @@ Revise = Callable[[Sequence[tuple[NewEvent, AppendResult]]], Awaitable[list[bool
 refuse it."""
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class _Line:
     """A line's number and event. `is_made`: its event_id was made of its content."""
 
@@ -325,7 +324,7 @@ def _differs(event: NewEvent, result: AppendResult) -> errors.MyriaError:
     )
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ExportPage:
     """Some lines of an export, and the number of events in them."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from myria.notes.lines import MemoryLine, memory_text
 from myria.search.handles import EVENT_PREFIX, Handles
 from myria.search.lean import lean_node
 from myria.text.model_tokens import TokenCounter
-from myria.values import value
 
 Json = dict[str, Any]
 
@@ -19,7 +19,7 @@ NOTHING = "Nothing is remembered of that."
 _UNBOUNDED = 1 << 40
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ShownAnswer:
     """An answer as it goes out: its structured content, and the text where that is not the same as JSON.
 
@@ -31,7 +31,7 @@ class ShownAnswer:
     text_for_all: bool = True
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerText:
     """Writes full answers of query_event_nodes and query_references as text.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -21,7 +21,6 @@ from myria.notes.questions import RecallQuery
 from myria.notes.recalling import Recall
 from myria.text.model_tokens import TokenCounter
 from myria.text.passages import passage
-from myria.values import value
 
 CASES = 5
 """Cases of an answer, where nobody says how many."""
@@ -41,7 +40,7 @@ _EVENT_OF = {"error": "error_observed", "decision": "decision_committed", "proce
 _OTHER_EVENT = "milestone_reached"
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
     """A case: its goal, what happened in the order of time, and what came of it.
 

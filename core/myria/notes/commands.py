@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import asyncpg
@@ -41,7 +41,6 @@ from myria.notes.model import NOTE_CHANNEL, NOTE_TYPE, Changes, hints_of, names_
 from myria.settings.redaction_kinds import Kind
 from myria.text.announcing import holds_later
 from myria.text.dates import local_day
-from myria.values import value
 
 
 class Append(Protocol):
@@ -60,7 +59,7 @@ Beside = Callable[[Sequence[str], bool], Awaitable[Sequence[NewEvent]]]
 _ATTEMPTS = 5
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Remembered:
     """A note that was kept, or was there. `event_id` is that of its first version, None where it was there before.
 
@@ -76,7 +75,7 @@ class Remembered:
     alike: tuple[tuple[int, float], ...] | None = None
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Amended:
     """A note after an amendment.
 
@@ -91,7 +90,7 @@ class Amended:
     same_as: str | None = None
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Forgotten:
     """What became of a note that was to be forgotten; `protected` where that needs force. `text` is what it says."""
 

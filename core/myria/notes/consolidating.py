@@ -32,7 +32,6 @@ from myria.notes.kinds import FACT_KINDS, importance_now, policies
 from myria.notes.likeness import essence
 from myria.notes.links import MAX_LINKS, Relation, link_event
 from myria.notes.scopes import scopes_with_notes
-from myria.values import value
 
 Json = dict[str, Any]
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
@@ -100,7 +99,7 @@ class Consolidated:
         }
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Within:
     """One context of some scopes, by their numbers: what a run is bound to."""
 
@@ -108,7 +107,7 @@ class Within:
     context_id: str
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Look:
     """A note that is due: its row in the queue, and as it stands (None: it is gone)."""
 

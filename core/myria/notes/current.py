@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Final
@@ -23,7 +24,6 @@ from myria.text.languages import function_terms, languages_of
 from myria.text.roots import root
 from myria.text.words import is_stopword, terms, tokens
 from myria.text.written import written_terms
-from myria.values import value
 
 _COMPARED = 200
 """Characters of a text that are compared: a statement says what it is about at once."""
@@ -55,7 +55,7 @@ _ARTICLES: Final = frozenset(
 )
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SoughtWords:
     """What is asked for: the roots of its words, and whether it is a question about the present.
 
@@ -77,7 +77,7 @@ class SoughtWords:
 NOTHING_ASKED = SoughtWords()
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class KeptStatement:
     """A statement as it is compared: its words, those of them that tell what it is about, and its beginning.
 

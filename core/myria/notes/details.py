@@ -6,13 +6,11 @@ Each is a short text beside the note's own: it is kept, filtered by and shown, a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from myria.values import value
 
-
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Details:
     """Details of a note, or those that are asked for; None says nothing.
 

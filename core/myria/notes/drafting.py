@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -15,7 +16,6 @@ from myria.notes.wordcounts import WordCounts
 from myria.text import terms
 from myria.text.languages import is_function_word, languages_of
 from myria.topics.unspaced import is_in as is_unspaced
-from myria.values import value
 
 KEYWORDS = 5
 """Keywords of a note that names none."""
@@ -58,7 +58,7 @@ _LOOKED_AT = 4_000
 """Characters of a text that the rules look at."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Draft:
     """A note as a caller gives it; its content is redacted already. What is None is filled in by `completed`."""
 

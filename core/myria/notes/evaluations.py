@@ -7,6 +7,7 @@ and says nothing of whether it is true, or true still.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import orjson
 
@@ -15,14 +16,13 @@ from myria.db.queries import sql
 from myria.log.event import NewEvent
 from myria.log.projections import Incoming, Projection, Stored
 from myria.notes.model import NOTE_CHANNEL
-from myria.values import value
 
 EVALUATION_TYPE = "myria.evaluation"
 
 _DIGITS = 3
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluation:
     """A rating of one version of a note (Memento's contract, 7): each of its three sides lies in 0..1."""
 

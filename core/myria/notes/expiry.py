@@ -6,12 +6,12 @@ has expired it stays so: what keeps it (a use, an amendment, another note of its
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import log2
 from typing import Any
 
 from myria.db.clock import to_microseconds
 from myria.notes.kinds import WARM_IMPORTANCE, Tier, policies, tier
-from myria.values import value
 
 EXPIRY_IMPORTANCE = 0.1
 """A note that was kept as worth being warm expires once it is cold and its importance has faded to this."""
@@ -22,7 +22,7 @@ SESSION_IDLE_S = 3600
 DAY_US = 86_400 * 10**6
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Lasting:
     """What decides when a note expires; times in microseconds since 1970 UTC.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import asyncpg
@@ -14,7 +15,6 @@ from myria.db.queries import sql
 from myria.log.event import NewEvent
 from myria.log.masks import Masks
 from myria.log.projections import Incoming, Projection, Stored
-from myria.values import value
 
 FEEDBACK_TYPE = "myria.feedback"
 FEEDBACK_CHANNEL = "myria"
@@ -39,7 +39,7 @@ RATED_TOOLS = (
 TriggerType = Literal["sampled", "voluntary"]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Feedback:
     """What was said of one answer of a tool; `question` is the number that recall gave its question, `notes` the ids
     of those of its notes that are meant."""

@@ -17,7 +17,6 @@ from myria.notes.links import LinkedNote
 from myria.text.model_tokens import TokenCounter, fitted
 from myria.text.passages import passage_within
 from myria.text.words import terms
-from myria.values import value
 
 Json = dict[str, Any]
 
@@ -199,7 +198,7 @@ class Fragment:
         )
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
     """How much of each memory an answer shows: keywords or not; or its id and `fields` alone, where any are named.
 

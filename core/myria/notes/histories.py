@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import orjson
 
 from myria.db.clock import to_microseconds
@@ -13,13 +15,12 @@ from myria.notes.commands import note_absent
 from myria.notes.drafting import NoteText
 from myria.notes.expiry import Lasting
 from myria.notes.model import note_of
-from myria.values import value
 
 MAX_VERSIONS = 100
 """Versions of a note that are shown."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NoteVersion:
     """One version of a note; `at` in microseconds since 1970 UTC."""
 
@@ -29,7 +30,7 @@ class NoteVersion:
     at: int
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NoteHistory:
     """A note's versions, newest first, and the notes that replaced it, each in its turn."""
 

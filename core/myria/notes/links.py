@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import asyncpg
@@ -26,7 +26,6 @@ from myria.log.withdrawal.commands import MaySee
 from myria.notes.commands import note_absent
 from myria.notes.expiry import Lasting
 from myria.notes.model import NOTE_CHANNEL, note_of
-from myria.values import value
 
 LINK_TYPE = "myria.link"
 
@@ -45,7 +44,7 @@ _LEADING = 3
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Link:
     """From one note to another; `weight` within 0 and 1 says how strong it is."""
 
@@ -55,7 +54,7 @@ class Link:
     weight: float
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LinkedNote:
     """A note at one end of a link, as it stands; `at` is in microseconds since 1970 UTC."""
 
@@ -70,7 +69,7 @@ class LinkedNote:
     importance: float
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Linked:
     """What links connect with some notes, each with its relation.
 
@@ -82,7 +81,7 @@ class Linked:
     leading: Mapping[str, tuple[tuple[LinkedNote, str], ...]] = field(default_factory=dict)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Neighbourhood:
     """A note, those that links lead to and from, and the links between them."""
 

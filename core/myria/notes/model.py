@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -16,7 +17,6 @@ from myria.notes.drafting import NoteText, keywords_of
 from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.kinds import Contract, Lifetime, policy_of
 from myria.notes.subjects import subject_of
-from myria.values import value
 
 NOTE_TYPE = "myria.note"
 NOTE_CHANNEL = "notes"
@@ -125,7 +125,7 @@ def note_of(payload: Mapping[str, Any], *, context_id: str | None) -> NoteText:
     )
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Changes:
     """What an amendment changes of a note; its content is redacted already. None leaves it as it is."""
 

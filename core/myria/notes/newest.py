@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from myria.notes.current import KeptStatement, SoughtWords, replaced
 from myria.search.wanted import day_asked_for, state_asked_for
 from myria.text.announcing import holds_later
 from myria.text.dates import local_day, windows
-from myria.values import value
 
 Change = Literal["newer", "older"]
 
@@ -17,7 +17,7 @@ MOST_COMPARED = 50
 """Statements of an answer that are compared with each other, the first ones: a page of recall holds no more."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedNote:
     """A kept statement of an answer, with when it was kept; `number` orders those of one microsecond.
 

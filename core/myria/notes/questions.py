@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from myria.log.masks import Masks
 from myria.log.payloads import TopicHint
@@ -11,13 +11,12 @@ from myria.notes.model import NOTE_TYPE
 from myria.search.cursors import query_digest
 from myria.search.queries import EventNodesQuery
 from myria.text.passages import sought_in
-from myria.values import value
 
 PAGE = 32
 """Memories of a page whose size nobody names: more than a usual budget holds."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RecallQuery:
     """What is to be recalled, and by whom (`masks`).
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -38,7 +38,6 @@ from myria.text import is_stopword, terms
 from myria.text.announcing import holds_later
 from myria.text.model_tokens import TokenCounter
 from myria.text.restating import told_once
-from myria.values import value
 
 T = TypeVar("T")
 
@@ -84,7 +83,7 @@ _BEFORE_ALL: Key = (-(1 << 62), 0, 0, 0)
 """A place before every memory of a batch."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Recalled:
     """A page of memories, best first.
 
@@ -110,7 +109,7 @@ class Recalled:
         return replace(self, fragments=fragments)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _PageStart:
     """Where a page begins: a batch (None for the first of all), a place in it, and the first page's moment."""
 

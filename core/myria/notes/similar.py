@@ -8,6 +8,7 @@ are alike say.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import orjson
 
@@ -16,10 +17,9 @@ from myria.db.queries import sql
 from myria.log.scopes import scope_key
 from myria.notes.expiry import Lasting
 from myria.notes.likeness import BEGINNING, LOOKED_AT, MOST, Said, said_by, those_alike
-from myria.values import value
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Alike:
     """A note that is like another; `similarity` is the share of words that both have, of those that either has."""
 

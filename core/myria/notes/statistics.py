@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,6 @@ from myria.log.masks import Masks
 from myria.notes.expiry import DAY_US, Lasting
 from myria.notes.kinds import importance_now, utility
 from myria.notes.scopes import scopes_with_notes
-from myria.values import value
 
 MAX_COUNTED = 20_000
 """Notes that are looked at; of more, this many are."""
@@ -26,7 +26,7 @@ CHARACTERS_PER_TOKEN = 4
 """By which `tokens` are estimated, as Memento's contract does."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NoteStatistics:
     """What notes come to at a moment. `complete` is false where there are more than were looked at; `embedded` counts
     those that have a vector, None where none are kept."""

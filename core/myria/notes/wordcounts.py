@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 
 from myria.text.words import MAX_TERM_CHARACTERS, ascii_words, counted_surfaces, is_stopword, term_of
 from myria.topics.wording import Votes
-from myria.values import short_value
 
 _SHORTEST = 2
 _CACHED_WORDS = 65_536
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class WordCounts:
     """How often a text says each term that may be a subject or a keyword, in the order of their first places.
 

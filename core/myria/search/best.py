@@ -6,6 +6,7 @@ of the page before.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -14,12 +15,11 @@ from myria.index.block import Ints
 from myria.index.corpus import Mask, Timeline
 from myria.search.states import MOST
 from myria.search.successors import Leader, Succession
-from myria.values import value
 
 Order = Literal["relevance", "newest", "oldest"]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Key:
     """A place in a ranking: hits after it follow. Which fields count depends on the order."""
 
@@ -28,7 +28,7 @@ class Key:
     event_seq: int
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Hit:
     """One event found: `corpus` is its position in the corpora given, `view` in `Corpus.parts()`, `doc` in the view."""
 
@@ -45,7 +45,7 @@ class Hit:
         return Key(score=self.score, timestamp=self.timestamp, event_seq=self.event_seq)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Ranking:
     """The best hits after the given key, and how many documents matched in all (on every page the same).
 

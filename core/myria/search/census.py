@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from myria.index.block import View, name_terms
 from myria.index.corpus import Corpus, Mask
-from myria.values import short_value
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class Census:
     """Totals of everything visible. Names are looked up, not listed: there may be very many."""
 

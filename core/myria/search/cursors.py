@@ -7,6 +7,7 @@ the events that PostgreSQL's snapshot named here could see. So pages neither rep
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -14,14 +15,13 @@ import orjson
 from myria import errors
 from myria.log import canonical
 from myria.search.signing import signed_body, signed_text
-from myria.values import value
 from myria.versions import RANKING_VERSION
 
 _PURPOSE = b"myria.cursor.v1"
 _MAX_CHARACTERS = 16_384
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Cursor:
     """Where a next page starts.
 

@@ -6,16 +6,16 @@ A test holds both forms to the same answers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from myria.index.block import View
 from myria.index.corpus import Mask, Timeline
 from myria.search.queries import EventNodesQuery, ReferencesQuery
-from myria.values import value
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Filters:
     """Which documents may be hits; the others still lend evidence. `since <= timestamp < until`."""
 

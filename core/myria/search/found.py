@@ -25,7 +25,6 @@ from myria.search.result import SearchResult
 from myria.search.searching import Search
 from myria.search.subjects import SHARED_BY, SubjectFinder
 from myria.topics.subjects.words import latest_of
-from myria.values import value
 
 Json = dict[str, Any]
 
@@ -60,7 +59,7 @@ class FoundEvent:
     by_meaning: bool = False
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FoundTopic:
     """A leaf topic above hits, as its snapshot has it: never one that may hold words of what was withdrawn.
 
@@ -74,7 +73,7 @@ class FoundTopic:
     event_seqs: tuple[int, ...]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FoundSubject:
     """What several leaves above hits have in common, as its snapshot has it, with its latest state; see `FoundTopic`.
 
@@ -87,7 +86,7 @@ class FoundSubject:
     topic_ids: tuple[str, ...]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
     """Hits in order, the cursor at which they begin, and that of what follows them (None at the end)."""
 

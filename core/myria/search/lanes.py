@@ -28,7 +28,6 @@ from myria.search.cache import ByteCache
 from myria.search.gathering import Gathered
 from myria.search.pin import Pinned
 from myria.search.steps import STEP_S
-from myria.values import short_value, value
 
 Lane = Literal["tail", "internal"]
 
@@ -51,7 +50,7 @@ _EMPTY = LooseBlock()
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LooseLane:
     """The loose events that a request may see of one scope, or of the scopes that share a corpus."""
 
@@ -72,7 +71,7 @@ class LooseLane:
 _NO_LANE = LooseLane(block=_EMPTY, mask=np.zeros(0, dtype=np.bool_))
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Loose:
     """One lane of all visible scopes: that of the scopes which share a corpus, and those of the others, by scope."""
 
@@ -97,7 +96,7 @@ class Loose:
         return Loose(shared=(self.shared or _NO_LANE).beside(shared) if shared else self.shared, alone=lanes)
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class _Held:
     """A cached lane: complete for event_seq past `floor`, every transaction below `settled`, and these scopes."""
 

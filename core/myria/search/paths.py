@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
@@ -18,14 +19,13 @@ from myria.search.nodes import topic_node
 from myria.search.scopes import VisibleScope
 from myria.search.tree import Cost, topic_cost
 from myria.search.withdrawn import Hidden
-from myria.values import value
 
 Json = dict[str, Any]
 Path = tuple[bytes, ...]
 """Renderings from a scope's root down to a leaf."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Topic:
     """A topic's JSON as its rendering has it, its scope, its span in microseconds since 1970, and its metadata.
 

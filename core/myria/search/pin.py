@@ -6,6 +6,8 @@ together, and a publish in between is not seen.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from myria.db.clock import to_datetime, to_microseconds
 from myria.db.database import Connection
 from myria.db.queries import sql
@@ -16,12 +18,11 @@ from myria.search.read_slots import Turn
 from myria.search.scopes import Memory, VisibleScope, VisibleScopes, drivers_of, visible_scopes
 from myria.search.visibility import Visibility
 from myria.search.withdrawn import Hidden, hidden_from
-from myria.values import value
 
 _MEMORY_BYTES = 200
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Pinned:
     """The view of one request.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,6 @@ from myria.search.frequency import frequencies, rarity
 from myria.search.question import Question, Reading, Word, read, without_names
 from myria.search.weights import Weights
 from myria.text import term_id, terms
-from myria.values import value
 
 MAX_CONCEPTS: Final = 48
 """Words of a question that are scored: the rarest of those that occur."""
@@ -26,7 +26,7 @@ WISHES: Final = frozenset(map(term_id, terms("always prefer")))
 """Words of texts by which people wish something once and for all."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Concept:
     """A word to score: its ids with the percent each counts, and its idf in 1/256 bits.
 
@@ -38,7 +38,7 @@ class Concept:
     subject: bool = True
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
     """A reading with the weights of its words: all that is needed to score a corpus.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import InitVar
+from dataclasses import InitVar, dataclass
 from typing import Literal
 
 from myria.errors import InvalidParticipants
 from myria.log.limits import DEFAULT_LIMIT, DEFAULT_NODES
 from myria.log.masks import NOBODY, Masks
 from myria.log.payloads import TopicHint
-from myria.values import value
 
 Order = Literal["relevance", "newest", "oldest"]
 Mode = Literal["auto", "llm", "deterministic"]
@@ -17,7 +16,7 @@ View = Literal["lean", "full"]
 Format = Literal["json", "text"]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Selection:
     """What both queries share.
 
@@ -62,14 +61,14 @@ class _Selection:
             object.__setattr__(self, "masks", Masks.containing(participants))
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EventNodesQuery(_Selection):
     """Arguments of query_event_nodes; `limit` counts event nodes."""
 
     limit: int = DEFAULT_LIMIT
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ReferencesQuery(_Selection):
     """Arguments of query_references.
 

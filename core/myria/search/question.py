@@ -8,6 +8,7 @@ time always reads the same.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from myria.index.block import name_terms
@@ -30,7 +31,6 @@ from myria.text.related import members, related
 from myria.text.requests import asked_in, is_common_part, is_request_term, without_requests, without_talk
 from myria.text.verbforms import verb_forms
 from myria.text.written import Written, written_in
-from myria.values import value
 
 QUERY_BYTES: Final = 8 * 1024
 """How much of a query's text is read, in UTF-8 bytes."""
@@ -43,7 +43,7 @@ _NO_SUBJECT: Final = frozenset(terms("happen talk chat discuss say mention speak
 _ROLES: Final = frozenset(terms("user assistant system tool agent bot human ai model"))
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
     """A question as asked. `now` (microseconds since 1970 UTC) is what relative dates count from; None stands for the
     newest visible event. `utc_offset` (minutes east of UTC) is that of `now`, whose days relative dates are.
@@ -57,7 +57,7 @@ class Question:
     present: int | None = None
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Word:
     """One thing to look for: a term, and others that may stand in for it.
 
@@ -85,7 +85,7 @@ class Word:
         return (*self.own_terms, *self.instead, *self.members)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
     """A question understood.
 

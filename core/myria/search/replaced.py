@@ -8,6 +8,7 @@ once for each snapshot, and later withdrawals are those that the request knows a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from myria.index.searchable import document
 from myria.search.cache import ByteCache
 from myria.search.pin import Pinned
 from myria.search.superseded import Replaced
-from myria.values import value
 
 MAX_REPLACED = 20_000
 """Superseded events that are searched for one list of masks: the newest ones."""
@@ -28,7 +28,7 @@ _MAX_CHAIN = 1_000
 _MAX_FETCHED = 500
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _AtFloor:
     """The successor of each event that was superseded at a floor, in certain scopes."""
 
@@ -37,7 +37,7 @@ class _AtFloor:
     successors: Mapping[int, int]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _KnownReplaced:
     """A lane as a request made it: valid for one state of withdrawals. `known` are the events that were looked up."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from myria.index.corpus import Corpus
@@ -10,10 +11,9 @@ from myria.search.pin import Pinned
 from myria.search.scopes import VisibleScope
 from myria.search.subjects import NamedSubject
 from myria.search.successors import Succession
-from myria.values import value
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SearchResult:
     """The best hits of a query with the view they were found in.
 

@@ -24,7 +24,6 @@ from myria.log.masks import Mask, Masks
 from myria.log.scopes import scope_key
 from myria.search.cache import ByteCache
 from myria.search.read_slots import Turn
-from myria.values import value
 
 _PAGE = 5_000
 _MADE_AT_ONCE = 500
@@ -36,7 +35,7 @@ Memory = tuple[str, int]
 """A tenant by its name and since when it is, in microseconds since 1970."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class VisibleScope:
     """A scope that a mask of the request sees.
 

@@ -9,6 +9,7 @@ after RAPTOR, Sarthi et al. 2024; cluster-based smoothing, Liu and Croft 2004).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,6 @@ from myria.search.frequency import spans_of
 from myria.search.plan import WISHES, Concept, Plan
 from myria.search.weights import Weights
 from myria.text.dates import DAY_US, MINUTE_US, Window
-from myria.values import value
 
 UNITY: Final = 65_536
 """What a whole bit of rarity comes to in the sums below, which count in 1/256 of 1/256 bits."""
@@ -32,7 +32,7 @@ _SCALE: Final = 100
 Postings = dict[int, list[tuple[Ints, Ints, int]]]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Scores:
     """The score of every document of a corpus, 0 for no evidence.
 
@@ -127,7 +127,7 @@ def _postings(plan: Plan, number: int, corpus: Corpus) -> Postings:
     return postings
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Evidence:
     """What the documents of a timeline hold of some words.
 

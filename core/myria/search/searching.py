@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import asyncpg
@@ -41,7 +41,6 @@ from myria.search.scopes import VisibleScope
 from myria.search.subjects import NamedSubject, SubjectFinder
 from myria.search.vectors import VectorLanes
 from myria.search.withdrawn import masked
-from myria.values import value
 
 Query = EventNodesQuery | ReferencesQuery
 
@@ -49,7 +48,7 @@ RANKED_IN_PLACE = 20_000
 """With at most this many events, ranking is quicker than handing it to a thread."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _LaidOut:
     """A corpus's timeline; valid as long as its trees, its tail and what is hidden of that are these."""
 
@@ -59,7 +58,7 @@ class _LaidOut:
     timeline: Timeline
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Trees:
     """What the trees of a corpus are, and the key under which its timeline is kept."""
 

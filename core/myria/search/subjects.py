@@ -8,6 +8,7 @@ taken them away since, a hit stays where time has it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import asyncpg
 
@@ -20,7 +21,6 @@ from myria.search.scopes import VisibleScope
 from myria.topics.subjects.holders import stored_key, units_held
 from myria.topics.subjects.keys import candidates, filed_under
 from myria.topics.subjects.trie import keys_of
-from myria.values import value
 
 SHARED_BY = 2
 """Leaves among the hits of an answer that a subject must hold to stand in it."""
@@ -30,7 +30,7 @@ _PLACE_BYTES = 250
 _LEAF_BYTES = 130
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Subjects:
     """The subjects of the leaves of some hits, best first, by leaf; and the topic of each."""
 
@@ -63,7 +63,7 @@ class Subjects:
 NO_SUBJECTS = Subjects(of_leaf={}, topics={})
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NamedSubject:
     """A subject that was asked for by its topic, in its scope."""
 

@@ -22,7 +22,6 @@ from myria.search.plan import Plan
 from myria.search.scoring import announced, spoken_by
 from myria.text import stop_ids, term_id
 from myria.text.common_words import weak_ids
-from myria.values import value
 
 _RARE: Final = 65
 """Percent of the rarity of a word that one document holds, above which a word names what a statement is about."""
@@ -36,7 +35,7 @@ _LATER_US: Final = 3600 * 1_000_000
 """How much later a statement must be made: in the same breath people explain rather than change."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Succession:
     """Two statements by event_seq, the later of which changes what the other says; `at` is its place in the corpus."""
 

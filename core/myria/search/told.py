@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 
 from myria.search.best import Hit
 from myria.text.restating import alike
-from myria.values import value
 
 MOST = 64
 """Hits of a page that are compared: more than a bounded answer shows."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ToldHits:
     """Hits in the order of the ranking, in groups that say the same. Of each the newest is `shown`, in the place of the
     first, and stands for the others."""

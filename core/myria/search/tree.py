@@ -17,7 +17,6 @@ import orjson
 
 from myria.search.lean import lean_node
 from myria.topics.model import SUBJECT
-from myria.values import short_value, value
 
 CHARACTERS_PER_TOKEN = 4
 """How tokens are estimated: characters of the answer's JSON, divided by this."""
@@ -31,7 +30,7 @@ _CHILDREN_TOKENS = 4
 Json = dict[str, Any]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Leafward:
     """One hit to place: its event as JSON, and the renderings from its scope's root down to its leaf.
 
@@ -44,7 +43,7 @@ class Leafward:
     shortened: Callable[[], Json] | None = field(default=None, compare=False)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Room:
     """The bounds of an answer.
 
@@ -65,7 +64,7 @@ class Room:
     lean: bool = False
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class Cost:
     """What a part of an answer takes: nodes, estimated tokens, bytes."""
 
@@ -81,7 +80,7 @@ _CHILDREN = Cost(0, _CHILDREN_TOKENS, _CHILDREN_TOKENS * CHARACTERS_PER_TOKEN)
 _NOTHING_KNOWN: Mapping[bytes, Cost] = {}
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Assembled:
     """The tree, and how far it goes in the ranking.
 

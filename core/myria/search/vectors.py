@@ -7,6 +7,7 @@ does not count. So pages of one answer compare the same vectors, and no request 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import asyncpg
@@ -23,13 +24,12 @@ from myria.search.nearness import Near
 from myria.search.pin import Pinned
 from myria.search.read_slots import Awaited, Turn
 from myria.search.scopes import VisibleScope
-from myria.values import value
 
 MOST_VECTORS: Final = 4
 """Vectors of questions that one read waits for; it waits for none after one that failed."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _HeldVectors:
     """The vectors of some scopes, complete for every transaction below `settled`; `xid` stands beside `rows`."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
-from myria.values import value
 
-
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Visibility:
     """A parsed `pg_snapshot`: everything below `xmin` is settled, nothing from `xmax` on is seen."""
 

@@ -7,7 +7,7 @@ snapshot, and no transaction is open while a model thinks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -22,7 +22,6 @@ from myria.search.queries import ReferencesQuery
 from myria.search.result import SearchResult
 from myria.search.tree import Assembled, Leafward, Room, assemble
 from myria.text.passages import passage
-from myria.values import value
 
 if TYPE_CHECKING:
     from myria.llm.walker import Start, WalkCandidate
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
     """A deterministic answer with what it was made of: ranked hits, their rows and places, and the tree."""
 

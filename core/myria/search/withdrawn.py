@@ -23,14 +23,13 @@ from myria.log.withdrawal.model import NEUTRAL_LABEL, NEUTRAL_SUMMARY
 from myria.search.cache import ByteCache
 from myria.search.scopes import Memory
 from myria.search.visibility import Visibility
-from myria.values import value
 
 Json = dict[str, Any]
 
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WithdrawalChange:
     """One row of `retrieval.withdrawn`: what a withdrawal past a snapshot's cutoff says of an event.
 

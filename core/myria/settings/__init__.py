@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast, get_type_hints
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -27,7 +27,6 @@ from myria.settings import schedule
 from myria.settings.planner import PlannerSettings
 from myria.settings.redaction_kinds import Kind
 from myria.settings.sections import Section, Setting, field_schemas, in_words, nearest, section
-from myria.values import value
 
 if TYPE_CHECKING:
     from pydantic import Field
@@ -1009,7 +1008,7 @@ class SecretsSettings(Section):
     variable MYRIA_MASTER_KEY, with commas between keys."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SettingDescription:
     """One row of the settings reference."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from myria.errors import ConfigurationError
-from myria.values import value
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PlannerSettings:
     """The settings of a plan; another value makes every scope dirty.
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Final
@@ -22,7 +23,6 @@ from typing import Final
 import re2
 
 from myria.text.words import terms
-from myria.values import value
 
 DAY_US: Final = 86_400_000_000
 MINUTE_US: Final = 60_000_000
@@ -94,7 +94,7 @@ TIME_WORDS = frozenset(terms(" ".join((_SAYS_WHEN, *_MONTHS, *_WEEKDAYS)))) - fr
 """Terms by which a text says when something happens."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Window:
     """A span of time, `start <= t < end`, in microseconds since 1970 by the clock on the wall; `exact` when days were
     meant: those from `first` to `last`, in days since 1970 (`first > last` where none of them is meant by itself).
@@ -111,7 +111,7 @@ class Window:
     is_relative: bool = False
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Meant:
     """Days that a text means: from `first` to `last`, in days since 1970; `begins` where it says that what it tells
     holds from the first of them on."""

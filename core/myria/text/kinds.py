@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib import resources
 
 from myria.text.words import terms
-from myria.values import short_value
 
 
 def kinds_digest() -> str:
@@ -19,7 +19,7 @@ def _text() -> str:
     return resources.files("myria.text").joinpath("members.toml").read_text(encoding="utf-8")
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class _Kinds:
     kinds_by_term: dict[str, tuple[str, ...]]
     called_by_term: dict[str, tuple[str, ...]]

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
-
-from myria.values import value
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +55,7 @@ class _KnownCounts:
         return known
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TokenCounter:
     """Counts tokens.
 
@@ -115,7 +113,7 @@ class TokenCounter:
         return ""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Fitting:
     """What fits into a budget: how many items whole, the beginning of the next if it is shown, and what that costs."""
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from myria.text.languages import languages_of, stem_of
 from myria.text.words import words_in
-from myria.values import value
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ _JOINING: Final = dict.fromkeys(map(ord, "'\u2019-"))
 _SENTENCE_ENDS: Final = (".", "!", "?", ":", "。", "！", "？")
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Wording:
     """A text as it is compared: its words in order, those that tell something, and what must be the same as written.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import accumulate, compress, count, pairwise
@@ -24,7 +24,6 @@ from myria.text._characters import ClassTable, FoldTable
 from myria.text._irregular import BASES
 from myria.text._stemmers import stemmer
 from myria.text._stopwords import ENGLISH
-from myria.values import short_value
 
 MAX_TERM_CHARACTERS = 64
 
@@ -81,7 +80,7 @@ class WordForm:
         self.term = term
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class TextWords:
     """The terms of a text in document order, as columns: each the field of that name of the text's tokens.
 

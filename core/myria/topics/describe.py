@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -33,7 +34,6 @@ from myria.topics.phrases import (
     without_overlap,
 )
 from myria.topics.prose import reads_as_prose
-from myria.values import value
 
 LABEL_CHARACTERS = 120
 LEAF_SUMMARY_CHARACTERS = 400
@@ -76,7 +76,7 @@ _INITIALS = re.compile("[a-zA-Z]{2}")
 Weighed = tuple[str, int]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Description:
     """What a person reads about a node; `metadata` holds integers and strings only, and is bounded."""
 
@@ -85,7 +85,7 @@ class Description:
     metadata: Mapping[str, Any]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LeafDescription:
     """The description of a leaf, the sentences that its summary quotes, the best first, the line that opens it and
     whether that says much, and how central each event is (0..1000)."""

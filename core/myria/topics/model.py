@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from myria.text import TextWords, words_in
 from myria.topics.lines import clip
-from myria.values import value
 
 NodeType = Literal["leaf_topic", "internal_topic", "subject"]
 LEAF: NodeType = "leaf_topic"
@@ -91,7 +90,7 @@ def level_name(level: int) -> str:
     return CALENDAR_NAMES[shared] if shared < len(CALENDAR_NAMES) else "instant"
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PlanEvent:
     """One non-internal event as the planner sees it.
 
@@ -149,7 +148,7 @@ class PlanEvent:
         return analysed
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Ref:
     """A leaf's reference to one event; `weight` (0..1000) says how central the event is to its leaf."""
 
@@ -158,7 +157,7 @@ class Ref:
     weight: int
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
     """One rendering with its identity.
 
@@ -198,7 +197,7 @@ class Node:
         return (self.key_timestamp, self.key_digest)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Outline:
     """What a parent needs to know of a child: small enough to keep one per unit of a long scope."""
 
@@ -269,7 +268,7 @@ class Outline:
         )
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
     """A planned unit as the groups above it see it: its top node's outline and its leaves' node_ids in a row."""
 

@@ -38,7 +38,6 @@ from myria.topics.texts import (
     terms_of_names,
 )
 from myria.topics.wording import GREETINGS, Language, Votes
-from myria.values import value
 
 PHRASES = 6
 """Phrases kept of a node."""
@@ -118,7 +117,7 @@ _NOWHERE = (1 << 30, 1 << 30)
 PhraseKey = tuple[str, ...]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Quote:
     """A sentence of a leaf, with the position of its event."""
 

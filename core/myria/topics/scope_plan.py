@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import TypeVar
 
 from myria.errors import InternalError
@@ -30,7 +31,6 @@ from myria.topics.model import (
 )
 from myria.topics.segments import AFTER, BEFORE, UnitSplitter, split_units, unit_starts
 from myria.topics.trie import assemble
-from myria.values import value
 
 __all__ = [
     "PlanEvent",
@@ -190,7 +190,7 @@ def _first_start(
     return next((at for at in range(from_, len(events)) if starts[at]), None)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class UnitChanges:
     """A step of an incremental plan: keys of old units that are gone or changed, and the events of new ones."""
 

@@ -7,6 +7,7 @@ planner's. A pure function of events, shape and settings, so that a stored shape
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from myria.errors import InternalError
@@ -23,7 +24,6 @@ from myria.topics.identity import internal_node, leaf_node
 from myria.topics.lines import clean
 from myria.topics.model import MAX_PART_LEVEL, UNIT_LEVEL, Node, Outline, Participants, PlanEvent, Ref
 from myria.topics.scope_plan import balanced
-from myria.values import value
 
 RESTS_ON_MOST = 24
 """References that a summary may name as what it rests on."""
@@ -31,7 +31,7 @@ RESTS_ON_MOST = 24
 TOPIC_ID_CHARACTERS = 36
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Words:
     """What a node says: label, summary, and the events (by id) that the summary rests on."""
 
@@ -40,7 +40,7 @@ class Words:
     rests_on: tuple[str, ...]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LeafShape:
     """A leaf: its events by id, in any order, and the topic_id of an earlier topic that it goes on with."""
 
@@ -49,7 +49,7 @@ class LeafShape:
     continues: str | None = None
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GroupShape:
     """Leaves under a common parent inside the unit, by their positions in the shape."""
 
@@ -57,7 +57,7 @@ class GroupShape:
     words: Words
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class UnitShape:
     """How one unit is divided. `words` are the unit's own, unless it is a single leaf, whose words count."""
 
@@ -166,7 +166,7 @@ def plan_shaped(
     return nodes
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Child:
     node: Node
     leaf_ids: bytes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from myria.text import TextWords, terms
@@ -15,7 +16,6 @@ from myria.topics.lines import lowered
 from myria.topics.model import PlanEvent
 from myria.topics.prose import may_be_no_prose, not_prose
 from myria.topics.wording import GREETINGS, Language, words_of
-from myria.values import value
 
 GREETING, SILENT, WEAK, PLAIN, TELLING = -1, 0, 1, 2, 7
 """How much a word says by its kind: a greeting, what holds sentences together, what is said about everything, everyday
@@ -53,7 +53,7 @@ _LEAST_SHOUTED = 8
 _SHORTEST_NAME = 3
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EventText:
     """One text of a leaf, as it is read: what is all capitals in small letters."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from itertools import groupby
 
 from myria.errors import InternalError
@@ -30,7 +31,6 @@ from myria.topics.model import (
     leaf_ids_of,
     shared_digits,
 )
-from myria.values import value
 
 _DIGITS = bytes.maketrans(b"0123456789abcdef", bytes(range(16)))
 
@@ -91,7 +91,7 @@ async def assemble(
     return top.outline, [node for key, node in assembly.nodes.items() if key not in assembly.opened]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Piece:
     """A unit, or an old group left as it is; `leaf_ids` is None where the reader has them."""
 
@@ -105,7 +105,7 @@ class _Piece:
         return self.digits if self.outline.is_unit else self.digits[: shared_digits(self.outline.level)]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Change:
     """What makes an old tree the new one: the units that go, as the old tree has them, and those that come."""
 

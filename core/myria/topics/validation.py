@@ -8,7 +8,7 @@ from a model is held to the same rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from myria.settings.planner import PlannerSettings
 from myria.topics.describe import (
@@ -24,13 +24,12 @@ from myria.topics.identity import internal_node_id, leaf_node_id, rendering_id, 
 from myria.topics.model import INTERNAL, LEAF, LEAF_LEVEL, UNIT_LEVEL, Node, Participants, PlanEvent, group_level
 from myria.topics.phrases import PHRASES
 from myria.topics.trie import key_digits
-from myria.values import value
 
 _TOLD = ("events", "leaves", "units", "first_at", "last_at")
 _LISTS = {"keywords": KEYWORDS, "phrases": PHRASES, "speakers": SPEAKERS, "hints": HINTS, "subjects": SUBJECTS}
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Violation:
     """A broken rule; `node_id` is the node's identity, or None when it concerns the tree or an event."""
 
@@ -39,7 +38,7 @@ class Violation:
     node_id: bytes | None = None
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SourceEvent:
     """What validation needs to know of a stored event."""
 
@@ -49,7 +48,7 @@ class SourceEvent:
     internal: bool = False
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
     """A tree, or the part of one that was planned.
 

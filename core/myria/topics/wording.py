@@ -18,7 +18,6 @@ from myria.text.function_words import AUXILIARIES, FUNCTION_WORDS
 from myria.text.languages import function_terms
 from myria.text.words import stop_terms
 from myria.topics.lines import lowered
-from myria.values import value
 
 _OPENERS = {
     "english": """
@@ -125,7 +124,7 @@ GREETINGS: Final = _words(_GREETINGS)
 _NOUNS_AFTER_ALL = _words(_NOT_VERBS)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Language:
     """What a description must know of a language.
 

@@ -8,7 +8,7 @@ Whatever cannot be taken so stays as it is, for the check to refuse.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +16,6 @@ from pydantic import BaseModel
 
 from myria.errors import InvalidArgument, MyriaError
 from myria.log.jsontext import decode
-from myria.values import value
 from myria_server.api.schemas import whole_schema
 
 MAX_JSON_TEXT = 256 * 1024
@@ -27,7 +26,7 @@ _SCALAR_TEXT = 64
 """Characters of the longest text that may be a number, true or false."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Shape:
     """What a schema allows: the types, and those of what lies in an object or a list."""
 

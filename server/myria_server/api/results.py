@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-
-from myria.values import short_value
+from dataclasses import dataclass
 
 Report = Callable[[int, int], Awaitable[None]]
 """Tells a client how far a call is: done, of how many."""
@@ -14,7 +13,7 @@ REPORT: ContextVar[Report | None] = ContextVar("report", default=None)
 """How the call that runs tells its progress; None where its client cannot be told."""
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class CallResult:
     """What a call answered: the structured content as JSON text in UTF-8, and the text where that is another.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -12,7 +13,6 @@ from pydantic import BaseModel
 from myria.access.principal import Face, Principal, Role
 from myria.log.limits import Limits
 from myria.settings import NameStyle, Profile, Settings
-from myria.values import value
 from myria_server.api import answers
 from myria_server.api.core import erasing, inputs
 from myria_server.api.memento import insight_schemas as agent_insight
@@ -48,7 +48,7 @@ TURNS_OVER_HTTP: Mapping[str, str] = {
 """Tools of turns that hosts without an MCP client call by a plain POST, and where."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Tool:
     """One tool.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -30,7 +31,6 @@ from myria.errors import (
     UnavailableError,
 )
 from myria.settings import AuthSettings
-from myria.values import value
 from myria_server.http.consent import consent_page, refusal_page
 from myria_server.http.failure_limiter import Door
 
@@ -62,7 +62,7 @@ _KEPT = (
 )
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Asked:
     """An authorization request of which client and redirect address are known to be good."""
 

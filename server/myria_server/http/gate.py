@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import mcp_types
@@ -34,7 +35,6 @@ from myria.errors import (
 )
 from myria.log.fields import unknown_field
 from myria.log.jsonslices import Refused
-from myria.values import short_value, value
 from myria_server.api.memtrace.handlers import Asked, RestFace
 from myria_server.api.memtrace.routes import Route, match
 from myria_server.http.authentication import CREDENTIALS, Authentication
@@ -84,7 +84,7 @@ _METHODS = frozenset({"initialize", "ping", "tools/list", "tools/call", "notific
 """Methods that are named in the log; another one is whatever a caller wrote."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FaceParts:
     """What answers at one face's path: its tools, its fast path (None: off), what writes answers, and the SDK.
 
@@ -107,7 +107,7 @@ class FaceParts:
         return self.tool is None and self.rest is None
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class _Request:
     """One HTTP request whose headers were looked at."""
 

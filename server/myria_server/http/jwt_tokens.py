@@ -24,7 +24,6 @@ from myria.access.issuers import Issuer
 from myria.access.principal import Face, Principal
 from myria.access.ring import KeyRing
 from myria.errors import CredentialInvalid
-from myria.values import short_value
 from myria_server.http.keysets import KeySet
 
 MAX_KNOWN = 10_000
@@ -33,7 +32,7 @@ MAX_KNOWN = 10_000
 _SIGNATURES = jwt.PyJWS(options={"enforce_minimum_key_length": True})
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class _KnownToken:
     """What a verified token stands for, by which key, and until when (seconds since 1970)."""
 

@@ -9,6 +9,7 @@ is not trivial (client info and capabilities), and a test sends the same request
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import mcp_types
@@ -17,7 +18,6 @@ from mcp_types import methods
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
-from myria.values import short_value
 from myria_server.api.results import CallResult
 from myria_server.mcp.toolbox import Toolbox
 
@@ -41,7 +41,7 @@ _REMEMBERED_CLIENTS = 1024
 _REMEMBERED_BYTES = 4096
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class PlainCall:
     """A request the fast path will answer. `structured`: its client reads structured content."""
 

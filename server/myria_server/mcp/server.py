@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib.metadata import version
 from typing import Any
@@ -21,7 +22,6 @@ from mcp.shared.exceptions import MCPError
 from myria.access.principal import Face, Principal
 from myria.log.limits import Limits, limits_of
 from myria.settings import NameStyle, Settings
-from myria.values import short_value
 from myria_server.api.memento.prompts import listed_prompts, prompt_named
 from myria_server.api.memento.resources import listed_resources, read_resource
 from myria_server.api.results import REPORT, CallResult
@@ -73,7 +73,7 @@ OUTCOMES_KEY = "myria.outcomes"
 """Where the ASGI scope takes a `LargeOutcome` over HTTP."""
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class LargeOutcome:
     """A tool's outcome that the SDK does not get to see: it would decode, copy and write it, for tenths of a second.
 

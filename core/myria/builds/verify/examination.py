@@ -18,7 +18,6 @@ from myria.db.queries import sql
 from myria.errors import DataCorrupted
 from myria.settings.planner import PlannerSettings
 from myria.topics.model import Participants
-from myria.values import value
 
 STREAM_ROWS = 500
 """Rows fetched at once."""
@@ -74,7 +73,7 @@ class Examination:
         return total
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StoredSnapshot:
     """The row of a snapshot, whatever became of it."""
 
@@ -101,7 +100,7 @@ class StoredSnapshot:
         return self.status in ("active", "held", "archived")
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ExaminedScope:
     """A scope with its tree in one snapshot."""
 

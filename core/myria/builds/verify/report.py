@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from myria.values import value
-
 SHOWN_FAILURES = 20
 """Failures of a check that the report describes; all are counted."""
 
@@ -79,7 +77,7 @@ class Check:
         }
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
     """What a verification found. `unreachable` counts renderings that no root leads to: garbage, not a failure."""
 

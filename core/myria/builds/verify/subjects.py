@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from myria import errors
@@ -20,7 +21,6 @@ from myria.topics.model import Node, Outline, Participants
 from myria.topics.subjects.holders import Holders
 from myria.topics.subjects.keys import SUBJECTS_MOST
 from myria.topics.subjects.whole import plan_all_subjects
-from myria.values import value
 
 _DIGITS = 16
 """A node divides by a hexadecimal digit."""
@@ -43,7 +43,7 @@ _COMPARED = (
 """What of a node its children, its words and its place give."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ExaminedSubjects:
     """The subjects that a scope has in a snapshot: their root, and since which number records count."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from myria.builds.versions import plans_alike
 from myria.db.queries import sql
 from myria.topics.identity import internal_node_id
 from myria.topics.model import LEAF
-from myria.values import value
 
 _SCOPES_AT_ONCE = 200
 _SUBTREE_EVENTS = 4096
@@ -215,7 +215,7 @@ class _Walk:
         self._check.fail(f"{self._name}: rendering {rendering_id.hex()}: {problem}")
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Seen:
     """An examined rendering, and where its leaves begin in the shape."""
 

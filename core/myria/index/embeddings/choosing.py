@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from myria.access.vault import Secrets, opened_secrets
 from myria.index.embeddings.model import LOCAL_MODEL, EmbeddingModel, installed_weights
 from myria.settings import Settings
-from myria.values import value
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
     """What the settings come to in this process: `model` is local or endpoint, None for no vectors; `why` says so in
     plain words."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, AnyStr
 
 import orjson
@@ -12,7 +13,6 @@ from myria.log.redaction.expressions import compiled, first_look
 from myria.log.redaction.numbers import FIRST_LOOK_CARD, FIRST_LOOK_PHONE, find_cards, find_phones, is_card
 from myria.log.redaction.secrets import find_secrets, first_look_for_secrets, holds_proven_secret
 from myria.settings.redaction_kinds import KINDS, Kind
-from myria.values import short_value
 
 PLACEHOLDERS: Mapping[Kind, str] = {
     "secret": "[REDACTED_API_KEY]",
@@ -60,7 +60,7 @@ _FIRST_LOOKS: Mapping[Kind, str] = {
 }
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class Redacted:
     """JSON in which nothing of the asked kinds is left, and how much of each kind was taken out."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
@@ -16,7 +17,6 @@ from typing import Any
 import orjson
 
 from myria.log.redaction.expressions import compiled, literal
-from myria.values import short_value
 
 Span = tuple[int, int]
 
@@ -46,7 +46,7 @@ FIRST_LOOK_OWN = (
 )
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class _Rule:
     regex: str
     keywords: tuple[bytes, ...]
@@ -55,7 +55,7 @@ class _Rule:
     allowed: tuple[_Allowed, ...] = ()
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class _Allowed:
     target: str
     regexes: tuple[str, ...]

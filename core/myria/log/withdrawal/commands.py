@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import asyncpg
@@ -20,7 +20,6 @@ from myria.log.limits import MAX_WITHDRAWN
 from myria.log.payloads import dedupe_key
 from myria.log.withdrawal.model import WITHDRAWAL_CHANNEL, WITHDRAWAL_TYPE, Reason, Withdrawal, withdrawal_event
 from myria.log.withdrawal.projection import already_superseded, is_stored, refuses
-from myria.values import value
 
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
 """Appends events of a tenant as one atomic group, as `Ingest.append_events` does."""
@@ -29,7 +28,7 @@ MaySee = Callable[[Sequence[str]], bool]
 """Whether the caller may see what these participants may."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WithdrawalResult:
     """What a withdrawal did, or would do: ids that it changed, and ids of events that were so already."""
 

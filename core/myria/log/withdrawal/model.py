@@ -6,12 +6,12 @@ It is internal, so it is never part of a topic and no trigger counts it as text;
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import orjson
 
 from myria.log.event import NewEvent
-from myria.values import value
 
 Reason = Literal["superseded", "forgotten", "expired", "restored"]
 REASONS: tuple[Reason, ...] = get_args(Reason)
@@ -25,7 +25,7 @@ NEUTRAL_SUMMARY = "Some events of this topic were withdrawn after its snapshot w
 """What stands for the words of a topic that covers what was withdrawn: they may have been made of it."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Withdrawal:
     """What a withdrawal says.
 

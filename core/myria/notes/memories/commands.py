@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import asyncpg
@@ -38,7 +39,6 @@ from myria.notes.memories.model import MemoryChanges, MemoryDraft, MemoryEvents,
 from myria.notes.model import NOTE_CHANNEL, note_event, note_of
 from myria.search.steps import in_steps
 from myria.settings.redaction_kinds import Kind
-from myria.values import value
 
 RedactorOf = Callable[[str], Awaitable[PayloadRedactor]]
 """Returns what takes out of a tenant's texts what must not be kept."""
@@ -47,7 +47,7 @@ _ATTEMPTS = 50
 _SECOND = 1_000_000
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Keeping:
     """For whom memories are kept: `participants` may see them, `shared` among these; `own` tells callers apart."""
 

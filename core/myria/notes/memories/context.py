@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from myria.db.clock import to_rfc3339
 from myria.notes.lines import on_one_line
 from myria.notes.memories.model import StoredMemory
 from myria.text.passages import best_span
 from myria.text.restating import told_once
-from myria.values import value
 
 MOST_SHOWN = 100
 """Memories that a context is made of: the newest ones, or those that are most about a question."""
@@ -32,7 +32,7 @@ _TOPICS_SHARE = 3
 """Where there is a bound, topics take a third of it at most."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SessionContext:
     """A context as text, and how many memories it shows."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -17,7 +18,6 @@ from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.kinds import policies, policy_of
 from myria.notes.model import NOTE_CHANNEL, NOTE_TYPE, hints_of
 from myria.notes.rows import note_digest, written_share
-from myria.values import value
 
 MemoryType = Literal["episodic", "session", "decision", "entity"]
 
@@ -78,7 +78,7 @@ def rekeyed(changed: MemoryDraft, before: MemoryDraft) -> MemoryDraft:
     return changed._replace(dedup_key=changed._replace(dedup_key=None).key)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryChanges:
     """What an amendment changes; None leaves it as it is, and an empty object or list takes it away."""
 

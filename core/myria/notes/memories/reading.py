@@ -6,7 +6,7 @@ import base64
 import binascii
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -20,7 +20,6 @@ from myria.db.queries import sql
 from myria.errors import CursorInvalid, InvalidParticipants, NoteNotFound
 from myria.log.canonical import digest
 from myria.notes.memories.model import DECISION, MEMORY_TYPES, StoredMemory, kinds_of_types, memory_of
-from myria.values import value
 
 Order = Literal["asc", "desc"]
 
@@ -30,7 +29,7 @@ MOST_COUNTED = 100_000
 DAY_US = 86_400 * 1_000_000
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Viewer:
     """As whom memories are read: `own` participants, and the one with whom an organisation shares them.
 
@@ -52,7 +51,7 @@ class Viewer:
         return self.shared in participants or set(self.own) <= set(participants)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryFilters:
     """Which memories are asked for; times in microseconds since 1970 UTC, both exclusive. None asks for any."""
 
@@ -82,7 +81,7 @@ class MemoryFilters:
         )
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryPage:
     """Memories in order, whether there are more, and the cursor of what follows.
 
@@ -95,7 +94,7 @@ class MemoryPage:
     scanned: int | None = None
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AgentStatistics:
     """What an agent's newest memories come to."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
 
 from myria.db.clock import to_microseconds, to_rfc3339
 from myria.log.event import NewEvent
-from myria.values import value
 
 REGISTRATION_TYPE = "myria.registration"
 REGISTRY_CHANNEL = "registry"
@@ -24,7 +24,7 @@ _PREFIX = {"agent": "agent_", "session": "sess_"}
 _ID_BYTES = 12
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
     """An agent or a session; times in microseconds since 1970 UTC.
 

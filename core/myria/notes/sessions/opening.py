@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -33,7 +33,6 @@ from myria.text.announcing import holds_later
 from myria.text.dates import local_day
 from myria.text.model_tokens import TokenCounter
 from myria.text.restating import told_once
-from myria.values import value
 
 Json = dict[str, Any]
 
@@ -64,7 +63,7 @@ _CORE, _OLDER = "[CORE MEMORY]", "[OLDER]"
 _WORK, _OPEN, _LAST = "[WORKING MEMORY]", "[OPEN QUESTIONS]", "[LAST TOPICS]"
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class OpeningNote:
     """A note that a session begins with. `importance` is what it comes to now; `at` in microseconds since 1970.
 
@@ -150,7 +149,7 @@ class OpeningNote:
         }
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Opening:
     """What a session begins with. The text costs `tokens`; of it core and working memory as much as they say. `is_cut`
     says that the budget left something out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from myria.db.database import Database
@@ -18,7 +18,6 @@ from myria.notes.details import NO_DETAILS, Details
 from myria.notes.drafting import Draft
 from myria.notes.links import Relation, link_event
 from myria.notes.sessions.model import session_end
-from myria.values import value
 
 Part = Literal["summary", "decisions", "errors", "procedures", "questions", "episode"]
 
@@ -41,7 +40,7 @@ _LINKED = 10
 """Of errors, decisions and procedures each, how many are linked with each other."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Reflection:
     """What a session came to. `further` are more texts of the summary, each a note of its own, and `narrative` is the
     session as a story, an episode. `effectiveness` is kept with its end, or alone where no session is named."""

@@ -6,6 +6,7 @@ There are no files: reading writes nothing. Abstracts say what is there, from fa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,6 @@ from myria.notes.turns.model import Session
 from myria.notes.turns.storing import visible_scopes
 from myria.search.found import EventFinder
 from myria.search.queries import EventNodesQuery
-from myria.values import value
 
 _MOST_FACTS = 1_000
 _MOST_TURNS = 10_000
@@ -36,7 +36,7 @@ _TIERS: Mapping[Tier, str] = {
 }
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DirectorySummary:
     """One directory; `updated_at` in microseconds since 1970 UTC."""
 
@@ -55,7 +55,7 @@ class DirectorySummary:
         }
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Day:
     """The turns of one day in UTC, `name` being YYYY/MM/DD."""
 

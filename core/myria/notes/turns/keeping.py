@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import asyncpg
@@ -19,7 +20,6 @@ from myria.notes.kinds import policies
 from myria.notes.turns.facts import Fact, KnownFact, Tier, note_id_of
 from myria.notes.turns.model import KIND_OF_TIER, fact_events, fact_of
 from myria.settings import TurnsSettings
-from myria.values import value
 
 MOST_FACTS = 1_000
 """Facts of a session that are looked at: those that changed last."""
@@ -38,7 +38,7 @@ class Whose(Protocol):
     def context_id(self) -> str: ...
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
     """The newest version of a fact.
 

@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from myria.db.database import Database
 from myria.db.locks import maintenance_lock_key
@@ -20,7 +21,6 @@ from myria.errors import TurnBusy
 from myria.notes.consolidating import Consolidation, Within
 from myria.notes.turns.model import Session
 from myria.notes.turns.storing import TurnStore, visible_scopes
-from myria.values import value
 
 MOST_SESSIONS = 200
 """Sessions of a tenant that one run by schedule looks at; what else is due comes with the next."""
@@ -31,7 +31,7 @@ MOST_ROUNDS = 10
 _POLL_S = 0.05
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DueSession:
     """A session that has facts that are due, by its owner, its context and the scopes in which they are."""
 

@@ -7,6 +7,7 @@ session follow each other, whoever stores them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +21,6 @@ from myria.notes.drafting import NoteText
 from myria.notes.model import note_event
 from myria.notes.turns.facts import Fact, KnownFact, Tier
 from myria.notes.turns.items import Json, packed, text_of
-from myria.values import value
 
 TURN_TYPE = "myria.turn"
 INPUT_TYPE, OUTPUT_TYPE = "input_item", "output_item"
@@ -31,7 +31,7 @@ _TIERS: Mapping[str, Tier] = {kind: tier for tier, kind in KIND_OF_TIER.items()}
 _OWNER_SHOWN = 12
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Session:
     """Whose turns follow each other: of `own` participants, of a project and a session.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -34,7 +35,6 @@ from myria.search.queries import EventNodesQuery
 from myria.settings import TurnsSettings
 from myria.text.passages import best_span, sought_in
 from myria.text.restating import told_once
-from myria.values import value
 
 INSIGHTS = 5
 """Insights that are recalled before a turn."""
@@ -56,7 +56,7 @@ _QUOTED_ITEMS = 12
 _QUOTED_CHARACTERS = 160
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Before:
     """A turn that begins: what came before as the caller has it, and what is said now."""
 
@@ -66,7 +66,7 @@ class Before:
     max_input_tok: int
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Prepared:
     """What a host puts into its prompt. `compacted` tells whether a summary stands for some items."""
 
@@ -77,7 +77,7 @@ class Prepared:
     compacted: bool
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Recalled:
     """What was recalled; `recent` are items that the caller has not."""
 

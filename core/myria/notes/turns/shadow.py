@@ -11,6 +11,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
@@ -24,7 +25,6 @@ from myria.notes.turns.facts import Fact
 from myria.notes.turns.items import REFERENCE_BEGIN, REFERENCE_END, SUMMARY_PREFIX, Json, identity_of, text_of
 from myria.notes.turns.model import Session
 from myria.notes.turns.preparing import Prepared
-from myria.values import value
 
 Call = Literal["before", "after"]
 Aspect = Literal["facts", "items", "tokens", "all"]
@@ -48,7 +48,7 @@ _FORGOTTEN_AT_ONCE = 1_000
 _Identity = tuple[str, str, str]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ClientResult:
     """What a host computed itself for a call, as far as it tells: its prompt or what it keeps, and its facts.
 
@@ -61,7 +61,7 @@ class ClientResult:
     tokens: int | None = None
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
     """How one aspect compares: what either side has, and what the other has not. Of tokens there are only the sums."""
 

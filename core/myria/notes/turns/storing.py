@@ -25,7 +25,6 @@ from myria.notes.turns.model import Session, item_events, mark_event
 from myria.notes.turns.stating import StatedFacts, statements_in
 from myria.settings import TurnsSettings
 from myria.settings.redaction_kinds import Kind
-from myria.values import value
 
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
 """Appends events of a tenant as one atomic group, as `Ingest.append_events` does."""
@@ -47,7 +46,7 @@ _FIRST_LOOK_S = 2.0
 """Seconds after which a model may be shown a turn: by then it is stored, as a rule."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedTurn:
     """A turn that is over. `is_current` says that `given` is what went in, without the context that led it.
 
@@ -63,7 +62,7 @@ class FinishedTurn:
     facts: tuple[Fact, ...] | None = None
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StoredTurn:
     """What became of a turn: whether this call stored it, and how many facts of each tier it brought.
 
@@ -76,7 +75,7 @@ class StoredTurn:
     given: Sequence[Json] = field(default=(), compare=False)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _State:
     """What a session is when a turn comes."""
 

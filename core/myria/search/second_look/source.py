@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from myria.values import value
 
-
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ShownTo:
     """Who is shown texts by a model: `participants` are whom the masks in force name, `scopes` those of the texts."""
 

@@ -8,12 +8,12 @@ that hold a key and up to two that are filed under it, can be told from that; wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
 from myria.errors import InternalError
 from myria.topics.subjects.keys import LEAST_UNITS, SATURATED
-from myria.values import short_value
 
 KEPT_MOST = 24
 """Leaves that a stored record keeps; all those of a single unit that are filed, if there are more."""
@@ -38,7 +38,7 @@ class Holder(NamedTuple):
     is_filed: bool
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class Holders:
     """The leaves that hold one key, ordered; the flags say whether there are more of a kind than are kept."""
 

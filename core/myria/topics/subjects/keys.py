@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
 
 from myria.text.kinds import kinds_called, kinds_of
 from myria.topics.english import NOT_ALONE
 from myria.topics.phrases import key_of
-from myria.values import short_value
 
 SUBJECTS_MOST = 3
 """Subjects of one leaf."""
@@ -118,7 +118,7 @@ def _kinds(said: Mapping[str, int], named: AbstractSet[str]) -> dict[str, int]:
     }
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class Claims:
     """What a leaf may be filed under, in the order of keys, with weights; all that its choice depends on."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from myria.text import is_stopword, terms
@@ -18,7 +19,6 @@ from myria.topics.lines import clip
 from myria.topics.model import Node
 from myria.topics.phrases import key_of
 from myria.topics.wording import GREETINGS, is_function_word
-from myria.values import short_value
 
 STATE_CHARACTERS = 200
 
@@ -38,7 +38,7 @@ _QUESTION_MARKS = ("?", "？", "؟")
 _EXCLAMATIONS = ("!", "！", "!…")
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class Told:
     """Who says what, "" for nobody, and the terms of it."""
 

@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 
 from myria.errors import InternalError
 from myria.topics.subjects.trie import SubjectPiece, refuse_double, shared_digits
-from myria.values import short_value
 
 NodeMaker = Callable[[Sequence[SubjectPiece], str], SubjectPiece]
 """Makes the node of a prefix from its children."""
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class StreamedPart:
     """What shares a prefix: all pieces where they are few, in the order of paths, else the children of its node."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, pairwise, takewhile
 from typing import Protocol
@@ -22,7 +23,6 @@ from myria.topics import calendar
 from myria.topics.identity import subject_node
 from myria.topics.model import LEAF, Node, Participants
 from myria.topics.subjects.words import describe_division, describe_index, describe_subject
-from myria.values import short_value, value
 
 _REMEMBERED = 8_192
 """Keys and times that are remembered as they stand in paths: each stands in several."""
@@ -53,7 +53,7 @@ class SubjectNodeReader(NodeReader, Protocol):
         ...
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Filing:
     """A leaf under one of its keys; `others` are the other keys that it is filed under, best first."""
 
@@ -127,7 +127,7 @@ async def assemble_subjects(
     return top.node, [node for key, node in assembly.nodes.items() if key not in assembly.known]
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class SubjectPiece:
     """A filed leaf with its whole path and its other keys, or a node of the tree with the prefix of all its paths."""
 

@@ -18,7 +18,6 @@ from myria.topics.model import LEAF, Node, Outline, Participants, UnitKey
 from myria.topics.subjects.holders import Holders, IncompleteHolders
 from myria.topics.subjects.keys import candidates, filed_under
 from myria.topics.subjects.trie import Filing, NodeReader, SubjectNodeReader, assemble_subjects, keys_of
-from myria.values import value
 
 __all__ = [
     "IncompleteHolders",
@@ -48,7 +47,7 @@ def unit_of(key: UnitKey) -> bytes:
     return timestamp.to_bytes(8, "big", signed=True) + content[:8]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PlacedLeaf:
     """A leaf and the unit it is in, as `unit_of` names it."""
 
@@ -97,7 +96,7 @@ async def leaves_beneath(root: Outline, reader: NodeReader) -> AsyncIterator[Pla
             waiting.append(below)
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SubjectUpdate:
     """The new root (None without subjects), the nodes that are new, children first, and the records that changed."""
 

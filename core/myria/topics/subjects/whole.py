@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from operator import attrgetter
@@ -26,7 +27,6 @@ from myria.topics.subjects.packing import KeptNodes, PackedMetadata, packed
 from myria.topics.subjects.stream import FewPieces, SubjectStream
 from myria.topics.subjects.trie import NodeReader, SubjectPiece, made_of, path_of, subject_prefix
 from myria.topics.subjects.update import PlacedLeaf, leaves_beneath
-from myria.values import short_value
 
 NodeSink = Callable[[Sequence[Node]], Awaitable[None]]
 """Takes new nodes as they are made, children before parents."""
@@ -178,7 +178,7 @@ class WholePlan:
         return packed(self._node(gathered.pieces, subject_prefix(key)).node)
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class _Filing:
     """A leaf under a key, both by number; the path, "" in a subject that is flat, and the leaf's other keys."""
 
@@ -188,7 +188,7 @@ class _Filing:
     others: tuple[str, ...]
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class _Worded:
     """What the rendering of a leaf says, no longer packed."""
 

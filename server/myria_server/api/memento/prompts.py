@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import mcp_types
 from mcp.shared.exceptions import MCPError
 
-from myria.values import value
 
-
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Prompt:
     """A prompt without arguments."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import mcp_types
@@ -13,7 +14,6 @@ from myria.access.principal import Principal
 from myria.errors import InternalError
 from myria.notes.kinds import kinds_of, policies
 from myria.settings import Settings
-from myria.values import value
 from myria_server.api.memento.schemas import CONTRACT
 from myria_server.api.results import CallResult
 
@@ -23,7 +23,7 @@ Call = Callable[[str, Any, Principal], Awaitable[CallResult]]
 """Calls a tool by its name on behalf of a principal, as `Toolbox.call` does."""
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Resource:
     """A resource; those that `asks` are made from an answer of memory_stats."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -28,7 +28,6 @@ from myria.search.steps import in_steps
 from myria.settings import Settings
 from myria.text.model_tokens import token_counter
 from myria.text.passages import sought_in
-from myria.values import value
 from myria_server.api.core import inputs
 from myria_server.api.memtrace import schemas as rest
 from myria_server.api.memtrace.drafts import read_draft, read_drafts
@@ -46,7 +45,7 @@ Handler = Callable[[Principal, "Asked"], Awaitable[Json]]
 ToolHandler = Callable[[Principal, Any], Awaitable[Json | ShownAnswer]]
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
     """What a request asks: the id in its path, its query, its body, and its Idempotency-Key."""
 

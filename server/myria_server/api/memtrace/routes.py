@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 from myria.access.principal import Role
@@ -19,13 +20,12 @@ from myria.errors import (
     PathNotFound,
     SessionNotFound,
 )
-from myria.values import short_value, value
 from myria_server.api.answers import Answer
 from myria_server.api.core.inputs import Input
 from myria_server.api.memtrace import schemas as rest
 
 
-@value
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Route:
     """One route.
 
@@ -232,7 +232,7 @@ _MISSING = {"memories": "memory not found", "agents": "agent not found", "sessio
 _MAX_ID = 200
 
 
-@short_value
+@dataclass(frozen=True, slots=True)
 class Matched:
     """A route, and the id that stands in the path."""
 
