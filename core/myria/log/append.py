@@ -28,7 +28,6 @@ from myria.db.arrays import plain, texts
 from myria.db.clock import offset_in
 from myria.db.database import NOT_NEW, TENANT_REMADE, Connection, Database
 from myria.db.queries import sql
-from myria.deadlines import Deadlines
 from myria.log.acknowledgement import NOTHING, AppendResult
 from myria.log.event import NewEvent
 from myria.log.ids import new_ids
@@ -44,8 +43,6 @@ MAX_WAITING_EVENTS = 20_000
 _NOTHING_FOLDED = AtOnce("events.append_new", (), numbers_alone)
 _ONE_EVENT = AtOnce("events.append_one", (), number_alone, alone=True)
 _KNOWN_SCOPES = 100_000
-_NEARLY = 0.95
-"""An attempt that has nearly all of the deadline left may have all of it, which costs less to watch over."""
 _JOINING = 4
 """Turns of the event loop that a commit waits at most for callers that join it, as long as some do."""
 
@@ -136,8 +133,7 @@ class Ingest:
         self._events_per_commit = events_per_commit
         self._full = max(1, events_per_commit // 2)
         self._writers = writers
-        self._deadlines = Deadlines(deadline)
-        self._attempts = Deadlines(deadline)
+        self._deadline_s = deadline
         self._on_commit = on_commit or (lambda _tenant, _events: None)
         self._lanes: dict[str, _Lane] = {}
         self._under_way: set[asyncio.Future[None]] = set()
@@ -196,10 +192,10 @@ class Ingest:
             return []
         if self._waiting_events + len(events) > MAX_WAITING_EVENTS:
             raise errors.Overloaded("too many appends wait for the database; slow down and retry")
-        deadline = time.monotonic() + self._deadlines.seconds
+        deadline = time.monotonic() + self._deadline_s
         self._waiting_events += len(events)
         try:
-            with self._deadlines.within():
+            async with asyncio.timeout(self._deadline_s):
                 scopes = self._known_scopes(tenant, events)
                 if scopes is None:
                     scopes = [await self._scope(tenant, event.participants, deadline) for event in events]
@@ -360,9 +356,6 @@ class Ingest:
         while True:
             left = deadline - time.monotonic()
             try:
-                if left > _NEARLY * self._deadlines.seconds:
-                    with self._attempts.within():
-                        return await self._transaction(tenant, rows, importing=importing, may_be_new=may_be_new)
                 async with asyncio.timeout(max(0.05, left)):
                     return await self._transaction(tenant, rows, importing=importing, may_be_new=may_be_new)
             except _ScopesGoneError:

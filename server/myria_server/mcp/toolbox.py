@@ -5,6 +5,7 @@ Every transport goes through here, so a call means the same over HTTP, the fast 
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import logging
 import time
@@ -17,7 +18,6 @@ import orjson
 from myria.access.journal import Act, Journal, RefusedAttempt
 from myria.access.principal import Face, Principal, matches
 from myria.db.fairness import caller
-from myria.deadlines import Deadlines
 from myria.errors import (
     AccessError,
     DeadlineExceeded,
@@ -145,8 +145,8 @@ class Toolbox:
         self._settings = settings
         self._max_in_flight = settings.mcp.max_in_flight
         # The domain has its own append deadline and knows the commit's outcome; this one is only a safeguard.
-        self._append_deadline = Deadlines(settings.mcp.append_deadline_s + 1.0)
-        self._read_deadline = Deadlines(settings.mcp.request_deadline_s)
+        self._append_deadline = settings.mcp.append_deadline_s + 1.0
+        self._read_deadline = settings.mcp.request_deadline_s
         self._name_style = settings.mcp.tool_names
         profiles = set(settings.mcp.profiles)
         self.offered = tuple(tool for tool in TOOLS if tool.profile in profiles and face in tool.faces)
@@ -158,7 +158,7 @@ class Toolbox:
             **erasing.handlers(memory, settings),
             **rest.handlers(rest.RestFace(memory, settings)),
         }
-        self._runs: dict[str, tuple[Tool, _Handler, Deadlines, bool]] = {}
+        self._runs: dict[str, tuple[Tool, _Handler, float, bool]] = {}
         for tool in TOOLS:
             deadline = self._append_deadline if tool.roles == ("append",) else self._read_deadline
             entry = (tool, handlers[tool.name], deadline, tool.name in offered)
@@ -260,7 +260,7 @@ class Toolbox:
             answer,
             (tool.answer,),
             principal,
-            deadline=deadline,
+            deadline_s=deadline,
             copies=_COPIES_OVER_MCP,
             changes=tool.changes,
             arguments=arguments,
@@ -291,7 +291,7 @@ class Toolbox:
             answer,
             route.answer,
             principal,
-            deadline=deadline,
+            deadline_s=deadline,
             copies=1,
             changes=route.changes,
             arguments=arguments,
@@ -305,7 +305,7 @@ class Toolbox:
         models: Sequence[type[Answer]],
         principal: Principal,
         *,
-        deadline: Deadlines,
+        deadline_s: float,
         copies: int,
         changes: bool,
         arguments: Any,
@@ -328,14 +328,13 @@ class Toolbox:
         try:
             if metrics.in_flight > self._max_in_flight:
                 raise Overloaded(f"{self._max_in_flight} requests are being worked on; slow down and retry")
-            with deadline.within():
-                async with self.answers.making(principal.caller, name) as made:
-                    answered = await answer()
-                    shown = answered if isinstance(answered, ShownAnswer) else ShownAnswer(content=answered)
-                    if "read" not in principal.roles:
-                        shown = ShownAnswer(content=open_part(models, shown.content))
-                    body = orjson.dumps(shown.content)
-                    made.size = len(body)
+            async with asyncio.timeout(deadline_s), self.answers.making(principal.caller, name) as made:
+                answered = await answer()
+                shown = answered if isinstance(answered, ShownAnswer) else ShownAnswer(content=answered)
+                if "read" not in principal.roles:
+                    shown = ShownAnswer(content=open_part(models, shown.content))
+                body = orjson.dumps(shown.content)
+                made.size = len(body)
             if not changes:
                 self.answers.check(principal.caller, copies * len(body))
             if shown.content.get("degraded"):
@@ -356,7 +355,7 @@ class Toolbox:
                 )
             return self.refusal(error)
         except TimeoutError:
-            seconds = deadline.seconds
+            seconds = deadline_s
             late = DeadlineExceeded(f"{name} did not finish within {seconds:g} s; retry", deadline_s=seconds)
             code = late.code
             return self.refusal(late)
