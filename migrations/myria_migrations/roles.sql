@@ -34,7 +34,7 @@ GRANT UPDATE (auto_paused_at, auto_paused_reason) ON myria.tenants TO myria_serv
 GRANT UPDATE (status, finished_at) ON myria.builds TO myria_server;
 GRANT USAGE ON SEQUENCE myria.event_seq TO myria_server;
 GRANT INSERT ON myria.withdrawn TO myria_server;
-GRANT INSERT, UPDATE ON myria.notes, myria.sessions, myria.note_links, myria.note_relations, myria.note_usage TO myria_server;
+GRANT INSERT, UPDATE ON myria.notes, myria.sessions, myria.note_relations, myria.note_usage TO myria_server;
 GRANT INSERT, UPDATE, DELETE ON myria.notes_shown TO myria_server;
 GRANT INSERT ON myria.tool_feedback TO myria_server;
 GRANT INSERT, UPDATE ON myria.note_evaluations, myria.note_evaluations_due TO myria_server;
@@ -121,7 +121,7 @@ CREATE POLICY myria_operator_withdraws ON myria.events AS RESTRICTIVE FOR INSERT
         OR NOT internal AND type = 'myria.note' AND channel = 'notes' AND payload->'note'->>'kind' IN ('fact_l0', 'fact_l1', 'fact_l2')
             AND jsonb_typeof(payload->'note'->'fact') = 'object');
 GRANT INSERT ON myria.scopes, myria.scope_members, myria.events, myria.withdrawn TO myria_operator;
-GRANT INSERT, UPDATE ON myria.notes, myria.sessions, myria.note_links, myria.note_relations TO myria_operator;
+GRANT INSERT, UPDATE ON myria.notes, myria.sessions, myria.note_relations TO myria_operator;
 GRANT INSERT ON myria.tool_feedback TO myria_operator;
 GRANT INSERT, UPDATE ON myria.note_evaluations TO myria_operator;
 GRANT INSERT, UPDATE, DELETE ON myria.note_evaluations_due TO myria_operator;
@@ -150,7 +150,7 @@ DROP POLICY IF EXISTS myria_operator_lists_anew ON myria.erased;
 CREATE POLICY myria_operator_lists_anew ON myria.erased AS RESTRICTIVE FOR DELETE TO myria_operator USING (erased_at IS NULL);
 GRANT INSERT ON myria.erasures, myria.erasure_secrets, myria.receipt_secrets, myria.turn_sessions TO myria_operator;
 GRANT INSERT, DELETE ON myria.refused_keys TO myria_operator;
-GRANT DELETE ON myria.notes, myria.note_links, myria.note_relations, myria.note_usage, myria.notes_shown, myria.note_evaluations, myria.sessions, myria.turns,
+GRANT DELETE ON myria.notes, myria.note_relations, myria.note_usage, myria.notes_shown, myria.note_evaluations, myria.sessions, myria.turns,
     myria.turn_sessions, myria.tool_feedback, myria.unit_plans TO myria_operator;
 DROP POLICY IF EXISTS myria_operator_erases ON myria.events;
 CREATE POLICY myria_operator_erases ON myria.events AS RESTRICTIVE FOR UPDATE TO myria_operator

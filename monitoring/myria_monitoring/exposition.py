@@ -42,7 +42,7 @@ PLACES: Final = (
     "erasures",
     "events",
     "llm_calls",
-    "note_links",
+    "note_relations",
     "notes",
     "pointer_moves",
     "rebuild_requests",

@@ -32,7 +32,6 @@ BUILDER: dict[str, tuple[Any, ...]] = {
     "trees.place": (1, MOMENT, 5),
     "trees.events_by_seq": ([1, 2, 3],),
     "builds.high_water_mark": (),
-    "builds.any_withdrawn": (50,),
     "builds.list_dirty_scopes": ("bld_x", 5, 50),
     "builds.claim_task": ("bld_x", "worker", 15.0),
     "builds.divide_scope": ("bld_x", 1, 50, 64),

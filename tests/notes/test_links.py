@@ -83,8 +83,6 @@ def test_of_each_type_the_newest_link_stands_that_none_replaced(
                 kept = set(await connection.fetch("SELECT * FROM myria.note_relations"))
                 folded = set(await connection.fetch("SELECT * FROM myria.note_relations_of_log"))
                 stands = await connection.fetch("SELECT * FROM myria.standing_links")
-                pairs = set(await connection.fetch("SELECT * FROM myria.note_links"))
-                pairs_of_log = set(await connection.fetch("SELECT * FROM myria.note_links_of_log"))
                 log = await connection.fetch(
                     "SELECT event_seq, payload->'link'->>'from' AS from_id, payload->'link'->>'to' AS to_id,"
                     " payload->'link'->>'relation' AS relation, payload->'link'->'replaces' = 'true' AS replaces"
@@ -97,25 +95,9 @@ def test_of_each_type_the_newest_link_stands_that_none_replaced(
                 expected[pair] = {**before, row["relation"]: row["event_seq"]}
             assert len(log) == len(known)
             assert kept == folded
-            assert pairs == pairs_of_log  # for servers of the release before
             assert {(row["from_id"], row["to_id"], row["relation"], row["event_seq"]) for row in stands} == {
                 (*pair, relation, number) for pair, types in expected.items() for relation, number in types.items()
             }
             await ingest.close()
 
     asyncio.run(run())
-
-
-async def test_links_of_servers_of_the_release_before_come_in(database: Database) -> None:
-    """They write the newest link of a pair alone: it adds a type, and takes none away."""
-    async with Pool(database.server_dsn) as pool, pool.write("t") as connection:
-        for relation, number in (("caused_by", 3), ("related", 5), ("caused_by", 4)):
-            await connection.execute(
-                "INSERT INTO myria.note_links AS l VALUES ('t', 'note_a', 'note_b', $1, $2)"
-                " ON CONFLICT (tenant_id, from_id, to_id) DO UPDATE SET relation = EXCLUDED.relation,"
-                " event_seq = EXCLUDED.event_seq WHERE l.event_seq < EXCLUDED.event_seq",
-                relation,
-                number,
-            )
-        rows = await connection.fetch("SELECT relation, event_seq FROM myria.standing_links ORDER BY event_seq")
-    assert [tuple(row) for row in rows] == [("caused_by", 3), ("related", 5)]

@@ -124,7 +124,7 @@ async def planned(dsns: Dsns, cutoff: int, *, tenant: str = TENANT, configured: 
     async with Database(dsns.dsn) as database, database.read(tenant) as connection:
         found: Trees = {}
         for scope in await connection.fetch("SELECT scope_id, participants FROM myria.scopes"):
-            rows = await connection.fetch(sql("verify.scope_events"), tenant, scope["scope_id"], cutoff, True)
+            rows = await connection.fetch(sql("verify.scope_events"), tenant, scope["scope_id"], cutoff)
             participants = tuple(scope["participants"])
             rows_of = EventRows(participants)
             events = [event for row in rows if (event := rows_of.event(row)) is not None]

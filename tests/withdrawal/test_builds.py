@@ -103,19 +103,6 @@ async def test_a_withdrawal_costs_one_unit_and_its_path(database: Database) -> N
     assert rows <= 100
 
 
-async def test_a_tree_of_a_builder_without_withdrawals_is_planned_anew(database: Database) -> None:
-    """Where an older builder made the parent's trees, which may hold what was withdrawn, a build is a full one."""
-    await append(database.server_dsn, conversation(40, participants=PAIRS[0]))
-    await change(database, "forgotten", (await ids(database))[:1])
-    await builds.build(database)
-    async with Pool(database.dsn) as pool, pool.write(TENANT) as connection:
-        await connection.execute("UPDATE myria.snapshots SET knows_withdrawals = false")
-    await append(database.server_dsn, conversation(1, participants=PAIRS[1]))
-    built = await builds.build(database)
-
-    assert await builds.value(database, "SELECT is_full FROM myria.builds WHERE build_id = $1", built.build_id)
-
-
 async def test_withdrawals_alone_are_a_cause_of_a_build(database: Database) -> None:
     """A quiet memory in which something was only withdrawn is due for a build, and one that was built is not."""
     configured = builds.settings(builder={"max_unindexed_events": 1, "min_interval_s": 0, "inactivity_timeout_s": 0})

@@ -639,7 +639,7 @@ class World:
             assert await builds.roots(self.database, tenant=self.tenant) == planned
 
 
-PROJECTIONS = ("withdrawn", "notes", "sessions", "note_links", "note_relations", "tool_feedback", "note_evaluations")
+PROJECTIONS = ("withdrawn", "notes", "sessions", "note_relations", "tool_feedback", "note_evaluations")
 
 
 async def differences(memory: Memory) -> str:

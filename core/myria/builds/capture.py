@@ -79,8 +79,6 @@ async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWat
         cutoff = max(mark.cutoff, parent["cutoff"]) if parent is not None else mark.cutoff
         made_with = Fingerprint.of(fingerprint)
         is_full = build.is_full or parent is None or Fingerprint.of(parent["planner_settings"]).time != made_with.time
-        if parent is not None and not is_full and not parent["knows_withdrawals"]:
-            is_full = await connection.fetchval(sql("builds.any_withdrawn"), tenant, parent["cutoff"])
         is_filing = False
         if parent is not None and not is_full:
             made_with, is_filing = await _file_some(connection, tenant, parent, made_with)

@@ -208,7 +208,6 @@ class Removal:
             entries = await connection.fetch(sql("erasure.drop_registrations"), self._tenant, numbers)
             gone["registrations"] = len(entries)
             for place, statement in (
-                ("note_links", "erasure.erase_links"),
                 ("note_relations", "erasure.erase_relations"),
                 ("tool_feedback", "erasure.erase_feedback"),
                 ("turns", "erasure.erase_turns"),

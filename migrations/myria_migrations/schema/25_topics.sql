@@ -22,7 +22,6 @@ CREATE TABLE myria.snapshots (
     completed_at           timestamptz,
     activated_at           timestamptz,
     archived_at            timestamptz,
-    knows_withdrawals      boolean NOT NULL DEFAULT false,
     PRIMARY KEY (tenant_id, snapshot_id),
     UNIQUE (tenant_id, number),
     FOREIGN KEY (tenant_id, build_id) REFERENCES myria.builds (tenant_id, build_id),
@@ -31,7 +30,6 @@ CREATE TABLE myria.snapshots (
 COMMENT ON COLUMN myria.snapshots.number IS 'Dense per tenant; NULL once the snapshot failed, and used again by the next build.';
 COMMENT ON COLUMN myria.snapshots.lineage IS 'The numbers of this snapshot and its ancestors: whose scope_roots it reads.';
 COMMENT ON COLUMN myria.snapshots.tail_xid IS 'Every event past the cutoff was appended by this transaction or a later one: a bound for index scans only.';
-COMMENT ON COLUMN myria.snapshots.knows_withdrawals IS 'Whether its trees leave out what was withdrawn up to its cutoff.';
 CREATE INDEX snapshots_newest ON myria.snapshots (tenant_id, created_at);
 CREATE INDEX snapshots_held ON myria.snapshots (tenant_id) WHERE status = 'held';
 

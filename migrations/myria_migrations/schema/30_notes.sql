@@ -100,19 +100,6 @@ CREATE TABLE myria.notes_shown (
 COMMENT ON TABLE myria.notes_shown IS 'Which notes context showed in a session, for a day, so that recall leaves them out there. It is no part of the log: what is lost is shown again.';
 CREATE INDEX notes_shown_oldest ON myria.notes_shown (tenant_id, shown_at);
 
-CREATE TABLE myria.note_links (
-    tenant_id text COLLATE "C" NOT NULL,
-    from_id   text COLLATE "C" NOT NULL,
-    to_id     text COLLATE "C" NOT NULL,
-    relation  text COLLATE "C" NOT NULL,
-    event_seq bigint NOT NULL,
-    PRIMARY KEY (tenant_id, from_id, to_id)
-);
-COMMENT ON TABLE myria.note_links IS 'The newest link from one note to another; who may see both notes may see it.';
-COMMENT ON COLUMN myria.note_links.event_seq IS 'The event that says so.';
-CREATE INDEX note_links_to ON myria.note_links (tenant_id, to_id);
-CREATE INDEX note_links_contradict ON myria.note_links (tenant_id, event_seq DESC) WHERE relation = 'contradicts';
-
 CREATE TABLE myria.note_relations (
     tenant_id    text COLLATE "C" NOT NULL,
     from_id      text COLLATE "C" NOT NULL,
@@ -264,18 +251,6 @@ LEFT JOIN LATERAL (
     WHERE w.tenant_id = n.tenant_id AND w.event_seq = n.event_seq ORDER BY w.by_event_seq DESC LIMIT 1
 ) newest ON true;
 COMMENT ON VIEW myria.standing_notes IS 'Notes with what withdrawals say of their current version, when they end or have ended (with their session, or by a number of days that they name; NULL for others), and how they were used.';
-
--- The fold itself, as a function of the log. What is no link in full is none.
-CREATE VIEW myria.note_links_of_log WITH (security_invoker) AS
-SELECT DISTINCT ON (e.tenant_id, said.link->>'from', said.link->>'to')
-       e.tenant_id, said.link->>'from' AS from_id, said.link->>'to' AS to_id, said.link->>'relation' AS relation, e.event_seq
-FROM myria.events e
-CROSS JOIN LATERAL (SELECT e.payload->'link' AS link) AS said
-WHERE e.type = 'myria.link' AND e.internal
-  AND jsonb_typeof(said.link->'from') = 'string' AND jsonb_typeof(said.link->'to') = 'string'
-  AND jsonb_typeof(said.link->'relation') = 'string'
-ORDER BY e.tenant_id, said.link->>'from', said.link->>'to', e.event_seq DESC;
-COMMENT ON VIEW myria.note_links_of_log IS 'The rows of note_links as the log gives them.';
 
 -- The fold itself, as a function of the log. What is no link in full is none.
 CREATE VIEW myria.note_relations_of_log WITH (security_invoker) AS

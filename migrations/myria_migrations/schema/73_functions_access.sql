@@ -93,7 +93,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION myria.oauth_client IS 'A client, unless nobody used it for so many seconds since it registered.';
 
-CREATE OR REPLACE FUNCTION myria.oauth_register_from(wanted_id text, wanted_name text, uris text[], origin text, most_of_origin integer,
+CREATE OR REPLACE FUNCTION myria.oauth_register(wanted_id text, wanted_name text, uris text[], origin text, most_of_origin integer,
     most integer, unused_s double precision) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -119,42 +119,9 @@ BEGIN
     PERFORM set_config('myria.tenant', named, true);
     RETURN CASE WHEN from_here >= most_of_origin THEN 'origin' WHEN many >= most THEN 'all' ELSE 'kept' END;
 END $$;
-COMMENT ON FUNCTION myria.oauth_register_from IS 'Keeps a client and says kept; origin or all, where as many wait for their first use as may, from there or in all.';
+COMMENT ON FUNCTION myria.oauth_register IS 'Keeps a client and says kept; origin or all, where as many wait for their first use as may, from there or in all.';
 
--- Programs of the release before register by this one: it pushes nobody out any more.
-CREATE OR REPLACE FUNCTION myria.oauth_register(wanted_id text, wanted_name text, uris text[], most integer) RETURNS boolean
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$ SELECT myria.oauth_register_from(wanted_id, wanted_name, uris, '', most, most, 3600) = 'kept' $$;
-COMMENT ON FUNCTION myria.oauth_register IS 'Keeps a client; false where there are as many as may be, each with a grant.';
-
-CREATE OR REPLACE FUNCTION myria.oauth_grant(wanted_key text, secret_digest bytea, wanted_client text, wanted_face text, wanted_scopes text[],
-    uri text, wanted_challenge text, new_code bytea, code_s double precision) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
-    made boolean;
-BEGIN
-    PERFORM set_config('myria.tenant', '*', true);
-    DELETE FROM myria.oauth_grants g WHERE (g.tenant_id, g.grant_id) IN (
-        SELECT o.tenant_id, o.grant_id FROM myria.oauth_grants o WHERE o.expires_at < clock_timestamp() - interval '1 day'
-        ORDER BY o.expires_at LIMIT 100 FOR UPDATE SKIP LOCKED);
-    INSERT INTO myria.oauth_grants (tenant_id, key_id, client_id, face, scopes, redirect_uri, challenge, code_digest,
-        code_expires_at, expires_at)
-    SELECT k.tenant_id, k.key_id, c.client_id, wanted_face, wanted_scopes, uri, wanted_challenge, new_code,
-           clock_timestamp() + make_interval(secs => code_s), clock_timestamp() + make_interval(secs => code_s)
-    FROM myria.keys k JOIN myria.tenants t ON t.tenant_id = k.tenant_id, myria.oauth_clients c
-    WHERE k.key_id = wanted_key AND k.digest = secret_digest AND k.revoked_at IS NULL AND t.suspended_at IS NULL
-      AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
-      AND k.roles @> wanted_scopes AND wanted_face = ANY (k.faces)
-      AND c.client_id = wanted_client AND uri = ANY (c.redirect_uris);
-    made := FOUND;
-    PERFORM set_config('myria.tenant', named, true);
-    RETURN made;
-END $$;
-COMMENT ON FUNCTION myria.oauth_grant IS 'Keeps what a key''s bearer allows a client, and its code; false where the key cannot allow it.';
-
-CREATE OR REPLACE FUNCTION myria.oauth_grant_within(wanted_key text, secret_digest bytea, wanted_client text, wanted_face text,
+CREATE OR REPLACE FUNCTION myria.oauth_grant(wanted_key text, secret_digest bytea, wanted_client text, wanted_face text,
     wanted_scopes text[], uri text, wanted_challenge text, new_code bytea, code_s double precision,
     most_of_key integer, most_of_tenant integer) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -173,8 +140,21 @@ BEGIN
     FROM myria.oauth_grants g
     WHERE g.tenant_id = owner AND g.ended_at IS NULL AND g.expires_at > clock_timestamp();
     IF (of_key < most_of_key) IS NOT FALSE AND (of_tenant < most_of_tenant) IS NOT FALSE THEN
-        made := myria.oauth_grant(wanted_key, secret_digest, wanted_client, wanted_face, wanted_scopes, uri, wanted_challenge,
-                                  new_code, code_s);
+        -- Grants that ended long ago make room, some at a time.
+        DELETE FROM myria.oauth_grants g WHERE (g.tenant_id, g.grant_id) IN (
+            SELECT o.tenant_id, o.grant_id FROM myria.oauth_grants o
+            WHERE o.expires_at < clock_timestamp() - interval '1 day'
+            ORDER BY o.expires_at LIMIT 100 FOR UPDATE SKIP LOCKED);
+        INSERT INTO myria.oauth_grants (tenant_id, key_id, client_id, face, scopes, redirect_uri, challenge, code_digest,
+                                        code_expires_at, expires_at)
+        SELECT k.tenant_id, k.key_id, c.client_id, wanted_face, wanted_scopes, uri, wanted_challenge, new_code,
+               clock_timestamp() + make_interval(secs => code_s), clock_timestamp() + make_interval(secs => code_s)
+        FROM myria.keys k JOIN myria.tenants t ON t.tenant_id = k.tenant_id, myria.oauth_clients c
+        WHERE k.key_id = wanted_key AND k.digest = secret_digest AND k.revoked_at IS NULL AND t.suspended_at IS NULL
+          AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
+          AND k.roles @> wanted_scopes AND wanted_face = ANY (k.faces)
+          AND c.client_id = wanted_client AND uri = ANY (c.redirect_uris);
+        made := FOUND;
         UPDATE myria.oauth_clients c SET registered_from = NULL
         WHERE made AND c.client_id = wanted_client AND c.registered_from IS NOT NULL;
     END IF;
@@ -182,7 +162,7 @@ BEGIN
     RETURN CASE WHEN of_key >= most_of_key THEN 'key' WHEN of_tenant >= most_of_tenant THEN 'tenant'
                 WHEN made THEN 'made' ELSE 'refused' END;
 END $$;
-COMMENT ON FUNCTION myria.oauth_grant_within IS 'As oauth_grant, saying made or refused; key or tenant, where that has as many grants as it may.';
+COMMENT ON FUNCTION myria.oauth_grant IS 'Keeps what a key''s bearer allows a client, and its code: made, or refused where the key cannot allow it; key or tenant, where that has as many grants as it may.';
 
 CREATE OR REPLACE FUNCTION myria.oauth_exchange(shown bytea, refreshing boolean, wanted_client text, uri text, wanted_challenge text,
     wanted_face text, wanted_scopes text[], new_access bytea, new_refresh bytea, access_s double precision, refresh_s double precision)

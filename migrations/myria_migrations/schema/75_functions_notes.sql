@@ -94,12 +94,3 @@ AS $$
     ) version
 $$;
 COMMENT ON FUNCTION myria.ended_events IS 'The events of all versions of notes that have ended at a moment, and that maintenance has not withdrawn yet.';
-
-CREATE OR REPLACE FUNCTION myria.keep_relation() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO myria.note_relations AS r (tenant_id, from_id, to_id, relation, event_seq)
-    VALUES (NEW.tenant_id, NEW.from_id, NEW.to_id, NEW.relation, NEW.event_seq)
-    ON CONFLICT (tenant_id, from_id, to_id, relation) DO UPDATE SET event_seq = EXCLUDED.event_seq
-    WHERE r.event_seq < EXCLUDED.event_seq;
-    RETURN NULL;
-END $$;

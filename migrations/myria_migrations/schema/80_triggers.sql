@@ -7,7 +7,7 @@ BEGIN
     FOREACH name IN ARRAY ARRAY[
         'scopes', 'builds', 'snapshots', 'active_snapshots', 'pointer_moves', 'build_tasks', 'rebuild_requests',
         'nodes', 'renderings', 'scope_roots', 'search_blocks', 'topics', 'llm_calls', 'unit_plans', 'build_units',
-        'keys', 'withdrawn', 'sessions', 'note_links', 'note_usage', 'tool_feedback', 'note_evaluations',
+        'keys', 'withdrawn', 'sessions', 'note_usage', 'tool_feedback', 'note_evaluations',
         'note_evaluations_due', 'turns', 'turn_sessions', 'erasures', 'erased', 'erased_renderings', 'erased_words',
         'erasure_secrets', 'refused_keys', 'receipt_secrets', 'erasure_epochs', 'turn_extractions_due', 'turn_shadows',
         'registrations', 'import_secrets', 'notes_shown', 'subject_nodes', 'subject_roots', 'subject_holders',
@@ -91,6 +91,3 @@ CREATE TRIGGER look_at_new_notes AFTER INSERT ON myria.notes REFERENCING NEW TAB
 
 CREATE TRIGGER refuse_keys_from_now AFTER INSERT ON myria.erasure_secrets
     FOR EACH ROW EXECUTE FUNCTION myria.refuse_keys_from_now();
-
-CREATE TRIGGER keep_relation AFTER INSERT OR UPDATE ON myria.note_links
-    FOR EACH ROW EXECUTE FUNCTION myria.keep_relation();

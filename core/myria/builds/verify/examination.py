@@ -85,7 +85,6 @@ class StoredSnapshot:
     tail_xid: int
     lineage: Any
     planner_settings: str
-    knows_withdrawals: bool
     was_active: bool
     build_status: str | None
 
@@ -109,7 +108,6 @@ class ExaminedScope:
     root: bytes
     blocks: tuple[bytes, ...]
     cutoff: int
-    knows_withdrawals: bool
 
 
 @dataclass(slots=True)

@@ -30,7 +30,6 @@ async def replanned(exam: Examination, check: Check, scope: ExaminedScope, shape
         exam.tenant,
         scope.scope_id,
         scope.cutoff,
-        scope.knows_withdrawals,
         prefetch=STREAM_ROWS,
     )
     read = 0

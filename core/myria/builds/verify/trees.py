@@ -82,7 +82,6 @@ async def _scope_tree(
         root=root,
         blocks=tuple(row["blocks"]),
         cutoff=snapshot.cutoff,
-        knows_withdrawals=snapshot.knows_withdrawals,
     )
     with exam.timed("trees") as trees:
         walk = _Walk(exam, scope=scope, check=trees, name=name)
@@ -113,7 +112,6 @@ async def _eligible(exam: Examination, scope_id: int, snapshot: StoredSnapshot) 
         exam.tenant,
         scope_id,
         snapshot.cutoff,
-        snapshot.knows_withdrawals,
         prefetch=10 * STREAM_ROWS,
     )
     part: list[int] = []

@@ -2,7 +2,7 @@
 -- One snapshot by its id or its number; the active one when neither is given.
 SELECT s.snapshot_id, s.number, s.parent_snapshot_id, s.build_id, s.status, s.cutoff, s.lineage, s.counts,
        s.planner_version, s.planner_settings, s.created_at, s.activated_at,
-       CASE WHEN s.knows_withdrawals THEN s.cutoff ELSE 0 END AS withdrawn_floor
+       s.cutoff AS withdrawn_floor
 FROM myria.snapshots s
 WHERE s.tenant_id = $1
   AND CASE WHEN $2::text IS NOT NULL THEN s.snapshot_id = $2

@@ -119,10 +119,6 @@ SELECT EXISTS (SELECT FROM myria.events e
     OR EXISTS (SELECT FROM myria.withdrawn w
                WHERE w.tenant_id = $1 AND w.by_event_seq > $2 AND w.by_event_seq <= $3);
 
--- name: any_withdrawn
--- Whether anything was withdrawn up to a number: trees of a builder that knew no withdrawals may hold it.
-SELECT EXISTS (SELECT FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.by_event_seq <= $2);
-
 -- name: any_erased_since
 -- Whether an event that is being erased was withdrawn past a number.
 SELECT EXISTS (SELECT FROM myria.withdrawn w

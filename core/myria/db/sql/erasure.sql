@@ -287,9 +287,6 @@ WITH shown AS (
 )
 SELECT count(*) FROM gone;
 
--- name: erase_links
-DELETE FROM myria.note_links WHERE tenant_id = $1 AND event_seq = ANY ($2::bigint[]);
-
 -- name: erase_relations
 WITH older AS (
     UPDATE myria.note_relations SET replaces_seq = NULL

@@ -107,8 +107,7 @@ SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.utc_offset, e.inges
        successor.event_id AS successor_id, successor_scope.participants AS successor_participants,
        coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
                  WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= (
-                     SELECT CASE WHEN p.knows_withdrawals THEN p.cutoff ELSE 0 END
-                     FROM myria.active_snapshots a JOIN myria.snapshots p
+                     SELECT p.cutoff FROM myria.active_snapshots a JOIN myria.snapshots p
                          ON p.tenant_id = $1 AND p.snapshot_id = a.snapshot_id
                      WHERE a.tenant_id = $1)
                  ORDER BY w.by_event_seq DESC LIMIT 1), false) AS withdrawn_at_floor

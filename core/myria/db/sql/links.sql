@@ -1,7 +1,6 @@
 -- name: fold
 -- The events were stored by the statement before. Rows go in the order of their keys, so that two commits never wait for
--- each other crosswise; of two links of one pair and type the later event counts. note_links is what servers of the
--- release before read: the newest link of each pair.
+-- each other crosswise; of two links of one pair and type the later event counts.
 WITH said AS (
     SELECT e.tenant_id, said.link->>'from' AS from_id, said.link->>'to' AS to_id, said.link->>'relation' AS relation,
            e.event_seq, said.link->'replaces' = 'true' AS replaces
@@ -12,12 +11,6 @@ WITH said AS (
     CROSS JOIN LATERAL (SELECT e.payload->'link' AS link) AS said
     WHERE e.internal AND jsonb_typeof(said.link->'from') = 'string' AND jsonb_typeof(said.link->'to') = 'string'
       AND jsonb_typeof(said.link->'relation') = 'string'
-), pairs AS (
-    INSERT INTO myria.note_links AS l (tenant_id, from_id, to_id, relation, event_seq)
-    SELECT DISTINCT ON (s.from_id, s.to_id) s.tenant_id, s.from_id, s.to_id, s.relation, s.event_seq FROM said s
-    ORDER BY s.from_id, s.to_id, s.event_seq DESC
-    ON CONFLICT (tenant_id, from_id, to_id) DO UPDATE SET relation = EXCLUDED.relation, event_seq = EXCLUDED.event_seq
-    WHERE l.event_seq < EXCLUDED.event_seq
 )
 INSERT INTO myria.note_relations AS r (tenant_id, from_id, to_id, relation, event_seq, replaces_seq)
 SELECT s.tenant_id, s.from_id, s.to_id, s.relation, max(s.event_seq), max(s.event_seq) FILTER (WHERE s.replaces)

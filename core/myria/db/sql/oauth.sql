@@ -2,10 +2,10 @@
 SELECT client_id, name, redirect_uris FROM myria.oauth_client($1, $2);
 
 -- name: register
-SELECT myria.oauth_register_from($1, $2, $3, $4, $5, $6, $7);
+SELECT myria.oauth_register($1, $2, $3, $4, $5, $6, $7);
 
 -- name: grant
-SELECT myria.oauth_grant_within($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+SELECT myria.oauth_grant($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
 
 -- name: exchange
 SELECT myria.oauth_exchange($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);

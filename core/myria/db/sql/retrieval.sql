@@ -24,16 +24,15 @@ LEFT JOIN LATERAL (
 ) newest ON true
 LEFT JOIN myria.active_snapshots a ON a.tenant_id = $1
 LEFT JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = a.snapshot_id
-CROSS JOIN LATERAL (SELECT CASE WHEN s.knows_withdrawals THEN s.cutoff ELSE 0 END AS by_event_seq) floor;
+CROSS JOIN LATERAL (SELECT CASE WHEN s.cutoff IS NULL THEN 0 ELSE s.cutoff END AS by_event_seq) floor;
 
 -- name: pin_again
 -- The snapshot a cursor names, while it is kept.
-SELECT s.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid, floor.by_event_seq AS withdrawn_floor,
-       (SELECT count(*) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.by_event_seq > floor.by_event_seq) AS withdrawn,
+SELECT s.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid, s.cutoff AS withdrawn_floor,
+       (SELECT count(*) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.by_event_seq > s.cutoff) AS withdrawn,
        coalesce((SELECT w.by_event_seq FROM myria.withdrawn w WHERE w.tenant_id = $1
-                 ORDER BY w.by_event_seq LIMIT 1) <= floor.by_event_seq, false) AS withdrawn_before
+                 ORDER BY w.by_event_seq LIMIT 1) <= s.cutoff, false) AS withdrawn_before
 FROM myria.snapshots s
-CROSS JOIN LATERAL (SELECT CASE WHEN s.knows_withdrawals THEN s.cutoff ELSE 0 END AS by_event_seq) floor
 WHERE s.tenant_id = $1 AND s.snapshot_id = $2 AND s.status IN ('active', 'archived');
 
 -- name: withdrawn

@@ -1,6 +1,6 @@
 -- name: active
 SELECT s.snapshot_id, s.number, s.cutoff, s.tail_xid::text AS tail_xid, s.lineage::text AS lineage, s.parent_snapshot_id,
-       s.planner_settings, s.knows_withdrawals, s.build_id, s.counts, a.moved_at
+       s.planner_settings, s.build_id, s.counts, a.moved_at
 FROM myria.active_snapshots a
 JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = a.snapshot_id
 WHERE a.tenant_id = $1;
@@ -38,11 +38,11 @@ LIMIT $4;
 -- lineage is its parent's and itself.
 INSERT INTO myria.snapshots (tenant_id, snapshot_id, number, parent_snapshot_id, build_id, status, cutoff,
                              first_event_seq, tail_xid, lineage, planner_version, planner_settings, builder_version,
-                             summarizer_version, merge_policy_version, knows_withdrawals)
+                             summarizer_version, merge_policy_version)
 SELECT $1, $2, n.number, $3, $4, 'staging', $5, $6, $7::text::xid8,
        coalesce((SELECT p.lineage FROM myria.snapshots p WHERE p.tenant_id = $1 AND p.snapshot_id = $3), '{}')
            + int8multirange(int8range(n.number, n.number + 1)),
-       $8, $9, $10, $11, $12, true
+       $8, $9, $10, $11, $12
 FROM (SELECT coalesce(max(x.number), 0) + 1 AS number FROM myria.snapshots x WHERE x.tenant_id = $1) n
 RETURNING number;
 

@@ -79,7 +79,7 @@ SELECT count(*) FROM myria.renderings WHERE tenant_id = $1;
 
 -- name: snapshots
 SELECT s.snapshot_id, s.number, s.parent_snapshot_id, s.status, s.cutoff, s.tail_xid::text::bigint AS tail_xid,
-       s.lineage, s.planner_settings, s.knows_withdrawals, s.activated_at IS NOT NULL AS was_active, b.status AS build_status
+       s.lineage, s.planner_settings, s.activated_at IS NOT NULL AS was_active, b.status AS build_status
 FROM myria.snapshots s
 LEFT JOIN myria.builds b ON b.tenant_id = $1 AND b.build_id = s.build_id
 WHERE s.tenant_id = $1
@@ -124,12 +124,12 @@ LIMIT $4;
 
 -- name: eligible_seqs
 -- What a snapshot must hold of a scope: its events up to the cutoff that are neither internal nor were withdrawn at the
--- cutoff ($4: whether its builder knew withdrawals), in the order of the scope.
+-- cutoff, in the order of the scope.
 SELECT e.event_seq FROM myria.events e
 WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.event_seq <= $3 AND NOT e.internal
-  AND NOT ($4 AND coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
-                            WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $3
-                            ORDER BY w.by_event_seq DESC LIMIT 1), false))
+  AND NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
+                    WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $3
+                    ORDER BY w.by_event_seq DESC LIMIT 1), false)
 ORDER BY e.occurred_at, e.event_seq;
 
 -- name: structure
@@ -177,9 +177,9 @@ LIMIT 1;
 
 -- name: scope_events
 -- A scope's events as the planner takes them. Withdrawn ones keep their place among others of their microsecond.
-SELECT NOT ($4 AND coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
-                             WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $3
-                             ORDER BY w.by_event_seq DESC LIMIT 1), false)) AS is_there,
+SELECT NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
+                     WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $3
+                     ORDER BY w.by_event_seq DESC LIMIT 1), false) AS is_there,
        e.event_seq, e.event_id, (extract(epoch FROM e.occurred_at) * 1000000)::bigint AS at, e.utc_offset, e.channel,
        e.dedupe_key, e.type, e.context_id, e.payload::text AS payload, e.topic_hints::text AS topic_hints
 FROM myria.events e
