@@ -172,7 +172,7 @@ def test_tools_exist(name: str) -> None:
             assert word in tools or re.search(rf"\b{word}\b", source()), word
 
 
-@pytest.mark.parametrize("name", ["docs/development.md", "docs/architecture.md", "docs/from-memento.md"])
+@pytest.mark.parametrize("name", ["docs/development.md", "docs/architecture.md", "docs/moving-in.md"])
 def test_names_of_the_source_exist(name: str) -> None:
     """Modules, classes and functions that these pages name are there, under these names."""
     files = {path.name for path in tracked()}

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.processes
 README = text_of("README.md")
 SHELL = list(blocks(README, "sh"))
 JSON = [json.loads(found) for found in blocks(README, "json")]
-WORDS = ("make demo", "pip install", "helm install", "kubectl", "call() {")
+WORDS = ("make demo", "pip install", "call() {", "helm install", "kubectl")
 """Each shell block by words of its own, in order: a block that is added needs a test here."""
 
 
@@ -90,13 +90,13 @@ def test_the_wheel_is_called_so() -> None:
 def test_helm_is_given_what_the_chart_takes() -> None:
     """The values of `helm install` render; all that the next block looks at and forwards is among what they make."""
     values = {"image": {"repository": "REGISTRY/myria"}, "postgres": {"mode": "trial"}}
-    words = shlex.split(SHELL[2].splitlines()[0])
+    words = shlex.split(SHELL[3].splitlines()[0])
     assert words[:3] == ["helm", "install", "myria"]
     assert (ROOT / words[3]).is_dir()
     given = [words[at + 1] for at, word in enumerate(words) if word == "--set"]
     assert given == ["postgres.mode=trial", "image.repository=REGISTRY/myria"]
     made = {(one["kind"], one["metadata"]["name"].removeprefix("memory-")) for one in render(values).objects}
-    script = SHELL[2] + SHELL[3]
+    script = SHELL[3] + SHELL[4]
     for name in re.findall(r"deployment/([\w-]+)", script):
         assert ("Deployment", name) in made, (name, made)
     for name in re.findall(r"service/([\w-]+) ", script):

@@ -1,4 +1,4 @@
-"""The page for those who hold a configuration of the founding specification (section 22.1)."""
+"""docs/moving-in.md, for those who hold a configuration of the founding specification (section 22.1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from myria.errors import ConfigurationError
 from myria.settings import Settings
 from tests.docs.test_pages import blocks, text_of
 
-PAGE = text_of("docs/from-the-specification.md")
+SECTION = text_of("docs/moving-in.md").partition("\n## From the founding specification\n")[2]
 
 FOUNDING = """
 service: {name: myria, log_level: info, log_file: ./myria.log}
@@ -46,12 +46,12 @@ def keys(document: dict[str, object], above: str = "") -> list[str]:
 
 def test_each_founding_key_has_a_row() -> None:
     """Once, and no row is of a key that the specification does not have."""
-    assert sorted(re.findall(r"^\| `([a-z_: ]+)` \|", PAGE, re.MULTILINE)) == sorted(keys(yaml.safe_load(FOUNDING)))
+    assert sorted(re.findall(r"^\| `([a-z_: ]+)` \|", SECTION, re.MULTILINE)) == sorted(keys(yaml.safe_load(FOUNDING)))
 
 
 def test_the_example_is_a_file_of_myria(tmp_path: Path) -> None:
     """What the page gives for the founding example loads, with its values."""
-    (example,) = blocks(PAGE, "yaml")
+    (example,) = blocks(SECTION, "yaml")
     file = tmp_path / "myria.yaml"
     file.write_text(example, encoding="utf-8")
     settings = Settings.load(file, {})
