@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import metadata
 from itertools import product
 from typing import Final, get_args
@@ -67,6 +68,12 @@ LLM_OUTCOMES: Final = ("ok", *sorted(Kind), OTHER)
 
 Values = Mapping[tuple[str, ...], float]
 """Numbers by the values of the labels, in the catalogue's order."""
+
+Groups = Mapping[tuple[str, ...], Sequence[TenantFigures]]
+"""Tenants by the values of the labels besides the tenant's."""
+
+Totals = Mapping[tuple[str, tuple[str, ...]], int]
+"""Sums for ever, by family and labels."""
 
 
 class Tally:
@@ -143,7 +150,7 @@ def about_memory(figures: Figures | None, *, tenant_label: bool = False) -> Iter
     yield gauge("myria_erasures_open", figures.open_erasures)
     yield gauge("myria_oldest_open_erasure_seconds", figures.oldest_erasure_s)
     yield gauge("myria_last_receipt_timestamp_seconds", figures.last_receipt_at)
-    yield from _totals(figures.totals)
+    yield from _about_totals(figures.totals)
 
 
 def text_of(families: Iterable[Metric]) -> bytes:
@@ -167,125 +174,83 @@ class _Collector:
 
 
 def _about_tenants(tenants: Sequence[TenantFigures], tenant_label: bool) -> Iterator[Metric]:
-    by_pause = {
-        flag: [figures for figures in tenants if (figures.paused_reason is not None) is paused]
-        for flag, paused in (("false", False), ("true", True))
-    }
-    waiting = [figures for figures in tenants if figures.tail_events and figures.snapshot_age_s is not None]
-    if tenant_label:
-        tails: Values = {(figures.tenant,): figures.tail_events for figures in tenants}
-        lags: Values = {(flag, figures.tenant): figures.lag_s for flag, group in by_pause.items() for figures in group}
-        ages: Values = {(figures.tenant,): figures.snapshot_age_s or 0.0 for figures in waiting}
-        successes: Values = {(figures.tenant,): figures.succeeded_at for figures in tenants}
-        stored: Values = {(figures.tenant,): figures.stored_bytes for figures in tenants}
-        yield gauge("myria_stored_payload_bytes", stored, by_tenant=True)
-        yield gauge("myria_tail_events", tails, by_tenant=True)
-        yield gauge("myria_memory_lag_seconds", lags, by_tenant=True)
-        yield gauge("myria_snapshot_age_seconds", ages, by_tenant=True)
-        yield gauge("myria_last_build_success_timestamp_seconds", successes, by_tenant=True)
-    else:
-        yield gauge("myria_stored_payload_bytes", sum(figures.stored_bytes for figures in tenants))
-        yield gauge("myria_tail_events", sum(figures.tail_events for figures in tenants))
-        yield gauge(
-            "myria_memory_lag_seconds",
-            {(flag,): max((figures.lag_s for figures in group), default=0.0) for flag, group in by_pause.items()},
-        )
-        yield gauge(
-            "myria_snapshot_age_seconds", max((figures.snapshot_age_s or 0.0 for figures in waiting), default=0.0)
-        )
-        yield gauge(
-            "myria_last_build_success_timestamp_seconds",
-            max((figures.succeeded_at for figures in tenants), default=0.0),
-        )
-    yield gauge(
-        "myria_tail_events_max",
-        {(flag,): max((figures.tail_events for figures in group), default=0) for flag, group in by_pause.items()},
-    )
-    reasons = [_known(figures.paused_reason, PAUSES) for figures in by_pause["true"]]
+    paused = [figures for figures in tenants if figures.paused_reason is not None]
+    everyone: Groups = {(): tenants}
+    waiting: Groups = {(): [one for one in tenants if one.tail_events and one.snapshot_age_s is not None]}
+    by_pause: Groups = {("false",): [one for one in tenants if one.paused_reason is None], ("true",): paused}
+    greatest: Callable[[Iterable[float]], float] = partial(max, default=0.0)
+
+    def each(
+        name: str,
+        groups: Groups,
+        figure: Callable[[TenantFigures], float],
+        merged: Callable[[Iterable[float]], float],
+    ) -> Metric:
+        """Return a gauge of each tenant, or merged of each group of them."""
+        if tenant_label:
+            values = {(*labels, one.tenant): figure(one) for labels, group in groups.items() for one in group}
+        else:
+            values = {labels: merged(map(figure, group)) for labels, group in groups.items()}
+        return gauge(name, values, by_tenant=tenant_label)
+
+    yield each("myria_stored_payload_bytes", everyone, lambda one: one.stored_bytes, sum)
+    yield each("myria_tail_events", everyone, lambda one: one.tail_events, sum)
+    yield each("myria_memory_lag_seconds", by_pause, lambda one: one.lag_s, greatest)
+    yield each("myria_snapshot_age_seconds", waiting, lambda one: one.snapshot_age_s or 0.0, greatest)
+    yield each("myria_last_build_success_timestamp_seconds", everyone, lambda one: one.succeeded_at, greatest)
+    tails: Values = {labels: greatest(one.tail_events for one in group) for labels, group in by_pause.items()}
+    yield gauge("myria_tail_events_max", tails)
+    reasons = [_known(figures.paused_reason, PAUSES) for figures in paused]
     yield gauge("myria_tenants_paused", {(reason,): reasons.count(reason) for reason in PAUSES})
-    yield gauge("myria_oldest_pause_seconds", max((figures.paused_s for figures in by_pause["true"]), default=0.0))
+    yield gauge("myria_oldest_pause_seconds", greatest(figures.paused_s for figures in paused))
     yield gauge("myria_tenants_backing_off", sum(figures.failures > 0 for figures in tenants))
 
 
-def _totals(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metric]:
-    """Yield the counters; every known label is there from the start with a zero, which rates need."""
-    finished: dict[tuple[str, ...], float] = dict.fromkeys(product(TRIGGERS, OUTCOMES), 0)
-    tasks: dict[tuple[str, ...], float] = {("done",): 0, ("degraded",): 0}
-    rules: dict[tuple[str, ...], float] = {(rule,): 0 for rule in (*RULE_NAMES, OTHER)}
-    moves: dict[tuple[str, ...], float] = {(kind,): 0 for kind in MOVES}
-    for (family, labels), amount in totals.items():
-        if family == "builds_finished":
-            finished[labels] = finished.get(labels, 0) + amount
-        elif family == "build_tasks":
-            tasks[labels] = tasks.get(labels, 0) + amount
-        elif family == "validation_failures":
-            rules[_known(labels[0], RULE_NAMES),] += amount
-        elif family == "pointer_moves":
-            moves[labels] = moves.get(labels, 0) + amount
-    yield counter("myria_builds_finished_total", finished)
+def _about_totals(totals: Totals) -> Iterator[Metric]:
+    """Yield what the database counts for ever."""
+    yield counter("myria_builds_finished_total", _sums(totals, "builds_finished", TRIGGERS, OUTCOMES))
     yield _durations("myria_build_duration_seconds", totals, "build_duration", OUTCOMES)
     yield _durations("myria_build_phase_duration_seconds", totals, "build_phase", PHASES)
-    yield counter("myria_build_tasks_total", tasks)
-    yield counter("myria_validation_failures_total", rules)
-    yield counter("myria_pointer_moves_total", moves)
-    yield from _llm_totals(totals)
-    found: Values = {(tier,): totals.get(("found_facts", (tier,)), 0) for tier in get_args(Tier)}
-    yield counter("myria_turn_facts_found_total", found)
-    yield from _feedback(totals)
-    yield from _erasures(totals)
-
-
-def _feedback(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metric]:
-    """Yield what agents say of answers."""
-    said: dict[tuple[str, ...], float] = dict.fromkeys(product((*RATED_TOOLS, OTHER), FLAGS, FLAGS), 0)
-    for (family, labels), amount in totals.items():
-        if family == "tool_feedback":
-            said[_known(labels[0], RATED_TOOLS), *labels[1:]] += amount
-    yield counter("myria_tool_feedback_total", said)
-
-
-def _erasures(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metric]:
-    """Yield what was erased."""
-    stages: Values = {(stage,): totals.get(("erasures", (stage,)), 0) for stage in STAGES}
-    rows: dict[tuple[str, ...], float] = {(place,): 0 for place in (*PLACES, OTHER)}
-    for (family, labels), amount in totals.items():
-        if family == "erased_rows":
-            rows[_known(labels[0], PLACES),] += amount
-    yield counter("myria_erasures_total", stages)
-    yield counter("myria_erased_rows_total", rows)
-    took = _tally(totals, "erasure_duration", "done")
-    yield histogram("myria_erasure_duration_seconds", {(): took})
-
-
-def _llm_totals(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metric]:
-    """Yield what language models were asked and what it cost."""
-    calls: dict[tuple[str, ...], float] = dict.fromkeys(product(WORKFLOWS, LLM_OUTCOMES), 0)
-    for (family, labels), amount in totals.items():
-        if family == "llm_calls":
-            calls[labels[0], _known(labels[1], LLM_OUTCOMES)] += amount
-    yield counter("myria_llm_calls_total", calls)
-    tokens: Values = {
-        labels: totals.get(("llm_tokens", labels), 0) for labels in product(WORKFLOWS, ("input", "output"))
-    }
-    yield counter("myria_llm_tokens_total", tokens)
-    costs: Values = {(workflow,): totals.get(("llm_cost", (workflow,)), 0) / 1_000_000 for workflow in WORKFLOWS}
-    yield counter("myria_llm_cost_usd_total", costs)
+    yield counter("myria_build_tasks_total", _sums(totals, "build_tasks", ("done", "degraded")))
+    yield counter("myria_validation_failures_total", _sums(totals, "validation_failures", (*RULE_NAMES, OTHER)))
+    yield counter("myria_pointer_moves_total", _sums(totals, "pointer_moves", MOVES))
+    yield counter("myria_llm_calls_total", _sums(totals, "llm_calls", WORKFLOWS, LLM_OUTCOMES))
+    yield counter("myria_llm_tokens_total", _sums(totals, "llm_tokens", WORKFLOWS, ("input", "output")))
+    costs = _sums(totals, "llm_cost", WORKFLOWS)
+    yield counter("myria_llm_cost_usd_total", {labels: micros / 1_000_000 for labels, micros in costs.items()})
     yield _durations("myria_llm_call_duration_seconds", totals, "llm_call_duration", WORKFLOWS)
-    units: Values = {(result,): totals.get(("llm_units", (result,)), 0) for result in ("planned", "reused", "degraded")}
-    yield counter("myria_llm_units_total", units)
-    yield counter("myria_llm_plan_repairs_total", {(): totals.get(("llm_repairs", ()), 0)})
+    yield counter("myria_llm_units_total", _sums(totals, "llm_units", ("planned", "reused", "degraded")))
+    yield counter("myria_llm_plan_repairs_total", _sums(totals, "llm_repairs"))
+    yield counter("myria_turn_facts_found_total", _sums(totals, "found_facts", get_args(Tier)))
+    yield counter("myria_tool_feedback_total", _sums(totals, "tool_feedback", (*RATED_TOOLS, OTHER), FLAGS, FLAGS))
+    yield counter("myria_erasures_total", _sums(totals, "erasures", STAGES))
+    yield counter("myria_erased_rows_total", _sums(totals, "erased_rows", (*PLACES, OTHER)))
+    yield histogram("myria_erasure_duration_seconds", {(): _tally(totals, "erasure_duration", "done")})
 
 
-def _durations(
-    name: str, totals: Mapping[tuple[str, tuple[str, ...]], int], family: str, labels: Sequence[str]
-) -> Metric:
+def _sums(totals: Totals, family: str, *known: Sequence[str]) -> Values:
+    """Return the sums of a family by its labels.
+
+    Each combination of `known` values is there from the start with a zero, which rates need. Another value counts as
+    `OTHER` where that is known.
+    """
+    sums: dict[tuple[str, ...], float] = dict.fromkeys(product(*known), 0)
+    for (name, values), amount in totals.items():
+        if name == family:
+            labels = tuple(
+                _known(value, among) if OTHER in among else value for value, among in zip(values, known, strict=True)
+            )
+            sums[labels] = sums.get(labels, 0) + amount
+    return sums
+
+
+def _durations(name: str, totals: Totals, family: str, labels: Sequence[str]) -> Metric:
     return histogram(name, {(label,): _tally(totals, family, label) for label in labels})
 
 
-def _tally(totals: Mapping[tuple[str, tuple[str, ...]], int], family: str, label: str) -> Tally:
+def _tally(totals: Totals, family: str, label: str) -> Tally:
     tally = Tally(BUILD_SECONDS)
-    bounds = [str(bound) for bound in BUILD_SECONDS]
-    tally.counts = [totals.get((family, (label, bound)), 0) for bound in (*bounds, "+Inf")]
+    tally.counts = [totals.get((family, (label, bound)), 0) for bound in (*map(str, BUILD_SECONDS), "+Inf")]
     tally.total = totals.get((family, (label, "sum")), 0) / 1_000_000
     return tally
 
