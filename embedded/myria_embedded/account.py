@@ -11,19 +11,11 @@ import pwd
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 from myria.errors import EmbeddedPostgresFailed
 
 PREFERRED = ("postgres", "nobody")
-
-
-class Identity(TypedDict, total=False):
-    """The arguments of `subprocess.Popen` that change a child's account."""
-
-    user: int
-    group: int
-    extra_groups: list[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +27,9 @@ class Account:
     lent: bool
 
     @property
-    def identity(self) -> Identity:
-        """How to start a child as this account, without any other group of ours."""
-        if not self.lent:
-            return {}
-        return {"user": self.uid, "group": self.gid, "extra_groups": []}
+    def identity(self) -> dict[str, Any]:
+        """The arguments of `subprocess.Popen` that start a child as this account, without any other group of ours."""
+        return {"user": self.uid, "group": self.gid, "extra_groups": []} if self.lent else {}
 
     def can_enter(self, folder: Path) -> bool:
         """Whether this account may search `folder` and every folder above it, by mode bits alone."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -12,10 +11,10 @@ from pathlib import Path
 from myria.errors import EmbeddedPostgresFailed
 from myria_embedded import data_dir as folders
 from myria_embedded.account import Account, give
-from myria_embedded.children import as_seen_by, end_group, spawn
 from myria_embedded.credentials import SUPERUSER
 from myria_embedded.find import Binaries
 from myria_embedded.log import tail
+from myria_embedded.processes import as_seen_by, end_group, spawn
 
 POLL_S = 0.02
 _ASIDE = ".creating-"
@@ -36,7 +35,10 @@ async def create_cluster(
     """
     folders.require_room(data_dir)
     await _remove_remains(data_dir)
-    aside = _make_aside(data_dir, account, password)
+    with folders.usable(data_dir):
+        aside = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=data_dir))
+        (aside / "password").write_text(password, encoding="utf-8")  # the folder is private
+        give(aside, account)
     try:
         for locale in _locales(binaries):
             problem = await _initdb(aside, binaries, account, (*locale, *(() if durable else ("--no-sync",))))
@@ -46,7 +48,9 @@ async def create_cluster(
             raise folders.refusal_in(problem, data_dir) or EmbeddedPostgresFailed(
                 f"PostgreSQL could not create its database in {data_dir}:\n{tail(problem)}", log=tail(problem)
             )
-        _move(aside / "cluster", cluster)
+        with folders.usable(data_dir):
+            (aside / "cluster").rename(cluster)
+            folders.sync_folder(data_dir)
     finally:
         await _remove_remains(data_dir)
 
@@ -86,25 +90,6 @@ async def _remove_remains(data_dir: Path) -> None:
 
 
 def _are_removed(data_dir: Path) -> bool:
-    remains = list(data_dir.glob(_ASIDE + "*"))
-    for folder in remains:
+    for folder in data_dir.glob(_ASIDE + "*"):
         shutil.rmtree(folder, ignore_errors=True)
-    return not any(folder.exists() for folder in remains)
-
-
-def _make_aside(data_dir: Path, account: Account, password: str) -> Path:
-    with folders.usable(data_dir):
-        aside = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=data_dir))
-        (aside / "password").write_text(password, encoding="utf-8")  # the folder is private
-        give(aside, account)
-    return aside
-
-
-def _move(made: Path, cluster: Path) -> None:
-    with folders.usable(cluster.parent):
-        made.rename(cluster)
-        descriptor = os.open(cluster.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    return not any(data_dir.glob(_ASIDE + "*"))

@@ -28,22 +28,16 @@ class FileLock:
         Raises:
             OSError: the file cannot be created.
         """
+        is_new = self._descriptor is None
         if self._descriptor is None:
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fresh = True
-        else:
-            fresh = False
         try:
             fcntl.flock(self._descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
-            if fresh:
+            if is_new:  # else it still holds the lock of the former kind
                 self.release()
             return False
         return True
-
-    def _acquired(self) -> bool:
-        with usable(self.path.parent):
-            return self.try_acquire()
 
     def write_pid(self) -> None:
         """Write this process's id into the file, for processes that are refused the lock."""
@@ -74,7 +68,10 @@ class FileLock:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
-        while not self._acquired():
+        while True:
+            with usable(self.path.parent):
+                if self.try_acquire():
+                    break
             if loop.time() > deadline:
                 raise DataDirInUse(
                     f"Another process has been starting or stopping the server in {self.path.parent} "

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import shutil
 import signal
 import time
@@ -29,13 +28,13 @@ from myria.errors import DataDirInUse, EmbeddedPostgresFailed, OperationalError
 from myria_embedded import configuration, processes
 from myria_embedded import data_dir as folders
 from myria_embedded.account import Account, give, server_account
-from myria_embedded.children import Child, as_seen_by, end_server, spawn
 from myria_embedded.creation import create_cluster
 from myria_embedded.credentials import SUPERUSER, Credentials
 from myria_embedded.endpoint import HOST, Postmaster, free_port, is_free, make_socket_folder
 from myria_embedded.find import Binaries, find_binaries
 from myria_embedded.locks import FileLock
 from myria_embedded.log import ServerLog, tail
+from myria_embedded.processes import Child, as_seen_by, end_server, spawn
 
 Progress = Callable[[str, bool], None]
 """Called as `(step, done)`: once when a step that takes noticeable time begins, once when it has ended."""
@@ -48,14 +47,10 @@ READY_WAIT_S = 300.0
 """How long a started server may take to accept connections; recovery after a crash replays up to 1 GB."""
 RETRY_WAIT_S = 30.0
 """How long to go on trying while remains of a killed server hold its shared memory, or others its port."""
-PORT_WAIT_S = 2.0
-"""How long a restart waits for its own port before it does without."""
 STOP_STEPS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
 """Fast shutdown, immediate shutdown, force; and the seconds each is given."""
-RESTART_DELAYS_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-"""Back-off of the supervisor; it starts over once the server has lived for a minute."""
-LIVED = 3
-"""Highest back-off step of a server that did accept connections: a killed one is back in seconds."""
+RESTART_DELAYS_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""Back-off of the supervisor; it starts over once the server accepted connections."""
 
 _PASSING = ("shared memory block", "lock file", "could not create any TCP/IP sockets", "Unix-domain sockets")
 """What the log says of a start that may succeed a moment later."""
@@ -188,26 +183,22 @@ class EmbeddedPostgres:
         A restart that fails (a full disk, say) is logged and tried again: the cause may pass.
         """
         failures = 0
-        alive_since = time.monotonic()
         while not self._leaving:
             if self.is_running():
-                if time.monotonic() - alive_since > 60:
-                    failures = 0
                 await asyncio.sleep(WATCH_S)
                 continue
             delay = RESTART_DELAYS_S[min(failures, len(RESTART_DELAYS_S) - 1)]
-            failures += 1
             _log.warning("PostgreSQL died", extra={"action": "postgres_died", "restart_in_s": delay})
             await asyncio.sleep(delay)
             try:
                 async with self._alone():
                     await self._join_or_launch()
             except OperationalError as problem:
+                failures += 1
                 _log.warning("%s", problem.message, extra={"action": "postgres_restart_failed"})
             else:
-                failures = min(failures, LIVED)
+                failures = 0
                 _log.warning("PostgreSQL is back", extra={"action": "postgres_restarted"})
-            alive_since = time.monotonic()
 
     # -- addresses ----------------------------------------------------------------------------------------------------
 
@@ -309,7 +300,6 @@ class EmbeddedPostgres:
         """Start the server. A port and socket known already are kept: connection strings were handed out."""
         account, binaries = await self._prepare_launch()
         restart = self._port is not None and bool(self._socket_folder)
-        listen = True
         deadline = time.monotonic() + RETRY_WAIT_S
         self._progress("start PostgreSQL", False)
         while True:
@@ -318,10 +308,9 @@ class EmbeddedPostgres:
                 (self.cluster / "postmaster.pid").unlink(missing_ok=True)  # its process is dead
                 self._log_files.prune()
             self._socket_folder = make_socket_folder(self.cluster, account, self._socket_folder)
-            if restart:
-                # Without the port the socket still serves those who hold its connection string.
-                listen = listen and await _becomes_free(self.port)
-            else:
+            # Without its port a restarted server still serves those who hold the socket's connection string.
+            listen = not restart or is_free(self.port)
+            if not restart:
                 self._port = self._public_port or free_port(self._port or self._last_port())
             text = await self._try_launch(account, binaries, listen=listen)
             if text is None:
@@ -330,7 +319,6 @@ class EmbeddedPostgres:
                 raise refusal
             if time.monotonic() > deadline or not any(phrase in text for phrase in _PASSING):
                 raise self._failure("PostgreSQL does not start", text)
-            listen = listen and not (restart and "could not create any TCP/IP sockets" in text)
             await asyncio.sleep(10 * POLL_S)
         self._progress("start PostgreSQL", True)
 
@@ -446,7 +434,7 @@ class EmbeddedPostgres:
         for number, patience_s in STOP_STEPS:
             if postmaster is None:
                 break
-            _signal(postmaster.pid, number)
+            processes.send(postmaster.pid, number)
             try:
                 async with asyncio.timeout(patience_s):
                     while self.is_running():  # noqa: ASYNC110 - it may be another process's child
@@ -454,7 +442,9 @@ class EmbeddedPostgres:
             except TimeoutError:
                 continue
             except asyncio.CancelledError:
-                _signal(postmaster.pid, signal.SIGQUIT)  # interrupted: stop without a checkpoint; nothing is lost
+                processes.send(
+                    postmaster.pid, signal.SIGQUIT
+                )  # interrupted: stop without a checkpoint; nothing is lost
                 raise
             break
         if self._child is not None:
@@ -462,20 +452,3 @@ class EmbeddedPostgres:
         processes.end_remains(self.cluster)
         if self._socket_folder:
             shutil.rmtree(self._socket_folder, ignore_errors=True)
-
-
-async def _becomes_free(port: int) -> bool:
-    """Whether a dead server's port becomes free: its last child process releases it a moment later."""
-    deadline = time.monotonic() + PORT_WAIT_S
-    while not is_free(port):
-        if time.monotonic() > deadline:
-            return False
-        await asyncio.sleep(POLL_S)
-    return True
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return
