@@ -46,7 +46,8 @@ class Report:
         """Print a table; every column but the first holds numbers."""
         sys.stdout.write(f"\n{title}\n")
         sys.stdout.flush()
-        console.write(console.table(columns, rows, right=columns[1:]))
+        records = [dict(zip(columns, row, strict=True)) for row in rows]
+        console.write(console.table({name: name for name in columns}, records, right=columns[1:]))
 
     def check(self, promise: str, value: float, limit: float, *, at_least: bool = False, unit: str = "") -> None:
         """Note whether a promise holds."""

@@ -11,9 +11,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -37,16 +37,6 @@ def _console(*, stderr: bool) -> Console:
     return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
-def out() -> Console:
-    """Return the console of standard output."""
-    return _console(stderr=False)
-
-
-def err() -> Console:
-    """Return the console of standard error."""
-    return _console(stderr=True)
-
-
 def shown(text: str) -> str:
     """Return text without the characters that steer a terminal: control characters and marks of writing direction."""
     return _CONTROL.sub("�", text)
@@ -58,16 +48,9 @@ def one_line(text: str, limit: int = 0) -> str:
     return line if not limit or len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
-def write_json(document: Any) -> None:
-    """Write one JSON document to standard output: indented on a terminal, on one line for a program."""
-    sys.stdout.write(json_text(document, indent=2 if sys.stdout.isatty() else None) + "\n")
-    sys.stdout.flush()
-
-
-def write_lines(lines: Iterable[str]) -> None:
-    """Write lines to standard output as they are, for a program."""
-    sys.stdout.writelines(f"{line}\n" for line in lines)
-    sys.stdout.flush()
+def count(number: int, noun: str) -> str:
+    """Return `1 event`, `2 events`, `12,000 events`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def json_text(document: Any, *, indent: int | None = None) -> str:
@@ -76,14 +59,25 @@ def json_text(document: Any, *, indent: int | None = None) -> str:
     return json.dumps(document, ensure_ascii=False, indent=indent, separators=separators)
 
 
+def write_json(document: Any) -> None:
+    """Write one JSON document to standard output: indented on a terminal, on one line for a program."""
+    write_lines([json_text(document, indent=2 if sys.stdout.isatty() else None)])
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    """Write lines to standard output as they are, for a program."""
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
+
+
 def write(renderable: RenderableType) -> None:
     """Write a table, a tree or a text to standard output."""
-    out().print(renderable)
+    _console(stderr=False).print(renderable)
 
 
 def say(sentence: str, style: str = "") -> None:
     """Write a sentence about the work, not the answer, to standard error."""
-    err().print(Text(sentence, style=style))
+    _console(stderr=True).print(Text(shown(sentence), style=style))
 
 
 def report(error: MyriaError, *, as_json: bool = False) -> None:
@@ -91,21 +85,34 @@ def report(error: MyriaError, *, as_json: bool = False) -> None:
     if as_json:
         sys.stderr.write(json_text({"error": error.to_json()}) + "\n")
         return
-    line = Text()
-    line.append(f"error[{error.code}]", style="bold red")
-    line.append(f": {shown(error.message)}")
+    line = Text.assemble((f"error[{error.code}]", "bold red"), f": {shown(error.message)}")
     if isinstance(error, DatabaseUnavailable):
         line.append("; see that PostgreSQL runs where --dsn or MYRIA_POSTGRES_DSN says")
-    err().print(line, soft_wrap=True)
+    _console(stderr=True).print(line, soft_wrap=True)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> Table:
-    """Return a table; columns named in `right` hold numbers."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), show_header=any(columns))
-    for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    for row in rows:
-        made.add_row(*(cell if isinstance(cell, Text) else Text(_cell(cell)) for cell in row))
+Column = str | Callable[[Any], object]
+"""What a column shows of each record: a field by its name, or what a function returns."""
+
+
+def table(columns: Mapping[str, Column], records: Iterable[Any], *, right: Sequence[str] = ()) -> Table:
+    """Return a table of records; columns named in `right` hold numbers."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in columns:
+        made.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+    for record in records:
+        made.add_row(*(_cell(what(record) if callable(what) else record[what]) for what in columns.values()))
+    return made
+
+
+def fields(named: Mapping[str, object] | Iterable[tuple[str, object]]) -> Table:
+    """Return names and values below each other; what is empty is left out."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    made.add_column(style="dim")
+    made.add_column(overflow="fold")
+    for name, value in named.items() if isinstance(named, Mapping) else named:
+        if value not in (None, "", []):
+            made.add_row(name.replace("_", " "), _cell(value))
     return made
 
 
@@ -114,78 +121,47 @@ def to_the_second(timestamp: str | None) -> str:
     return f"{timestamp[:19]}Z" if timestamp else ""
 
 
-def _cell(value: object) -> str:
+def outcome(word: str, *, good: str = "ok") -> Text:
+    """Return how something ended, in green where it ended well and in red otherwise."""
+    return Text(shown(word), style="green" if word == good else "red")
+
+
+def _cell(value: object) -> Text:
+    if isinstance(value, Text):
+        return value
     if value is None:
-        return "-"
+        return Text("-")
     if isinstance(value, bool):
-        return "yes" if value else "no"
-    return shown(str(value))
+        return Text("yes" if value else "no")
+    return Text(shown(", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)))
 
 
-class ProgressMeter(Protocol):
-    """The progress of a piece of work."""
+class ProgressMeter:
+    """Shows on standard error how far some work is: a bar on a terminal, else a line every five seconds."""
+
+    def __init__(self, bar: Progress, what: str, total: int | None, *, speaks: bool) -> None:
+        self._bar, self._task = bar, bar.add_task(what, total=total)
+        self._speaks, self._spoke_at = speaks, time.monotonic()
 
     def advance(self, done: int, total: int | None = None, what: str | None = None) -> None:
         """Show that `done` of `total` steps are done, and what is being worked on."""
-        ...
+        self._bar.update(self._task, completed=done, total=total, description=what)
+        if self._speaks and time.monotonic() - self._spoke_at >= LOG_EVERY_S:
+            self._spoke_at = time.monotonic()
+            task = self._bar.tasks[0]
+            say(f"{task.description}: {done:,}{f' of {task.total:,.0f}' if task.total else ''}")
 
 
 @contextmanager
 def meter(what: str, total: int | None = None, *, quiet: bool = False) -> Iterator[ProgressMeter]:
-    """Show progress for the block on standard error: a bar on a terminal, else a line every five seconds."""
-    if quiet:
-        yield _Silence()
-    elif sys.stderr.isatty():
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        with Progress(*columns, console=err(), transient=True) as progress:
-            yield _Bar(progress, what, total)
-    else:
-        yield _Lines(what, total)
-
-
-class _Silence:
-    def advance(self, done: int, total: int | None = None, what: str | None = None) -> None:
-        """Show nothing."""
-
-
-class _Bar:
-    def __init__(self, progress: Progress, what: str, total: int | None) -> None:
-        self._progress = progress
-        self._task = progress.add_task(what, total=total)
-
-    def advance(self, done: int, total: int | None = None, what: str | None = None) -> None:
-        self._progress.update(self._task, completed=done)
-        if total is not None:
-            self._progress.update(self._task, total=total)
-        if what is not None:
-            self._progress.update(self._task, description=what)
-
-
-class _Lines:
-    def __init__(self, what: str, total: int | None) -> None:
-        self._what, self._total = what, total
-        self._last = time.monotonic()
-
-    def advance(self, done: int, total: int | None = None, what: str | None = None) -> None:
-        self._what = what or self._what
-        self._total = total if total is not None else self._total
-        if time.monotonic() - self._last >= LOG_EVERY_S:
-            self._last = time.monotonic()
-            of = f" of {self._total:,}" if self._total else ""
-            say(f"{self._what}: {done:,}{of}")
-
-
-def write_fields(fields: Mapping[str, Any]) -> None:
-    """Write names and values below each other; what is empty is left out."""
-    table = Table(show_header=False, box=None)
-    for name, value in fields.items():
-        text = ", ".join(map(str, value)) if isinstance(value, list) else value
-        if text not in (None, ""):
-            table.add_row(Text(name.replace("_", " "), style="dim"), shown(str(text)))
-    write(table)
+    """Show the progress of a piece of work for the block, unless `quiet`."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    has_bar = sys.stderr.isatty() and not quiet
+    with Progress(*columns, console=_console(stderr=True), transient=True, disable=not has_bar) as bar:
+        yield ProgressMeter(bar, what, total, speaks=not has_bar and not quiet)

@@ -1,61 +1,226 @@
-"""What `myria import` does with events."""
+"""What `myria import` stores: events as Myria exports them, and what other systems export."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import IO
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from pathlib import Path
+from typing import IO, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from myria.access.quotas import TenantQuotas
 from myria.db.database import Database
-from myria.db.queries import sql
+from myria.errors import ConfigurationError, InvalidArgument, UnknownField
 from myria.log import transfer
 from myria.log.limits import Limits
 from myria.log.redaction.redactor import PayloadRedactor
+from myria.notes.commands import Notes
 from myria.notes.folding import event_log
+from myria.notes.memories.commands import Keeping, Memories
+from myria.notes.memories.sharing import shared_participant
 from myria.settings import Settings
-from myria.settings.redaction_kinds import Kind
+from myria.settings.yaml_files import read_yaml
 from myria_cli import console
-from myria_cli.options import Options
-from myria_cli.refusals import Refusals
+from myria_cli.importers import memento, memory_tools, memtrace
+from myria_cli.importers.files import Source
+from myria_cli.importers.formats import FORMATS
+from myria_cli.importers.records import People, people_of
+from myria_cli.importers.storing import Imported, store
+
+SHOWN: Final = 10
+"""Lines refused for the same reason that are named one by one; the others are counted."""
+
+_REASONS: Final = 1_000
+"""Different reasons that are counted, so that memory stays bounded; lines of further ones are all named."""
+
+_STORED = {None: "events", "memento": "notes", "memtrace": "memories", "memory-tools": "turns"}
+"""What the export of a system becomes; of all others messages and statements."""
 
 
-async def import_events(
-    options: Options,
-    settings: Settings,
-    database: Database,
-    source: IO[bytes],
-    *,
-    size: int | None,
-    limits: Limits,
-    ignore: tuple[str, ...],
-    dry_run: bool,
-    refused: Refusals,
-) -> transfer.ImportCount:
-    """Append the events of JSON lines."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """What is imported, and how.
+
+    `system` is whose export it is, None for events of Myria; `source` the opened file, unless `file` is a folder, and
+    `size` its bytes where they are known. `own` are canonical participants of all that names none. `people` are
+    participants by names or ids of the export; `zone` is that of times that name none. `ignore` are fields that are
+    dropped. With `dry_run` everything is read and checked, and nothing stored.
+    """
+
+    tenant: str
+    system: str | None
+    file: str
+    source: IO[bytes]
+    size: int | None
+    own: tuple[str, ...]
+    project: str | None
+    people: Mapping[str, str]
+    zone: tzinfo
+    ignore: tuple[str, ...]
+    limits: Limits
+    dry_run: bool
+
+
+def people_in(file: str | None) -> Mapping[str, str]:
+    """Return what a people file says; nothing where there is none.
+
+    Raises:
+        InvalidArgument: it is none.
+    """
+    try:
+        return {} if file is None else people_of(read_yaml(Path(file), "The people file"))
+    except ConfigurationError as error:
+        raise InvalidArgument(error.message, field="people") from error
+
+
+def zone_named(name: str | None) -> tzinfo:
+    """Return a time zone; UTC where none is named.
+
+    Raises:
+        InvalidArgument: there is none of this name.
+    """
+    try:
+        return UTC if name is None else ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InvalidArgument(f"{name!r} is no time zone; name one as Europe/Lisbon or UTC", field="zone") from error
+
+
+async def run_import(
+    asked: Import, settings: Settings, database: Database, *, on_refused: Refusals, quiet: bool
+) -> tuple[Imported, Mapping[str, int]]:
+    """Store an export; run again, it adds nothing twice. Return what became of it, and how often each speaker spoke."""
     ingest = event_log(database, deadline=settings.mcp.append_deadline_s)
-    with console.meter("importing bytes", size, quiet=options.json) as progress:
+    tenant, source, own = asked.tenant, asked.source, asked.own
+    kinds = await TenantQuotas(database, None).redacted(tenant)
+    taken_out = set(settings.redaction.kinds if kinds is None else kinds)
+    redactor = PayloadRedactor(taken_out, settings.redaction.phone_regions)
+    people = People(own, asked.people)
+    what = _STORED.get(asked.system, "")
+
+    async def redactor_of(_: str) -> PayloadRedactor:
+        return redactor
+
+    def notes() -> Notes:
+        return Notes(
+            database,
+            ingest.append_events,
+            PayloadRedactor(taken_out | set(settings.agent.redaction_kinds), settings.redaction.phone_regions),
+            content_characters=settings.notes.content_characters,
+            payload_bytes=settings.ingest.payload_bytes,
+            session_idle_s=settings.notes.session_idle_s,
+        )
+
+    with console.meter("importing", asked.size, quiet=quiet) as progress:
+
+        def on_progress(count: transfer.ImportCount) -> None:
+            done = count.lines if asked.size is None else count.bytes_read
+            progress.advance(done, what=f"{count.imported:,} {what} imported")
+
         try:
-            return await transfer.import_lines(
-                ingest,
-                options.tenant,
-                transfer.read_lines(source.readline, transfer.longest_line(limits)),
-                limits,
-                ignore=ignore,
-                redactor=await redactor_of(settings, database, options.tenant),
-                dry_run=dry_run,
-                on_refused=refused,
-                on_progress=lambda count: progress.advance(
-                    count.bytes_read, what=f"{count.imported:,} events imported"
-                ),
-            )
+            if asked.system is None:
+                count = await transfer.import_lines(
+                    ingest,
+                    tenant,
+                    transfer.read_lines(source.readline, transfer.longest_line(asked.limits)),
+                    asked.limits,
+                    ignore=asked.ignore,
+                    redactor=redactor,
+                    dry_run=asked.dry_run,
+                    on_refused=on_refused,
+                    on_progress=on_progress,
+                )
+            elif asked.system == "memento":
+                count = await memento.import_fragments(
+                    notes(),
+                    database,
+                    tenant,
+                    transfer.read_lines(source.readline, transfer.longest_line(asked.limits)),
+                    own,
+                    on_refused=on_refused,
+                    on_progress=on_progress,
+                )
+            elif asked.system == "memtrace":
+                # Without a window: what was kept twice there is kept twice here.
+                memories = Memories(
+                    database,
+                    ingest.append_events,
+                    redactor_of,
+                    window_s=0,
+                    payload_bytes=settings.ingest.payload_bytes,
+                )
+                count = await memtrace.import_memories(
+                    memories,
+                    tenant,
+                    transfer.read_lines(source.readline, memtrace.LONGEST_LINE),
+                    Keeping(own=own, shared=shared_participant(settings.rest)),
+                    on_refused=on_refused,
+                    on_progress=on_progress,
+                )
+            elif asked.system == "memory-tools":
+                count = await memory_tools.import_sessions(
+                    database,
+                    ingest.append_events,
+                    tenant,
+                    memory_tools.files_of(asked.file, source, asked.project),
+                    own,
+                    redactor=redactor,
+                    settings=settings.turns,
+                    payload_bytes=settings.ingest.payload_bytes,
+                    on_refused=on_refused,
+                    on_progress=on_progress,
+                )
+            else:
+                outcome = await store(
+                    FORMATS[asked.system].records(Source(Path(asked.file)), asked.zone),
+                    ingest=ingest,
+                    notes=notes(),
+                    tenant=tenant,
+                    people=people,
+                    limits=asked.limits,
+                    redactor=redactor,
+                    dry_run=asked.dry_run,
+                    on_refused=on_refused,
+                    on_progress=on_progress,
+                )
+                return outcome, people.seen
+            return Imported(count=count), {}
+        except InvalidArgument as error:
+            if asked.system not in FORMATS or error.details.get("field") != "file":
+                raise
+            raise InvalidArgument(f"{error.message} (--from takes {', '.join(FORMATS)})", field="file") from error
         finally:
             await ingest.close()
 
 
-async def redactor_of(
-    settings: Settings, database: Database, tenant: str, *, beside: Sequence[Kind] = ()
-) -> PayloadRedactor:
-    """Return what takes out of an import's lines what the tenant, or else the settings, do not want kept."""
-    async with database.read(tenant) as connection:
-        kinds = await connection.fetchval(sql("access.redaction"), tenant)
-    chosen = settings.redaction.kinds if kinds is None else kinds
-    return PayloadRedactor({*chosen, *beside}, settings.redaction.phone_regions)
+class Refusals:
+    """Tells of each refused line, as JSON, or as sentences: of many refused for one reason, how many more there are."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def __call__(self, line: transfer.RefusedLine) -> None:
+        """Tell of a line."""
+        if self._as_json:
+            sys.stderr.write(console.json_text({"line": line.line, "code": line.code, "message": line.message}) + "\n")
+            return
+        reason = line.code, line.message
+        if reason in self._counts or len(self._counts) < _REASONS:
+            self._counts[reason] += 1
+        if self._counts[reason] <= SHOWN:
+            console.say(f"line {line.line}: error[{line.code}]: {line.message}", "red")
+
+    def finish(self, *, may_ignore: bool) -> None:
+        """Say how many lines were not named, and what helps.
+
+        Args:
+            may_ignore: whether fields can be left out by an option.
+        """
+        for (code, message), count in self._counts.items():
+            if count > SHOWN:
+                console.say(f"{count - SHOWN:,} more lines: error[{code}]: {message}", "red")
+        if may_ignore and any(code == UnknownField.code for code, _ in self._counts):
+            console.say("--ignore-field NAME imports such lines without that field")

@@ -52,7 +52,7 @@ BUILDER_PATIENCE_S = 5.0
 _log = logging.getLogger("myria.local")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Household:
     """The running planes: where each face that is on is served, and the server's process."""
 

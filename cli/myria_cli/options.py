@@ -1,9 +1,9 @@
-"""The options that every command takes, and how a command runs: one event loop, one error line, one exit status."""
+"""The options that every command takes, and how a command runs: one event loop, one line per error, one exit status."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
+import getpass
 import inspect
 import logging
 import os
@@ -13,16 +13,17 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 import uvloop
+from rich.console import RenderableType
 
 from myria.access.tenants import checked_tenant
 from myria.errors import ConfigurationError, InternalError, InvalidArgument, MyriaError
 from myria_cli import console
-from myria_cli.signals import STOPPED_BY_INTERRUPT, STOPPED_BY_TERMINATE
 
 if TYPE_CHECKING:
     from myria.settings import Settings
@@ -32,17 +33,46 @@ WHERE = "Where the memory is"
 DATA_DIR_VARIABLES = ("MYRIA_DATA_DIR", "DATA_DIR")
 """Both name the data folder. The second is what `make up` takes; any program may have set it: a DSN goes before it."""
 
+STOPPED_BY_INTERRUPT, STOPPED_BY_TERMINATE = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The common options of one call."""
+    """The common options of one call: each field is an option of every command, declared as typer has them."""
 
-    dsn: str | None = None
-    data_dir: Path | None = None
-    tenant: str = "default"
-    config: Path | None = None
-    json: bool = False
-    debug: bool = False
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DSN",
+            help="PostgreSQL to use. Default: the data folder's embedded server, found running or started.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            envvar="MYRIA_DATA_DIR",
+            help="Folder of the embedded server. Default: DATA_DIR, else the user's data folder.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None
+    tenant: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", envvar="MYRIA_TENANT", help="Which memory of the database.", rich_help_panel=WHERE
+        ),
+    ] = "default"
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", envvar="MYRIA_CONFIG", help="YAML file with settings.", rich_help_panel=WHERE),
+    ] = None
+    json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.", rich_help_panel="Output")] = (
+        False
+    )
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the Python trace of an error.", rich_help_panel="Output")
+    ] = False
 
     def settings(self, **overrides: Any) -> Settings:
         """Return the settings of this call; `overrides` are by `section__field`, None meaning "not given".
@@ -50,7 +80,7 @@ class Options:
         Raises:
             ConfigurationError: a setting is wrong, or --dsn and --data-dir were both given.
         """
-        from myria.settings import Settings  # noqa: PLC0415 - a third of a second, which help need not take
+        from myria.settings import Settings
 
         if self.dsn is not None and self.data_dir is not None:
             raise ConfigurationError("--dsn and --data-dir name two different places; give one of them")
@@ -79,61 +109,29 @@ class Options:
         """
         return self.dsn if self.dsn is not None or self.data_dir is not None else settings.postgres.dsn
 
+    def answer(self, document: Any, *shown: RenderableType | None) -> None:
+        """Write what a command answers: with --json the document, else what a person reads.
 
-@dataclass(frozen=True, slots=True)
-class _Common:
-    annotation: Any
-    default: object
+        Args:
+            shown: sentences go to standard error, tables and the like to standard output; None is left out.
+        """
+        if self.json:
+            console.write_json(document)
+            return
+        for part in shown:
+            if isinstance(part, str):
+                console.say(part)
+            elif part is not None:
+                console.write(part)
 
 
-_COMMON: dict[str, _Common] = {
-    "dsn": _Common(
-        Annotated[
-            str | None,
-            typer.Option(
-                metavar="DSN",
-                help="PostgreSQL to use. Default: the data folder's embedded server, found running or started.",
-                rich_help_panel=WHERE,
-            ),
-        ],
-        None,
-    ),
-    "data_dir": _Common(
-        Annotated[
-            Path | None,
-            typer.Option(
-                metavar="DIR",
-                envvar="MYRIA_DATA_DIR",
-                help="Folder of the embedded server. Default: DATA_DIR, else the user's data folder.",
-                rich_help_panel=WHERE,
-            ),
-        ],
-        None,
-    ),
-    "tenant": _Common(
-        Annotated[
-            str,
-            typer.Option(
-                metavar="NAME", envvar="MYRIA_TENANT", help="Which memory of the database.", rich_help_panel=WHERE
-            ),
-        ],
-        "default",
-    ),
-    "config": _Common(
-        Annotated[
-            Path | None,
-            typer.Option(metavar="FILE", envvar="MYRIA_CONFIG", help="YAML file with settings.", rich_help_panel=WHERE),
-        ],
-        None,
-    ),
-    "json": _Common(
-        Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.", rich_help_panel="Output")], False
-    ),
-    "debug": _Common(
-        Annotated[bool, typer.Option("--debug", help="Show the Python trace of an error.", rich_help_panel="Output")],
-        False,
-    ),
-}
+def actor() -> str:
+    """Return who runs this command, for the records of who did what."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):  # a container's user may have no name
+        return "cli"
+
 
 Command = Callable[..., Coroutine[Any, Any, int | None]]
 
@@ -143,29 +141,22 @@ def command(app: typer.Typer, name: str, *, examples: str = "", panel: str) -> C
 
     It returns its exit status (None: 0). A `MyriaError` becomes one line and the error's exit status.
     """
+    common = inspect.signature(Options).parameters
 
     def register(function: Command) -> Command:
+        hints = {each: get_type_hints(each, include_extras=True) for each in (function, Options)}
         own = list(inspect.signature(function).parameters.values())[1:]
-        hints = get_type_hints(function, include_extras=True)
         parameters = [
-            parameter.replace(annotation=hints[parameter.name], kind=inspect.Parameter.KEYWORD_ONLY)
-            for parameter in own
-        ]
-        taken = {parameter.name for parameter in own}
-        parameters += [
-            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=common.default, annotation=common.annotation)
-            for key, common in _COMMON.items()
-            if key not in taken
+            parameter.replace(annotation=hints[source][parameter.name], kind=inspect.Parameter.KEYWORD_ONLY)
+            for source, declared in ((function, own), (Options, common.values()))
+            for parameter in declared
         ]
 
-        @functools.wraps(function)
         def call(**values: Any) -> None:
-            options = Options(**{key: values.pop(key) for key in _COMMON if key in values and key not in taken})
-            status = run(lambda: function(options, **values), options)
-            if status:
+            options = Options(**{key: values.pop(key) for key in common})
+            if status := run(lambda: function(options, **values), options):
                 raise typer.Exit(status)
 
-        del call.__wrapped__  # otherwise typer would read the inner signature
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         epilog = "Examples:\n\n" + examples.strip() if examples else None
@@ -206,52 +197,41 @@ def run(work: Callable[[], Awaitable[int | None]], options: Options) -> int:
         checked_tenant(options.tenant)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(main()) or 0
-    except MyriaError as error:
-        if options.debug:
-            traceback.print_exc()
-        console.report(error, as_json=options.json)
-        return error.exit_status
     except (KeyboardInterrupt, asyncio.CancelledError):
         status = stopped_by[0] if stopped_by else STOPPED_BY_INTERRUPT
         if status == STOPPED_BY_INTERRUPT:
             console.say("stopped")
         return status
-    except ModuleNotFoundError as error:
-        if options.debug or (missing := missing_extra(error)) is None:
-            raise
-        console.report(missing, as_json=options.json)
-        return missing.exit_status
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): write nothing more, not even at interpreter exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
+    except Exception as error:  # noqa: BLE001 - each becomes one coded line, with a trace on request
         if options.debug:
             traceback.print_exc()
-        refused = InvalidArgument(f"{error.filename}: {error.strerror}") if error.filename else None
-        console.report(refused or InternalError(str(error)), as_json=options.json)
-        return (refused or InternalError("")).exit_status
-    except Exception as error:
-        if options.debug:
-            raise
-        console.report(
-            InternalError(f"unexpected {type(error).__name__}: {error}; run again with --debug and report it"),
-            as_json=options.json,
-        )
-        return InternalError.exit_status
+        coded = _coded(error)
+        console.report(coded, as_json=options.json)
+        return coded.exit_status
 
 
-def missing_extra(error: ModuleNotFoundError) -> ConfigurationError | None:
-    """Return what to install for a module that one of the distribution's extras brings; None for any other."""
-    from importlib import metadata  # noqa: PLC0415 - a tenth of a second, which few commands need take
+def _coded(error: Exception) -> MyriaError:
+    """Return an error as one of ours, which says what to do."""
+    if isinstance(error, MyriaError):
+        return error
+    if isinstance(error, ModuleNotFoundError) and (extra := _extra_with(error.name or "")) is not None:
+        return ConfigurationError(f"this command needs the extra {extra}: pip install 'myria[{extra}]'", extra=extra)
+    if isinstance(error, OSError):
+        return InvalidArgument(f"{error.filename}: {error.strerror}") if error.filename else InternalError(str(error))
+    return InternalError(f"unexpected {type(error).__name__}: {error}; run again with --debug and report it")
 
-    module = (error.name or "").partition(".")[0].replace("_", "-").lower()
+
+def _extra_with(module: str) -> str | None:
+    """Return the extra of the distribution that brings a module; None where no extra does."""
+    wanted = module.partition(".")[0].replace("_", "-").lower()
     for requirement in metadata.requires("myria") or ():
         match = re.match(r"""([A-Za-z0-9._-]+).*;.*extra == ['"]([a-z]+)['"]""", requirement)
-        if match is not None and match[1].replace("_", "-").lower() == module and match[2] != "dev":
-            return ConfigurationError(
-                f"this command needs the extra {match[2]}: pip install 'myria[{match[2]}]'", extra=match[2]
-            )
+        if match is not None and match[1].replace("_", "-").lower() == wanted and match[2] != "dev":
+            return match[2]
     return None
 
 

@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from myria.db import schema
+from myria.db.database import Database
+from myria.db.options import pool_options
 from myria.errors import ConfigurationError
-from myria.program import importing
 from myria_cli import console
 from myria_cli.options import Options
 from myria_embedded import EmbeddedPostgres, default_data_dir, ensure_roles, grant_roles, role_dsns
@@ -21,11 +22,10 @@ from myria_embedded.locks import FileLock
 
 if TYPE_CHECKING:
     from myria.builds.administration import Administration
-    from myria.memory import Memory
     from myria.settings import Settings
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """How each plane reaches one database. The connection strings may hold passwords: never print them.
 
@@ -79,20 +79,28 @@ async def opened(
         )
 
 
-def memory_of(place: Place, settings: Settings) -> Memory:
-    """Return the memory of a place, to be opened for a block."""
-    with importing():
-        from myria.memory import Memory  # noqa: PLC0415 - half a second of imports, which help need not take
+@asynccontextmanager
+async def database_of(
+    options: Options, plane: Literal["serving", "control", "owner"] = "serving"
+) -> AsyncIterator[Database]:
+    """Open a command's database as a plane reaches it, once its schema is known to be this program's."""
+    settings = options.settings()
+    async with (
+        opened(options, settings) as place,
+        Database(getattr(place, plane), pool_options(settings)) as database,
+    ):
+        await schema.check(database)
+        yield database
 
-    return Memory(place.serving, settings)
 
+@asynccontextmanager
+async def administration_of(options: Options) -> AsyncIterator[Administration]:
+    """Open the builds and snapshots of a command's place."""
+    from myria.builds.administration import Administration
 
-def administration_of(place: Place, settings: Settings) -> Administration:
-    """Return the builds and snapshots of a place, to be opened for a block."""
-    with importing():
-        from myria.builds.administration import Administration  # noqa: PLC0415 - as above
-
-    return Administration(place.serving, settings)
+    settings = options.settings()
+    async with opened(options, settings) as place, Administration(place.serving, settings) as administration:
+        yield administration
 
 
 def data_dir_of(options: Options) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,10 +14,10 @@ from mcp import Client
 from rich.rule import Rule
 from rich.text import Text
 
-from myria.errors import BuildInvalid, ConfigurationError, DeadlineExceeded, InternalError, MyriaError
+from myria.errors import ConfigurationError, DeadlineExceeded
 from myria_cli import console
-from myria_cli.connecting import admin_url, connected
-from myria_cli.draw import answer_lines, draw
+from myria_cli.draw import answer_tree
+from myria_cli.mcp_client import admin_url, call, connected, refuse_failed, unwrapped
 from myria_cli.options import Options
 
 BATCH = 100
@@ -51,37 +50,27 @@ async def tell(url: str, *, as_json: bool) -> None:
         DeadlineExceeded: it took more than ten minutes.
         InternalError: a tool refused what the sample asks.
     """
-    try:
-        await _tell(url, as_json=as_json)
-    except BaseExceptionGroup as group:
-        # The client's task groups wrap the exception that ends them.
-        known, _ = group.split(MyriaError)
-        while isinstance(known, BaseExceptionGroup):
-            known = known.exceptions[0]  # type: ignore[assignment]
-        raise (known or group) from None
-
-
-async def _tell(url: str, *, as_json: bool) -> None:
     # A loopback address must not go through a proxy named by the environment.
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = "127.0.0.1,localhost,::1"
     place = folder()
     events = _json_lines(place / CONVERSATION)
     questions = [question for question in _json_lines(place / QUESTIONS) if question.get("demo")]
-    async with connected(url) as client, connected(admin_url(url)) as admin:
-        new = await _load(client, events)
-        known = len(events) - new
-        console.say(
-            f"appended {new} events over MCP" + (f", {known} were already there" if known else "")
-            if new
-            else f"the sample's {known} events are already there"
-        )
-        await _wait_for_topics(admin, len(events))
-        answers = []
-        for question in questions:
-            answer = await _ask(client, question)
-            answers.append({**question, "answer_tree": answer})
-            if not as_json:
-                _draw(question, answer)
+    answers = []
+    with unwrapped():
+        async with connected(url) as client, connected(admin_url(url)) as admin:
+            new = await _load(client, events)
+            known = len(events) - new
+            console.say(
+                f"appended {new} events over MCP" + (f", {known} were already there" if known else "")
+                if new
+                else f"the sample's {known} events are already there"
+            )
+            await _wait_for_topics(admin, len(events))
+            for question in questions:
+                answer = await _ask(client, question)
+                answers.append({**question, "answer_tree": answer})
+                if not as_json:
+                    _draw(question, answer)
     if as_json:
         console.write_json({"appended": new, "already_there": known, "questions": answers})
 
@@ -104,7 +93,7 @@ async def _load(client: Client, events: Sequence[Mapping[str, Any]]) -> int:
     new = 0
     with console.meter("appending events over MCP", len(events)) as progress:
         for start in range(0, len(events), BATCH):
-            answer = await _call(client, "myria_append_events", {"events": list(events[start : start + BATCH])})
+            answer = await call(client, "myria_append_events", {"events": list(events[start : start + BATCH])})
             new += sum(not result["deduplicated"] for result in answer["results"])
             progress.advance(min(start + BATCH, len(events)))
     return new
@@ -115,16 +104,15 @@ async def _wait_for_topics(admin: Client, total: int) -> None:
     build_requested = False
     with console.meter("building topics", total) as progress:
         for _ in range(round(LONGEST_BUILD_S / POLL_S)):
-            status = await _call(admin, "myria_get_snapshot_status", {})
+            status = await call(admin, "myria_get_snapshot_status", {})
             tail, busy = status["tail_events"], status["building"] or status["queued"]
             if status["active_snapshot_id"] and not tail and not busy:
                 return
             last = status["last_build"]
-            if not busy and build_requested and last and last["status"] in ("failed", "aborted"):
-                reason = (last["error"] or {}).get("message", last["status"])
-                raise BuildInvalid(f"the build of the sample failed: {reason}", build_id=last["build_id"])
+            if not busy and build_requested and last:
+                refuse_failed(last)
             if not busy:
-                await _call(admin, "myria_trigger_build", {"reason": "demo"})
+                await call(admin, "myria_trigger_build", {"reason": "demo"})
                 build_requested = True
             progress.advance(max(0, total - tail))
             await asyncio.sleep(POLL_S)
@@ -132,26 +120,18 @@ async def _wait_for_topics(admin: Client, total: int) -> None:
 
 
 async def _ask(client: Client, question: Mapping[str, Any]) -> dict[str, Any]:
-    return await _call(
+    return await call(
         client,
         "myria_query_references",
         {"participants": question["participants"], "query": question["question"], "max_nodes": ANSWER_NODES},
     )
 
 
-async def _call(client: Client, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    result = await client.call_tool(tool, arguments)
-    content: Any = result.structured_content
-    if result.is_error or not isinstance(content, dict):
-        raise InternalError(f"{tool} failed: {json.dumps(content, ensure_ascii=False)}")
-    return content
-
-
 def _draw(question: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
     who = ", ".join(question["participants"])
     console.write("")
     console.write(Rule(Text(f"{who} asks: {question['question']}", style="bold"), align="left"))
-    draw(answer_lines(answer, marked=frozenset(question.get("evidence") or ())), console.out())
+    console.write(answer_tree(answer, marked=frozenset(question.get("evidence") or ())))
     console.write(Text(f"A person would say: {question['answer']}  (★ the events it rests on)", style="italic"))
     sys.stdout.flush()
 

@@ -6,18 +6,17 @@ It writes as a participant of its own, so nobody else sees its events; each run 
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from mcp import Client
 
-from myria.errors import BuildInvalid, DeadlineExceeded, InternalError, MyriaError
-from myria_cli.connecting import admin_url, connected
+from myria.errors import DeadlineExceeded, InternalError
+from myria_cli.mcp_client import admin_url, call, connected, innermost, refuse_failed, unwrapped
 
 PARTICIPANT = "myria-smoke"
 POLL_S = 0.5
@@ -25,7 +24,7 @@ POLL_S = 0.5
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
     """The result of a pass. `snapshot_id`: the snapshot that holds the event, None without a build."""
 
@@ -51,7 +50,7 @@ async def smoke(url: str, *, build: bool, timeout_s: float, tell: Tell, key: str
     try:
         async with asyncio.timeout(timeout_s) as limit:
             await _reachable(url, key, tell)
-            with _unwrapped():
+            with unwrapped():
                 async with AsyncExitStack() as stack:
                     client = await stack.enter_async_context(connected(url, key))
                     admin = await stack.enter_async_context(connected(admin_url(url), key)) if build else None
@@ -72,7 +71,7 @@ async def _reachable(url: str, key: str | None, tell: Tell) -> None:
                 await client.list_tools()
         except Exception as problem:  # noqa: BLE001 - whatever the client's transport raises while nobody listens
             if not announced:
-                tell(f"waiting for {url}: {_innermost(problem)}")
+                tell(f"waiting for {url}: {innermost(problem)}")
                 announced = True
             await asyncio.sleep(POLL_S)
         else:
@@ -81,7 +80,7 @@ async def _reachable(url: str, key: str | None, tell: Tell) -> None:
 
 async def _pass(client: Client, admin: Client | None, *, named: dict[str, Any], tell: Tell) -> Passed:
     word = f"smoke{secrets.token_hex(6)}"
-    appended = await _call(
+    appended = await call(
         client,
         "myria_append_event",
         {
@@ -98,7 +97,7 @@ async def _pass(client: Client, admin: Client | None, *, named: dict[str, Any], 
     before = await _ask_for_build(admin, tell) if admin is not None else None
     held = False
     while True:
-        answer = await _call(client, "myria_query_references", {**named, "query": word, "max_nodes": 20})
+        answer = await call(client, "myria_query_references", {**named, "query": word, "max_nodes": 20})
         reference = next((ref for ref in _references(answer["root"]) if ref["event_id"] == event_id), None)
         if reference is None:
             raise InternalError(f"{event_id} was appended, but a query for {word} does not find it")
@@ -112,8 +111,8 @@ async def _pass(client: Client, admin: Client | None, *, named: dict[str, Any], 
 
 async def _ask_for_build(admin: Client, tell: Tell) -> str | None:
     """Ask for a build; return the id of the last one that ended before."""
-    last = (await _call(admin, "myria_get_snapshot_status", {}))["last_build"]
-    request = await _call(admin, "myria_trigger_build", {"reason": "smoke test"})
+    last = (await call(admin, "myria_get_snapshot_status", {}))["last_build"]
+    request = await call(admin, "myria_trigger_build", {"reason": "smoke test"})
     tell(f"asked for a build ({request['request_id']})")
     return last["build_id"] if last and last["finished_at"] else None
 
@@ -124,12 +123,10 @@ async def _is_held(admin: Client, before: str | None) -> bool:
     Raises:
         BuildInvalid: it ended without any.
     """
-    last = (await _call(admin, "myria_get_snapshot_status", {}))["last_build"]
+    last = (await call(admin, "myria_get_snapshot_status", {}))["last_build"]
     if last is None or last["build_id"] == before or not last["finished_at"]:
         return False
-    if last["status"] in ("failed", "aborted"):
-        reason = (last["error"] or {}).get("message", last["status"])
-        raise BuildInvalid(f"the build failed: {reason}", build_id=last["build_id"])
+    refuse_failed(last)
     return bool(last["status"] == "held")
 
 
@@ -139,27 +136,3 @@ def _references(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield node
     for child in node.get("children") or ():
         yield from _references(child)
-
-
-async def _call(client: Client, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    result = await client.call_tool(tool, arguments)
-    content: Any = result.structured_content
-    if result.is_error or not isinstance(content, dict):
-        raise InternalError(f"{tool} was refused: {json.dumps(content, ensure_ascii=False)}")
-    return content
-
-
-@contextmanager
-def _unwrapped() -> Iterator[None]:
-    """Raise our own errors out of the exception groups in which the client's tasks wrap them."""
-    try:
-        yield
-    except BaseExceptionGroup as group:
-        known, _ = group.split(MyriaError)
-        raise _innermost(known or group) from None
-
-
-def _innermost(problem: BaseException) -> BaseException:
-    while isinstance(problem, BaseExceptionGroup):
-        problem = problem.exceptions[0]
-    return problem

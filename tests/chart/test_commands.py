@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import typer
 
-from myria_cli.app import application
+from myria_cli.app import app
 from tests.chart.rendering import SETS, rendered
 
 
 @pytest.mark.parametrize("name", SETS)
 def test_commands_parse(name: str) -> None:
     """A misspelt option would show only in a cluster, as a pod that never starts."""
-    program: Any = typer.main.get_command(application())
+    program: Any = typer.main.get_command(app)
     outer = program.make_context("myria", [], resilient_parsing=True)
     parsed = 0
     for pod in rendered(name).pods():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from myria_cli.app import application
+from myria_cli.app import app
 from tests.support.postgres import Database
 
 
@@ -40,7 +40,7 @@ Call = Callable[..., Called]
 def call(*arguments: str | Path, stdin: bytes | None = None) -> Called:
     """Run a command in this process, with what `myria` itself imports for it."""
     words = [str(argument) for argument in arguments]
-    result = CliRunner().invoke(application(words), words, input=stdin)
+    result = CliRunner().invoke(app, words, input=stdin)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Called(result.exit_code, result.stdout, result.stderr)

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from myria.builds.loop import BuildLoop
 from myria.errors import ConfigurationError, DatabaseUnavailable
 from myria.notes.answertext import NOTHING
-from myria_cli.app import application
+from myria_cli.app import app
 from tests.cli.conftest import Call, call
 from tests.support.postgres import Databases
 from tests.support.processes import free_port
@@ -26,14 +27,14 @@ COMMANDS = (
 
 def test_every_command_of_the_contract_is_there() -> None:
     """No promised command is missing."""
-    assert set(COMMANDS) <= {command.name for command in application().registered_commands}
+    assert set(COMMANDS) <= set(typer.main.get_group(app).commands)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_teaches_with_an_example(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """--help says what the command is for, shows an example, and offers the options of every command."""
     monkeypatch.setenv("COLUMNS", "160")
-    text = CliRunner().invoke(application([command]), [command, "--help"]).stdout
+    text = CliRunner().invoke(app, [command, "--help"]).stdout
     assert f"myria {command}" in text.split("Examples:", 1)[1]
     for option in ("--dsn", "--data-dir", "--tenant", "--config", "--json"):
         assert option in text
@@ -46,7 +47,7 @@ def test_the_version_is_an_option_too() -> None:
 
 def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
     """A typo gets a suggestion and exit status 2."""
-    result = CliRunner().invoke(application(), ["quer"])
+    result = CliRunner().invoke(app, ["quer"])
     assert result.exit_code == 2
     assert "query" in result.stderr
 
@@ -66,7 +67,7 @@ def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
 )
 def test_arguments_that_no_command_takes_are_coded_too(arguments: tuple[str, ...], told: str) -> None:
     """With --json the refusal is one object on standard error, and standard output stays empty."""
-    result = CliRunner().invoke(application(arguments), [*arguments, "--json"])
+    result = CliRunner().invoke(app, [*arguments, "--json"])
     assert (result.exit_code, result.stdout) == (2, "")
     error = json.loads(result.stderr)["error"]
     assert error["code"] == "invalid_argument"

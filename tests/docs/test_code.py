@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from myria_cli.app import application
+from myria_cli.app import app
 from myria_embedded.account import server_account
 from myria_embedded.find import find_binaries
 from tests.docs.test_pages import NAMES, blocks, text_of
@@ -138,7 +138,7 @@ def test_the_page_on_access_is_true_command_by_command(
         wanted = made["web-host" if "rotate" in words else "ada"] if "KEY_ID" in words else ""
         named = [wanted if word == "KEY_ID" else word for word in words]
         is_made = words[:2] == ["key", "create"]
-        result = CliRunner().invoke(application(named), [*named, "--json"] if is_made else named)
+        result = CliRunner().invoke(app, [*named, "--json"] if is_made else named)
         assert result.exit_code == 0, f"{line}\n{result.output}"
         if is_made:
             made[words[2]] = json.loads(result.stdout)["key_id"]

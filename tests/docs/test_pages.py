@@ -16,7 +16,7 @@ import typer
 import yaml
 
 from myria.settings import RESERVED_VARIABLES, Settings
-from myria_cli.app import application
+from myria_cli.app import app
 from myria_server.api.tools import TOOLS
 from tests.chart.rendering import render
 
@@ -86,7 +86,7 @@ def commands(text: str) -> list[list[str]]:
 @pytest.mark.parametrize("name", NAMES)
 def test_commands_exist(name: str) -> None:
     """`myria ...` names a command, and options that it has."""
-    known = typer.main.get_group(application()).commands
+    known = typer.main.get_group(app).commands
     for words in commands(text_of(name)):
         assert words[0] in known, " ".join(words)
         named = known[words[0]]
@@ -213,7 +213,7 @@ def options_of() -> frozenset[str]:
             else:
                 yield from (option for found in one.params for option in (*found.opts, *found.secondary_opts))
 
-    return frozenset({*below(typer.main.get_group(application())), "--help", "--version"})
+    return frozenset({*below(typer.main.get_group(app)), "--help", "--version"})
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -14,7 +14,7 @@ import pytest
 import typer
 import yaml
 
-from myria_cli.app import application
+from myria_cli.app import app
 from tests.monitoring.rules import RUNBOOKS, alerts
 from tests.support.postgres import Database
 
@@ -67,7 +67,7 @@ def test_commands_of_myria_exist(line: str) -> None:
     """Each names a command of the command line, and options that it has."""
     words = shlex.split(line)
     words = words[words.index("myria") + 1 :]
-    known = typer.main.get_group(application()).commands
+    known = typer.main.get_group(app).commands
     assert words[0] in known
     options = {name for parameter in known[words[0]].params for name in parameter.opts}
     assert {word for word in words if word.startswith("--")} <= options

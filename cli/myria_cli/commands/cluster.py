@@ -7,169 +7,158 @@ import contextlib
 import logging
 import os
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import quote
 
 import typer
 
+from myria.db.database import Database
+from myria.db.options import pool_options
 from myria.errors import ConfigurationError, InvalidArgument, MyriaError
-from myria.settings import Settings
 from myria_cli import console, logs
 from myria_cli.options import Options, command
 from myria_cli.place import data_dir_of
-from myria_embedded.trial import TrialLogin, trial_server
+
+if TYPE_CHECKING:
+    from myria.settings import Settings
+    from myria_embedded.trial import TrialLogin
 
 PANEL = "On Kubernetes"
+PLANES = ("SERVER", "OPERATOR", "BUILDER")
+
 _BUILDS_END_S: Final = 25.0
 """Seconds for which the trial's PostgreSQL outlives an order to end, so that the operator can end builds in it."""
 
-PLANES = ("SERVER", "OPERATOR", "BUILDER")
-
 Namespace = Annotated[str | None, typer.Option(help="The installation's namespace. Default: the pod's.")]
 
+app = typer.Typer()
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module."""
 
-    @command(
-        app,
-        "smoke",
-        panel=PANEL,
-        examples="""
+@command(
+    app,
+    "smoke",
+    panel=PANEL,
+    examples="""
 myria smoke --url http://127.0.0.1:8321/mcp
 
 myria smoke --url http://myria.memory:8321/mcp --no-build
 """,
-    )
-    async def smoke(
-        options: Options,
-        *,
-        url: Annotated[str, typer.Option(metavar="URL", help="Where MCP is served.")],
-        build: Annotated[bool, typer.Option("--build/--no-build", help="Ask for a build, and wait for it.")] = True,
-        timeout: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Time for everything together.")] = 300.0,
-        key: Annotated[
-            str | None,
-            typer.Option(metavar="KEY", envvar="MYRIA_KEY", help="The key the server asks for.", show_envvar=True),
-        ] = None,
-    ) -> None:
-        """Go once through a running memory: append an event, rebuild, find it again. Exit 0 when all of it works.
+)
+async def smoke(
+    options: Options,
+    *,
+    url: Annotated[str, typer.Option(metavar="URL", help="Where MCP is served.")],
+    build: Annotated[bool, typer.Option("--build/--no-build", help="Ask for a build, and wait for it.")] = True,
+    timeout: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Time for everything together.")] = 300.0,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", envvar="MYRIA_KEY", help="The key the server asks for.", show_envvar=True),
+    ] = None,
+) -> None:
+    """Go once through a running memory: append an event, rebuild, find it again. Exit 0 when all of it works.
 
-        The event belongs to the participant `myria-smoke` alone, or with a key to the key's own participants, and
-        stays in the log. A rebuild needs a key with the role and the face admin.
-        """
-        from myria_cli.smoke import smoke as go_through  # noqa: PLC0415 - the MCP library takes long to import
+    The event belongs to the participant `myria-smoke` alone, or with a key to the key's own participants, and
+    stays in the log. A rebuild needs a key with the role and the face admin.
+    """
+    from myria_cli.smoke import smoke as go_through
 
-        def tell(sentence: str) -> None:
-            if not options.json:
-                console.say(sentence, "dim")
+    def tell(sentence: str) -> None:
+        if not options.json:
+            console.say(sentence, "dim")
 
-        passed = await go_through(url, build=build, timeout_s=timeout, tell=tell, key=key or None)
-        if options.json:
-            console.write_json(asdict(passed))
-        else:
-            console.say("passed")
+    passed = await go_through(url, build=build, timeout_s=timeout, tell=tell, key=key or None)
+    options.answer(asdict(passed), "passed")
 
-    @command(
-        app,
-        "make-logins",
-        panel=PANEL,
-        examples="myria make-logins --host db --database myria login-server=myria_server login-builder=myria_builder",
-    )
-    async def make_logins(
-        options: Options,
-        *,
-        logins: Annotated[list[str], typer.Argument(metavar="SECRET=ROLE", help="Which Secret is for which role.")],
-        host: Annotated[str, typer.Option(help="Where PostgreSQL is.")],
-        port: Annotated[int, typer.Option(min=1, max=65535)] = 5432,
-        database: Annotated[str, typer.Option(metavar="NAME")] = "myria",
-        label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label of the Secrets.")] = None,
-        namespace: Namespace = None,
-    ) -> None:
-        """Make the Secrets with which roles log in, with random passwords: username, password and dsn.
 
-        A Secret that is there already is left as it is.
-        """
-        from myria_operator.logins import (  # noqa: PLC0415 - needs Kubernetes' client
-            DatabaseAddress,
-            Login,
-            make_logins,
+@command(
+    app,
+    "make-logins",
+    panel=PANEL,
+    examples="myria make-logins --host db --database myria login-server=myria_server login-builder=myria_builder",
+)
+async def make_logins(
+    options: Options,
+    *,
+    logins: Annotated[list[str], typer.Argument(metavar="SECRET=ROLE", help="Which Secret is for which role.")],
+    host: Annotated[str, typer.Option(help="Where PostgreSQL is.")],
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 5432,
+    database: Annotated[str, typer.Option(metavar="NAME")] = "myria",
+    label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label of the Secrets.")] = None,
+    namespace: Namespace = None,
+) -> None:
+    """Make the Secrets with which roles log in, with random passwords: username, password and dsn.
+
+    A Secret that is there already is left as it is.
+    """
+    from myria_operator.logins import DatabaseAddress, Login, make_logins
+
+    settings = options.settings(operator__namespace=namespace)
+    wanted = [Login(secret=secret, role=role) for secret, role in map(_pair, logins)]
+    address = DatabaseAddress(host=host, port=port, database=database)
+    made = await make_logins(wanted, address, dict(map(_pair, label or ())), settings.operator.namespace)
+    existing = len(wanted) - len(made)
+    there = f"; {existing} were there already" if existing else ""
+    options.answer({"made": made}, f"made {', '.join(made) or 'none'}{there}")
+
+
+@command(
+    app,
+    "make-key-secret",
+    panel=PANEL,
+    examples="myria make-key-secret myria-admin-key --label app.kubernetes.io/name=myria",
+)
+async def make_key_secret(
+    options: Options,
+    *,
+    secret: Annotated[str, typer.Argument(metavar="SECRET", help="The Secret's name.")],
+    field: Annotated[str, typer.Option(metavar="NAME", help="The field of its data that holds the key.")] = "key",
+    label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label of the Secret.")] = None,
+    namespace: Namespace = None,
+) -> None:
+    """Make a Secret with a new random key; nobody knows the key yet.
+
+    `myria key create NAME --key-env VARIABLE` makes it known to the database. A Secret that is there already is
+    left as it is.
+    """
+    from myria_operator.key_secrets import make_key_secret
+
+    settings = options.settings(operator__namespace=namespace)
+    labels = dict(map(_pair, label or ()))
+    made = await make_key_secret(secret, field=field, labels=labels, namespace=settings.operator.namespace)
+    sentence = f"made {secret}, with a new key" if made else f"{secret} was there already"
+    options.answer({"secret": secret, "made": made}, sentence)
+
+
+@command(app, "trial-postgres", panel=PANEL, examples="myria trial-postgres --data-dir /var/lib/myria/data --port 5432")
+async def trial_postgres(
+    options: Options,
+    *,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="TCP port, of every address.")] = 5432,
+) -> None:
+    """Run a PostgreSQL for trying Myria out, which pods reach over the network; not for production.
+
+    Its roles come from the connection strings in MIGRATE_DSN (the owner), SERVER_DSN, OPERATOR_DSN and BUILDER_DSN.
+    """
+    from myria_embedded.trial import trial_server
+
+    settings = options.settings()
+    logs.configure(settings.service, "trial-postgres", settings.log)
+    log = logging.getLogger("myria.trial")
+    owner, *others = (_login(f"{plane}_DSN") for plane in ("MIGRATE", *PLANES))
+
+    def progress(step: str, done: bool) -> None:
+        if not done:
+            log.info("%s", step, extra={"action": "trial_starting"})
+
+    async with trial_server(data_dir_of(options), port, owner=owner, others=others, progress=progress) as server:
+        log.warning(
+            "PostgreSQL for trial is ready on port %d: no replica, no backup", port, extra={"action": "trial_ready"}
         )
-
-        settings = options.settings(operator__namespace=namespace)
-        wanted = [Login(secret=secret, role=role) for secret, role in map(_pair, logins)]
-        made = await make_logins(
-            wanted,
-            DatabaseAddress(host=host, port=port, database=database),
-            dict(map(_pair, label or ())),
-            settings.operator.namespace,
-        )
-        if options.json:
-            console.write_json({"made": made})
-        else:
-            existing = len(wanted) - len(made)
-            console.say(f"made {', '.join(made) or 'none'}" + (f"; {existing} were there already" if existing else ""))
-
-    @command(
-        app,
-        "make-key-secret",
-        panel=PANEL,
-        examples="myria make-key-secret myria-admin-key --label app.kubernetes.io/name=myria",
-    )
-    async def make_key_secret(
-        options: Options,
-        *,
-        secret: Annotated[str, typer.Argument(metavar="SECRET", help="The Secret's name.")],
-        field: Annotated[str, typer.Option(metavar="NAME", help="The field of its data that holds the key.")] = "key",
-        label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label of the Secret.")] = None,
-        namespace: Namespace = None,
-    ) -> None:
-        """Make a Secret with a new random key; nobody knows the key yet.
-
-        `myria key create NAME --key-env VARIABLE` makes it known to the database. A Secret that is there already is
-        left as it is.
-        """
-        from myria_operator.key_secrets import make_key_secret  # noqa: PLC0415 - needs Kubernetes' client
-
-        settings = options.settings(operator__namespace=namespace)
-        labels = dict(map(_pair, label or ()))
-        made = await make_key_secret(secret, field=field, labels=labels, namespace=settings.operator.namespace)
-        if options.json:
-            console.write_json({"secret": secret, "made": made})
-        else:
-            console.say(f"made {secret}, with a new key" if made else f"{secret} was there already")
-
-    @command(
-        app, "trial-postgres", panel=PANEL, examples="myria trial-postgres --data-dir /var/lib/myria/data --port 5432"
-    )
-    async def trial_postgres(
-        options: Options,
-        *,
-        port: Annotated[int, typer.Option(min=1, max=65535, help="TCP port, of every address.")] = 5432,
-    ) -> None:
-        """Run a PostgreSQL for trying Myria out, which pods reach over the network; not for production.
-
-        Its roles come from the connection strings in MIGRATE_DSN (the owner), SERVER_DSN, OPERATOR_DSN and BUILDER_DSN.
-        """
-        settings = options.settings()
-        logs.configure(settings.service, "trial-postgres", settings.log)
-        log = logging.getLogger("myria.trial")
-        owner, *others = (_login(f"{plane}_DSN") for plane in ("MIGRATE", *PLANES))
-        data_dir = Path(data_dir_of(options))
-
-        def progress(step: str, done: bool) -> None:
-            if not done:
-                log.info("%s", step, extra={"action": "trial_starting"})
-
-        async with trial_server(data_dir, port, owner=owner, others=others, progress=progress) as server:
-            log.warning(
-                "PostgreSQL for trial is ready on port %d: no replica, no backup", port, extra={"action": "trial_ready"}
-            )
-            try:
-                await server.supervise()
-            finally:
-                # An uninstall stops this pod and the operator at once, and the operator ends builds in this database.
-                await _until_builds_have_ended(settings, _login("OPERATOR_DSN"), port)
+        try:
+            await server.supervise()
+        finally:
+            # An uninstall stops this pod and the operator at once, and the operator ends builds in this database.
+            await _until_builds_have_ended(settings, _login("OPERATOR_DSN"), port)
 
 
 async def _until_builds_have_ended(settings: Settings, login: TrialLogin, port: int) -> None:
@@ -177,9 +166,7 @@ async def _until_builds_have_ended(settings: Settings, login: TrialLogin, port: 
 
     Without a build nothing is waited for, and not for a database that does not answer.
     """
-    from myria.db.database import Database  # noqa: PLC0415 - with what follows a third of a second, at the very end
-    from myria.db.options import pool_options  # noqa: PLC0415
-    from myria_operator.ledger import Ledger  # noqa: PLC0415
+    from myria_operator.ledger import Ledger
 
     user = f"{quote(login.role, safe='')}:{quote(login.password, safe='')}"
     dsn = f"postgresql://{user}@127.0.0.1:{port}/{quote(login.database, safe='')}"  # the Service may be gone
@@ -199,6 +186,8 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _login(variable: str) -> TrialLogin:
+    from myria_embedded.trial import TrialLogin
+
     dsn = os.environ.get(variable)
     if not dsn:
         raise ConfigurationError(f"{variable} is not set; it holds the connection string of a role", field=variable)

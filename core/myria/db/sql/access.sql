@@ -72,9 +72,6 @@ UPDATE myria.tenants SET redacted = $2::text[] WHERE tenant_id = $1 RETURNING te
 -- name: set_turns
 UPDATE myria.tenants SET turns_mode = $2 WHERE tenant_id = $1 RETURNING tenant_id;
 
--- name: redaction
-SELECT t.redacted FROM myria.tenants t WHERE t.tenant_id = $1;
-
 -- name: suspend_tenant
 UPDATE myria.tenants SET suspended_at = coalesce(suspended_at, clock_timestamp()), suspended_reason = $2
 WHERE tenant_id = $1 RETURNING suspended_at;

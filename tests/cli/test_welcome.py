@@ -7,7 +7,7 @@ from typing import Any
 
 from myria.access.secrets import make_key
 from myria.settings import AuthSettings, Settings
-from myria_cli.letting_in import how_to_connect
+from myria_cli.welcome import how_to_connect
 
 URL = "http://127.0.0.1:8321/mcp"
 

@@ -1,21 +1,35 @@
-"""The first key of a memory, which `myria up --auth` makes where there is none, and how clients connect."""
+"""What `myria up` says once everything runs: where it is served, how to connect, and the first key."""
 
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
+from rich.panel import Panel
 from rich.text import Text
 
-from myria.access.principal import FACES
+from myria.access.principal import FACES, Face
 from myria.access.secrets import MadeKey
 from myria.access.store import AccessStore, NewKey
 from myria.db.database import Database
 from myria.db.options import pool_options
+from myria.index.embeddings.choosing import chosen
 from myria.settings import Settings
-from myria_cli.place import Place
+from myria_cli.local import Household
+from myria_cli.options import Options
+from myria_cli.place import Place, data_dir_of
 
 FIRST_KEY = "first"
+
+_WHOM: tuple[tuple[Face, str, str], ...] = (
+    ("agent", "agents", "a model's own memory"),
+    ("core", "programs", "events and topics, over MCP"),
+    ("rest", "REST", "described at /api/v1/docs"),
+    ("turns", "turns", "hosts, around each turn"),
+    ("admin", "admin", "builds and snapshots"),
+)
+"""Which address is for whom, in a few words."""
 
 
 async def first_key(place: Place, settings: Settings, tenant: str) -> MadeKey | None:
@@ -37,6 +51,33 @@ async def first_key(place: Place, settings: Settings, tenant: str) -> MadeKey | 
             actor="up",
         )
         return made
+
+
+def welcome(options: Options, settings: Settings, place: Place, running: Household, key: MadeKey | None = None) -> None:
+    """Say where everything is, and how to connect to it; `key` is the one that was made now, shown this once."""
+    document = {
+        "url": running.url,
+        **{f"{face}_url": running.urls.get(face) for face in FACES if face != "core"},
+        "tenant": options.tenant,
+        "auth": settings.auth.mode,
+        "embeddings": chosen(settings).why,
+        "key": None if key is None else key.text,
+        "data_dir": str(data_dir_of(options)) if place.embedded is not None else None,
+        "pid": os.getpid(),
+        "server_pid": running.server.pid,
+        "postgres_pid": place.embedded.pid if place.embedded is not None else None,
+    }
+    text = Text()
+    for face, name, whom in _WHOM:
+        if face in running.urls:
+            text.append_text(Text.assemble((f"{name:<11}", "dim"), (running.urls[face], "bold cyan")))
+            text.append(f"  {whom}\n", style="dim")
+    tenant = f", tenant {options.tenant}" if options.tenant != "default" else ""
+    for name, value in (("memory", f"{place.name}{tenant}\n"), ("embeddings", f"{chosen(settings).why}\n\n")):
+        text.append_text(Text.assemble((f"{name:<11}", "dim"), value))
+    text.append_text(how_to_connect(running.urls.get("agent", running.url), settings, key))
+    panel = Panel(text, title="Myria is up", subtitle="Ctrl-C stops everything", expand=False, padding=(1, 2))
+    options.answer(document, panel)
 
 
 def how_to_connect(url: str, settings: Settings, key: MadeKey | None) -> Text:

@@ -1,0 +1,281 @@
+"""`myria rebuild`, `publish`, `discard`, `rollback` and `resume`: ask for builds, and say which snapshot is active."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from myria.db.database import Database
+from myria.db.options import pool_options
+from myria.errors import DatabaseUnavailable, MyriaError, UnavailableError
+from myria_cli import console
+from myria_cli.console import count
+from myria_cli.options import Options, actor, command
+from myria_cli.place import Place, administration_of, is_attended, opened
+
+if TYPE_CHECKING:
+    from myria.builds.administration import Administration
+    from myria.builds.snapshots import Registry
+    from myria.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+PANEL = "Builds and snapshots"
+POLL_S = 0.2
+NOBODY_AFTER_S = 15.0
+"""Seconds without progress after which the command says that nothing seems to run builds."""
+
+Reason = Annotated[str | None, typer.Option(help="Why, for the record.")]
+Held = Annotated[str, typer.Argument(metavar="SNAPSHOT", help="Id or number of the held snapshot.")]
+
+app = typer.Typer()
+
+
+@command(
+    app,
+    "rebuild",
+    panel=PANEL,
+    examples="""
+myria rebuild --wait
+
+myria rebuild --full --hold --reason 'new planner settings' --wait
+""",
+)
+async def rebuild(
+    options: Options,
+    *,
+    full: Annotated[bool, typer.Option("--full", help="Plan every scope anew, not only what changed.")] = False,
+    hold: Annotated[bool, typer.Option("--hold", help="Keep the snapshot back until `myria publish`.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Make a snapshot even if nothing is new.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when the build has ended, with its status.")] = False,
+    here: Annotated[
+        bool, typer.Option("--here", help="Build in this process instead of leaving it to a running `myria up`.")
+    ] = False,
+    reason: Reason = None,
+) -> int:
+    """Ask for a build. A running `myria up` (or operator) takes it up; where none runs, it is built here and now.
+
+    Where nothing is new since the active snapshot, the build ends without one (nothing_to_do).
+
+    With --wait, exit 0: published, held or nothing to do; 4: superseded or aborted; 7: failed.
+    """
+    from myria.builds.administration import Administration
+    from myria.builds.model import Outcome
+
+    settings = options.settings()
+    async with AsyncExitStack() as stack:
+        place = await stack.enter_async_context(opened(options, settings))
+        administration = await stack.enter_async_context(Administration(place.serving, settings))
+        work = administration.trigger_build(
+            options.tenant, full=full, hold=hold, force=force, reason=reason, actor=actor()
+        )
+        request = await _on_record(administration, options, "trigger_build", None, work)
+        here = here or not is_attended(place)
+        if not (here or wait):
+            asked = f"asked for a build ({request['request_id']}); `myria status` tells how it goes"
+            options.answer(request, asked)
+            return 0
+        builder = await stack.enter_async_context(_builder(options, settings, place)) if here else None
+        build = await _ended(administration.registry, options, request["request_id"], builder)
+    if options.json:
+        console.write_json(build)
+    else:
+        _tell(build)
+    return Outcome(build["status"]).exit_status
+
+
+@command(app, "publish", panel=PANEL, examples="myria publish snap_0193c1… --reason 'looked at the labels'")
+async def publish(options: Options, *, snapshot: Held, reason: Reason = None) -> None:
+    """Make a held snapshot the active one (compare-and-set: fails when its parent is no longer active)."""
+    moved = await _move(options, "publish_snapshot", snapshot, reason)
+    options.answer(moved, f"published {_of_pointer(moved)}")
+
+
+@command(app, "discard", panel=PANEL, examples="myria discard snap_0193c1… --reason 'labels went wrong'")
+async def discard(options: Options, *, snapshot: Held, reason: Reason = None) -> None:
+    """Give up a held snapshot for good. Automatic builds no longer wait for it; new events start the next one."""
+    answer = await _move(options, "discard_snapshot", snapshot, reason)
+    options.answer(answer, f"gave up {answer['snapshot_id']}; `myria rebuild` builds its events again at once")
+
+
+@command(
+    app,
+    "rollback",
+    panel=PANEL,
+    examples="""
+myria rollback --reason 'bad import'
+
+myria rollback 3
+""",
+)
+async def rollback(
+    options: Options,
+    *,
+    snapshot: Annotated[
+        str | None,
+        typer.Argument(metavar="SNAPSHOT", help="Id or number of where to; left out: the last one that differs."),
+    ] = None,
+    reason: Reason = None,
+) -> None:
+    """Make an earlier snapshot the active one. What it does not cover is served from the log.
+
+    Automatic builds pause until `myria resume`, a manual rebuild or a publish: a rollback must not undo itself.
+    """
+    moved = await _move(options, "rollback", snapshot, reason)
+    options.answer(
+        moved,
+        f"rolled back to {_of_pointer(moved)}",
+        "automatic builds are paused; `myria resume` lets them run again",
+    )
+
+
+@command(app, "resume", panel=PANEL, examples="myria resume")
+async def resume(options: Options) -> None:
+    """Let automatic builds run again after a rollback."""
+    async with administration_of(options) as administration:
+        work = administration.resume_builds(options.tenant)
+        answer = await _on_record(administration, options, "resume_builds", None, work)
+    options.answer(answer, "automatic builds run again" if answer["resumed"] else "automatic builds were not paused")
+
+
+async def _move(options: Options, action: str, snapshot: str | None, reason: str | None) -> Json:
+    """Do with a snapshot what the method of `Administration` named `action` does.
+
+    Args:
+        snapshot: as for `myria diff`, its id, its number or `active`; None for the method's own choice.
+    """
+    from myria.builds.browse import find_snapshot
+
+    async with administration_of(options) as administration:
+
+        async def work() -> Json:
+            named = snapshot
+            if snapshot is not None:
+                await administration.ready()
+                async with administration.database.read(options.tenant) as connection:
+                    named = (await find_snapshot(connection, options.tenant, snapshot)).snapshot_id
+            moved: Json = await getattr(administration, action)(options.tenant, named, actor=actor(), reason=reason)
+            return moved
+
+        return await _on_record(administration, options, action, snapshot, work())
+
+
+async def _on_record(
+    administration: Administration, options: Options, action: str, target: str | None, work: Awaitable[Json]
+) -> Json:
+    """Do what a command asks for, and write into the journal of access who did it and how it ended."""
+    from myria.access.journal import Act, Journal
+
+    outcome = "ok"
+    try:
+        answer = await work
+        target = answer.get("snapshot_id") or answer.get("request_id") or target
+    except UnavailableError:
+        raise
+    except MyriaError as error:
+        outcome = error.code
+        raise
+    finally:
+        act = Act(tenant=options.tenant, actor=actor(), action=action, target=target, outcome=outcome)
+        await Journal(administration.appending, administration.settings.audit).act(act)
+    return answer
+
+
+def _of_pointer(moved: Json) -> str:
+    return f"{moved['snapshot_id']} (before: {moved.get('previous_snapshot_id') or 'none'})"
+
+
+@asynccontextmanager
+async def _builder(options: Options, settings: Settings, place: Place) -> AsyncIterator[asyncio.Task[None]]:
+    """Take up builds in this process for the block; the task ends only by an error that is no outage."""
+    from myria.builds.loop import BuildLoop
+    from myria_builder import build as work_on
+
+    async def build(tenant: str, build_id: str) -> int:
+        processes = settings.builder.processes
+        outcome = await work_on(settings, place.building, tenant, build_id, processes=processes)
+        return outcome.exit_status
+
+    async def take_up() -> None:
+        async with Database(place.control, pool_options(settings, size=2)) as database:
+            loop = BuildLoop(database, settings, launch=build)
+            try:
+                while True:
+                    try:
+                        await loop.look(options.tenant)
+                    except UnavailableError as error:
+                        logger.warning("the build waits: %s", error.message, extra={"action": "build_waits"})
+                    await asyncio.sleep(POLL_S)
+            finally:
+                await loop.close()
+
+    task = asyncio.create_task(take_up())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _ended(
+    registry: Registry, options: Options, request_id: str, builder: asyncio.Task[None] | None
+) -> dict[str, Any]:
+    """Wait until the build of a request has ended, showing its progress; return it.
+
+    Raises:
+        Exception: whatever ended our own builder.
+    """
+    asked_at = time.monotonic()
+    warns = builder is None
+    with console.meter("waiting for a builder", quiet=options.json) as progress:
+        while True:
+            try:
+                request = await registry.request(options.tenant, request_id)
+                build_id = request["build_id"]
+                build = None if build_id is None else await registry.build(options.tenant, build_id)
+            except DatabaseUnavailable:
+                await asyncio.sleep(POLL_S)
+                continue
+            if build is not None and build["finished_at"] is not None:
+                return build
+            if builder is not None and builder.done():
+                builder.result()
+            if build is not None:
+                done, total = build["progress"]["tasks_done"], build["progress"]["tasks"]
+                progress.advance(done, total or None, "building scopes")
+            elif warns and time.monotonic() - asked_at > NOBODY_AFTER_S:
+                warns = False
+                console.say(
+                    "nobody takes the build up; is a `myria up` running on this database? (or use --here)", "yellow"
+                )
+            await asyncio.sleep(POLL_S)
+
+
+def _tell(build: dict[str, Any]) -> None:
+    from myria.builds.model import Degraded, Outcome
+
+    if build["status"] == Outcome.NOTHING_TO_DO:
+        console.say(
+            f"nothing is new since snapshot {build['parent_snapshot_id']}: it stays the active one "
+            "(--force makes another one all the same)"
+        )
+    else:
+        console.say(f"build {build['build_id']} {build['status']}: snapshot {build['snapshot_id'] or 'none'}")
+    if build["snapshot_id"] is not None:
+        counts = build["counts"]
+        new, scopes, leaves = (counts.get(name, 0) for name in ("events_new", "scopes_changed", "leaves_planned"))
+        console.say(
+            f"{count(new, 'new event')}, {count(scopes, 'scope')} changed, {count(leaves, 'leaf topic')} planned", "dim"
+        )
+    if build["degraded"]:
+        console.say(f"{console.one_line(str(Degraded(**build['degraded'])))}; see docs/llm.md", "yellow")
+    if build["error"]:
+        console.say(f"error[{build['error'].get('code')}]: {console.shown(str(build['error'].get('message')))}", "red")

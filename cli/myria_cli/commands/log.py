@@ -1,0 +1,394 @@
+"""`myria events`, `import` and `export`: the log itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from io import BytesIO
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+from rich.text import Text
+
+from myria.db import schema
+from myria.db.clock import rfc3339_of, to_datetime
+from myria.db.database import Database
+from myria.db.options import pool_options
+from myria.db.queries import sql
+from myria.errors import InvalidArgument
+from myria.log.fields import parse_timestamp
+from myria.log.scopes import canonical_participants
+from myria_cli import console
+from myria_cli.draw import payload_text
+from myria_cli.options import Options, command
+from myria_cli.place import database_of, opened
+
+if TYPE_CHECKING:
+    from myria_cli.importers.storing import Imported
+
+PANEL = "Read and write"
+FOLLOW_EVERY_S = 0.5
+LATE_COMMITS_S = 30.0
+"""Seconds for which a follower looks again for events that were committed after events of higher numbers."""
+
+MANY = 1_000
+"""Imported events after which the planner's statistics are renewed at once."""
+
+BY_LINE = ("memento", "memory-tools", "memtrace")
+"""Systems whose exports are read as they stream in, from standard input too."""
+
+WHOLE = (
+    *("chatgpt", "claude", "slack", "whatsapp", "telegram", "mem0", "zep"),
+    *("basic-memory", "memory-server", "csv"),
+)
+"""Systems whose exports are files and folders: `myria_cli.importers.formats` knows them, and takes long to import."""
+
+SYSTEMS = ", ".join(WHOLE + BY_LINE)
+
+SPEAKERS = 50
+"""Speakers that a dry run names; --json names all."""
+
+SOME_REFUSED = 2
+"""Exit status of an import that refused a line."""
+
+app = typer.Typer()
+
+
+@command(
+    app,
+    "events",
+    panel=PANEL,
+    examples="""
+myria events --limit 5
+
+myria events --as mika --channel slack --since 2026-03-01T00:00:00Z
+
+myria events --follow --json
+""",
+)
+async def events(
+    options: Options,
+    *,
+    as_: Annotated[
+        list[str] | None,
+        typer.Option("--as", metavar="NAME", help="Only what this participant may see; repeat for several."),
+    ] = None,
+    channel: Annotated[str | None, typer.Option(help="Only this channel.")] = None,
+    type_: Annotated[str | None, typer.Option("--type", help="Only this event type.")] = None,
+    context: Annotated[str | None, typer.Option(help="Only this context_id.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only at or after this RFC 3339 time.")] = None,
+    until: Annotated[str | None, typer.Option(help="Only before this RFC 3339 time.")] = None,
+    internal: Annotated[
+        bool | None, typer.Option("--internal/--no-internal", help="Only internal events, or none of them.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many of the newest.")] = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is appended.")] = False,
+) -> None:
+    """List the newest events of the log, oldest first, as an administrator sees them (internal ones too)."""
+    participants = list(canonical_participants(as_)) if as_ else []
+    filters = (participants, channel, type_, context, _moment(since, "since"), _moment(until, "until"), internal)
+    async with database_of(options) as database:
+        async with database.read(options.tenant) as connection:
+            rows = await connection.fetch(sql("browse.events"), options.tenant, 2**62, *filters, limit)
+            newest = await connection.fetchval(sql("transfer.newest_event_seq"), options.tenant)
+        rows.reverse()
+        if options.json:
+            console.write_lines(map(_json_line, rows))
+        elif rows:
+            console.write(_listing(rows))
+        elif not follow:
+            console.say("no events")
+        if follow:
+            async for row in _newer(database, options.tenant, newest, filters):
+                if options.json:
+                    console.write_lines([_json_line(row)])
+                else:
+                    console.write(_follow_line(row))
+
+
+@command(
+    app,
+    "import",
+    panel=PANEL,
+    examples="""
+myria import examples/workshop.jsonl
+
+myria import conversations.jsonl --ignore-field conversation
+
+myria export --data-dir OLD | myria import - --data-dir NEW
+
+myria import fragments.jsonl --from memento --as me
+
+myria import /var/lib/memory --from memory-tools --as me --as agent
+
+myria import events.jsonl --from memtrace --as me
+
+myria import chatgpt-export.zip --from chatgpt --as me --dry-run
+
+myria import export.zip --from slack --as team --people people.yaml
+""",
+)
+async def import_(
+    options: Options,
+    *,
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="JSON lines, or - for standard input; with --from, what that system exports (file, ZIP, folder).",
+        ),
+    ],
+    ignore_field: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Drop this field instead of refusing the line; repeat for several."),
+    ] = None,
+    allow_future: Annotated[
+        bool, typer.Option("--allow-future", help="Take timestamps beyond ingest.future_limit_s too.")
+    ] = False,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="SYSTEM",
+            help=f"Whose export it is: {SYSTEMS}. Chats become events; what a memory kept, notes.",
+        ),
+    ] = None,
+    as_: Annotated[
+        list[str] | None,
+        typer.Option("--as", metavar="NAME", help="Whose memories they are; repeat for several. With --from alone."),
+    ] = None,
+    project: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Project of the sessions. With --from memory-tools alone.")
+    ] = None,
+    people: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="YAML or JSON: participants by names or ids of the export."),
+    ] = None,
+    zone: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Time zone of times that name none, such as Europe/Lisbon; else UTC."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read and check all of it, store nothing, and say who speaks in it.")
+    ] = False,
+) -> int:
+    """Append the events of a JSON lines file; run it again, and nothing is there twice.
+
+    Each line is the arguments of append_event, with an event_id to restore if it has one. A bad line is reported
+    with its number, code and reason, the others go in; the exit status is then 2. An import that was cut off is
+    resumed by running it again.
+    """
+    from myria.log import transfer
+    from myria.log.limits import limits_of
+    from myria_cli.importing import Import, Refusals, people_in, run_import, zone_named
+
+    settings = options.settings()
+    _check_system(from_, as_=as_, project=project, of_files=people is not None or zone is not None, dry_run=dry_run)
+    refused = Refusals(as_json=options.json)
+    with _input(file, folder=from_ == "memory-tools" or from_ in WHOLE) as (source, size):
+        asked = Import(
+            tenant=options.tenant,
+            system=from_,
+            file=file,
+            source=source,
+            size=size,
+            own=canonical_participants(as_ or list(settings.auth.local_participants), field="as"),
+            project=project,
+            people=people_in(people),
+            zone=zone_named(zone),
+            ignore=tuple(ignore_field or ()),
+            limits=limits_of(settings, any_time=allow_future),
+            dry_run=dry_run,
+        )
+        async with (
+            opened(options, settings, create=True) as place,
+            Database(place.serving, pool_options(settings)) as database,
+        ):
+            await schema.check(database)
+            outcome, speakers = await run_import(asked, settings, database, on_refused=refused, quiet=options.json)
+            refused.finish(may_ignore=from_ is None)
+            if outcome.count.imported >= MANY:
+                await transfer.analyze(place.owner)
+    if options.json:
+        console.write_json(_outcome_json(outcome, speakers, from_, dry_run=dry_run))
+    else:
+        _tell(outcome, speakers, from_, dry_run=dry_run)
+    return SOME_REFUSED if outcome.count.refused else 0
+
+
+@command(
+    app,
+    "export",
+    panel=PANEL,
+    examples="""
+myria export > memory.jsonl
+
+myria export memory.jsonl --tenant team_a
+""",
+)
+async def export(
+    options: Options,
+    *,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Where to write; - or nothing for standard output.")
+    ] = "-",
+    withdrawn: Annotated[
+        bool, typer.Option("--withdrawn", help="Also what was withdrawn, and the withdrawals: the whole log.")
+    ] = False,
+) -> None:
+    """Write every event as JSON lines, in event_seq order, with its event_id.
+
+    All that was acknowledged before the export began is in it, but what was withdrawn. A file appears whole or not
+    at all.
+    """
+    from myria_cli.exporting import write_export
+
+    async with database_of(options) as database:
+        written = await write_export(database, options.tenant, file, withdrawn=withdrawn)
+    if options.json and file != "-":
+        console.write_json({"events": written, "file": file})
+    else:
+        console.say(f"{written:,} events exported")
+
+
+def _check_system(
+    system: str | None, *, as_: list[str] | None, project: str | None, of_files: bool, dry_run: bool
+) -> None:
+    """Refuse options that do not go together; `of_files` is whether one is given that exports of `WHOLE` alone take."""
+    if system not in (None, *BY_LINE, *WHOLE):
+        raise InvalidArgument(f"--from takes {SYSTEMS}; leave it out for what Myria exports", field="from")
+    if system in BY_LINE and (of_files or dry_run):
+        raise InvalidArgument(f"--people, --zone and --dry-run do not go with --from {system}", field="from")
+    if project is not None and system != "memory-tools":
+        raise InvalidArgument("--project goes with --from memory-tools", field="project")
+    if as_ and system is None:
+        raise InvalidArgument("--as goes with --from; events name their participants themselves", field="as")
+    if of_files and system is None:
+        raise InvalidArgument("--people and --zone go with --from; lines of events say both themselves", field="from")
+
+
+@contextmanager
+def _input(file: str, *, folder: bool = False) -> Iterator[tuple[IO[bytes], int | None]]:
+    """Open what an import reads for the block; of a folder, where one is allowed, there is nothing to open."""
+    if folder and Path(file).is_dir():
+        yield BytesIO(), None
+        return
+    if file == "-":
+        yield sys.stdin.buffer, None
+        return
+    try:
+        source = Path(file).open("rb")  # noqa: SIM115 - closed below; the block's own errors are not about opening
+    except OSError as error:
+        raise InvalidArgument(f"{file} cannot be read: {error.strerror}", field="file") from error
+    with source:
+        yield source, os.fstat(source.fileno()).st_size or None
+
+
+def _outcome_json(
+    outcome: Imported, speakers: Mapping[str, int], system: str | None, *, dry_run: bool
+) -> dict[str, Any]:
+    document: dict[str, Any] = outcome.count.to_json()
+    if system is not None:
+        document["edited"] = outcome.count.edited
+    if system in WHOLE:
+        document |= {"left_out": outcome.left_out, "remarks": outcome.remarks, "speakers": speakers}
+    return {**document, "dry_run": True} if dry_run else document
+
+
+def _tell(outcome: Imported, speakers: Mapping[str, int], system: str | None, *, dry_run: bool) -> None:
+    count = outcome.count
+    if system is None and count.refused and not count.imported + count.already_there:
+        console.say(f"no line is an event of Myria; of another system's export say --from: {SYSTEMS}")
+    edited = "" if system is None else f"{count.edited:,} edited since, "
+    console.say(
+        f"{count.imported:,} {'would be imported' if dry_run else 'imported'}, {edited}{count.already_there:,} already "
+        f"there, {count.refused:,} refused of {count.lines - count.blank:,} "
+        f"{'messages and statements' if system in WHOLE else 'lines'}"
+    )
+    for reason, times in sorted(outcome.left_out.items()):
+        console.say(f"left out: {times:,} {reason}")
+    for remark, times in sorted(outcome.remarks.items()):
+        console.say(f"note: {times:,} {remark}")
+    if dry_run and speakers:
+        console.say("who speaks (a people file maps these names to participants, `name: participant`):")
+        for name, times in sorted(speakers.items(), key=lambda speaker: (-speaker[1], speaker[0]))[:SPEAKERS]:
+            console.say(f"  {name}: {times:,} messages")
+    if count.redacted:
+        console.say(f"of {count.redacted:,} lines something was taken out that must not be kept (redaction.kinds)")
+
+
+def _moment(text: str | None, name: str) -> datetime | None:
+    return None if text is None else to_datetime(parse_timestamp(text, name))
+
+
+async def _newer(database: Database, tenant: str, after: int, filters: tuple[Any, ...]) -> AsyncIterator[Any]:
+    """Yield events as they are committed; a number may be committed after a later one, so the follower looks back."""
+    seen: dict[int, float] = {}
+    while True:
+        async with database.read(tenant) as connection:
+            rows = await connection.fetch(sql("browse.newer_events"), tenant, after, list(seen), *filters)
+        now = time.monotonic()
+        for row in rows:
+            seen[row["event_seq"]] = now
+            yield row
+        old = [seq for seq, at in seen.items() if now - at > LATE_COMMITS_S]
+        if old:
+            after = max(old)
+            seen = {seq: at for seq, at in seen.items() if seq > after}
+        if len(rows) < 1000:
+            await asyncio.sleep(FOLLOW_EVERY_S)
+
+
+def _listing(rows: list[Any]) -> Any:
+    columns: dict[str, console.Column] = {
+        "seq": "event_seq",
+        "when": _when,
+        "channel": "channel",
+        "participants": lambda row: list(row["participants"]),
+        "type": "type",
+        "what": _said,
+        "event_id": "event_id",
+    }
+    return console.table(columns, rows, right=("seq",))
+
+
+def _follow_line(row: Any) -> Text:
+    line = Text(f"{row['event_seq']:>8} {_when(row)} ", style="dim")
+    line.append(console.one_line(f"{row['channel']} [{', '.join(row['participants'])}] "), style="dim")
+    line.append(_said(row))
+    return line
+
+
+def _when(row: Any) -> str:
+    return str(row["occurred_at"].isoformat(" ", "seconds")[:19])
+
+
+def _said(row: Any) -> str:
+    text = console.one_line(payload_text(orjson.loads(row["payload"])), 100)
+    return f"(internal) {text}" if row["internal"] else text
+
+
+def _json_line(row: Any) -> str:
+    return console.json_text(
+        {
+            "event_id": row["event_id"],
+            "event_seq": row["event_seq"],
+            "timestamp": rfc3339_of(row["occurred_at"], row["utc_offset"]),
+            "ingested_at": rfc3339_of(row["ingested_at"]),
+            "channel": row["channel"],
+            "participants": list(row["participants"]),
+            "source_event_key": row["source_event_key"],
+            "type": row["type"],
+            "context_id": row["context_id"],
+            "internal": row["internal"],
+            "topic_hints": orjson.loads(row["topic_hints"]),
+            "payload": orjson.loads(row["payload"]),
+        }
+    )

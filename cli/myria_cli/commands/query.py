@@ -1,0 +1,155 @@
+"""`myria query`: ask as somebody, see the answer's tree."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from myria.errors import InvalidArgument
+from myria_cli import console
+from myria_cli.commands.log import PANEL
+from myria_cli.draw import answer_tree
+from myria_cli.options import Options, command
+from myria_cli.place import opened
+
+_FILTERS = "Filters (they exclude)"
+_SHAPE = "Shape of the answer"
+
+app = typer.Typer()
+
+
+@command(
+    app,
+    "query",
+    panel=PANEL,
+    examples="""
+myria query "why did we drop Kickstarter?" --as mika
+
+myria query "heater" --as jonas --events --limit 5
+
+myria query --as ines --order newest --since 2026-03-01T00:00:00Z
+
+myria query "soak test" --as jonas --json | jq .root
+""",
+)
+async def query(
+    options: Options,
+    *,
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="What to look for; left out: the most recent.")
+    ] = None,
+    as_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--as",
+            metavar="NAME",
+            help="Who asks; repeat for several. Only what all of them may see is answered. Required.",
+        ),
+    ] = None,
+    hint: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOPIC[=0..1]", help="A topic to prefer; never excludes.", rich_help_panel=_SHAPE),
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="Only this context_id.", rich_help_panel=_FILTERS)] = None,
+    channel: Annotated[str | None, typer.Option(help="Only this channel.", rich_help_panel=_FILTERS)] = None,
+    type_: Annotated[
+        list[str] | None,
+        typer.Option("--type", help="Only this event type; repeat for several.", rich_help_panel=_FILTERS),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only at or after this RFC 3339 time.", rich_help_panel=_FILTERS)
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Only before this RFC 3339 time.", rich_help_panel=_FILTERS)] = None,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Also internal events.", rich_help_panel=_FILTERS)
+    ] = False,
+    events: Annotated[
+        bool,
+        typer.Option(
+            "--events",
+            help="Plain events (query_event_nodes) instead of topics (query_references).",
+            rich_help_panel=_SHAPE,
+        ),
+    ] = False,
+    limit: Annotated[int | None, typer.Option(help="With --events: how many, 1..200.", rich_help_panel=_SHAPE)] = None,
+    max_nodes: Annotated[
+        int | None, typer.Option(help="Topics and events in all, 1..500.", rich_help_panel=_SHAPE)
+    ] = None,
+    max_depth: Annotated[int | None, typer.Option(help="Levels below the root.", rich_help_panel=_SHAPE)] = None,
+    root: Annotated[
+        str | None, typer.Option(help="Only under this topic_id or node_id.", rich_help_panel=_SHAPE)
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Bound on the answer's size.", rich_help_panel=_SHAPE)] = None,
+    payload: Annotated[
+        bool, typer.Option("--payload", help="Whole payloads instead of snippets.", rich_help_panel=_SHAPE)
+    ] = False,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Show how high each node was ranked.", rich_help_panel=_SHAPE)
+    ] = False,
+    mode: Annotated[
+        str | None,
+        typer.Option(help="Whether a language model looks further: auto, llm, deterministic.", rich_help_panel=_SHAPE),
+    ] = None,
+    order: Annotated[str | None, typer.Option(help="relevance, newest or oldest.", rich_help_panel=_SHAPE)] = None,
+    now: Annotated[str | None, typer.Option(help="What 'yesterday' counts from.", rich_help_panel=_SHAPE)] = None,
+    cursor: Annotated[
+        str | None, typer.Option(help="next_cursor of the answer before.", rich_help_panel=_SHAPE)
+    ] = None,
+) -> None:
+    """Ask the memory as somebody, and see the tree of the answer."""
+    from myria.access.principal import local_principal
+    from myria.memory import Memory
+    from myria.notes.answertext import NOTHING
+    from myria_server.api.core.inputs import EventNodesInput, ReferencesInput, read
+
+    if not as_:
+        raise InvalidArgument("say who asks: --as NAME (repeat it for several)", field="participants")
+    of_tree = {"max_nodes": max_nodes, "max_depth": max_depth, "root": root, "mode": mode, "payload": payload or None}
+    if not events and limit is not None:
+        raise InvalidArgument("--limit goes with --events; a tree takes --max-nodes", field="limit")
+    if events and (given := [name for name, value in of_tree.items() if value is not None]):
+        raise InvalidArgument(f"--{given[0].replace('_', '-')} does not go with --events", field=given[0])
+    asked: dict[str, Any] = {
+        "participants": as_,
+        "query": text,
+        "topic_hints": [_hint(hint_text) for hint_text in hint or ()],
+        "context_id": context,
+        "channel": channel,
+        "types": type_,
+        "since": since,
+        "until": until,
+        "include_internal": internal,
+        "max_tokens": max_tokens,
+        "order": order,
+        "now": now,
+        "cursor": cursor,
+    }
+    settings = options.settings()
+    asking = local_principal(options.tenant, actor="cli")
+    async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
+        if events:
+            for_events = read(EventNodesInput, {**asked, "limit": limit}).query_value(asking)
+            answer = await memory.query_event_nodes(options.tenant, for_events)
+        else:
+            shape = {name: value for name, value in of_tree.items() if name != "payload"}
+            asked |= shape | {"include_payload": payload}
+            answer = await memory.query_references(options.tenant, read(ReferencesInput, asked).query_value(asking))
+    if not options.json and not answer["root"]["children"]:
+        console.write(NOTHING)
+        return
+    options.answer(answer, answer_tree(answer, scores=scores))
+    if answer.get("next_cursor") and not options.json:
+        console.say(f"--cursor {answer['next_cursor']}", "dim")
+
+
+def _hint(text: str) -> dict[str, Any]:
+    name, separator, weight = text.rpartition("=")
+    if not separator:
+        return {"hint": text, "confidence": 1.0}
+    try:
+        return {"hint": name, "confidence": float(weight)}
+    except ValueError as error:
+        raise InvalidArgument(
+            f"--hint {text}: what follows '=' must be a number from 0 to 1", field="topic_hints"
+        ) from error
