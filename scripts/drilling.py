@@ -100,7 +100,7 @@ def _first_difference(before: object, after: object) -> str:
 async def throw_away_server(folder: Path) -> AsyncIterator[tuple[EmbeddedPostgres, RoleDsns]]:
     """Run a separate PostgreSQL for the block, with the planes' roles and an empty database."""
     quick = {"fsync": "off", "full_page_writes": "off"}
-    async with EmbeddedPostgres(folder, exclusive=True, settings=quick, durable_creation=False) as server:
+    async with EmbeddedPostgres(folder, exclusive=True, settings=quick) as server:
         yield server, await ensure_roles(server)
 
 

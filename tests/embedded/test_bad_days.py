@@ -31,7 +31,7 @@ Disk = Callable[[str], Path]
 
 def make(data_dir: Path) -> EmbeddedPostgres:
     """A server whose data nobody will miss."""
-    return EmbeddedPostgres(data_dir, settings={"fsync": "off"}, durable_creation=False)
+    return EmbeddedPostgres(data_dir, settings={"fsync": "off"})
 
 
 async def ask(dsn: str, question: str) -> object:

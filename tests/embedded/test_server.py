@@ -28,7 +28,7 @@ Hold = Callable[..., Spawned]
 
 def make(data_dir: Path, **options: object) -> EmbeddedPostgres:
     """A server whose data nobody will miss."""
-    return EmbeddedPostgres(data_dir, settings={"fsync": "off"}, durable_creation=False, **options)  # type: ignore[arg-type]
+    return EmbeddedPostgres(data_dir, settings={"fsync": "off"}, **options)  # type: ignore[arg-type]
 
 
 async def ask(dsn: str, question: str) -> object:

@@ -79,9 +79,7 @@ class Databases:
         self.folder = Path(tempfile.mkdtemp(prefix="myria-tests-", dir=fast_folder()))
         guardian.tell(f"folder {self.folder}")
         self.loop = LoopThread()
-        self.server = EmbeddedPostgres(
-            self.folder / "data", exclusive=True, settings=THROW_AWAY, durable_creation=False
-        )
+        self.server = EmbeddedPostgres(self.folder / "data", exclusive=True, settings=THROW_AWAY)
         self._numbers = itertools.count(1)
         self._has_template = False
         self._admin: asyncpg.Connection | None = None
