@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.golden.replay import Golden
 
-COMMANDS = (("verify", "--json"), ("export",))
+COMMANDS = (("verify",), ("export",))
 
 _PLAN = """Here is a plan for the migration, in five steps:
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.golden.replay import Golden
 
-COMMANDS = (("verify", "--json"), ("show", "--json", "--as", "ivo"), ("events", "--json", "--limit", "4"), ("export",))
+COMMANDS = (("verify",), ("show", "--json", "--as", "ivo"), ("events", "--json", "--limit", "4"), ("export",))
 
 _ROWS: tuple[tuple[str, str | None, str | None, str, tuple[str, ...], dict[str, Any]], ...] = (
     ("slack", "message", "launch", "The launch is planned for 14 April.", ("launch_date",), {}),

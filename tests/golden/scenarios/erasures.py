@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.golden.replay import Golden
 
-COMMANDS = (("verify", "--json"), ("show", "--json"), ("events", "--json"), ("export",))
+COMMANDS = (("verify",), ("show", "--json"), ("events", "--json"), ("export",))
 
 
 def _event(number: int, text: str, **more: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.golden.replay import Golden
 
-COMMANDS = (("verify", "--json"), ("export",))
+COMMANDS = (("verify",), ("export",))
 
 _LONG = " ".join(f"word{number % 977} reaches the harbour{number % 13}." for number in range(2_000))
 

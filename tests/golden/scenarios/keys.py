@@ -11,7 +11,7 @@ from tests.golden.replay import Golden
 from tests.support.keys import access_store, make_key
 
 SETTINGS = Settings(auth=AuthSettings(mode="keys"), turns=TurnsSettings(enabled=True))
-COMMANDS = (("key", "list", "--json"), ("tenant", "list", "--json"), ("verify", "--json"))
+COMMANDS = (("key", "list", "--json"), ("tenant", "list", "--json"), ("verify",))
 
 
 async def play(golden: Golden) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.golden.replay import Golden
 
-COMMANDS = (("verify", "--json"), ("show", "--json", "--summaries"), ("export",))
+COMMANDS = (("verify",), ("show", "--json", "--summaries"), ("export",))
 
 _SAID = {
     "en": (

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.golden.replay import Golden
 
-COMMANDS = (("verify", "--json"), ("feedback", "--json"), ("export",))
+COMMANDS = (("verify",), ("feedback", "--json"), ("export",))
 
 
 async def play(golden: Golden) -> None:

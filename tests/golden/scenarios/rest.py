@@ -7,7 +7,7 @@ from typing import Any
 from myria_server.api.memtrace.schemas import PREFIX
 from tests.golden.replay import Golden
 
-COMMANDS = (("verify", "--json"), ("export",))
+COMMANDS = (("verify",), ("export",))
 
 
 async def play(golden: Golden) -> None:

@@ -14,7 +14,7 @@ _WORDS = (
 )
 
 CIRCLES = (("ana", "ben"), ("ana", "ben", "chloé"), ("ben",))
-COMMANDS = (("verify", "--json"), ("show", "--json", "--as", "ben"), ("export",))
+COMMANDS = (("verify",), ("show", "--json", "--as", "ben"), ("export",))
 
 
 def talk(size: int, seed: int) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.golden.replay import Golden
 
-COMMANDS = (("verify", "--json"), ("export",))
+COMMANDS = (("verify",), ("export",))
 
 _TURNS = (
     ("My name is Ada and I prefer green tea.", "Hello Ada!"),
