@@ -14,6 +14,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, get_args
 
@@ -54,8 +55,8 @@ In the environment, `mcp.port` is `MYRIA_MCP_PORT`, and so for every setting: `M
 capitals. Lists are comma-separated or a JSON array; an empty text unsets a setting that may be unset.
 
 The command line also reads {{reserved}}. It ignores what Kubernetes sets for a Service named `myria`
-(`MYRIA_SERVICE_HOST` and others). Each line below gives the type or unit, the bounds, and the
-default.
+(`MYRIA_SERVICE_HOST` and others). Each line below gives what a setting takes (a text, a boolean or a list, if only
+the default stands there) and the default.
 """
 
 ERRORS_HEAD = f"""\
@@ -82,43 +83,36 @@ TOOLS_HEAD = f"""\
 
 # Tools
 
-Every tool takes one JSON object and answers one (as `structuredContent`, and as text). A server advertises the names
-below, or `myria.` instead of `myria_` with the setting `mcp.tool_names`; calls may use both. A profile is a group of
-tools that a server offers or not (setting `mcp.profiles`). [errors.md](errors.md) lists the errors,
-[roles.md](roles.md) what a key without `read` is answered, and `tools/list` the complete schemas.
+A tool takes one JSON object and answers one (as `structuredContent`, and as text). Names are as below, or with
+`myria.` instead of `myria_` (`mcp.tool_names`); calls may use both. A profile is a group of tools that a server
+offers or not (`mcp.profiles`); a tool's is `core` unless it says another. `tools/list` has the complete schemas,
+[errors.md](errors.md) the errors, [roles.md](roles.md) what a key without `read` is answered.
 
-**Arguments.** An unknown argument is refused; the message names the nearest known one. Where a list, an object, a
-number or a boolean is expected, the same as JSON text is accepted (`"[\\"a\\"]"`, `"5"`, `"true"`), up to 256 KiB per
-call, and `5.0` is 5. An argument that may be a text is never reinterpreted. All arguments may be one JSON text. Over
-HTTP, `Accept` may allow JSON, an event stream or both; no header allows both.
+**Arguments.** An unknown argument is refused, with the nearest known name. A list, object, number or boolean may come
+as JSON text (`"[\\"a\\"]"`, `"5"`, `"true"`), up to 256 KiB per call, and `5.0` is 5; an argument that may be a text
+is never reinterpreted. All arguments may be one JSON text. An argument without a type below is a text. Over HTTP,
+`Accept` may allow JSON, an event stream or both; no header allows both.
 
-**Names** (participants, channel, source_event_key, context_id, type) must not hold invisible characters, such as
-zero-width spaces, joiners and direction marks. Participants are compared in Unicode's composed form (NFC) without
-outer white space; other names are compared exactly as given. A payload is stored as PostgreSQL's `jsonb`: the order
-of keys is lost, -0.0 becomes 0, and 1e2 becomes 100.
+**Names** (participants, channel, source_event_key, context_id, type) must not hold invisible characters (zero-width
+spaces, joiners, direction marks). Participants are compared in Unicode's composed form (NFC) without outer white
+space, other names exactly. A payload is PostgreSQL's `jsonb`: the order of keys is lost, -0.0 is 0, 1e2 is 100.
 
-**What a read tool sees** is what **all** participants you name may see. If nothing is visible under a name but
-something is under another spelling (`Ada`, `ada`, `user:ada`) that you may use too, `other_spellings` names it.
-`snapshot_id` says which snapshot was read; `indexed` says whether an event is in it or in the fresh tail.
+**Visibility.** A read tool sees what **all** participants you name may see. If nothing is visible under a name but
+something is under another spelling that you may use (`Ada`, `ada`, `user:ada`), `other_spellings` names it.
+`snapshot_id` is the snapshot that was read; `indexed` says whether an event is in it or in the fresh tail.
 
-**Size of an answer.** `limit` or `max_nodes`, `max_tokens` and `retrieval.answer_bytes` (1 MiB of JSON; MCP sends it
-twice) bound an answer. `next_cursor` continues it, and following it passes every match exactly once:
+**Size.** `limit` or `max_nodes`, `max_tokens` and `retrieval.answer_bytes` (1 MiB of JSON; MCP sends it twice) bound
+an answer. Following `next_cursor` passes every match exactly once. A match that fits on no page is shortened to a
+`snippet` around the query's words (`truncated: true`, `payload_bytes`); `get_event` returns all of it. One that still
+does not fit is in `skipped` (the number, and at most 50 ids). With `max_tokens` and a query, the newest of a page's
+matches that say the same stands for all; `alike` counts them.
 
-- A match without room comes on the next page.
-- A match that fits on no page is shortened to a `snippet` around the query's words, with `truncated: true` and
-  `payload_bytes`. `get_event` returns all of it, however large an append may make it.
-- A match that fits not even so, because of very small bounds, is skipped. `skipped` has the number and at most 50
-  ids.
-- With `max_tokens` and a query, the newest of several matches that say the same stands for the others of its page;
-  `alike` counts them.
-
-**Text for models.** `query_event_nodes` and `query_references` take `format: text`: one line per event and topic,
-between marks that say it is data, such as `2026-02-24 Inês: We open on 14 April. [e:481920375]`. The day is that of
-the event's own offset; several lines of one day also show the time (`2026-02-24 09:30 Inês: ...`). The brackets hold
-a handle, which every caller of the tenant who may see the event can use as its id. The structured content beside it
-is the `lean` view: who said what, when, and ids. `view: lean` gives that as JSON; `view: full` with text adds ids,
-channel, participants and scores. With `format: text`, `max_tokens` bounds the text's tokens (o200k, or its bytes
-where no encoder is installed) and the structured content.
+**Text for models.** With `format: text`, `query_event_nodes` and `query_references` answer a line per event and
+topic, between marks that say it is data: `2026-02-24 Inês: We open on 14 April. [e:481920375]`. The day is the
+event's own; several lines of one day show the time too. The brackets hold a handle, an id for every caller of the
+tenant who may see the event. Beside it is the `lean` view (who, what, when, ids), which `view: lean` gives as JSON;
+`view: full` adds ids, channel, participants and scores to the lines. `max_tokens` then bounds text (o200k, or bytes
+without an encoder) and structured content.
 """
 
 ROLES_HEAD = f"""\
@@ -207,10 +201,11 @@ def setting_line(setting: SettingDescription) -> str:
     name = setting.key.split(".")[1]
     default = "unset" if setting.default is None else f"`{plain(setting.default)}`"
     kind = setting.type.removesuffix(", or unset")
+    kind = {"text": "", "true or false": "", "list of text": ""}.get(kind, kind)
     unit = next((unit for ending, unit in UNITS.items() if name.endswith(ending) and not name.endswith("_per_s")), None)
     if unit is not None:
         kind = re.sub("^(?:number|integer)", unit, kind)
-    return f"- `{name}` ({kind}; {default}): {setting.doc}\n"
+    return f"- `{name}` ({'; '.join(word for word in (kind, default) if word)}): {setting.doc}\n"
 
 
 def plain(value: object) -> str:
@@ -263,11 +258,13 @@ def tools_page() -> str:
     """Return docs/tools.md."""
     parts = [TOOLS_HEAD]
     described: dict[tuple[str, str], str] = {}
-    for tool in TOOLS:
-        endpoints, roles = " ".join(PATH_OF[face] for face in tool.faces), " or ".join(tool.roles)
-        place = f"At {endpoints}, profile {tool.profile}, role {roles}."
-        what = f"\n## {tool.plain()}\n\n{description(tool, LIMITS)} {place}\n\n"
-        parts.append(f"{what}{arguments_list(tool, described)}")
+    for faces, tools in groupby(TOOLS, lambda tool: tool.faces):
+        parts.append(f"\n# At {' and '.join(PATH_OF[face] for face in faces)}\n")
+        for tool in tools:
+            profile = "" if tool.profile == "core" else f", profile `{tool.profile}`"
+            needs = f"Role {' or '.join(tool.roles)}{profile}."
+            parts.append(f"\n## {tool.plain()}\n\n{description(tool, LIMITS)} {needs}\n\n")
+            parts.append(arguments_list(tool, described))
     return "".join(parts)
 
 
@@ -333,11 +330,13 @@ def arguments_list(tool: Tool, described: dict[tuple[str, str], str]) -> str:
     bare: list[str] = []
     same: dict[str, list[str]] = {}
     for name, shape in schema["properties"].items():
-        kind = f"{type_name(shape)}, required" if name in required else type_name(shape)
+        kind = type_name(shape)
+        notes = [note for note in ("" if kind == "string" else kind, "required" if name in required else "") if note]
         text = meaning(shape)
-        line = f"- `{name}` ({kind}): {text}\n"
+        argument = f"`{name}` ({', '.join(notes)})" if notes else f"`{name}`"
+        line = f"- {argument}: {text}\n"
         if not text:
-            bare.append(f"`{name}` ({kind})")
+            bare.append(argument)
         elif (other := described.setdefault((tool.faces[0], line), tool.plain())) == tool.plain():
             lines.append(line)
         else:

