@@ -45,7 +45,6 @@ OURS = {
 }
 
 UNUSED = {
-    "WRITES": "tests stop the operator at each of these fail-points",
     "capture_signals": "uvicorn calls it",
     "in_use": "tests watch a pool by it",
     "moves": "tests read the history of the active pointer by it",

@@ -74,8 +74,7 @@ helm install myria charts/myria --namespace myria
 ```
 
 **Keys.** Every call needs a key. A Job makes the first one into the Secret `<full name>-admin-key`; Helm's notes print
-how to read it, and how to make one for each agent. After an upgrade from a chart that asked for none, **callers need a
-key** unless `auth.mode=none` is set ([docs/upgrade.md](../../docs/upgrade.md)).
+how to read it, and how to make one for each agent.
 
 **Passwords.** The chart renders no password that you did not give. With `postgres.mode` trial or cnpg a Job makes the
 logins' Secrets in the cluster, once: rendering is deterministic, upgrades change nothing, and GitOps tools see no

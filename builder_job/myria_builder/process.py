@@ -7,6 +7,7 @@ import gc
 import logging
 import multiprocessing
 from multiprocessing.context import SpawnProcess
+from typing import Final
 
 import uvloop
 
@@ -19,9 +20,8 @@ from myria_builder.reporting import reported
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE_S = 5.0
-_YOUNG_OBJECTS = 1_000_000
-"""Objects made before Python looks for cycles among them: what a scope of some thousand events makes has none."""
+_END_S: Final = 5.0
+"""Seconds that a further process has to end before it is killed."""
 
 
 async def build(settings: Settings, dsn: str, tenant: str, build_id: str, *, processes: int = 1) -> Outcome:
@@ -33,11 +33,10 @@ async def build(settings: Settings, dsn: str, tenant: str, build_id: str, *, pro
     Raises:
         MyriaError: this process cannot go on; the build waits for another one.
     """
-    _look_for_cycles_seldom()
+    _collect_seldom()
     others = [_spawn(settings, dsn, tenant, build_id) for _ in range(processes - 1)]
-    options = build_options(settings, size=1)
     try:
-        async with reported(dsn, options, tenant, build_id):
+        async with reported(dsn, build_options(settings, size=1), tenant, build_id):
             return await run_build(settings, dsn, tenant, build_id)
     finally:
         await asyncio.shield(asyncio.to_thread(_end, others))
@@ -52,7 +51,7 @@ def _spawn(settings: Settings, dsn: str, tenant: str, build_id: str) -> SpawnPro
 
 
 def _work(settings: Settings, dsn: str, tenant: str, build_id: str) -> None:
-    _look_for_cycles_seldom()
+    _collect_seldom()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run_build(settings, dsn, tenant, build_id))
@@ -62,11 +61,10 @@ def _work(settings: Settings, dsn: str, tenant: str, build_id: str) -> None:
         )
 
 
-def _look_for_cycles_seldom() -> None:
-    """Leave what is imported out of the search for cycles, and search after many new objects, not 700: a tenth of
-    a builder's time."""
+def _collect_seldom() -> None:
+    """Look for cycles after a million new objects, not 700: a scope of some thousand events makes none."""
     gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS)
+    gc.set_threshold(1_000_000)
 
 
 def _end(processes: list[SpawnProcess]) -> None:
@@ -74,7 +72,7 @@ def _end(processes: list[SpawnProcess]) -> None:
     for process in processes:
         process.terminate()
     for process in processes:
-        process.join(_PATIENCE_S)
+        process.join(_END_S)
         if process.is_alive():
             process.kill()
             process.join()

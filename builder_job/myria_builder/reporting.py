@@ -52,7 +52,7 @@ async def reported(dsn: str, options: PoolOptions, tenant: str, build_id: str) -
         yield
         return
     async with Database(dsn, options) as database:
-        beginning = asyncio.create_task(_tell_the_beginning(database, resource, tenant, build_id))
+        beginning = asyncio.create_task(_report_the_beginning(database, resource, tenant, build_id))
         try:
             yield
         finally:
@@ -60,15 +60,16 @@ async def reported(dsn: str, options: PoolOptions, tenant: str, build_id: str) -
             await asyncio.gather(beginning, return_exceptions=True)
         facts = await _facts(database, tenant, build_id)
         if facts is not None and facts.outcome is not None:
-            await tell(resource, facts)
+            await report(resource, facts)
 
 
-async def _tell_the_beginning(database: Database, resource: ReportTarget, tenant: str, build_id: str) -> None:
+async def _report_the_beginning(database: Database, resource: ReportTarget, tenant: str, build_id: str) -> None:
+    """Report a build once it has captured what it compiles, unless it has ended by then."""
     while True:
         facts = await _facts(database, tenant, build_id)
         if facts is not None and facts.row.snapshot_id is not None:
             if facts.outcome is None:
-                await tell(resource, facts)
+                await report(resource, facts)
             return
         await asyncio.sleep(_POLL_S)
 
@@ -83,7 +84,7 @@ async def _facts(database: Database, tenant: str, build_id: str) -> BuildFacts |
     return BuildFacts.from_row(row) if row is not None else None
 
 
-async def tell(resource: ReportTarget, facts: BuildFacts) -> None:
+async def report(resource: ReportTarget, facts: BuildFacts) -> None:
     """Apply what is known of a build to the status of its resource; a failure is logged and ignored.
 
     The uid makes sure that no other resource of the same name is written. The report holds only what will not change:
@@ -95,7 +96,7 @@ async def tell(resource: ReportTarget, facts: BuildFacts) -> None:
         async with asyncio.timeout(_TIMEOUT_S):
             configured, _ = await connecting.configuration()
             async with connecting.Connection(configured, resource.namespace, MANAGER) as connection:
-                await connection.apply_rebuild_status(resource.name, resource.uid, pod_fields(facts))
+                await connection.apply_status(resource.name, resource.uid, pod_fields(facts))
     except Exception as error:  # noqa: BLE001 - the cluster's client may raise anything; a report is worth no build
         logger.warning(
             "not reported: %s",

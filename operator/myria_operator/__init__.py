@@ -2,7 +2,7 @@
 
 On one machine `myria up` runs the same triggers, queue and builder process without Kubernetes.
 
-How a resource is handled: `app` learns of it, `queue` holds its name, `reconcile` reads it with its Job and its build,
-`status` derives its status, `steps` decides what to do next. `requests` makes resources for causes; `sweep` finds
-changes that no watch reported.
+How a resource is handled: `watch` hears of it, `queue` holds its name, `reconcile` observes it with its Job and its
+build, `decide` says what its status is and what to do next, and `reconcile` carries that out. `requests` makes
+resources for causes; `sweep` finds changes that no watch reported.
 """

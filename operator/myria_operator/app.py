@@ -1,8 +1,7 @@
-"""`myria operate`: kopf's watches, the queue, the poll and the sweep, wired together.
+"""`myria operate`: the watches, the queue, the poll and the sweep, wired together.
 
-kopf only reports that a MyriaRebuild or a Job has changed: no handler keeps state on a resource, so there are no
-finalizers and no annotations. The operator survives any outage of the API server or the database, and the end of kopf;
-only when its queue no longer ticks does it count as dead.
+No handler keeps state on a resource, so there are no finalizers and no annotations. The operator survives any outage of
+the API server or the database; only when its queue no longer ticks does it count as dead.
 """
 
 from __future__ import annotations
@@ -24,19 +23,20 @@ from myria.db.waiting import until_current
 from myria.settings import Settings
 from myria_monitoring.figures import FigureReader
 from myria_monitoring.port import scraped
-from myria_operator.api import Api
-from myria_operator.jobs import read_pod_template
+from myria_operator.jobs import SELECTOR, read_pod_template
 from myria_operator.ledger import Ledger
 from myria_operator.metrics import OperatorMetrics
+from myria_operator.observed import MANAGER
 from myria_operator.permissions import review
 from myria_operator.probe import liveness
 from myria_operator.queue import Queue
 from myria_operator.reconcile import Reconciler
 from myria_operator.requests import ClusterLoop
 from myria_operator.sweep import sweep
-from myria_operator.uninstalling import OwnDeployment, end_builds
-from myria_operator.watches import Watches
-from myria_rebuilds.connection import configuration
+from myria_operator.uninstall import OwnDeployment, end_builds
+from myria_operator.watch import watch
+from myria_rebuilds.connection import Connection, configuration
+from myria_rebuilds.resource import JOBS, KIND, REBUILDS, Json
 
 logger = logging.getLogger(__name__)
 
@@ -45,9 +45,11 @@ _LONGEST_WAIT_S: Final = 5.0
 
 
 class Operator:
-    """The parts of a running operator, without kopf: tests drive them directly."""
+    """The parts of a running operator, without its watches: tests drive them directly."""
 
-    def __init__(self, api: Api, database: Database, settings: Settings, template_path: Path | None = None) -> None:
+    def __init__(
+        self, api: Connection, database: Database, settings: Settings, template_path: Path | None = None
+    ) -> None:
         section = settings.operator
         self.api = api
         self.settings = settings
@@ -55,56 +57,65 @@ class Operator:
         template = read_pod_template(template_path or Path(section.pod_template))
         self.reconciler = Reconciler(api, self.ledger, template, section)
         self.metrics = OperatorMetrics(FigureReader(database), api.answers, tenant_label=settings.metrics.tenant_label)
-        self.queue: Queue[str] = Queue(self.metrics.timed(self.reconciler.reconcile), workers=section.workers)
-        self.loop = ClusterLoop(database, settings, self.ledger, api, self.queue)
+        self.queue = Queue(self.metrics.timed(self.reconciler.reconcile), workers=section.workers)
+        self.loop = ClusterLoop(database, settings, self.ledger, api, self.queue.add)
 
     async def run(self) -> None:
         """Work until cancelled."""
+        section = self.settings.operator
         async with asyncio.TaskGroup() as group:
             group.create_task(self.queue.run(), name="queue")
             group.create_task(self.loop.run(), name="triggers")
-            group.create_task(self._often("poll", self._poll, self.settings.operator.poll_s), name="poll")
-            group.create_task(self._often("sweep", self._sweep, self.settings.operator.sweep_s), name="sweep")
+            group.create_task(_again_and_again("poll", self._poll, section.poll_s), name="poll")
+            group.create_task(_again_and_again("sweep", self._sweep, section.sweep_s), name="sweep")
+
+    async def watch(self) -> None:
+        """Queue what the API server reports as changed, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(watch(self.api, REBUILDS, self._rebuild_changed), name="watch of resources")
+            group.create_task(watch(self.api, JOBS, self._job_changed, labelSelector=SELECTOR), name="watch of Jobs")
 
     def idle_s(self) -> float:
         """Return how long ago the queue ticked, in seconds."""
         return time.monotonic() - self.queue.ticked_at
 
-    def heard(self, name: str) -> None:
-        """Queue a resource that a watch reports as changed, and note the time."""
-        self.metrics.heard(name)
-        self.queue.add(name)
-
     async def families(self) -> list[Metric]:
         """Return the metrics for a scrape."""
         return await self.metrics.families(queue_length=len(self.queue), idle_s=self.idle_s())
 
+    def _rebuild_changed(self, rebuild: Json) -> None:
+        self.metrics.heard(rebuild["metadata"]["name"])
+        self.queue.add(rebuild["metadata"]["name"])
+
+    def _job_changed(self, job: Json) -> None:
+        for owner in job["metadata"].get("ownerReferences") or ():
+            if owner.get("controller") and owner.get("kind") == KIND:
+                self.metrics.heard(owner["name"])
+                self.queue.add(owner["name"])
+
     async def _poll(self) -> None:
-        """Queue the resources whose builds or requests changed; when a build ended, those that wait as well."""
-        changes = await self.ledger.changes()
-        names = {change.name for change in changes if change.name is not None}
-        if any(change.ended for change in changes):
-            names.update(await self.ledger.waiting())
-        for name in sorted(names):
+        for name in sorted(await self.ledger.changed()):
             self.queue.add(name)
 
     async def _sweep(self) -> None:
-        self.metrics.swept(await sweep(self.api, self.ledger, self.queue, self.settings.operator))
+        self.metrics.swept(await sweep(self.api, self.ledger, self.queue.add, self.settings.operator))
 
-    async def _often(self, what: str, work: Callable[[], Awaitable[None]], every_s: float) -> None:
-        wait = every_s
-        while True:
-            started = time.monotonic()
-            try:
-                await work()
-                wait = every_s
-            except errors.MyriaError as error:
-                wait = min(max(wait * 2, 0.5), _LONGEST_WAIT_S)
-                logger.warning("the %s waits: %s", what, error.message, extra={"action": f"{what}_waits"})
-            except Exception:
-                wait = max(_LONGEST_WAIT_S, every_s)
-                logger.exception("the %s failed", what, extra={"action": f"{what}_failed"})
-            await asyncio.sleep(max(0.02, wait - (time.monotonic() - started)))
+
+async def _again_and_again(what: str, work: Callable[[], Awaitable[None]], every_s: float) -> None:
+    """Do some work every so many seconds, until cancelled; a failure is logged, and only delays the next time."""
+    wait = every_s
+    while True:
+        started = time.monotonic()
+        try:
+            await work()
+            wait = every_s
+        except errors.MyriaError as error:
+            wait = min(max(wait * 2, 0.5), _LONGEST_WAIT_S)
+            logger.warning("the %s waits: %s", what, error.message, extra={"action": f"{what}_waits"})
+        except Exception:
+            wait = max(_LONGEST_WAIT_S, every_s)
+            logger.exception("the %s failed", what, extra={"action": f"{what}_failed"})
+        await asyncio.sleep(max(0.02, wait - (time.monotonic() - started)))
 
 
 async def operate(settings: Settings, dsn: str) -> None:
@@ -116,25 +127,24 @@ async def operate(settings: Settings, dsn: str) -> None:
     """
     configured, namespace = await configuration()
     namespace = settings.operator.namespace or namespace
-    pool = pool_options(settings, size=max(4, settings.operator.workers))
+    section = settings.operator
     async with AsyncExitStack() as stack:
-        api = await stack.enter_async_context(Api(configured, namespace))
+        api = await stack.enter_async_context(Connection(configured, namespace, MANAGER))
+        pool = pool_options(settings, size=max(4, section.workers))
         database = await stack.enter_async_context(Database(dsn, pool))
         await _schema(database, settings)
         operator = Operator(api, database, settings)
         stack.push_async_callback(operator.metrics.close)
-        deployment = OwnDeployment(api, settings.operator.deployment)
+        deployment = OwnDeployment(api, section.deployment)
         stack.push_async_callback(_leave, operator, deployment)
-        await stack.enter_async_context(
-            liveness(settings.operator.probe_port, operator.idle_s, lambda: {"keys": len(operator.queue)})
-        )
-        logger.info("watching namespace %s", namespace, extra={"action": "operator_started", "namespace": namespace})
-        if port := settings.operator.metrics_port:
-            stack.enter_context(scraped("0.0.0.0", port, operator.families, process=True))  # noqa: S104 - see probe
-        watches = Watches(namespace, operator.heard)
+        await stack.enter_async_context(liveness(section.probe_port, operator.idle_s, lambda: len(operator.queue)))
+        if section.metrics_port:
+            metrics = scraped("0.0.0.0", section.metrics_port, operator.families, process=True)  # noqa: S104 - see probe
+            stack.enter_context(metrics)
+        logger.info("watching namespace %s", namespace, extra={"action": "operator_ready", "namespace": namespace})
         async with asyncio.TaskGroup() as group:
             group.create_task(operator.run(), name="work")
-            group.create_task(watches.run(), name="watches")
+            group.create_task(operator.watch(), name="watches")
             group.create_task(review(api), name="review")
             group.create_task(deployment.find(), name="deployment")
 
@@ -151,7 +161,7 @@ async def _leave(operator: Operator, deployment: OwnDeployment) -> None:
 
 async def _schema(database: Database, settings: Settings) -> None:
     """Wait for the schema while answering health probes. Without a configured wait, a missing database is ignored."""
-    async with liveness(settings.operator.probe_port, lambda: 0.0, lambda: {"keys": 0}):
+    async with liveness(settings.operator.probe_port, lambda: 0.0, lambda: 0):
         try:
             await until_current(database, settings.migrate.wait_s)
         except errors.UnavailableError as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,8 +15,8 @@ import yaml
 
 from myria.errors import ConfigurationError
 from myria.settings import REBUILD_VARIABLES, OperatorSettings
-from myria_operator.facts import Rebuild
 from myria_operator.naming import job_name
+from myria_operator.observed import Job, Rebuild
 from myria_rebuilds.report import BuildFacts
 from myria_rebuilds.resource import API_VERSION, KIND, Json
 
@@ -38,11 +37,8 @@ SELECTOR: Final = ",".join(f"{key}={value}" for key, value in COMPONENT_LABELS.i
 """Label selector of the Jobs that the operator made."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PodTemplate:
-    """The checked `template` of a PodTemplate: metadata and spec of a build's pod."""
-
-    template: Mapping[str, Any]
+PodTemplate = Mapping[str, Any]
+"""The checked `template` of a PodTemplate object: metadata and spec of a build's pod."""
 
 
 def read_pod_template(path: Path) -> PodTemplate:
@@ -101,7 +97,7 @@ def checked_pod_template(document: Any, where: str) -> PodTemplate:
     taken = {variable.get("name") for variable in builder.get("env") or ()} & set(REBUILD_VARIABLES)
     if taken:
         raise refuse(f"must not set {', '.join(sorted(taken))}; the operator does")
-    return PodTemplate(template=template)
+    return template
 
 
 def pods_of(rebuild: Rebuild, scopes: int, settings: OperatorSettings) -> int:
@@ -163,21 +159,21 @@ def manifest(
     }
 
 
-def suspension(*, suspend: bool, pods: int, understood: bool | None) -> Json:
-    """Return the patch that takes a Job's pods away or lets them come back.
-
-    `understood`: whether the API server keeps `suspend` (from 1.21 on); False: run no pods instead. None: try it.
-    """
-    spec: Json = {"suspend": suspend}
-    if understood is False:
-        spec["parallelism"] = 0 if suspend else pods
-    elif not suspend:
-        spec["parallelism"] = pods
+def job_change(rebuild: Rebuild, job: Job) -> Json:
+    """Return the merge patch that makes a Job's suspension and deadline what the spec says."""
+    spec: Json = {}
+    suspend = rebuild.wants("suspend")
+    if job.halted != suspend:
+        # API servers before 1.21 drop `suspend` without a word: there, a parallelism of 0 takes the pods away.
+        spec = {"suspend": suspend, "parallelism": 0 if suspend else job.completions}
+    deadline_s = rebuild.build.get("deadlineSeconds", job.deadline_s)
+    if deadline_s != job.deadline_s:
+        spec["activeDeadlineSeconds"] = deadline_s
     return {"spec": spec}
 
 
 def _pod(rebuild: Rebuild, build: BuildFacts, template: PodTemplate, labels: Mapping[str, str]) -> Json:
-    pod: Json = copy.deepcopy(dict(template.template))
+    pod: Json = copy.deepcopy(dict(template))
     metadata = pod.setdefault("metadata", {})
     metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
     metadata.pop("name", None)

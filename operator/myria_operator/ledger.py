@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import asyncpg
 
 from myria import errors
 from myria.builds.finish import end_without_result
@@ -17,23 +21,13 @@ from myria.db.locks import lock_key
 from myria.log.ids import new_id
 from myria.settings import Settings
 from myria_operator import reasons
-from myria_operator.facts import Rebuild, Situation, Target
-from myria_operator.failpoints import write
+from myria_operator.observed import Rebuild, Situation, Target
 from myria_rebuilds.report import BuildFacts
 from myria_rebuilds.statements import sql
 
 logger = logging.getLogger(__name__)
 
-_REASON = 1000
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
-    """A build or a request of a resource that changed; `ended` tells that a build has."""
-
-    tenant: str
-    name: str | None
-    ended: bool
+_MAX_REASON: Final = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +44,7 @@ class Unfinished:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToMake:
-    """A request that is to become a resource."""
+    """A request that is to become a resource; `name` where an operator has named the resource already."""
 
     tenant: str
     request_id: str
@@ -75,30 +69,36 @@ class Ledger:
         self._horizon = "0"
         self._seen: set[tuple[str, str]] = set()
 
+    async def _rows(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+        async with self._database.read(ALL_TENANTS) as connection:
+            return await connection.fetch(sql(statement), *arguments)
+
+    async def _write(self, statement: str, *arguments: Any) -> Any:
+        """Run a statement that writes; return the value it returns, None where it found nothing to write."""
+        async with self._database.write(ALL_TENANTS) as connection:
+            return await connection.fetchval(sql(statement), *arguments)
+
     async def installation(self) -> str:
         """Return the id of this installation's database."""
         if self._installation is None:
-            async with self._database.read(ALL_TENANTS) as connection:
-                self._installation = str(await connection.fetchval(sql("rebuilds.installation")))
+            ((self._installation,),) = await self._rows("rebuilds.installation")
         return self._installation
 
     async def look(self, rebuild: Rebuild) -> tuple[Situation, BuildFacts | None]:
         """Return what the database says about a resource and its build, as of one moment."""
+        turn_s, overtime_builds = self._settings.builder.turn_s, self._settings.operator.overtime_builds
         async with self._database.read(ALL_TENANTS) as connection:
             row = await connection.fetchrow(
-                sql("rebuilds.situation"),
-                rebuild.tenant,
-                rebuild.uid,
-                self._settings.builder.turn_s,
-                self._settings.operator.overtime_builds,
+                sql("rebuilds.situation"), rebuild.tenant, rebuild.uid, turn_s, overtime_builds
             )
             if row is None:
                 raise errors.InternalError("a resource's situation gave no row")
-            situation = Situation.from_row(row)
+            values = dict(row)
+            self._clock = values.pop("now"), time.monotonic()
+            situation = Situation(**values)
             facts = None
-            self._clock = row["now"], time.monotonic()
             if situation.build_id is not None:
-                facts = await connection.fetchrow(sql("rebuilds.facts"), situation.build_tenant, situation.build_id)
+                facts = await connection.fetchrow(sql("rebuilds.facts"), situation.build_tenant_id, situation.build_id)
         return situation, BuildFacts.from_row(facts) if facts is not None else None
 
     def now(self) -> datetime:
@@ -137,54 +137,48 @@ class Ledger:
     async def ask(self, rebuild: Rebuild) -> None:
         """Write a resource's request, once."""
         build = rebuild.build
-        manager = rebuild.author
-        async with write("ask"), self._database.write(ALL_TENANTS) as connection:
-            await connection.execute(
-                sql("rebuilds.ask"),
-                rebuild.tenant,
-                new_id("req"),
-                rebuild.trigger,
-                bool(build.get("full")),
-                build.get("publish") == "Hold",
-                _reason(rebuild),
-                f"MyriaRebuild {rebuild.name}",
-                rebuild.name,
-                rebuild.uid,
-                manager,
-                rebuild.wants("suspend"),
-                bool(build.get("force")),
-            )
+        await self._write(
+            "rebuilds.ask",
+            rebuild.tenant,
+            new_id("req"),
+            rebuild.trigger,
+            bool(build.get("full")),
+            build.get("publish") == "Hold",
+            _reason(rebuild),
+            _actor(rebuild),
+            rebuild.name,
+            rebuild.uid,
+            rebuild.author,
+            rebuild.wants("suspend"),
+            bool(build.get("force")),
+        )
 
     async def adopt(self, tenant: str, request_id: str, name: str, uid: str) -> bool:
         """Tie a resource to the request it was made from; False when the request is another's, or closed."""
-        async with write("adopt"), self._database.write(ALL_TENANTS) as connection:
-            return await connection.fetchval(sql("rebuilds.adopt"), tenant, request_id, name, uid) is not None
+        return await self._write("rebuilds.adopt", tenant, request_id, name, uid) is not None
 
     async def suspend_request(self, rebuild: Rebuild, *, suspended: bool) -> None:
         """Have a waiting request skipped while it is suspended, or considered again."""
-        async with write("suspend_request"), self._database.write(ALL_TENANTS) as connection:
-            await connection.execute(sql("rebuilds.suspend_request"), rebuild.uid, suspended)
+        await self._write("rebuilds.suspend_request", rebuild.uid, suspended)
 
     async def suspend_build(self, build: BuildFacts, *, suspended: bool) -> None:
         """Have a build give up its slot of the installation while it is suspended, or compete for one again."""
-        async with write("suspend_build"), self._database.write(build.tenant) as connection:
-            await connection.execute(sql("rebuilds.suspend_build"), build.tenant, build.row.build_id, suspended)
+        await self._write("rebuilds.suspend_build", build.tenant, build.row.build_id, suspended)
 
     async def close_request(self, uid: str) -> None:
         """Close the request of a resource that has ended, so that no build takes it up."""
-        async with write("close_request"), self._database.write(ALL_TENANTS) as connection:
-            await connection.execute(sql("rebuilds.close_request"), uid)
+        await self._write("rebuilds.close_request", uid)
 
     async def give_up(self, rebuild: Rebuild) -> None:
         """Keep an ended rollback or held build from moving the pointer; one that has moved it stays as it is."""
-        async with write("give_up"), self._database.write(rebuild.tenant) as connection:
+        async with self._database.write(rebuild.tenant) as connection:
             await connection.execute(sql("session.own_publish_lock"), lock_key("publish", rebuild.tenant))
             await connection.execute(
                 sql("rebuilds.give_up"),
                 rebuild.tenant,
                 new_id("req"),
                 _reason(rebuild),
-                f"MyriaRebuild {rebuild.name}",
+                _actor(rebuild),
                 rebuild.name,
                 rebuild.uid,
                 rebuild.author,
@@ -192,49 +186,39 @@ class Ledger:
 
     async def take_up(self, tenant: str) -> None:
         """Turn the tenant's next request into its build."""
-        async with write("take_up"):
-            await take_up(self._database, tenant, only_resources=True)
+        await take_up(self._database, tenant, only_resources=True)
 
     async def note_job(self, build: BuildFacts, uid: str) -> bool:
         """Record the only Job that a build may ever have; False when another one was recorded before."""
-        async with write("note_job"), self._database.write(build.tenant) as connection:
-            noted = await connection.fetchval(sql("rebuilds.note_job"), build.tenant, build.row.build_id, uid)
-        return noted in {uid, None}
+        return await self._write("rebuilds.note_job", build.tenant, build.row.build_id, uid) in {uid, None}
 
     async def scopes_to_build(self, build: BuildFacts, limit: int) -> int:
         """Return how many scopes a build will work on, counted up to a limit."""
         statement = "rebuilds.all_scopes" if build.row.is_full else "rebuilds.dirty_scopes"
-        async with self._database.read(build.tenant) as connection:
-            return int(await connection.fetchval(sql(statement), build.tenant, limit))
+        ((scopes,),) = await self._rows(statement, build.tenant, limit)
+        return int(scopes)
 
     async def end_build(self, tenant: str, build_id: str, reason: str, message: str) -> None:
         """Fail a build that no worker will end; one that has ended stays as it is."""
         error = errors.BuildInterrupted(message, reason=reason, transient=reason in reasons.TRANSIENT)
-        async with write("end_build"):
-            await end_without_result(
-                self._database, tenant, build_id, Outcome.FAILED, error=error, settings=self._settings.builder
-            )
+        await end_without_result(
+            self._database, tenant, build_id, Outcome.FAILED, error=error, settings=self._settings.builder
+        )
 
     async def abort(self, tenant: str, build_id: str) -> None:
         """Abort a build, or give up a held one; one that ended otherwise stays as it is."""
-        async with write("abort"):
-            await self._registry.abort(tenant, build_id)
+        await self._registry.abort(tenant, build_id)
         await self._registry.tidy(tenant)
 
     async def publish(self, rebuild: Rebuild, build: BuildFacts) -> None:
         """Publish a held build; where the pointer moved meanwhile, or it was given up, nothing happens."""
         if build.row.snapshot_id is None:
             return
-        resource = _resource(rebuild, "approve")
+        resource = Resource(name=rebuild.name, uid=rebuild.uid, manager=rebuild.manager_of("approve"))
         try:
-            async with write("publish"):
-                await self._registry.publish(
-                    build.tenant,
-                    build.row.snapshot_id,
-                    actor=_actor(resource),
-                    reason=_reason(rebuild),
-                    resource=resource,
-                )
+            await self._registry.publish(
+                build.tenant, build.row.snapshot_id, actor=_actor(rebuild), reason=_reason(rebuild), resource=resource
+            )
         except (errors.ConflictError, errors.NotFoundError) as error:
             logger.info(
                 "not published: %s", error.message, extra={"action": "publish_refused", "resource": rebuild.name}
@@ -242,110 +226,72 @@ class Ledger:
 
     async def roll_back(self, rebuild: Rebuild, target: str) -> None:
         """Move the pointer back once; where that is not possible any more, nothing happens."""
-        resource = _resource(rebuild, "rollback")
+        resource = Resource(name=rebuild.name, uid=rebuild.uid, manager=rebuild.manager_of("rollback"))
         try:
-            async with write("roll_back"):
-                await self._registry.rollback(
-                    rebuild.tenant, target, actor=_actor(resource), reason=_reason(rebuild), resource=resource
-                )
+            await self._registry.rollback(
+                rebuild.tenant, target, actor=_actor(rebuild), reason=_reason(rebuild), resource=resource
+            )
         except (errors.ConflictError, errors.NotFoundError) as error:
             logger.info("not moved: %s", error.message, extra={"action": "rollback_refused", "resource": rebuild.name})
 
-    async def changes(self) -> list[Change]:
-        """Return the resources' builds and requests that changed since the last call; the first returns all."""
-        async with self._database.read(ALL_TENANTS) as connection:
-            rows = await connection.fetch(sql("rebuilds.changes"), self._horizon)
-        changed = [row for row in rows if row["kind"] is not None]
-        news = [row for row in changed if (row["id"], row["revision"]) not in self._seen]
-        self._seen = {(row["id"], row["revision"]) for row in changed}
+    async def changed(self) -> set[str]:
+        """Return the names of resources whose build or request changed since the last call; the first returns all.
+
+        When a build has ended, the resources that wait for their turn are among them.
+        """
+        rows = await self._rows("rebuilds.changes", self._horizon)
         self._horizon = rows[0]["horizon"]
-        return [Change(tenant=row["tenant_id"], name=row["resource_name"], ended=row["ended"]) for row in news]
+        rows = [row for row in rows if row["kind"] is not None]
+        news = [row for row in rows if (row["id"], row["revision"]) not in self._seen]
+        self._seen = {(row["id"], row["revision"]) for row in rows}
+        names = {row["resource_name"] for row in news if row["resource_name"] is not None}
+        if any(row["ended"] for row in news):
+            names |= {name for name, _ in await self.waiting()}
+        return names
 
-    async def waiting(self) -> list[str]:
-        """Return the names of resources that wait for their turn."""
-        async with self._database.read(ALL_TENANTS) as connection:
-            rows = await connection.fetch(sql("rebuilds.waiting"))
-        return [row["resource_name"] for row in rows]
-
-    async def others_of_my_role(self) -> int:
-        """Return how many other sessions there are of the role that this ledger connects as."""
-        async with self._database.connection() as connection:
-            others: int = await connection.fetchval(sql("rebuilds.others_of_my_role"))
-            return others
+    async def waiting(self) -> list[tuple[str, str]]:
+        """Return (name, uid) of the resources that wait for their turn."""
+        return [(row["resource_name"], row["resource_uid"]) for row in await self._rows("rebuilds.waiting")]
 
     async def unfinished(self) -> list[Unfinished]:
         """Return every unfinished build."""
-        async with self._database.read(ALL_TENANTS) as connection:
-            rows = await connection.fetch(sql("rebuilds.unfinished"))
-        return [
-            Unfinished(
-                tenant=row["tenant_id"],
-                build_id=row["build_id"],
-                name=row["resource_name"],
-                uid=row["resource_uid"],
-                alive=row["alive"],
-                idle_s=row["idle_s"],
-            )
-            for row in rows
-        ]
+        return [Unfinished(**dict(row)) for row in await self._rows("rebuilds.unfinished")]
+
+    async def others_of_my_role(self) -> int:
+        """Return how many other sessions there are of the role that this ledger connects as."""
+        ((others,),) = await self._rows("rebuilds.others_of_my_role")
+        return int(others)
 
     async def of_name(self, name: str) -> list[tuple[str, str | None, str]]:
         """Return (tenant, build id or None for a request, resource's uid) of what is unfinished under a name."""
-        async with self._database.read(ALL_TENANTS) as connection:
-            rows = await connection.fetch(sql("rebuilds.of_resource_name"), name)
+        rows = await self._rows("rebuilds.of_resource_name", name)
         return [(row["tenant_id"], row["build_id"], row["resource_uid"]) for row in rows]
 
-    async def waiting_uids(self) -> list[tuple[str, str]]:
-        """Return (name, uid) of the resources that wait for their turn."""
-        async with self._database.read(ALL_TENANTS) as connection:
-            rows = await connection.fetch(sql("rebuilds.waiting"))
-        return [(row["resource_name"], row["resource_uid"]) for row in rows]
-
-    async def made(self, uids: list[str]) -> set[str]:
+    async def made(self, uids: Iterable[str]) -> set[str]:
         """Return which of these resources the operator made."""
-        async with self._database.read(ALL_TENANTS) as connection:
-            rows = await connection.fetch(sql("rebuilds.made_resources"), uids)
-        return {row["resource_uid"] for row in rows}
+        return {row["resource_uid"] for row in await self._rows("rebuilds.made_resources", list(uids))}
 
     async def next_to_make(self, tenant: str) -> ToMake | None:
         """Return the tenant's request that is to become a resource now, if any."""
         async with self._database.read(tenant) as connection:
             is_paused = await automatic_builds_pause(connection, tenant)
             row = await connection.fetchrow(sql("rebuilds.next_to_make"), tenant, is_paused)
-        if row is None:
-            return None
-        return ToMake(
-            tenant=tenant,
-            request_id=row["request_id"],
-            cause_key=row["cause_key"],
-            trigger=row["trigger"],
-            is_full=row["is_full"],
-            is_forced=row["is_forced"],
-            hold=row["hold"],
-            reason=row["reason"],
-            name=row["resource_name"],
-        )
+        return ToMake(**dict(row)) if row is not None else None
 
     async def has_waiting(self, tenant: str) -> bool:
         """Tell whether a resource of the tenant waits for its build."""
-        async with self._database.read(tenant) as connection:
-            return bool(await connection.fetchval(sql("rebuilds.has_waiting"), tenant))
+        ((is_waiting,),) = await self._rows("rebuilds.has_waiting", tenant)
+        return bool(is_waiting)
 
     async def name_resource(self, made: ToMake, name: str) -> bool:
         """Record the intention to make a resource; False when the request was taken up meanwhile."""
-        async with write("name_resource"), self._database.write(made.tenant) as connection:
-            named = await connection.fetchval(sql("rebuilds.name_resource"), made.tenant, made.request_id, name)
-        return named is not None
+        return await self._write("rebuilds.name_resource", made.tenant, made.request_id, name) is not None
 
 
-def _resource(rebuild: Rebuild, field: str) -> Resource:
-    return Resource(name=rebuild.name, uid=rebuild.uid, manager=rebuild.manager_of(field))
-
-
-def _actor(resource: Resource) -> str:
-    return f"MyriaRebuild {resource.name}"
+def _actor(rebuild: Rebuild) -> str:
+    return f"MyriaRebuild {rebuild.name}"
 
 
 def _reason(rebuild: Rebuild) -> str | None:
     reason = rebuild.spec.get("reason")
-    return str(reason)[:_REASON] if reason is not None else None
+    return str(reason)[:_MAX_REASON] if reason is not None else None

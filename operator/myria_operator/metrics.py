@@ -15,7 +15,7 @@ from prometheus_client.core import Metric
 from myria_monitoring.exposition import OTHER, Tally, about_memory, about_process, counter, gauge, histogram
 from myria_monitoring.figures import FigureReader
 from myria_operator import reasons
-from myria_operator.facts import Rebuild
+from myria_operator.observed import Rebuild
 
 SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 

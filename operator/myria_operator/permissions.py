@@ -7,7 +7,7 @@ import logging
 from typing import Final
 
 from myria.errors import ClusterRefused, ClusterUnavailable
-from myria_operator.api import Api
+from myria_rebuilds.connection import Connection
 from myria_rebuilds.resource import GROUP
 
 logger = logging.getLogger(__name__)
@@ -25,20 +25,17 @@ _AGAIN_S: Final = 10.0
 """Seconds between two attempts while the API server is away or refuses the review itself."""
 
 
-async def review(api: Api) -> list[str]:
-    """Return the missing permissions as `verb resource`, and log each; retry until the API server has answered."""
-    missing = []
-    for group, resource, verb in NEEDED:
-        while True:
-            try:
-                if not await api.may(verb, group, resource):
-                    missing.append(f"{verb} {resource}")
-                break
-            except (ClusterRefused, ClusterUnavailable) as error:
-                logger.warning(
-                    "permissions not reviewed yet: %s", error.message, extra={"action": "permissions_unknown"}
-                )
-                await asyncio.sleep(_AGAIN_S)
+async def review(api: Connection) -> None:
+    """Log each missing permission; try again until the API server has answered."""
+    while True:
+        try:
+            missing = [
+                f"{verb} {resource}" for group, resource, verb in NEEDED if not await api.may(verb, group, resource)
+            ]
+            break
+        except (ClusterRefused, ClusterUnavailable) as error:
+            logger.warning("permissions not reviewed yet: %s", error.message, extra={"action": "permissions_unknown"})
+            await asyncio.sleep(_AGAIN_S)
     for permission in missing:
         logger.error(
             "missing permission: %s in namespace %s; see examples/kubernetes/rbac/operator.yaml",
@@ -46,4 +43,3 @@ async def review(api: Api) -> list[str]:
             api.namespace,
             extra={"action": "permission_missing", "permission": permission},
         )
-    return missing

@@ -8,28 +8,28 @@ again, so a pruned resource is never made again.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from myria.control import ControlLoop
 from myria.db.database import Database
 from myria.errors import ClusterRefused
 from myria.settings import Settings
-from myria_operator.api import Api
-from myria_operator.facts import REQUEST_LABEL
 from myria_operator.ledger import Ledger, ToMake
 from myria_operator.naming import rebuild_name
-from myria_operator.queue import Queue
-from myria_rebuilds.resource import API_VERSION, KIND, Json
+from myria_operator.observed import REQUEST_LABEL, TRIGGERS
+from myria_rebuilds.connection import Connection
+from myria_rebuilds.resource import API_VERSION, KIND, REBUILDS, Json
 from myria_rebuilds.statements import sql
 
 logger = logging.getLogger(__name__)
 
-_TRIGGERS: Final = {"manual": "Manual", "inactivity": "Inactivity", "tail_threshold": "TailThreshold"}
+_NAMES: Final = {trigger: name for name, trigger in TRIGGERS.items()}
 
 
 def manifest(made: ToMake, name: str, namespace: str) -> Json:
     """Return the resource of a request."""
-    spec: Json = {"tenant": made.tenant, "trigger": _TRIGGERS[made.trigger]}
+    spec: Json = {"tenant": made.tenant, "trigger": _NAMES[made.trigger]}
     if made.reason:
         spec["reason"] = made.reason[:1000]
     build: Json = {}
@@ -41,34 +41,32 @@ def manifest(made: ToMake, name: str, namespace: str) -> Json:
         build["publish"] = "Hold"
     if build:
         spec["build"] = build
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": {
-                "app.kubernetes.io/name": "myria",
-                "app.kubernetes.io/managed-by": "myria-operator",
-                REQUEST_LABEL: made.request_id,
-            },
-        },
-        "spec": spec,
+    labels = {
+        "app.kubernetes.io/name": "myria",
+        "app.kubernetes.io/managed-by": "myria-operator",
+        REQUEST_LABEL: made.request_id,
     }
+    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
 
 
 class ClusterLoop(ControlLoop):
     """The core's control loop with resources in the place of builders: it finds who is due, and makes resources.
 
     The reconciler does everything that follows for a resource, its build and its Job.
+
+    Args:
+        enqueue: called with the name of each resource that was made.
     """
 
-    def __init__(self, database: Database, settings: Settings, ledger: Ledger, api: Api, queue: Queue[str]) -> None:
+    def __init__(
+        self, database: Database, settings: Settings, ledger: Ledger, api: Connection, enqueue: Callable[[str], None]
+    ) -> None:
         super().__init__(database, settings, self._never)
         self._pool = database
         self._ledger = ledger
         self._api = api
-        self._queue = queue
+        self._enqueue = enqueue
 
     async def look(self, tenant: str) -> None:
         """Make the tenant's next resource when a request waits or is due, and nothing of the tenant is unfinished."""
@@ -86,23 +84,23 @@ class ClusterLoop(ControlLoop):
         if made.name is None and not await self._ledger.name_resource(made, name):
             return
         try:
-            resource = await self._api.make_rebuild(manifest(made, name, self._api.namespace))
+            resource = await self._api.create(REBUILDS, manifest(made, name, self._api.namespace))
         except ClusterRefused as error:
             if error.details["status"] != 409:
                 raise
-            resource = await self._api.rebuild(name) or {}
-            if not resource:
+            there = await self._api.get(REBUILDS, name)
+            if there is None:
                 return  # it was refused for another reason, or deleted at once: the next look makes it again
-        uid = resource.get("metadata", {}).get("uid")
-        label = (resource.get("metadata", {}).get("labels") or {}).get(REQUEST_LABEL)
-        if uid is not None and label == made.request_id:
-            await self._ledger.adopt(made.tenant, made.request_id, name, uid)
+            resource = there
+        metadata = resource["metadata"]
+        if (metadata.get("labels") or {}).get(REQUEST_LABEL) == made.request_id:
+            await self._ledger.adopt(made.tenant, made.request_id, name, metadata["uid"])
         logger.info(
             "made a resource: %s",
             made.trigger,
             extra={"action": "resource_made", "tenant": made.tenant, "resource": name, "request_id": made.request_id},
         )
-        self._queue.add(name)
+        self._enqueue(name)
 
     @staticmethod
     async def _never(tenant: str, build_id: str) -> int:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Final
 
 from myria.settings import OperatorSettings
 from myria_operator import reasons
-from myria_operator.api import Api
-from myria_operator.facts import Job, Rebuild
+from myria_operator.decide import TRUE
 from myria_operator.jobs import SELECTOR
 from myria_operator.ledger import Ledger
-from myria_operator.queue import Queue
-from myria_operator.status import TRUE, settled
+from myria_operator.observed import Job, Rebuild
+from myria_rebuilds.connection import Connection
+from myria_rebuilds.resource import JOBS, REBUILDS
 
 logger = logging.getLogger(__name__)
 
@@ -25,24 +26,26 @@ ABANDONED_S: Final = 20.0
 """Seconds without any sign of life after which a build that no resource owns is failed."""
 
 
-async def sweep(api: Api, ledger: Ledger, queue: Queue[str], settings: OperatorSettings) -> list[Rebuild]:
-    """Look at everything once; return the resources there are.
+async def sweep(
+    api: Connection, ledger: Ledger, enqueue: Callable[[str], None], settings: OperatorSettings
+) -> list[Rebuild]:
+    """Look at everything once, call `enqueue` with who has something to do; return the resources there are.
 
     Builds, requests and Jobs are read before their resources: a resource that is missing then is gone, not new.
     """
     unfinished = await ledger.unfinished()
-    waiting = await ledger.waiting_uids()
-    jobs = [Job.from_object(body) for body in await api.jobs(SELECTOR)]
-    rebuilds = [Rebuild.from_object(body) for body in await api.rebuilds()]
+    waiting = await ledger.waiting()
+    jobs = [Job.from_object(body) for body in (await api.objects(JOBS, labelSelector=SELECTOR))[0]]
+    rebuilds = [Rebuild.from_object(body) for body in (await api.objects(REBUILDS))[0]]
     uids = {rebuild.uid for rebuild in rebuilds if not rebuild.deleting}
-    over = {rebuild.uid for rebuild in rebuilds if settled(rebuild)}
+    over = {rebuild.uid for rebuild in rebuilds if rebuild.settled}
     active = {job.owner_uid for job in jobs if not job.finished}
     for rebuild in rebuilds:
-        if not settled(rebuild) or rebuild.uid in active:
-            queue.add(rebuild.name)
+        if not rebuild.settled or rebuild.uid in active:
+            enqueue(rebuild.name)
     for build in unfinished:
         if build.uid is not None and build.uid not in uids and build.name is not None:
-            queue.add(build.name)
+            enqueue(build.name)
         elif build.uid in over:
             # A slow operator took it up after another one had written the end; the reconciler would never see it again.
             logger.info("ending a build of what has ended", extra={"action": "late_build", "build_id": build.build_id})
@@ -52,35 +55,30 @@ async def sweep(api: Api, ledger: Ledger, queue: Queue[str], settings: OperatorS
             await ledger.end_build(build.tenant, build.build_id, reasons.WORKER_LOST, message)
     for name, uid in waiting:
         if uid not in uids:
-            queue.add(name)
+            enqueue(name)
         elif uid in over:
             await ledger.close_request(uid)
     for job in jobs:
         if job.owner_uid is not None and job.owner_uid not in uids and not job.deleting:
             logger.info("deleting the Job of a resource that is gone", extra={"action": "job_deleted", "job": job.name})
-            await api.delete_job(job.name, job.uid)
+            await api.delete(JOBS, job.name, job.uid)
     await prune(api, ledger, rebuilds, settings)
     return rebuilds
 
 
-async def prune(api: Api, ledger: Ledger, rebuilds: list[Rebuild], settings: OperatorSettings) -> None:
+async def prune(api: Connection, ledger: Ledger, rebuilds: list[Rebuild], settings: OperatorSettings) -> None:
     """Delete settled resources that the operator made, beyond the history limits, per tenant, oldest first."""
-    over = [rebuild for rebuild in rebuilds if settled(rebuild) and not rebuild.deleting]
+    ended = [rebuild for rebuild in rebuilds if rebuild.settled and not rebuild.deleting]
+    made = await ledger.made(rebuild.uid for rebuild in ended)
     groups: dict[tuple[str, bool], list[Rebuild]] = defaultdict(list)
-    for rebuild in over:
-        groups[rebuild.tenant, rebuild.condition(reasons.SUCCEEDED).get("status") == TRUE].append(rebuild)
-
-    def limit(succeeded: bool) -> int:
-        return settings.keep_succeeded if succeeded else settings.keep_failed
-
-    if all(len(group) <= limit(succeeded) for (_, succeeded), group in groups.items()):
-        return
-    made = await ledger.made([rebuild.uid for rebuild in over])
-    for (_, succeeded), group in sorted(groups.items()):
-        ours = sorted((rebuild for rebuild in group if rebuild.uid in made), key=age)
-        for rebuild in ours[: max(0, len(ours) - limit(succeeded))]:
+    for rebuild in sorted(ended, key=age):
+        if rebuild.uid in made:
+            groups[rebuild.tenant, rebuild.condition(reasons.SUCCEEDED).get("status") == TRUE].append(rebuild)
+    for (_, has_succeeded), group in groups.items():
+        keep = settings.keep_succeeded if has_succeeded else settings.keep_failed
+        for rebuild in group[: max(0, len(group) - keep)]:
             logger.info("pruning a resource", extra={"action": "resource_pruned", "resource": rebuild.name})
-            await api.delete_rebuild(rebuild.name, rebuild.uid)
+            await api.delete(REBUILDS, rebuild.name, rebuild.uid)
 
 
 def age(rebuild: Rebuild) -> tuple[str, str, str]:

@@ -1,6 +1,8 @@
-"""The Kubernetes API: plain dicts over `kubernetes.aio`'s connections and credentials.
+"""The Kubernetes API: plain dicts over the connections and credentials of `kubernetes.aio`.
 
-Nothing is retried, cached or decided in here. Importing this module loads the Kubernetes client, which is large.
+The client's typed methods are not used: they know nothing of our resource, and turn what a newer API server says into
+classes that drop what they do not know. Nothing is retried, cached or decided in here. Importing this module loads the
+Kubernetes client, which is large.
 """
 
 from __future__ import annotations
@@ -9,24 +11,29 @@ import asyncio
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
-from urllib.parse import urlencode
 
 import aiohttp
 from kubernetes.aio import config as kube_config
 from kubernetes.aio.client import ApiClient, Configuration
 
 from myria.errors import ClusterRefused, ClusterUnavailable, ConfigurationError
-from myria_rebuilds.resource import API_VERSION, GROUP, KIND, PLURAL, VERSION, Json
+from myria_rebuilds.resource import API_VERSION, KIND, REBUILDS, Json, ObjectKind
 
-JSON: Final = "application/json"
-MERGE_PATCH: Final = "application/merge-patch+json"
-APPLY_PATCH: Final = "application/apply-patch+yaml"
+_METHODS: Final = {"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "patch": "PATCH", "delete": "DELETE"}
+_JSON: Final = "application/json"
+_MERGE_PATCH: Final = "application/merge-patch+json"
+_APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _TIMEOUT_S: Final = 10.0
+_WATCH_S: Final = 240
+"""Seconds after which the API server ends a watch; whoever watches begins the next one."""
+_SILENCE_S: Final = 90.0
+"""Seconds without a line after which a watch counts as dead: an API server sends a bookmark about every minute."""
 _LONGEST_RETRY_AFTER_S: Final = 30
 _PAGE: Final = 500
 
@@ -57,7 +64,7 @@ async def configuration() -> tuple[Configuration, str]:
 
 
 class Connection:
-    """Requests to the API server about one namespace, and the status of its MyriaRebuilds.
+    """Requests to the API server about the objects of one namespace.
 
     Args:
         configured: where the API server is, with credentials; see `configuration`.
@@ -73,12 +80,9 @@ class Connection:
 
     def __init__(self, configured: Configuration, namespace: str, manager: str) -> None:
         self.namespace = namespace
-        self.requests: Counter[str] = Counter()
-        """Requests made so far, by verb and resource."""
         self.answers: Counter[tuple[str, ...]] = Counter()
-        """The same with how each ended: verb, resource, and HTTP status or `error`."""
+        """Requests by verb, resource, and how each ended: HTTP status or `error`."""
         self._client = ApiClient(configured)
-        self._rebuilds = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{PLURAL}"
         self._as_manager = {"fieldManager": manager}
 
     async def __aenter__(self) -> Self:
@@ -87,7 +91,69 @@ class Connection:
     async def __aexit__(self, *_: object) -> None:
         await self._client.close()  # type: ignore[no-untyped-call]
 
-    async def apply_rebuild_status(
+    async def get(self, kind: ObjectKind, name: str) -> Json | None:
+        """Return an object, None when there is none."""
+        try:
+            return await self._ask("get", kind.plural, self._path(kind, name))
+        except ClusterRefused as error:
+            # A 404 without the object's name says that its kind, or its namespace, is not served.
+            if error.details["status"] == 404 and error.details["name"] == name:
+                return None
+            raise
+
+    async def objects(self, kind: ObjectKind, **selectors: str) -> tuple[list[Json], str]:
+        """Return all objects that the selectors (`labelSelector`, `fieldSelector`) choose, and the list's version."""
+        items: list[Json] = []
+        query = {**selectors, "limit": str(_PAGE)}
+        while True:
+            answer = await self._ask("list", kind.plural, self._path(kind), query=query)
+            items.extend(answer.get("items") or [])
+            following = answer["metadata"].get("continue")
+            if not following:
+                return items, answer["metadata"]["resourceVersion"]
+            query["continue"] = following
+
+    async def watch(self, kind: ObjectKind, since: str, **selectors: str) -> AsyncIterator[Json]:
+        """Yield each object that changed after a list's version, or bookmark, until the API server ends the watch."""
+        query = {**selectors, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(_WATCH_S)}
+        with _answering("watch", kind.plural):
+            response = await self._send(
+                "watch", kind.plural, self._path(kind), query={**query, "resourceVersion": since}
+            )
+            try:
+                while True:
+                    async with asyncio.timeout(_SILENCE_S):
+                        line = await response.content.readline()
+                    if not line:
+                        return
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        raise ClusterUnavailable(f"the watch of {kind.plural} ended: {event['object']}")
+                    yield event["object"]
+            finally:
+                response.close()
+
+    async def create(self, kind: ObjectKind, manifest: Json) -> Json:
+        """Make an object."""
+        return await self._ask("create", kind.plural, self._path(kind), body=manifest, query=self._as_manager)
+
+    async def patch(self, kind: ObjectKind, name: str, patch: Json) -> Json:
+        """Change an object by merge patch."""
+        path = self._path(kind, name)
+        return await self._ask(
+            "patch", kind.plural, path, body=patch, query=self._as_manager, content_type=_MERGE_PATCH
+        )
+
+    async def delete(self, kind: ObjectKind, name: str, uid: str) -> None:
+        """Delete an object and what it owns, provided that it is still the same one."""
+        body = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
+        try:
+            await self._ask("delete", kind.plural, self._path(kind, name), body=body)
+        except ClusterRefused as error:
+            if error.details["status"] not in {404, 409}:
+                raise
+
+    async def apply_status(
         self, name: str, uid: str, status: Mapping[str, Any], *, resource_version: str | None = None
     ) -> Json:
         """Apply this manager's fields of a MyriaRebuild's status.
@@ -100,79 +166,80 @@ class Connection:
             metadata["resourceVersion"] = resource_version
         return await self._ask(
             "patch",
-            f"{PLURAL}/status",
-            "PATCH",
-            f"{self._rebuilds}/{name}/status",
+            f"{REBUILDS.plural}/status",
+            f"{self._path(REBUILDS, name)}/status",
             body={"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "status": dict(status)},
             query={**self._as_manager, "force": "true"},
-            content_type=APPLY_PATCH,
+            content_type=_APPLY_PATCH,
         )
 
-    async def _found(self, verb: str, resource: str, path: str) -> Json | None:
-        try:
-            return await self._ask(verb, resource, "GET", path)
-        except ClusterRefused as error:
-            # A 404 without the object's name says that its kind, or its namespace, is not served.
-            if error.details["status"] == 404 and error.details["name"] == path.rpartition("/")[2]:
-                return None
-            raise
+    async def may(self, verb: str, group: str, resource: str) -> bool:
+        """Tell whether this identity may use a verb on a resource (`jobs`, `myriarebuilds/status`) here."""
+        plural, _, subresource = resource.partition("/")
+        asked = {"namespace": self.namespace, "verb": verb, "group": group, "resource": plural}
+        if subresource:
+            asked["subresource"] = subresource
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": asked},
+        }
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        answer = await self._ask("create", "selfsubjectaccessreviews", path, body=review)
+        return bool(answer["status"].get("allowed"))
 
-    async def _all(self, resource: str, path: str, query: Mapping[str, str]) -> list[Json]:
-        items: list[Json] = []
-        page: dict[str, str] = {**query, "limit": str(_PAGE)}
-        while True:
-            answer = await self._ask("list", resource, "GET", path, query=page)
-            items.extend(answer.get("items") or [])
-            following = answer["metadata"].get("continue")
-            if not following:
-                return items
-            page["continue"] = following
+    def _path(self, kind: ObjectKind, name: str = "") -> str:
+        path = f"{kind.path}/namespaces/{self.namespace}/{kind.plural}"
+        return f"{path}/{name}" if name else path
 
-    async def _delete(self, resource: str, path: str, uid: str) -> None:
-        body = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
-        try:
-            await self._ask("delete", resource, "DELETE", path, body=body)
-        except ClusterRefused as error:
-            if error.details["status"] not in {404, 409}:
-                raise
+    async def _ask(self, verb: str, resource: str, path: str, **request: Any) -> Json:
+        with _answering(verb, resource):
+            async with asyncio.timeout(_TIMEOUT_S):
+                response = await self._send(verb, resource, path, **request)
+                answer: Json = json.loads(await response.read())
+                return answer
 
-    async def _ask(
+    async def _send(
         self,
         verb: str,
         resource: str,
-        method: str,
         path: str,
         *,
         body: Json | None = None,
         query: Mapping[str, str] | None = None,
-        content_type: str = JSON,
-    ) -> Json:
-        self.requests[f"{verb} {resource}"] += 1
-        where = f"{path}?{urlencode(query)}" if query else path
+        content_type: str = _JSON,
+    ) -> aiohttp.ClientResponse:
+        """Send a request; return the answer, whose body was not read yet, or raise the refusal."""
+        code = "error"
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 serialized = await self._client.param_serialize(
-                    method=method,
-                    resource_path=where,
-                    header_params={"Content-Type": content_type, "Accept": JSON},
+                    method=_METHODS[verb],
+                    resource_path=path,
+                    query_params=[*(query or {}).items()],
+                    header_params={"Content-Type": content_type, "Accept": _JSON},
                     body=body,
                     auth_settings=["BearerToken"],
                 )
-                response = await self._client.call_api(*serialized)
-                content: bytes = await response.read()  # type: ignore[no-untyped-call]
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            self.answers[verb, resource, "error"] += 1
-            raise ClusterUnavailable(
-                f"the API server did not answer to {verb} {resource}: {error or type(error).__name__}"
-            ) from error
-        self.answers[verb, resource, str(response.status)] += 1
-        if response.status < 400:
-            try:
-                answer: Json = json.loads(content)
-            except ValueError as error:  # a load balancer's page, say
-                raise ClusterUnavailable(f"what answered to {verb} {resource} was no API server: {error}") from error
-            return answer
-        raise _refusal(response.status, content, verb, resource, response.headers.get("Retry-After"))
+                response: aiohttp.ClientResponse = (await self._client.call_api(*serialized)).response
+                code = str(response.status)
+                if response.status < 400:
+                    return response
+                refusal = await response.read()
+        finally:
+            self.answers[verb, resource, code] += 1
+        raise _refusal(response.status, refusal, verb, resource, response.headers.get("Retry-After"))
+
+
+@contextmanager
+def _answering(verb: str, resource: str) -> Iterator[None]:
+    """Turn what goes wrong on the way, or is no answer of an API server (a load balancer's page), into one error."""
+    try:
+        yield
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError) as error:
+        raise ClusterUnavailable(
+            f"the API server did not answer to {verb} {resource}: {error or type(error).__name__}"
+        ) from error
 
 
 def _refusal(
@@ -181,7 +248,7 @@ def _refusal(
     try:
         answer = json.loads(content)
     except ValueError:
-        answer = {}
+        answer = None
     if not isinstance(answer, dict):
         answer = {}
     message = str(answer.get("message") or content[:300].decode("utf-8", "replace"))
@@ -193,7 +260,6 @@ def _refusal(
             told["retry_after_s"] = min(int(retry_after), _LONGEST_RETRY_AFTER_S)
         return ClusterUnavailable(f"the API server answered {status} to {verb} {resource}: {message}", **told)
     details = answer.get("details") or {}
-    causes = [cause.get("reason", "") for cause in details.get("causes") or ()]
     return ClusterRefused(
         f"the API server refuses {verb} {resource}: {message}",
         status=status,
@@ -201,5 +267,5 @@ def _refusal(
         verb=verb,
         resource=resource,
         name=str(details.get("name", "")),
-        causes=causes,
+        causes=[cause.get("reason", "") for cause in details.get("causes") or ()],
     )

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import asyncpg
 
 from myria.builds.model import BuildRow, Outcome
 from myria.db.clock import to_microseconds, to_rfc3339
-
-Json = dict[str, Any]
+from myria_rebuilds.resource import Json
 
 MAX_COUNTS = 64
 """Names that `status.counts` may hold."""
@@ -61,23 +61,8 @@ class BuildFacts:
     @classmethod
     def from_row(cls, row: asyncpg.Record) -> BuildFacts:
         """Return the value of a row of `rebuilds.facts`."""
-        return cls(
-            tenant=row["tenant_id"],
-            row=BuildRow.from_row(row),
-            job_uid=row["job_uid"],
-            suspended=row["suspended"],
-            alive=row["alive"],
-            podless_s=row["podless_s"],
-            tasks=row["tasks"],
-            done=row["done"],
-            degraded=row["degraded"],
-            degraded_reason=row["degraded_reason"],
-            first_event_seq=row["first_event_seq"],
-            completed=row["completed"],
-            published=row["published"],
-            parent_is_active=row["parent_is_active"],
-            requested_at=row["requested_at"],
-        )
+        own = {each.name: row[each.name] for each in fields_of(cls) if each.name not in {"tenant", "row"}}
+        return cls(tenant=row["tenant_id"], row=BuildRow.from_row(row), **own)
 
 
 def status_fields(build: BuildFacts) -> Json:

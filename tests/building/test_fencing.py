@@ -113,7 +113,7 @@ async def test_a_frozen_builder_holds_nothing_up(database: Database) -> None:
     await append(database.server_dsn, conversation(40))
     build_id = await builds.queue(database)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "myria_builder", "--build", build_id),
+        *(sys.executable, "-m", "myria_cli.main", "build", "--build", build_id),
         env={**os.environ, "MYRIA_POSTGRES_DSN": database.builder_dsn, "MYRIA_BUILDER_TASK_LEASE_S": "1"},
     )
     waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
@@ -172,7 +172,7 @@ async def test_several_processes_of_one_machine_build_what_one_builds(database: 
     build_id = await builds.queue(database, is_full=True)
 
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "myria_builder", "--build", build_id),
+        *(sys.executable, "-m", "myria_cli.main", "build", "--build", build_id),
         env={**os.environ, "MYRIA_POSTGRES_DSN": database.builder_dsn, "MYRIA_BUILDER_PROCESSES": "3"},
     )
 

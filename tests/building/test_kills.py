@@ -24,7 +24,7 @@ pytestmark = pytest.mark.processes
 def start(database: Database, build_id: str) -> subprocess.Popen[bytes]:
     """Start a builder as a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "myria_builder", "--tenant", TENANT, "--build", build_id],
+        [sys.executable, "-m", "myria_cli.main", "build", "--tenant", TENANT, "--build", build_id],
         env={**os.environ, "MYRIA_POSTGRES_DSN": database.builder_dsn},
         stderr=subprocess.DEVNULL,
     )

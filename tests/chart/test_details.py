@@ -792,13 +792,6 @@ def test_without_a_first_key_nothing_is_made_or_tested() -> None:
     assert policies == {f"memory-myria-{component}" for component in ("server", "operator", "builder")}
 
 
-def test_values_of_an_older_release_ask_for_keys() -> None:
-    """`helm upgrade --reuse-values` brings values without `auth`: keys are needed, as with the defaults."""
-    older = render({"auth": None, "server": {"allowUnauthenticated": True}})
-    assert environment(older.pod("server"), "server")["MYRIA_AUTH_MODE"] == "keys"
-    assert older.pod("admin-key") == rendered("default").pod("admin-key")
-
-
 def test_settings_do_not_restart_the_trial_database() -> None:
     """Its pod is the same with and without settings: it reads none, and its restart is an outage."""
     trial = {"postgres": {"mode": "trial"}}

@@ -346,29 +346,3 @@ def test_a_first_install_with_a_wrong_image_can_be_mended_and_removed(release: R
     release.uninstall()
     there = release.place.admin.objects("Deployment", release.place.name)
     assert there == []
-
-
-def test_a_stateful_set_of_an_older_chart_is_kept_and_can_be_replaced(
-    release: Release, node: IsolatedNode, tmp_path: Path
-) -> None:
-    """Its policy cannot be changed, so an upgrade keeps it; deleted without its pod, as documented, it is made anew."""
-    trial = {"crds": {"enabled": False}, "postgres": {"mode": "trial"}, **ONE_SERVER}
-    place, name = release.place, f"{release.fullname}-trial-db"
-    older = chart_at(tmp_path / "older")
-    template = older / "templates/postgres/trial.yaml"
-    text = template.read_text(encoding="utf-8")
-    template.write_text(text.replace("Parallel{{ end }}", "OrderedReady{{ end }}"), encoding="utf-8")
-    newer, release.chart = release.chart, older
-    release.install(trial, {"image": {"repository": "missing/myria"}})
-
-    def policy() -> str:
-        found: str = place.admin.get("StatefulSet", name, place.name)["spec"]["podManagementPolicy"]
-        return found
-
-    assert policy() == "OrderedReady"
-    wait_until(lambda: place.admin.find("Pod", f"{name}-0", place.name), 60, "the pod")
-    release.upgrade(trial, chart=newer)
-    assert policy() == "OrderedReady"
-    place.kubectl("delete", "statefulset", name, "--cascade=orphan")
-    release.upgrade(trial, chart=newer, wait_s=240)
-    assert policy() == "Parallel"

@@ -12,10 +12,12 @@ import httpx
 import pytest
 
 from myria.db.database import Database as Pool
+from myria.errors import ClusterUnavailable
 from myria.settings import Settings
-from myria_operator.api import Api
 from myria_operator.app import Operator
-from myria_rebuilds.connection import configuration
+from myria_operator.observed import MANAGER
+from myria_operator.reconcile import AT_ONCE, Reconciler
+from myria_rebuilds.connection import Connection, configuration
 from tests.kubernetes.operating import Installation
 from tests.kubernetes.place import OPERATOR
 from tests.support import builds
@@ -35,10 +37,10 @@ class Stopped(BaseException):
 async def parts(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, settings: Settings = QUICK
 ) -> AsyncIterator[Operator]:
-    """An operator of this process, without kopf, whose parts the test drives."""
+    """An operator of this process, without watches, whose parts the test drives."""
     monkeypatch.setenv("KUBECONFIG", str(installation.place.kubeconfig(OPERATOR)))
     configured, namespace = await configuration()
-    async with Api(configured, namespace) as api, Pool(installation.database.operator_dsn) as pool:
+    async with Connection(configured, namespace, MANAGER) as api, Pool(installation.database.operator_dsn) as pool:
         yield Operator(api, pool, settings, installation.template)
 
 
@@ -46,7 +48,7 @@ async def parts(
 async def operator(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, settings: Settings = QUICK
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """An operator of this process, without kopf: its sweep, twice a second, finds what there is to do."""
+    """An operator of this process, without watches: its sweep, twice a second, finds what there is to do."""
     async with parts(installation, monkeypatch, settings) as one:
         task = asyncio.create_task(one.run())
         try:
@@ -55,6 +57,17 @@ async def operator(
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, BaseExceptionGroup, Stopped):
                 await task
+
+
+async def settle(reconciler: Reconciler, name: str) -> float | None:
+    """Reconcile a resource until nothing is to be done at once, as the queue would; return when to look again."""
+    while True:
+        try:
+            if (again := await reconciler.reconcile(name)) != AT_ONCE:
+                return again
+        except ClusterUnavailable as conflict:
+            if conflict.details.get("status") != 409:
+                raise
 
 
 async def until(condition: Callable[[], Any]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from myria.builds.model import Outcome
-from myria_builder.reporting import ReportTarget, tell
+from myria_builder.reporting import ReportTarget, report
 from myria_rebuilds.report import BuildFacts
 from myria_rebuilds.statements import sql
 from tests.kubernetes import manifests
@@ -228,7 +228,7 @@ def test_a_pod_that_is_heard_after_the_end_changes_nothing(
     before = place.get("heard")
     monkeypatch.setenv("KUBECONFIG", str(place.kubeconfig(BUILDER)))
     told = ReportTarget(namespace=place.name, name="heard", uid=before["metadata"]["uid"])
-    asyncio.run(tell(told, early))
+    asyncio.run(report(told, early))
     after = place.get("heard")
     assert after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
     assert after["status"] == before["status"]

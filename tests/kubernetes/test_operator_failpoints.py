@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import Any
 
 import pytest
 
 from myria.builds.snapshots import Registry
 from myria.db.database import Database as Pool
-from myria_operator import failpoints
-from myria_operator.api import Api
+from myria_operator.ledger import Ledger
+from myria_operator.permissions import NEEDED
+from myria_rebuilds.connection import Connection
+from myria_rebuilds.resource import JOBS, ObjectKind
 from tests.kubernetes.api import Json
+from tests.kubernetes.failpoints import API_WRITES, LEDGER_READS, LEDGER_WRITES, arm
 from tests.kubernetes.inside import QUICK, Stopped, operator, until
 from tests.kubernetes.instant import play_pods
 from tests.kubernetes.operating import Installation, reason
@@ -33,60 +37,63 @@ class Killer:
             raise Stopped(passed)
 
 
-STORY = {
-    "status": "plain",
-    "make_job": "plain",
-    "ask": "plain",
-    "take_up": "plain",
-    "note_job": "lost_note",
-    "event": "plain",
-    "end_build": "failing",
-    "abort": "aborted",
-    "stop_job": "aborted",
-    "change_job": "suspended",
-    "suspend_build": "suspended",
-    "suspend_request": "suspended_early",
-    "close_request": "closed",
-    "publish": "approved",
-    "roll_back": "rolled_back",
-    "give_up": "given_up",
-    "name_resource": "requested",
-    "make_rebuild": "requested",
-    "adopt": "requested",
-    "delete_rebuild": "requested",
-    "delete_job": "deleted",
-}
-"""Which story passes which write."""
+STORIES = (
+    ("patch myriarebuilds/status", "plain"),
+    ("create jobs", "plain"),
+    ("ask", "plain"),
+    ("take_up", "plain"),
+    ("note_job", "plain"),
+    ("create events", "plain"),
+    ("end_build", "failing"),
+    ("abort", "aborted"),
+    ("patch jobs", "aborted"),
+    ("patch jobs", "suspended"),
+    ("suspend_build", "suspended"),
+    ("suspend_request", "suspended_early"),
+    ("close_request", "closed"),
+    ("publish", "approved"),
+    ("roll_back", "rolled_back"),
+    ("give_up", "given_up"),
+    ("name_resource", "requested"),
+    ("create myriarebuilds", "requested"),
+    ("adopt", "requested"),
+    ("delete myriarebuilds", "requested"),
+    ("delete jobs", "deleted"),
+)
+"""Each write, and a story that passes it."""
 
 
 def test_every_write_is_in_a_story() -> None:
-    """A new write of the operator needs a story here."""
-    assert set(STORY) == set(failpoints.WRITES)
+    """A new write of the operator needs a story here: its permission, or its method, says that there is one."""
+    assert {what for what, _ in STORIES} == API_WRITES | LEDGER_WRITES
+    assert {f"{verb} {resource}" for _, resource, verb in NEEDED if verb in {"create", "patch", "delete"}} == API_WRITES
+    methods = {name for name, one in inspect.getmembers(Ledger, inspect.iscoroutinefunction) if name[0] != "_"}
+    assert methods == LEDGER_WRITES | LEDGER_READS
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("what", failpoints.WRITES)
+@pytest.mark.parametrize(("what", "named"), STORIES)
 async def test_stopped_at_a_write(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch, what: str, when: str
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, what: str, named: str, when: str
 ) -> None:
     """The operator is stopped at the write; the next one brings the resource to the same end, with one Job."""
     await append(installation.database.server_dsn, conversation(12))
     play_pods(installation)
     killer = Killer(f"{when}:{what}")
-    monkeypatch.setattr(failpoints, "armed", killer)
+    arm(monkeypatch, killer)
     story = Story(installation, monkeypatch)
-    await story.begin(STORY[what])
+    await story.begin(named)
     async with operator(installation, monkeypatch) as first:
-        middle = asyncio.create_task(story.middle(STORY[what]))
+        middle = asyncio.create_task(story.middle(named))
         reached = asyncio.create_task(killer.reached.wait())
         # Kubernetes' garbage collector may be faster than the operator: then there is no Job left to delete.
-        patience = 5 if what == "delete_job" else PATIENCE_S
+        patience = 5 if what == "delete jobs" else PATIENCE_S
         await asyncio.wait({first, reached}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-        assert killer.reached.is_set() or what == "delete_job", f"{killer.at} was never passed"
+        assert killer.reached.is_set() or what == "delete jobs", f"{killer.at} was never passed"
         reached.cancel()
     async with operator(installation, monkeypatch):
         await middle
-        await story.end(STORY[what])
+        await story.end(named)
 
 
 async def test_a_resource_deleted_during_a_look_ends_its_build_as_aborted(
@@ -97,16 +104,18 @@ async def test_a_resource_deleted_during_a_look_ends_its_build_as_aborted(
     installation.node.accepts = lambda _pod: False
     await append(installation.database.server_dsn, conversation(12))
     await asyncio.to_thread(place.rebuild, "one")
-    read_job = Api.job
+    get = Connection.get
 
-    async def hesitate(api: Api, name: str) -> Json | None:
+    async def hesitate(api: Connection, kind: ObjectKind, name: str) -> Json | None:
+        if kind != JOBS:
+            return await get(api, kind, name)
         shown = await asyncio.to_thread(place.admin.find, "MyriaRebuild", "one", place.name)
         if shown is not None and reason(shown)[1] in {"Starting", "PodNotStarting"}:
             slow.set()
             await release.wait()
-        return await read_job(api, name)
+        return await get(api, kind, name)
 
-    monkeypatch.setattr(Api, "job", hesitate)
+    monkeypatch.setattr(Connection, "get", hesitate)
     async with operator(installation, monkeypatch):
         await asyncio.wait_for(slow.wait(), PATIENCE_S)
         await asyncio.to_thread(place.admin.delete, "MyriaRebuild", "one", place.name)

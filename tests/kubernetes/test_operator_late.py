@@ -11,18 +11,17 @@ import pytest
 from myria.builds.snapshots import Registry
 from myria.db.database import ALL_TENANTS
 from myria.db.database import Database as Pool
-from myria_operator import failpoints
-from myria_operator.api import Api
-from myria_operator.facts import Rebuild
 from myria_operator.jobs import read_pod_template
 from myria_operator.ledger import Ledger, ToMake
 from myria_operator.naming import rebuild_name
+from myria_operator.observed import MANAGER, Rebuild
 from myria_operator.reconcile import Reconciler
 from myria_operator.requests import manifest
-from myria_rebuilds.connection import configuration
-from myria_rebuilds.resource import Json
+from myria_rebuilds.connection import Connection, configuration
+from myria_rebuilds.resource import JOBS, REBUILDS, Json, ObjectKind
 from myria_rebuilds.statements import sql
-from tests.kubernetes.inside import QUICK, Stopped, operator, until
+from tests.kubernetes.failpoints import arm
+from tests.kubernetes.inside import QUICK, Stopped, operator, settle, until
 from tests.kubernetes.operating import Installation, reason
 from tests.kubernetes.place import OPERATOR
 from tests.support import builds
@@ -118,7 +117,7 @@ async def test_a_second_job_is_taken_back(installation: Installation, monkeypatc
 
     def another_was_faster(passed: str) -> None:
         nonlocal is_noted
-        if passed == "before:make_job" and not is_noted:
+        if passed == "before:create jobs" and not is_noted:
             is_noted = True
             (build,) = installation.builds()
             installation.databases.loop.run(note("default", build["build_id"]))
@@ -127,7 +126,7 @@ async def test_a_second_job_is_taken_back(installation: Installation, monkeypatc
         async with Pool(installation.database.operator_dsn) as pool, pool.write(ALL_TENANTS) as connection:
             assert await connection.fetchval(sql("rebuilds.note_job"), tenant, build_id, "gone") == "gone"
 
-    monkeypatch.setattr(failpoints, "armed", another_was_faster)
+    arm(monkeypatch, another_was_faster)
     await asyncio.to_thread(place.rebuild, "one")
     async with operator(installation, monkeypatch):
         await until(lambda: reason(place.get("one")) == ("False", "WorkerLost"))
@@ -149,8 +148,8 @@ async def test_a_resource_made_again_is_removed(installation: Installation, monk
         # It is pruned at once: no history is kept.
         await until(lambda: installation.active() is not None and not place.rebuilds())
         configured, namespace = await configuration()
-        async with Api(configured, namespace) as api:
-            await api.make_rebuild(manifest(looked, name, namespace))
+        async with Connection(configured, namespace, MANAGER) as api:
+            await api.create(REBUILDS, manifest(looked, name, namespace))
         await until(lambda: not place.rebuilds())
         assert len(installation.builds()) == 1
 
@@ -168,10 +167,10 @@ async def test_a_name_that_is_taken_anew_meanwhile(installation: Installation, m
 
     monkeypatch.setenv("KUBECONFIG", str(place.kubeconfig(OPERATOR)))
     configured, namespace = await configuration()
-    async with SlowApi(made_and_taken_up, configured, namespace) as api, slow_ledger(installation) as ledger:
+    async with SlowApi(made_and_taken_up, configured, namespace, MANAGER) as api, slow_ledger(installation) as ledger:
         template = read_pod_template(installation.template)
         slow = Reconciler(api, ledger, template, QUICK.operator)
-        assert await slow.reconcile("one") is None
+        assert await settle(slow, "one") is None
     (build,) = installation.builds()
     assert build["status"] == "queued"
 
@@ -189,45 +188,41 @@ async def test_a_job_that_is_made_between_two_looks(
     template = read_pod_template(installation.template)
 
     def stopped_before_the_job(passed: str) -> None:
-        if passed == "before:make_job":
+        if passed == "before:create jobs":
             raise Stopped(passed)
 
-    async with Api(configured, namespace) as api, slow_ledger(installation) as ledger:
+    async with Connection(configured, namespace, MANAGER) as api, slow_ledger(installation) as ledger:
         quick = Reconciler(api, ledger, template, QUICK.operator)
-        monkeypatch.setattr(failpoints, "armed", stopped_before_the_job)
-        with pytest.raises(Stopped):
-            await quick.reconcile("one")
-        monkeypatch.setattr(failpoints, "armed", None)
+        with monkeypatch.context() as armed:
+            arm(armed, stopped_before_the_job)
+            with pytest.raises(Stopped):
+                await settle(quick, "one")
         assert "jobName" in (await asyncio.to_thread(place.get, "one"))["status"]
 
         async def made() -> None:
-            await quick.reconcile("one")
+            await settle(quick, "one")
 
-        async with SlowApi(made, configured, namespace, after="job") as slow:
-            await Reconciler(slow, ledger, template, QUICK.operator).reconcile("one")
+        async with SlowApi(made, configured, namespace, MANAGER, after=JOBS) as slow:
+            await settle(Reconciler(slow, ledger, template, QUICK.operator), "one")
     (build,) = installation.builds()
     (job,) = place.jobs_of(place.get("one"))
     assert (build["status"], build["job_uid"]) == ("queued", job["metadata"]["uid"])
 
 
-class SlowApi(Api):
+class SlowApi(Connection):
     """Something happens once between a look at a resource, or at its Job, and whatever is done about it."""
 
-    def __init__(self, meanwhile: Callable[[], Awaitable[None]], *arguments: object, after: str = "rebuild") -> None:
+    def __init__(
+        self, meanwhile: Callable[[], Awaitable[None]], *arguments: object, after: ObjectKind | None = REBUILDS
+    ) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self._meanwhile = meanwhile
         self._after = after
 
-    async def rebuild(self, name: str) -> Json | None:
-        """Return a resource as it was before."""
-        return await self._looked("rebuild", await super().rebuild(name))
-
-    async def job(self, name: str) -> Json | None:
-        """Return a Job as it was before."""
-        return await self._looked("job", await super().job(name))
-
-    async def _looked(self, at: str, found: Json | None) -> Json | None:
-        if at == self._after:
-            self._after = ""
+    async def get(self, kind: ObjectKind, name: str) -> Json | None:
+        """Return an object as it was before."""
+        found = await super().get(kind, name)
+        if kind == self._after:
+            self._after = None
             await self._meanwhile()
         return found

@@ -16,8 +16,8 @@ from myria_monitoring.catalogue import METRICS
 from myria_monitoring.exposition import gauge, text_of
 from myria_monitoring.figures import FigureReader
 from myria_monitoring.port import scraped
-from myria_operator.facts import Rebuild
 from myria_operator.metrics import OperatorMetrics
+from myria_operator.observed import Rebuild
 from tests.metrics.scraping import Samples, samples
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from myria.errors import ConfigurationError
 from myria.settings import OperatorSettings
-from myria_operator.jobs import checked_pod_template, manifest, pods_of, read_pod_template, suspension
+from myria_operator.jobs import checked_pod_template, job_change, manifest, pods_of, read_pod_template
 from myria_operator.ledger import ToMake
 from myria_operator.naming import job_name, rebuild_name
 from myria_operator.requests import manifest as rebuild_manifest
-from tests.operator.test_status import UID, build, rebuild
+from tests.operator.test_decide import UID, build, job, rebuild
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "kubernetes" / "pod-template.yaml"
 SETTINGS = OperatorSettings()
@@ -83,11 +83,11 @@ def test_the_resource_cannot_choose_what_runs() -> None:
 def test_making_a_job_changes_nothing_else() -> None:
     """The template and the resource are read, not changed."""
     template = read_pod_template(EXAMPLE)
-    before = copy.deepcopy(template.template)
+    before = copy.deepcopy(template)
     resource = rebuild({"build": {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"a": "b"}}})
     kept = copy.deepcopy(resource.spec)
     manifest(resource, build("queued"), template, SETTINGS, pods=1)
-    assert (template.template, resource.spec) == (before, kept)
+    assert (template, resource.spec) == (before, kept)
 
 
 @pytest.mark.parametrize(
@@ -131,11 +131,15 @@ def test_pods_are_bounded(asked: int | None, scopes: int) -> None:
     assert 1 <= pods <= max(1, min(asked or 1, scopes))
 
 
-def test_suspension_is_said_in_both_ways() -> None:
-    """`suspend` where it is kept; no pods may run where it is not."""
-    assert suspension(suspend=True, pods=4, understood=None) == {"spec": {"suspend": True}}
-    assert suspension(suspend=True, pods=4, understood=False) == {"spec": {"suspend": True, "parallelism": 0}}
-    assert suspension(suspend=False, pods=4, understood=False) == {"spec": {"suspend": False, "parallelism": 4}}
+def test_a_job_is_changed_where_the_spec_says_otherwise() -> None:
+    """Suspension is said in both ways, as old API servers drop `suspend`; a deadline only where one was asked for."""
+    runs = job(parallelism=4, completions=4, deadline_s=60)
+    suspended = job(parallelism=0, completions=4, deadline_s=60)
+    longer = {"build": {"deadlineSeconds": 90}}
+    assert job_change(rebuild({"suspend": True}), runs) == {"spec": {"suspend": True, "parallelism": 0}}
+    assert job_change(rebuild(), suspended) == {"spec": {"suspend": False, "parallelism": 4}}
+    assert job_change(rebuild(longer), runs) == {"spec": {"activeDeadlineSeconds": 90}}
+    assert job_change(rebuild(), runs) == {"spec": {}}
 
 
 @given(name=st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?", fullmatch=True), uid=st.uuids().map(str))

@@ -17,9 +17,9 @@ from tests.support.virtual_time import in_virtual_time
 
 
 @asynccontextmanager
-async def running(work: Callable[[str], Awaitable[float | None]], *, workers: int = 4) -> AsyncIterator[Queue[str]]:
+async def running(work: Callable[[str], Awaitable[float | None]], *, workers: int = 4) -> AsyncIterator[Queue]:
     """A queue at work."""
-    queue: Queue[str] = Queue(work, workers=workers)
+    queue = Queue(work, workers=workers)
     task = asyncio.create_task(queue.run())
     try:
         yield queue
@@ -44,7 +44,7 @@ async def test_a_key_waits_once() -> None:
     async def work(key: str) -> None:
         seen[key] += 1
 
-    queue: Queue[str] = Queue(work, workers=1)
+    queue = Queue(work, workers=1)
     for _ in range(50):
         queue.add("a")
     task = asyncio.create_task(queue.run())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from myria_operator.facts import Rebuild
+from myria_operator.observed import Rebuild
 from myria_operator.sweep import age
 
 

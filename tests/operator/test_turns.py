@@ -11,8 +11,8 @@ import pytest
 from myria.db.database import Database as Pool
 from myria.settings import Settings
 from myria_operator.ledger import Ledger
-from myria_operator.status import RebuildView, wants_job
-from tests.operator.test_status import rebuild
+from myria_operator.observed import Observed
+from tests.operator.test_decide import rebuild
 from tests.support.postgres import Database
 
 LONG_AGO = "clock_timestamp() - interval '1 hour'"
@@ -31,14 +31,14 @@ async def begun(database: Database, settings: Settings) -> set[str]:
             tenant = row["tenant_id"]
             resource = rebuild({"tenant": tenant}, uid=f"uid-{tenant}", name=tenant)
             situation, build = await ledger.look(resource)
-            view = RebuildView(
+            observed = Observed(
                 rebuild=resource,
                 installation="inst",
                 situation=situation,
                 build=build,
                 max_builds=settings.operator.max_builds,
             )
-            if wants_job(view):
+            if observed.wants_job:
                 may_begin.add(tenant)
         return may_begin
 

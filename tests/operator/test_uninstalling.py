@@ -10,9 +10,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import Configuration
 
-from myria_operator import uninstalling
-from myria_operator.api import Api
-from myria_operator.uninstalling import OwnDeployment
+from myria_operator import uninstall
+from myria_operator.uninstall import OwnDeployment
+from myria_rebuilds.connection import Connection
 
 NAME = "memory-operator"
 Json = dict[str, Any]
@@ -52,7 +52,7 @@ async def test_only_its_own_absence_ends_builds(
     answer: tuple[int, Json], is_gone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever else an API server, or a gateway before it, answers: builds go on."""
-    monkeypatch.setattr(uninstalling, "_ATTEMPTS", 1)
+    monkeypatch.setattr(uninstall, "_ATTEMPTS", 1)
     answers = [deployment()]
 
     async def answered(_request: web.Request) -> web.Response:
@@ -63,7 +63,7 @@ async def test_only_its_own_absence_ends_builds(
     app.router.add_get("/{path:.*}", answered)
     async with TestServer(app) as server:
         configured = Configuration(host=str(server.make_url("")).rstrip("/"))
-        async with Api(configured, "memory") as api:
+        async with Connection(configured, "memory", "myria-operator") as api:
             own = OwnDeployment(api, NAME)
             await own.find()
             answers.append(answer)

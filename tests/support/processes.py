@@ -169,7 +169,7 @@ class Spawner:
         return one
 
     def python(self, *arguments: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Spawned:
-        """Start this Python with `arguments`, e.g. `"-m", "myria_builder"`."""
+        """Start this Python with `arguments`, e.g. `"-m", "myria_cli.main"`."""
         return self(sys.executable, *arguments, env=env, cwd=cwd)
 
     def end_all(self) -> None:

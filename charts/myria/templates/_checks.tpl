@@ -2,7 +2,7 @@
 {{- define "myria.checks" -}}
 {{- $v := .Values -}}
 {{- $said := list -}}
-{{- $auth := include "myria.auth" . | fromYaml -}}
+{{- $auth := $v.auth -}}
 {{- $open := eq $auth.mode "none" -}}
 {{- if and $open (not $v.server.authenticatedInFront) (not $v.server.allowUnauthenticated) -}}
 {{- $said = append $said "auth.mode is none, so whoever reaches the Service would read and write the whole memory: set auth.mode to keys; or, if something in front authenticates callers, set server.authenticatedInFront to true; or, if everybody in the cluster may, set server.allowUnauthenticated to true" -}}

@@ -139,21 +139,14 @@ migrate: myria_owner
 {{- end -}}
 {{- end -}}
 
-{{/*
-Who may call. Values that an older release left behind (`helm upgrade --reuse-values`) have no `auth`: the defaults hold.
-*/}}
-{{- define "myria.auth" -}}
-{{- $auth := default (dict) .Values.auth -}}
-{{- $first := merge (dict) (default (dict) $auth.adminKey) (dict "secretName" "" "secretKey" "key" "participants" (list "admin")) -}}
-{{- /* `merge` takes false for absent. */}}
-{{- if not (hasKey $first "create") }}{{ $_ := set $first "create" true }}{{ end -}}
-{{- $public := default "" $auth.publicUrl | trimSuffix "/" -}}
-{{- dict "mode" (default "keys" $auth.mode) "existingSecret" (default "" $auth.existingSecret) "adminKey" $first "publicUrl" $public "server" (default false $auth.server) "issuers" (default (list) $auth.issuers) | toYaml -}}
+{{/* Where clients outside reach the Service, without a slash at its end; "" where nobody says. */}}
+{{- define "myria.publicUrl" -}}
+{{- default "" .Values.auth.publicUrl | trimSuffix "/" -}}
 {{- end -}}
 
 {{/* The Secret with the certificate of serving pods, and how their addresses begin; without a Secret it is "". */}}
 {{- define "myria.tlsSecret" -}}
-{{- default "" (default (dict) .Values.server.tls).secretName -}}
+{{- default "" .Values.server.tls.secretName -}}
 {{- end -}}
 {{- define "myria.scheme" -}}
 {{- ternary "https" "http" (not (empty (include "myria.tlsSecret" .))) -}}
@@ -161,7 +154,7 @@ Who may call. Values that an older release left behind (`helm upgrade --reuse-va
 
 {{/* Paths that clients outside call: of MCP, REST and turns, and of what tells them where to get a token. A JSON array. */}}
 {{- define "myria.publicPaths" -}}
-{{- $auth := include "myria.auth" . | fromYaml -}}
+{{- $auth := .Values.auth -}}
 {{- $paths := list "/mcp" "/api/v1" "/v1" -}}
 {{- if or $auth.server $auth.issuers -}}{{- $paths = append $paths "/.well-known/oauth-protected-resource" -}}{{- end -}}
 {{- if $auth.server -}}{{- $paths = concat $paths (list "/.well-known/oauth-authorization-server" "/oauth") -}}{{- end -}}
@@ -170,18 +163,18 @@ Who may call. Values that an older release left behind (`helm upgrade --reuse-va
 
 {{/* Whether callers need a key: "true" or "". */}}
 {{- define "myria.needsKeys" -}}
-{{- if eq (include "myria.auth" . | fromYaml).mode "keys" -}}true{{- end -}}
+{{- if eq .Values.auth.mode "keys" -}}true{{- end -}}
 {{- end -}}
 
 {{/* Whether the chart makes the first key: "true" or "". */}}
 {{- define "myria.makesKey" -}}
-{{- $auth := include "myria.auth" . | fromYaml -}}
+{{- $auth := .Values.auth -}}
 {{- if and (eq $auth.mode "keys") (not $auth.existingSecret) $auth.adminKey.create -}}true{{- end -}}
 {{- end -}}
 
 {{/* The Secret with the first key, and its field; the Secret is empty where there is none. */}}
 {{- define "myria.keySecret" -}}
-{{- $auth := include "myria.auth" . | fromYaml -}}
+{{- $auth := .Values.auth -}}
 {{- if include "myria.makesKey" . -}}
 {{- default (printf "%s-admin-key" (include "myria.fullname" .)) $auth.adminKey.secretName -}}
 {{- else if eq $auth.mode "keys" -}}
@@ -193,7 +186,7 @@ Who may call. Values that an older release left behind (`helm upgrade --reuse-va
   valueFrom:
     secretKeyRef:
       name: {{ include "myria.keySecret" .root }}
-      key: {{ (include "myria.auth" .root | fromYaml).adminKey.secretKey }}
+      key: {{ .root.Values.auth.adminKey.secretKey }}
 {{- end -}}
 
 {{/* The plane whose connection string makes keys known; without an operator only that of migrations is sure to be given. */}}
@@ -239,7 +232,7 @@ Who may call. Values that an older release left behind (`helm upgrade --reuse-va
 {{- if .Values.httpRoute.enabled -}}
 {{- range .Values.httpRoute.hostnames -}}{{- $names = append $names . -}}{{- end -}}
 {{- end -}}
-{{- with (include "myria.auth" . | fromYaml).publicUrl -}}
+{{- with include "myria.publicUrl" . -}}
 {{- $names = append $names (regexReplaceAll "^https?://(\\[[^\\]]*\\]|[^:/]*).*$" . "${1}") -}}
 {{- end -}}
 {{- concat $names .Values.server.allowedHosts | uniq | toJson -}}

@@ -1,4 +1,50 @@
-{{/* The pods of the chart's own Jobs. A Job cannot be changed, so its name has a digest of its pod. */}}
+{{/* The chart's own Jobs, and their pods. A Job cannot be changed, so its name has a digest of its pod. */}}
+
+{{/* An account that may create Secrets and nothing else: (dict "root" $ "component" "logins" "name" "...") */}}
+{{- define "myria.secretMaker" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  {{- include "myria.metadata" . | nindent 2 }}
+automountServiceAccountToken: false
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  {{- include "myria.metadata" . | nindent 2 }}
+rules:
+  - apiGroups: [""]
+    resources: [secrets]
+    verbs: [create]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  {{- include "myria.metadata" . | nindent 2 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ .name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ .name }}
+    namespace: {{ .root.Release.Namespace }}
+{{- end -}}
+
+{{/* A Job: (dict "root" $ "component" "logins" "name" "..." "pod" "..." "backoffLimit" 20), the pod as text */}}
+{{- define "myria.job" -}}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  {{- include "myria.metadata" . | nindent 2 }}
+spec:
+  backoffLimit: {{ .backoffLimit }}
+  {{- with .root.Values.jobs.ttlSecondsAfterFinished }}
+  ttlSecondsAfterFinished: {{ int . }}
+  {{- end }}
+  template:
+    {{- .pod | nindent 4 }}
+{{- end -}}
 
 {{- define "myria.migratePod" -}}
 {{- $at := dict "root" $ "own" .Values.jobs "component" "migrate" -}}
@@ -50,7 +96,7 @@ reads it for the next, which makes it known to the database.
 */}}
 {{- define "myria.adminKeyPod" -}}
 {{- $at := dict "root" $ "own" .Values.jobs "component" "admin-key" -}}
-{{- $auth := include "myria.auth" . | fromYaml -}}
+{{- $auth := .Values.auth -}}
 {{- $makes := include "myria.makesKey" . -}}
 {{- $account := ternary (dict "account" (printf "%s-admin-key" (include "myria.fullname" .)) "token" true) (dict "account" (include "myria.serviceAccountName" .)) (not (empty $makes)) -}}
 metadata:

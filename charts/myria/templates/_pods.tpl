@@ -82,7 +82,7 @@ env:
   {{- if not .withoutSettings }}
   {{- /* Every reader of the settings: others of the section `auth` depend on it. */}}
   - name: MYRIA_AUTH_MODE
-    value: {{ (include "myria.auth" $root | fromYaml).mode }}
+    value: {{ $root.Values.auth.mode }}
   {{- end }}
   {{- if and $root.Values.settings (not .withoutSettings) }}
   - name: MYRIA_CONFIG

@@ -90,12 +90,14 @@ async def make_logins(
 
     A Secret that is there already is left as it is.
     """
-    from myria_operator.logins import DatabaseAddress, Login, make_logins
+    from myria_operator.cluster_secrets import make_logins
 
     settings = options.settings(operator__namespace=namespace)
-    wanted = [Login(secret=secret, role=role) for secret, role in map(_pair, logins)]
-    address = DatabaseAddress(host=host, port=port, database=database)
-    made = await make_logins(wanted, address, dict(map(_pair, label or ())), settings.operator.namespace)
+    wanted = dict(map(_pair, logins))
+    labels = dict(map(_pair, label or ()))
+    made = await make_logins(
+        wanted, host=host, port=port, database=database, labels=labels, namespace=settings.operator.namespace
+    )
     existing = len(wanted) - len(made)
     there = f"; {existing} were there already" if existing else ""
     options.answer({"made": made}, f"made {', '.join(made) or 'none'}{there}")
@@ -120,7 +122,7 @@ async def make_key_secret(
     `myria key create NAME --key-env VARIABLE` makes it known to the database. A Secret that is there already is
     left as it is.
     """
-    from myria_operator.key_secrets import make_key_secret
+    from myria_operator.cluster_secrets import make_key_secret
 
     settings = options.settings(operator__namespace=namespace)
     labels = dict(map(_pair, label or ()))

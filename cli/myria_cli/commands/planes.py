@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
 from collections.abc import Awaitable, Callable
@@ -319,8 +318,6 @@ async def operate(
         raise ConfigurationError(
             "the operator needs a database that pods can reach: give --dsn or set postgres.dsn", field="postgres.dsn"
         )
-    # kopf reads the user's name, which a container's user may not have.
-    os.environ.setdefault("USER", "myria")
     from myria_operator.app import operate as work  # after the checks, which need no Kubernetes client
 
     await work(settings, dsn)

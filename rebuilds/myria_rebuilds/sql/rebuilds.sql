@@ -48,7 +48,7 @@ SELECT clock_timestamp() AS now, t.tenant_id IS NOT NULL AS tenant_known,
        r.request_id, coalesce(r.suspended, false) AS suspended, r.closed_at IS NOT NULL AS closed,
        b.tenant_id AS build_tenant_id, b.build_id,
        u.build_id AS unfinished_build_id, u.resource_name AS unfinished_resource,
-       o.ahead, o.names[1:5] AS ahead_names, coalesce(t.consecutive_failures > 0, false) AS failed_last,
+       o.ahead, coalesce(o.names[1:5], '{}') AS ahead_names, coalesce(t.consecutive_failures > 0, false) AS failed_last,
        t.auto_paused_at IS NOT NULL AS paused,
        m.from_snapshot_id AS moved_from, m.to_snapshot_id AS moved_to, m.moved_at,
        a.snapshot_id AS active_snapshot_id,
@@ -103,7 +103,8 @@ RETURNING request_id;
 
 -- name: next_to_make
 -- The request that becomes a resource next: none while the tenant has a build, or a resource that waits for one.
-SELECT r.request_id, r.cause_key, r.trigger, r.is_full, r.is_forced, r.hold, r.reason, r.resource_name
+SELECT r.tenant_id AS tenant, r.request_id, r.cause_key, r.trigger, r.is_full, r.is_forced, r.hold, r.reason,
+       r.resource_name AS name
 FROM myria.rebuild_requests r
 WHERE r.tenant_id = $1 AND r.build_id IS NULL AND r.closed_at IS NULL AND r.resource_uid IS NULL
   AND (r.trigger = 'manual' AND r.cause_key NOT LIKE 'schedule:%' OR NOT $2)
@@ -150,29 +151,28 @@ SELECT count(*) FROM (SELECT FROM myria.scopes s WHERE s.tenant_id = $1 LIMIT $2
 -- name: changes
 -- Builds and requests of resources that changed in a transaction that was not yet seen to be over at the horizon given;
 -- and the next horizon. Exact: whatever commits later has an id of at least that.
-SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS horizon, c.kind, c.tenant_id, c.id, c.resource_name,
-       c.resource_uid, c.revision::text AS revision, c.ended
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS horizon, c.kind, c.id, c.resource_name,
+       c.revision::text AS revision, c.ended
 FROM (SELECT) AS one
 LEFT JOIN (
-    SELECT 'build' AS kind, b.tenant_id, b.build_id AS id, b.resource_name, b.resource_uid, b.revision,
-           b.finished_at IS NOT NULL AS ended
+    SELECT 'build' AS kind, b.build_id AS id, b.resource_name, b.revision, b.finished_at IS NOT NULL AS ended
     FROM myria.builds b WHERE b.revision >= $1::text::xid8
     UNION ALL
-    SELECT 'request', r.tenant_id, r.request_id, r.resource_name, r.resource_uid, r.revision, false
+    SELECT 'request', r.request_id, r.resource_name, r.revision, false
     FROM myria.rebuild_requests r WHERE r.revision >= $1::text::xid8
 ) c ON true;
 
 -- name: waiting
 -- Resources that wait for their turn: requests, and builds that have no Job yet.
-SELECT r.tenant_id, r.resource_name, r.resource_uid FROM myria.rebuild_requests r
+SELECT r.resource_name, r.resource_uid FROM myria.rebuild_requests r
 WHERE r.build_id IS NULL AND r.closed_at IS NULL AND r.resource_uid IS NOT NULL
 UNION ALL
-SELECT b.tenant_id, b.resource_name, b.resource_uid FROM myria.builds b
+SELECT b.resource_name, b.resource_uid FROM myria.builds b
 WHERE b.finished_at IS NULL AND b.resource_uid IS NOT NULL AND b.job_uid IS NULL;
 
 -- name: unfinished
 -- Every unfinished build, for the sweep; idle_s: seconds since anybody was seen to work on it.
-SELECT b.tenant_id, b.build_id, b.resource_name, b.resource_uid, b.job_uid,
+SELECT b.tenant_id AS tenant, b.build_id, b.resource_name AS name, b.resource_uid AS uid,
        coalesce(b.lease_until > clock_timestamp(), false) AS alive,
        extract(epoch FROM clock_timestamp() - greatest(b.created_at, b.lease_until))::double precision AS idle_s
 FROM myria.builds b WHERE b.finished_at IS NULL;

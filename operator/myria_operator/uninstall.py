@@ -17,10 +17,11 @@ from typing import Final
 
 from myria.errors import ClusterRefused, ClusterUnavailable, MyriaError
 from myria_operator import reasons
-from myria_operator.api import Api
 from myria_operator.jobs import SELECTOR
 from myria_operator.ledger import Ledger
-from myria_operator.reconcile import Reconciler
+from myria_operator.reconcile import AT_ONCE, Reconciler
+from myria_rebuilds.connection import Connection
+from myria_rebuilds.resource import DEPLOYMENTS, JOBS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 
 logger = logging.getLogger(__name__)
 
@@ -33,26 +34,24 @@ _ATTEMPTS: Final = 5
 class OwnDeployment:
     """The Deployment that the operator's pod belongs to; without a name it is never looked for."""
 
-    def __init__(self, api: Api, name: str) -> None:
+    def __init__(self, api: Connection, name: str) -> None:
         self._api = api
         self._name = name
         self._uid: str | None = None
 
     async def find(self) -> None:
         """Return once it has been seen: only then does its absence mean that it was deleted."""
-        is_told = False
-        while self._name and self._uid is None:
+        while self._name:
             try:
-                deployment = await self._api.deployment(self._name)
-                self._uid = None if deployment is None else deployment["metadata"]["uid"]
+                deployment = await self._api.get(DEPLOYMENTS, self._name)
             except (ClusterRefused, ClusterUnavailable) as error:
-                if isinstance(error, ClusterRefused) and not is_told:
-                    logger.warning("builds will not end with me: %s", error.message, extra={"action": "not_its_own"})
-                    is_told = True
-            if self._uid is not None:
-                logger.info("belongs to the Deployment %s", self._name, extra={"action": "deployment_seen"})
+                logger.warning("builds will not end with me: %s", error.message, extra={"action": "not_its_own"})
             else:
-                await asyncio.sleep(_AGAIN_S)
+                if deployment is not None:
+                    self._uid = deployment["metadata"]["uid"]
+                    logger.info("belongs to the Deployment %s", self._name, extra={"action": "deployment_seen"})
+                    return
+            await asyncio.sleep(_AGAIN_S)
 
     async def is_gone(self) -> bool:
         """Tell whether it was deleted: absent, going, or another one of its name.
@@ -61,7 +60,7 @@ class OwnDeployment:
         """
         for _ in range(_ATTEMPTS if self._uid is not None else 0):
             try:
-                deployment = await self._api.deployment(self._name)
+                deployment = await self._api.get(DEPLOYMENTS, self._name)
             except ClusterRefused as error:
                 logger.warning("builds go on: %s", error.message, extra={"action": "not_its_own"})
                 return False
@@ -75,15 +74,13 @@ class OwnDeployment:
 
     async def remove_rights(self) -> None:
         """Remove the operator's account and rights, unless another installation of this name uses them by now."""
-        try:
-            if await self._api.deployment(self._name) is None:
-                await self._api.remove_rights(self._name)
+        with _logged("my rights stay"):
+            if await self._api.get(DEPLOYMENTS, self._name) is None:
+                await _remove_rights(self._api, self._name)
                 logger.info("my account and rights are gone", extra={"action": "rights_removed"})
-        except (ClusterRefused, ClusterUnavailable) as error:
-            logger.warning("my rights stay: %s", error.message, extra={"action": "rights_stay"})
 
 
-async def end_builds(api: Api, ledger: Ledger, reconciler: Reconciler) -> int:
+async def end_builds(api: Connection, ledger: Ledger, reconciler: Reconciler) -> int:
     """End every unfinished build of a resource, delete their Jobs where that is still allowed, return how many.
 
     Raises:
@@ -97,16 +94,38 @@ async def end_builds(api: Api, ledger: Ledger, reconciler: Reconciler) -> int:
     # Where this fails, the pods notice by themselves that their build has ended; the next must still be tried.
     for build in unfinished:
         if build.name is not None:
-            with _told(f"the end of {build.name} is not written"):
-                await reconciler.reconcile(build.name)
-    with _told("Jobs stay"):
-        for job in await api.jobs(SELECTOR):
-            await api.delete_job(job["metadata"]["name"], job["metadata"]["uid"])
+            with _logged(f"the end of {build.name} is not written"):
+                while await reconciler.reconcile(build.name) == AT_ONCE:
+                    pass
+    with _logged("Jobs stay"):
+        for job in (await api.objects(JOBS, labelSelector=SELECTOR))[0]:
+            await api.delete(JOBS, job["metadata"]["name"], job["metadata"]["uid"])
     return len(unfinished)
 
 
+async def _remove_rights(api: Connection, name: str) -> None:
+    """Delete the Role of a name, and through the garbage collector its RoleBinding and the account that this names.
+
+    Whoever deletes its own Role or RoleBinding may delete nothing more, so the others are made to go with the Role.
+    """
+    role, binding = await api.get(ROLES, name), await api.get(ROLE_BINDINGS, name)
+    if role is None or binding is None:
+        return
+    uid = role["metadata"]["uid"]
+    owner = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "name": name, "uid": uid}
+    owned = {"metadata": {"ownerReferences": [owner]}}
+    (account,) = binding["subjects"]
+    for kind, child in ((SERVICE_ACCOUNTS, account["name"]), (ROLE_BINDINGS, name)):
+        try:
+            await api.patch(kind, child, owned)
+        except ClusterRefused as error:
+            if error.details["status"] not in {403, 404}:  # an account that the chart did not make is not ours
+                raise
+    await api.delete(ROLES, name, uid)
+
+
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _logged(what: str) -> Iterator[None]:
     """Log what could not be done in the block, and go on."""
     try:
         yield

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from myria.builds.model import BuildRow
 from myria_operator import reasons
-from myria_operator.facts import Job, Rebuild, Situation, Target
+from myria_operator.decide import Do, decide, transitions, with_times
 from myria_operator.naming import job_name
-from myria_operator.reconcile import refused_pods
-from myria_operator.status import RebuildView, derive, settled, transitions, with_times
-from myria_operator.steps import Do, next_step
+from myria_operator.observed import Job, Observed, Rebuild, Situation, Target
+from myria_operator.pods import newest_refusal
 from myria_rebuilds.report import BuildFacts, pod_fields, status_fields
 
 NOW = "2026-01-02T03:04:05Z"
@@ -100,14 +99,14 @@ def job(**fields: Any) -> Job:
     return Job(**{**values, **fields})
 
 
-def view(spec: dict[str, Any] | None = None, *, status: dict[str, Any] | None = None, **fields: Any) -> RebuildView:
+def view(spec: dict[str, Any] | None = None, *, status: dict[str, Any] | None = None, **fields: Any) -> Observed:
     """A view; by default of a known tenant whose request waits."""
     values: dict[str, Any] = {
         "rebuild": rebuild(spec, status),
         "installation": INSTALLATION,
         "situation": Situation(tenant_known=True, request_id="req_1"),
     }
-    return RebuildView(**{**values, **fields})
+    return Observed(**{**values, **fields})
 
 
 def situation(**fields: Any) -> Situation:
@@ -131,7 +130,7 @@ HELD_BEFORE = {
     ],
 }
 
-TABLE: list[tuple[str, RebuildView, str, str, Do]] = [
+TABLE: list[tuple[str, Observed, str, str, Do]] = [
     (
         "held while another was published",
         view(
@@ -521,36 +520,36 @@ TABLE: list[tuple[str, RebuildView, str, str, Do]] = [
 @pytest.mark.parametrize(
     ("looked", "succeeded", "published", "do"), [one[1:] for one in TABLE], ids=[one[0] for one in TABLE]
 )
-def test_each_situation(looked: RebuildView, succeeded: str, published: str, do: Do) -> None:
+def test_each_situation(looked: Observed, succeeded: str, published: str, do: Do) -> None:
     """Summary, publication and the next step follow from what is seen alone."""
-    derived = derive(looked)
-    found = {one.kind: f"{one.status} {one.reason}" for one in derived.conditions}
+    decision = decide(looked)
+    found = {one.kind: f"{one.status} {one.reason}" for one in decision.conditions}
     assert found["Succeeded"] == succeeded
     assert found["Published"] == published
-    assert next_step(looked, derived.succeeded.status).do is do
-    assert all(one.message for one in derived.conditions)
+    assert decision.step.do is do
+    assert all(one.message for one in decision.conditions)
 
 
 @pytest.mark.parametrize("looked", [one[1] for one in TABLE], ids=[one[0] for one in TABLE])
-def test_what_was_written_is_derived_again(looked: RebuildView) -> None:
+def test_what_was_written_is_derived_again(looked: Observed) -> None:
     """A status that was written is no difference: the operator comes to rest."""
-    written = with_times(derive(looked), looked.rebuild, NOW)
+    written = with_times(decide(looked), looked.rebuild, NOW)
     again = dataclasses.replace(looked, rebuild=rebuild(dict(looked.rebuild.spec), written))
-    assert with_times(derive(again), again.rebuild, "2030-01-01T00:00:00Z") == written
-    assert transitions(derive(again), again.rebuild) == []
+    assert with_times(decide(again), again.rebuild, "2030-01-01T00:00:00Z") == written
+    assert transitions(decide(again), again.rebuild) == []
 
 
 @pytest.mark.parametrize("looked", [one[1] for one in TABLE], ids=[one[0] for one in TABLE])
-def test_an_end_is_an_end(looked: RebuildView) -> None:
+def test_an_end_is_an_end(looked: Observed) -> None:
     """Once a resource has ended for good, nothing that becomes of Job, build or tenant changes it."""
-    written = with_times(derive(looked), looked.rebuild, NOW)
+    written = with_times(decide(looked), looked.rebuild, NOW)
     ended = rebuild(dict(looked.rebuild.spec), written)
-    if not settled(ended):
+    if not ended.settled:
         return
     for later in TABLE:
         changed = dataclasses.replace(later[1], rebuild=ended)
-        assert with_times(derive(changed), ended, "2030-01-01T00:00:00Z") == written
-        assert next_step(changed, "True").do in {Do.NOTHING, Do.STOP_JOB}
+        assert with_times(decide(changed), ended, "2030-01-01T00:00:00Z") == written
+        assert decide(changed).step.do in {Do.NOTHING, Do.STOP_JOB}
 
 
 def test_the_build_determines_the_fields() -> None:
@@ -582,7 +581,7 @@ def test_a_pod_reports_neither_end_nor_progress(status: str) -> None:
 def test_a_build_with_nothing_to_do_names_no_snapshot() -> None:
     """The snapshot that it had begun is taken back, whoever reported it; what it compared with stays."""
     begun = {"installationID": INSTALLATION, "buildID": "bld_1", "snapshotID": SNAPSHOT, "previousSnapshotID": PARENT}
-    fields = derive(view(status=begun, build=build("nothing_to_do", snapshot_id=None), job=job())).fields
+    fields = decide(view(status=begun, build=build("nothing_to_do", snapshot_id=None), job=job())).fields
     assert "snapshotID" not in fields
     assert fields["previousSnapshotID"] == PARENT
 
@@ -590,23 +589,23 @@ def test_a_build_with_nothing_to_do_names_no_snapshot() -> None:
 def test_who_waits_says_for_whom() -> None:
     """A queued resource names the one of its tenant that builds, or those that hold the installation's slots."""
     tenant = view(situation=situation(unfinished_build_id="bld_0", unfinished_resource="nightly"))
-    assert "the MyriaRebuild nightly of" in derive(tenant).succeeded.message
+    assert "the MyriaRebuild nightly of" in decide(tenant).succeeded.message
     nobody = view(situation=situation(unfinished_build_id="bld_0"))
-    assert "the tenant's build bld_0" in derive(nobody).succeeded.message
+    assert "the tenant's build bld_0" in decide(nobody).succeeded.message
     slots = view(
         situation=situation(ahead=7, ahead_names=("a", "b", "c", "d", "e")),
         build=build("queued", facts={"job_uid": None}),
     )
-    assert derive(slots).succeeded.message.endswith("4 must end before it of a, b, c, d, e and 2 more")
+    assert decide(slots).succeeded.message.endswith("4 must end before it of a, b, c, d, e and 2 more")
 
 
 def test_a_build_that_was_given_up_says_what_kept_it() -> None:
     """The message of the step has the cluster's words, and the advice fits the reason."""
     looked = view(build=build("queued", facts={"podless_s": 700.2}), job=job(active=0), pod_problem=NO_QUOTA)
-    step = next_step(looked, "Unknown")
+    step = decide(looked).step
     assert step.reason == "PodsRefused"
     assert step.message == f"given up after 700 s without a pod at work: {NO_QUOTA[1]}"
-    ended = derive(view(build=build("failed", error=failed("PodsRefused"))))
+    ended = decide(view(build=build("failed", error=failed("PodsRefused"))))
     assert ended.succeeded.message.startswith("it went away; mend the quota, the priority class")
 
 
@@ -614,23 +613,23 @@ def test_only_a_refusal_newer_than_the_newest_pod_counts() -> None:
     """Events stay for an hour: once a pod came after a refusal, the refusal is history."""
     old = {"lastTimestamp": "2026-01-01T10:00:00Z", "message": "old"}
     new = {"lastTimestamp": None, "series": {"lastObservedTime": "2026-01-01T10:05:00.000000Z"}, "message": "new"}
-    assert refused_pods([], since="") is None
-    assert refused_pods([old], since="") == "old"
-    assert refused_pods([new, old], since="2026-01-01T10:01:00Z") == "new"
-    assert refused_pods([old], since="2026-01-01T10:01:00Z") is None
+    assert newest_refusal([], since="") is None
+    assert newest_refusal([old], since="") == "old"
+    assert newest_refusal([new, old], since="2026-01-01T10:01:00Z") == "new"
+    assert newest_refusal([old], since="2026-01-01T10:01:00Z") is None
 
 
 def test_the_job_is_named_before_it_is_made() -> None:
     """The status that is written before the step MAKE_JOB holds the Job's name."""
     looked = view(build=build("queued", facts={"job_uid": None}))
-    assert derive(looked).fields["jobName"] == job_name("one", UID)
+    assert decide(looked).fields["jobName"] == job_name("one", UID)
 
 
 def test_times_tell_when_a_status_changed() -> None:
     """A condition's time stays while only reason and message change."""
-    first = with_times(derive(view()), rebuild(), NOW)
+    first = with_times(decide(view()), rebuild(), NOW)
     looked = view(status=first, build=build())
-    second = with_times(derive(looked), looked.rebuild, "2026-06-01T00:00:00Z")
+    second = with_times(decide(looked), looked.rebuild, "2026-06-01T00:00:00Z")
     assert second["conditions"][0]["reason"] == "Building"
     assert second["conditions"][0]["lastTransitionTime"] == NOW
 
@@ -645,6 +644,17 @@ def test_who_asked_is_read_from_managed_fields() -> None:
     assert one.manager_of("approve") == "kubectl-patch"
     assert one.manager_of("tenant") == "argo"
     assert one.manager_of("rollback") is None
+
+
+def test_a_missing_permission_stays_reported_until_its_step_is_done() -> None:
+    """While the step is only tried again the words stay; what comes of it, or an end, replaces them."""
+    trouble = view(build=build("queued", facts={"job_uid": None}), trouble=(reasons.PERMISSION_MISSING, "create jobs"))
+    written = with_times(decide(trouble), trouble.rebuild, NOW)
+    again = view(status=written, build=build("queued", facts={"job_uid": None}))
+    assert decide(again).step.do is Do.MAKE_JOB
+    assert (decide(again).succeeded.reason, decide(again).succeeded.message) == ("PermissionMissing", "create jobs")
+    done = view(status=written, build=build("queued"), job=job())
+    assert decide(done).succeeded.reason == "Starting"
 
 
 @given(
@@ -683,14 +693,13 @@ def test_every_situation_has_a_status(
 ) -> None:
     """Whatever is seen: known types and reasons, an end only with an ended build, and a Job only when none was made."""
     looked = view(spec, situation=Situation(tenant_known=known, ahead=ahead), build=built, job=ran)
-    derived = derive(looked)
+    decision = decide(looked)
     known_reasons = {value for name, value in vars(reasons).items() if name.isupper() and isinstance(value, str)}
-    assert [one.kind for one in derived.conditions] == list(reasons.CONDITION_TYPES)
-    assert {one.reason for one in derived.conditions} <= known_reasons
-    step = next_step(looked, derived.succeeded.status)
+    assert [one.kind for one in decision.conditions] == list(reasons.CONDITION_TYPES)
+    assert {one.reason for one in decision.conditions} <= known_reasons
     if built is not None and "rollback" not in spec:
-        assert (derived.succeeded.status == "Unknown") == (built.outcome is None)
-    if step.do is Do.MAKE_JOB:
+        assert (decision.succeeded.status == "Unknown") == (built.outcome is None)
+    if decision.step.do is Do.MAKE_JOB:
         assert built is not None
         assert built.job_uid is None
         assert ran is None
@@ -721,7 +730,7 @@ def test_a_build_without_its_model_says_so(ended: str, hold: bool) -> None:
     assert "degraded" not in message(view(build=build(ended, hold=hold), job=job(complete=True)))
 
 
-def message(seen: RebuildView) -> str:
+def message(seen: Observed) -> str:
     """The message of the condition Succeeded."""
-    (found,) = [one for one in derive(seen).conditions if one.kind == "Succeeded"]
+    (found,) = [one for one in decide(seen).conditions if one.kind == "Succeeded"]
     return found.message

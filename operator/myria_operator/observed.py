@@ -1,4 +1,4 @@
-"""What the operator looks at, as frozen values: a MyriaRebuild, its Job, its tenant's situation. No I/O in here."""
+"""The observed state, as frozen values: a MyriaRebuild, its Job, its build, its tenant's situation. No I/O in here."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-import asyncpg
+from myria_operator import reasons
+from myria_rebuilds.report import BuildFacts
 
 MANAGER: Final = "myria-operator"
 """The field manager under which the operator writes."""
 REQUEST_LABEL: Final = "myria.dev/request"
 """Label of resources that the operator made: the row of `rebuild_requests` they were made from."""
 
-_TRIGGERS: Final = {"Manual": "manual", "Inactivity": "inactivity", "TailThreshold": "tail_threshold"}
+TRIGGERS: Final = {"Manual": "manual", "Inactivity": "inactivity", "TailThreshold": "tail_threshold"}
+"""A trigger as the database calls it, by the name in a spec."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +61,7 @@ class Rebuild:
     @property
     def trigger(self) -> str:
         """Its trigger as the database calls it."""
-        return _TRIGGERS.get(self.spec.get("trigger", "Manual"), "manual")
+        return TRIGGERS.get(self.spec.get("trigger", "Manual"), "manual")
 
     @property
     def build(self) -> Mapping[str, Any]:
@@ -82,6 +84,16 @@ class Rebuild:
             if condition.get("type") == kind:
                 return condition  # type: ignore[no-any-return]
         return {}
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has ended for good: its status stays, whatever becomes of its Job and build."""
+        return self.condition(reasons.SUCCEEDED).get("status") in {"True", "False"} and not self.awaits_approval
+
+    @property
+    def awaits_approval(self) -> bool:
+        """Whether its build is held and nothing was decided yet."""
+        return self.condition(reasons.PUBLISHED).get("reason") == reasons.AWAITING_APPROVAL
 
     @property
     def author(self) -> str | None:
@@ -119,6 +131,7 @@ class Job:
     failed_message: str = ""
     suspend: bool = False
     parallelism: int = 1
+    completions: int = 1
     deadline_s: int | None = None
     deleting: bool = False
 
@@ -157,6 +170,7 @@ class Job:
             failed_message=(failed or {}).get("message", ""),
             suspend=bool(spec.get("suspend")),
             parallelism=spec.get("parallelism", 1),
+            completions=spec.get("completions") or 1,
             deadline_s=spec.get("activeDeadlineSeconds"),
             deleting="deletionTimestamp" in metadata,
         )
@@ -164,7 +178,7 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
-    """What the database says about a resource beside its build (`rebuilds.situation`).
+    """What the database says about a resource beside its build: a row of `rebuilds.situation`, which explains it.
 
     `unfinished_resource`: the resource that owns the tenant's unfinished build, or None. `ahead`: the number of the
     installation's unfinished builds that come before this one's; `ahead_names`: the owners of the first of them.
@@ -175,12 +189,12 @@ class Situation:
     request_id: str | None = None
     suspended: bool = False
     closed: bool = False
-    build_tenant: str | None = None
+    build_tenant_id: str | None = None
     build_id: str | None = None
     unfinished_build_id: str | None = None
     unfinished_resource: str | None = None
     ahead: int = 0
-    ahead_names: tuple[str, ...] = ()
+    ahead_names: Sequence[str] = ()
     failed_last: bool = False
     paused: bool = False
     moved_from: str | None = None
@@ -188,29 +202,6 @@ class Situation:
     moved_at: datetime | None = None
     active_snapshot_id: str | None = None
     previous_snapshot_id: str | None = None
-
-    @classmethod
-    def from_row(cls, row: asyncpg.Record) -> Situation:
-        """Return the value of a row of `rebuilds.situation`."""
-        return cls(
-            tenant_known=row["tenant_known"],
-            request_id=row["request_id"],
-            suspended=row["suspended"],
-            closed=row["closed"],
-            build_tenant=row["build_tenant_id"],
-            build_id=row["build_id"],
-            unfinished_build_id=row["unfinished_build_id"],
-            unfinished_resource=row["unfinished_resource"],
-            ahead=row["ahead"],
-            ahead_names=tuple(row["ahead_names"] or ()),
-            failed_last=row["failed_last"],
-            paused=bool(row["paused"]),
-            moved_from=row["moved_from"],
-            moved_to=row["moved_to"],
-            moved_at=row["moved_at"],
-            active_snapshot_id=row["active_snapshot_id"],
-            previous_snapshot_id=row["previous_snapshot_id"],
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -220,3 +211,43 @@ class Target:
     snapshot_id: str | None = None
     problem: str | None = None
     message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observed:
+    """Everything from which a resource's status and next step are decided.
+
+    The Job was read before the database: a Job that is complete has its build's end in `build`. `trouble` is a reason
+    and a message that keep the operator from going on now (a missing permission, a database that is away).
+    `pod_problem`: the reason (PODS_REFUSED, POD_NOT_STARTING) and the message of why no pod of the Job works.
+    `is_surplus`: the operator made it for a request that another resource has fulfilled.
+    """
+
+    rebuild: Rebuild
+    installation: str
+    situation: Situation
+    job: Job | None = None
+    build: BuildFacts | None = None
+    target: Target | None = None
+    pod_problem: tuple[str, str] | None = None
+    pod_start_timeout_s: float = 600.0
+    max_builds: int = 4
+    is_surplus: bool = False
+    trouble: tuple[str, str] | None = None
+
+    @property
+    def slots(self) -> int:
+        """How many builds at once the resource's may be one of: the last slot is for tenants that do not fail."""
+        return max(1, self.max_builds - 1) if self.situation.failed_last else self.max_builds
+
+    @property
+    def wants_job(self) -> bool:
+        """Whether the resource's build is to have a Job now: it is its turn, and nothing keeps it."""
+        return (
+            self.build is not None
+            and self.build.outcome is None
+            and self.build.job_uid is None
+            and not self.rebuild.wants("suspend")
+            and not self.rebuild.wants("abort")
+            and self.situation.ahead < self.slots
+        )
