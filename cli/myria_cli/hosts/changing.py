@@ -14,7 +14,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,21 +115,19 @@ def _plainly(command: Any) -> str:
 
 
 def _change(path: Path, form: Form, edits: Sequence[Edit], host: Host, *, show_key: bool) -> FileChange:
+    before = _read(path)
+    unchanged = FileChange(path=path, before=before, after=before, told=())
     removing = all(edit.value is None for edit in edits)
-    change = FileChange(path=path, before=_read(path), after=None, told=())
-    mark = _BOM if (change.before or "").startswith(_BOM) else ""
-    text = (change.before or "").removeprefix(_BOM)
-    kept = _read(change.backup) if removing else None
+    kept = _read(unchanged.backup) if removing else None
+    mark = _BOM if (before or "").startswith(_BOM) else ""
+    text, copy_text = ((one or "").removeprefix(_BOM) for one in (before, kept))
     try:
-        data, wanted, copy = (_data(form, one) for one in (text, text, (kept or "").removeprefix(_BOM)))
+        data, wanted, copy = (_data(form, one) for one in (text, text, copy_text))
         for edit in edits:
             _carry_over(edit, wanted, copy)
-        if host.hooks is not None and host.hooks.version is not None and any(edit.ours for edit in edits):
-            if not removing:
-                wanted.setdefault("version", host.hooks.version)
-            elif {name: value for name, value in wanted.items() if name != "version"} == copy:
-                wanted = copy
-        if kept and wanted == copy and _edited(form, kept.removeprefix(_BOM), data) == text:
+        if any(edit.ours for edit in edits):
+            wanted = _with_version(wanted, copy, host, removing=removing)
+        if kept and wanted == copy and _edited(form, copy_text, data) == text:
             after = kept  # nobody else has changed it since
         else:
             after = mark + _edited(form, text, wanted)
@@ -142,15 +140,21 @@ def _change(path: Path, form: Form, edits: Sequence[Edit], host: Host, *, show_k
             file=str(path),
         ) from error
     if wanted == data:
-        return FileChange(path=path, before=change.before, after=change.before, told=())
+        return unchanged
     has_comments = any(sign in after for sign in ("//", "/*", "#"))
     is_made_by_us = removing and not kept and not wanted and not has_comments
-    return FileChange(
-        path=path,
-        before=change.before,
-        after=None if is_made_by_us else after,
-        told=tuple(line for edit in edits for line in _told(form, edit, data, wanted, show_key=show_key)),
-    )
+    told = tuple(line for edit in edits for line in _told(form, edit, data, wanted, show_key=show_key))
+    return replace(unchanged, after=None if is_made_by_us else after, told=told)
+
+
+def _with_version(wanted: Json, copy: Json, host: Host, *, removing: bool) -> Json:
+    """Return what a file of hooks is to say, with the version of its form where the host asks for one."""
+    if host.hooks is None or host.hooks.version is None:
+        return wanted
+    if not removing:
+        return {"version": host.hooks.version} | wanted
+    is_as_before = {name: value for name, value in wanted.items() if name != "version"} == copy
+    return copy if is_as_before else wanted
 
 
 def _data(form: Form, text: str) -> Json:
@@ -203,18 +207,22 @@ def _at(data: Json, edit: Edit) -> Any:
 
 def _told(form: Form, edit: Edit, before: Json, after: Json, *, show_key: bool) -> list[str]:
     """Return what goes and what comes at a place of a file, as a diff shows it."""
-    was, becomes = ([] if one is None else one if edit.ours else [one] for one in (_at(before, edit), _at(after, edit)))
-    lines = [("-", one, False) for one in was if one not in becomes]
-    lines += [("+", one, show_key) for one in becomes if one not in was]
-    return [f"@@ {edit.group}.{edit.name} @@"] * bool(lines) + [
-        f"{sign}{line}"
-        for sign, value, shows in lines
-        for line in (
-            entry_text("toml", (edit.group, edit.name), value, show_key=shows)
-            if form == "toml"
-            else json.dumps(value if shows else masked(value), ensure_ascii=False, indent=2)
-        ).splitlines()
-    ]
+    was, becomes = _at(before, edit), _at(after, edit)
+    gone, come = [] if was is None else [was], [] if becomes is None else [becomes]
+    if edit.ours is not None:  # the elements of a list
+        gone, come = was or [], becomes or []
+    lines: list[str] = []
+    for sign, values, others, shows in (("-", gone, come, False), ("+", come, gone, show_key)):
+        for value in values:
+            if value not in others:
+                lines += [f"{sign}{line}" for line in _shown(form, edit, value, show_key=shows).splitlines()]
+    return [f"@@ {edit.group}.{edit.name} @@", *lines] if lines else []
+
+
+def _shown(form: Form, edit: Edit, value: Json, *, show_key: bool) -> str:
+    if form == "toml":
+        return entry_text(form, (edit.group, edit.name), value, show_key=show_key)
+    return json.dumps(value if show_key else masked(value), ensure_ascii=False, indent=2)
 
 
 def masked(value: Any) -> Any:
