@@ -1,6 +1,6 @@
 """Provide a real Kubernetes control plane for the tests: etcd, kube-apiserver and kube-controller-manager.
 
-Usage: build_control_plane.py [--find] [--into FOLDER] [--mirror URL]
+Usage: build_control_plane.py [--find] [--mirror URL]
 
 Prints the folder that holds the three programs. That is KUBEBUILDER_ASSETS when it is set; else a folder in the
 user's cache (`$XDG_CACHE_HOME/myria`, else `~/.cache/myria`), where they are built once from Debian 12's own packages:
@@ -14,10 +14,8 @@ stopped, goes on where it was. Needs Debian's apt and dpkg, tar and the keyring 
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -31,69 +29,37 @@ PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
 VERSION = "1.20.2"
 GO = "go-1.19"
 PACKAGES = ("golang-1.19-go", "golang-1.19-src", "etcd-server", "golang-github-modern-go-reflect2-dev")
-STEPS = 5
+STEPS = 4
 
 
 def main(arguments: Sequence[str]) -> int:
     """Find or build the programs; return the exit status."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--find", action="store_true", help="never build")
-    parser.add_argument("--into", type=Path, help="the folder to build into, instead of the one in the cache")
-    parser.add_argument("--mirror", help="the Debian mirror to download from, instead of the one apt uses here")
-    options = parser.parse_args(arguments)
-
     assets = os.environ.get("KUBEBUILDER_ASSETS")
-    if assets:
-        if debian.has_programs(Path(assets), PROGRAMS):
-            print(assets)
-            return 0
+    if assets and not debian.has_programs(Path(assets), PROGRAMS):
         print(f"KUBEBUILDER_ASSETS={assets} lacks one of {', '.join(PROGRAMS)}.", file=sys.stderr)
         return 1
-    folder: Path = (options.into or debian.cache_folder() / f"control-plane-{VERSION}").absolute()
-    if not debian.has_programs(folder, PROGRAMS):
-        if options.find:
-            print(f"{folder} holds no control plane; scripts/build_control_plane.py builds one.", file=sys.stderr)
-            return 1
-        try:
-            build(folder, options.mirror)
-        except debian.Absent as absent:
-            print(f"No control plane can be built here: {absent}; set KUBEBUILDER_ASSETS instead", file=sys.stderr)
-            return 1
-        except subprocess.CalledProcessError as failure:
-            print(f"Building the control plane failed at: {' '.join(map(str, failure.cmd))[:300]}", file=sys.stderr)
-            print("Mend that and run the same command again; it goes on where it stopped.", file=sys.stderr)
-            return 1
-    print(folder)
-    return 0
+    folder = Path(assets) if assets else debian.cache_folder() / f"control-plane-{VERSION}"
+    return debian.provide("control plane", PROGRAMS, folder, build, arguments)
 
 
-def build(folder: Path, mirror: str | None) -> None:
-    """Build the programs into the folder, which appears in one step when all of them are there.
+def build(made: Path, scratch: Path, mirror: str) -> None:
+    """Build the programs into a new folder.
 
-    Raises `debian.Absent` when this machine lacks what the build needs, CalledProcessError when a step fails.
+    Raises CalledProcessError when a step fails.
     """
-    debian.check_tools("tar")
-    scratch = folder.with_name(folder.name + ".building")
-    with debian.only_one(folder):
-        if debian.has_programs(folder, PROGRAMS):
-            return
-        os.nice(10)
-        started = time.monotonic()
-        say(1, "download the packages")
-        downloads = debian.download(scratch, mirror or debian.configured_mirror(), PACKAGES, sources=["kubernetes"])
-        say(2, "unpack them")
-        source = unpack(scratch, downloads)
-        environment = go_environment(scratch)
-        say(3, "generate the OpenAPI definitions")
-        generate_openapi(scratch, source, environment)
-        say(4, "compile kube-apiserver and kube-controller-manager (minutes)")
-        compile_programs(scratch, source, environment)
-        say(5, "clean up")
-        shutil.rmtree(folder, ignore_errors=True)
-        (scratch / "bin").rename(folder)
-        subprocess.run(["chmod", "-R", "u+w", scratch], check=False)
-        shutil.rmtree(scratch, ignore_errors=True)
-        print(f"Built in {time.monotonic() - started:.0f} s.", file=sys.stderr)
+    os.nice(10)
+    started = time.monotonic()
+    say(1, "download the packages")
+    downloads = debian.download(scratch, mirror, PACKAGES, sources=["kubernetes"])
+    say(2, "unpack them")
+    source = unpack(scratch, downloads)
+    environment = go_environment(scratch)
+    say(3, "generate the OpenAPI definitions")
+    generate_openapi(scratch, source, environment)
+    say(4, "compile kube-apiserver and kube-controller-manager (minutes)")
+    compile_programs(scratch, source, environment)
+    (scratch / "bin").rename(made)
+    print(f"Built in {time.monotonic() - started:.0f} s.", file=sys.stderr)
 
 
 def say(step: int, what: str) -> None:

@@ -10,7 +10,6 @@ unknown one is an error, so that the two cannot drift apart.
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import os
 import re
@@ -19,23 +18,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-IGNORED = ("EXPOSE",)
-
-
-@dataclass(slots=True, kw_only=True)
-class Image:
-    """The image's configuration, from the instructions of the last stage."""
-
-    environment: dict[str, str] = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)
-    user: str = ""
-    workdir: str = "/"
-    entrypoint: list[str] = field(default_factory=list)
-    command: list[str] = field(default_factory=list)
 
 
 def instructions(text: str) -> Iterator[tuple[str, str]]:
@@ -48,141 +34,82 @@ def instructions(text: str) -> Iterator[tuple[str, str]]:
 
 
 class Builder:
-    """Carries out a Dockerfile of two stages."""
+    """Carries out a Dockerfile of two stages: the first builds, the last configures."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.arguments: dict[str, str] = {}
-        self.image = Image()
-        self._declared: set[str] = set()
-        self._stages = 0
-        self._source = folder / "src"
-        self._kept: set[Path] = set()
+        self.image: dict[str, Any] = {"environment": {}, "labels": {}}
+        self._arguments: dict[str, str] = {}
+        self._copied: set[Path] = set()
 
-    def build(self) -> Image:
-        """Build everything; return how the image runs."""
-        for name, operands in instructions((ROOT / "Dockerfile").read_text(encoding="utf-8")):
-            if name in IGNORED:
-                continue
-            step = getattr(self, f"_{name.lower()}", None)
-            if step is None:
-                raise SystemExit(f"Dockerfile: {name} is not known to scripts/build_rootfs.py")
-            step(operands)
+    def follow(self, recipe: str) -> None:
+        """Carry out a recipe, and remove what the last stage does not have.
+
+        Raises:
+            SystemExit: an instruction is not one that is known here.
+        """
+        stages = 0
+        for name, operands in instructions(recipe):
+            if name == "FROM":
+                stages += 1
+            elif name == "ARG":
+                key, _, value = operands.partition("=")
+                self._arguments[key] = value or self._arguments.get(key, "")
+            elif stages == 1:
+                self._build(name, operands)
+            else:
+                self._configure(name, operands)
+        if stages != 2:
+            raise SystemExit("Dockerfile: it must have two stages")
         for entry in [*self.folder.iterdir(), *(self.folder / "opt").iterdir()]:
-            if not any(entry == copied or entry in copied.parents or copied in entry.parents for copied in self._kept):
+            if not any(entry in {copied, *copied.parents} or copied in entry.parents for copied in self._copied):
                 shutil.rmtree(entry)
-        return self.image
 
-    def _is_last(self) -> bool:
-        return self._stages == 2
-
-    def _filled(self, text: str) -> str:
-        """Return text with build arguments in it; a stage knows only those that it declares itself."""
-        return re.sub(
-            r"\$\{(\w+)\}", lambda match: self.arguments[match[1]] if match[1] in self._declared else "", text
-        )
-
-    def _arg(self, operands: str) -> None:
-        key, _, value = operands.partition("=")
-        self.arguments[key] = value or self.arguments.get(key, "")
-        self._declared.add(key)
-
-    def _from(self, operands: str) -> None:
-        self._stages += 1
-        self._declared = set()
-        expected = "${BASE} AS build" if self._stages == 1 else "${BASE}"
-        if operands != expected or self._stages > 2:
-            raise SystemExit(f"Dockerfile: FROM {operands} is not what scripts/build_rootfs.py follows")
-
-    def _workdir(self, operands: str) -> None:
-        if self._is_last():
-            self.image.workdir = operands
-        elif operands == "/src":
-            self._source.mkdir(parents=True)
+    def _build(self, name: str, operands: str) -> None:
+        source = self.folder / "src"
+        if (name, operands) == ("WORKDIR", "/src"):
+            source.mkdir(parents=True)
+        elif name == "COPY":
+            *names, target = operands.split()
+            for each in names:
+                destination = source / target / (Path(each).name if len(names) > 1 else "")
+                destination.parent.mkdir(parents=True, exist_ok=True)
+                if (ROOT / each).is_dir():
+                    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")  # as .dockerignore has them
+                    shutil.copytree(ROOT / each, destination, ignore=ignored, dirs_exist_ok=True)
+                else:
+                    shutil.copy(ROOT / each, destination)
+        elif name == "RUN":
+            command = [self._below(word) if word.startswith("/opt/") else word for word in shlex.split(operands)]
+            environment = {key: os.environ[key] for key in os.environ if key == "HOME" or key.startswith("PIP_")}
+            environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
+            subprocess.run(command, check=True, cwd=source, env=environment, stdin=subprocess.DEVNULL)
         else:
-            raise SystemExit(f"Dockerfile: WORKDIR {operands} in the first stage")
+            raise SystemExit(f"Dockerfile: {name} {operands} is not known to scripts/build_rootfs.py")
 
-    def _copy(self, operands: str) -> None:
-        if self._is_last():
-            option, source, target = operands.split()
-            if option != "--from=build" or not source.startswith("/opt/"):
-                raise SystemExit(f"Dockerfile: COPY {operands} in the last stage")
-            destination = self.folder / target.lstrip("/")
+    def _configure(self, name: str, operands: str) -> None:
+        if name == "COPY" and operands.startswith("--from=build /opt/"):
+            _, source, target = operands.split()
+            destination = Path(self._below(target))
             if source != target:
                 destination.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(self._below(source), destination)
-            self._kept.add(destination)
-            return
-        *names, target = operands.split()
-        for name in names:
-            wanted = ROOT / name
-            destination = self._source / target / wanted.name if len(names) > 1 else self._source / target
-            destination.parent.mkdir(parents=True, exist_ok=True)
-            if wanted.is_dir():
-                shutil.copytree(wanted, destination, ignore=_ignored, dirs_exist_ok=True)
-            elif _is_ignored(wanted):
-                raise SystemExit(f".dockerignore keeps {name} out, which the Dockerfile copies")
-            else:
-                shutil.copy(wanted, destination)
-
-    def _run(self, operands: str) -> None:
-        if self._is_last():
-            raise SystemExit("Dockerfile: RUN in the last stage would add a layer; do it in the first")
-        command = [self._below(word) if word.startswith("/opt/") else word for word in shlex.split(operands)]
-        environment = {
-            key: value for key, value in os.environ.items() if key in {"PATH", "HOME"} or key.startswith("PIP_")
-        }
-        python = Path(sys.executable).parent
-        environment["PATH"] = f"{python}:{environment.get('PATH', os.defpath)}"
-        subprocess.run(command, check=True, cwd=self._source, env=environment, stdin=subprocess.DEVNULL)
+            self._copied.add(destination)
+        elif name == "LABEL":
+            text = re.sub(r"\$\{(\w+)\}", lambda match: self._arguments[match[1]], operands)
+            self.image["labels"] |= dict(word.split("=", 1) for word in shlex.split(text))
+        elif name == "ENV":
+            text = operands.replace("/opt/", f"{self.folder}/opt/")
+            self.image["environment"] |= dict(word.split("=", 1) for word in shlex.split(text))
+        elif name in {"USER", "WORKDIR"}:
+            self.image[name.lower()] = operands
+        elif name in {"ENTRYPOINT", "CMD"}:
+            self.image["command" if name == "CMD" else "entrypoint"] = json.loads(operands)
+        elif name != "EXPOSE":
+            raise SystemExit(f"Dockerfile: {name} {operands} in the last stage; do it in the first")
 
     def _below(self, path: str) -> str:
         return str(self.folder / path.lstrip("/"))
-
-    def _label(self, operands: str) -> None:
-        for word in shlex.split(self._filled(operands)):
-            key, _, value = word.partition("=")
-            self.image.labels[key] = value
-
-    def _env(self, operands: str) -> None:
-        for word in shlex.split(operands):
-            key, _, value = word.partition("=")
-            self.image.environment[key] = value.replace("/opt/", f"{self.folder}/opt/")
-
-    def _user(self, operands: str) -> None:
-        self.image.user = operands
-
-    def _entrypoint(self, operands: str) -> None:
-        self.image.entrypoint = json.loads(operands)
-
-    def _cmd(self, operands: str) -> None:
-        self.image.command = json.loads(operands)
-
-
-def _rules() -> list[str]:
-    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
-
-
-def _is_ignored(path: Path) -> bool:
-    """Tell whether .dockerignore keeps a file or folder out; the last rule that matches counts."""
-    name = path.relative_to(ROOT).as_posix()
-    ignored = False
-    for rule in _rules():
-        pattern = rule.removeprefix("!")
-        within = pattern.startswith("**/") and fnmatch.fnmatch(path.name, pattern.removeprefix("**/"))
-        if within or any(fnmatch.fnmatch(prefix, pattern) for prefix in _prefixes(name)):
-            ignored = not rule.startswith("!")
-    return ignored
-
-
-def _prefixes(name: str) -> list[str]:
-    parts = name.split("/")
-    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
-
-
-def _ignored(folder: str, names: list[str]) -> set[str]:
-    return {name for name in names if _is_ignored(Path(folder) / name)}
 
 
 def main(arguments: list[str]) -> int:
@@ -195,9 +122,9 @@ def main(arguments: list[str]) -> int:
         print(f"{folder} is not empty", file=sys.stderr)
         return 2
     folder.mkdir(parents=True, exist_ok=True)
-    image = Builder(folder).build()
-    configuration = {name: getattr(image, name) for name in Image.__dataclass_fields__}
-    (folder / "image.json").write_text(json.dumps(configuration, indent=1), encoding="utf-8")
+    builder = Builder(folder)
+    builder.follow((ROOT / "Dockerfile").read_text(encoding="utf-8"))
+    (folder / "image.json").write_text(json.dumps(builder.image, indent=1), encoding="utf-8")
     return 0
 
 

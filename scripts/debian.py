@@ -6,13 +6,14 @@ against the archive's keyring. Needs apt, dpkg and the keyring of the Debian arc
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,9 +31,9 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "myria"
 
 
-def check_tools(*others: str) -> None:
-    """Raise `Absent` unless apt, dpkg, the archive's keyring and the `others` are here."""
-    for tool in ("apt-get", "dpkg", *others):
+def _check_tools() -> None:
+    """Raise `Absent` unless apt, dpkg, tar and the archive's keyring are here."""
+    for tool in ("apt-get", "dpkg", "tar"):
         if shutil.which(tool) is None:
             raise Absent(f"it takes Debian's packages, and there is no {tool}")
     if not KEYRING.exists():
@@ -42,6 +43,48 @@ def check_tools(*others: str) -> None:
 def has_programs(folder: Path, programs: Sequence[str]) -> bool:
     """Return whether the folder holds every one of these programs."""
     return all(os.access(folder / program, os.X_OK) for program in programs)
+
+
+def provide(
+    what: str,
+    programs: Sequence[str],
+    folder: Path,
+    build: Callable[[Path, Path, str], None],
+    arguments: Sequence[str],
+) -> int:
+    """Print the folder that holds some programs, building it first where it is not there; return the exit status.
+
+    `build` gets a new folder to fill, a scratch folder that stays until it has ended well, and the Debian mirror. The
+    arguments may be `--find`, which never builds, and `--mirror URL` instead of the mirror that apt uses here.
+    """
+    parser = argparse.ArgumentParser(description=f"Print the folder of {what}, building it where it is not there.")
+    parser.add_argument("--find", action="store_true", help="never build")
+    parser.add_argument("--mirror", help="the Debian mirror to download from, instead of the one apt uses here")
+    options = parser.parse_args(arguments)
+    if not has_programs(folder, programs):
+        if options.find:
+            print(f"{folder} holds no {what}; {sys.argv[0]} makes it.", file=sys.stderr)
+            return 1
+        try:
+            with only_one(folder):
+                if not has_programs(folder, programs):
+                    _check_tools()
+                    scratch, made = folder.with_name(folder.name + ".building"), folder.with_name(folder.name + ".made")
+                    shutil.rmtree(made, ignore_errors=True)
+                    build(made, scratch, options.mirror or configured_mirror())
+                    shutil.rmtree(folder, ignore_errors=True)
+                    made.rename(folder)
+                    subprocess.run(["chmod", "-R", "u+w", scratch], check=False)
+                    shutil.rmtree(scratch, ignore_errors=True)
+        except Absent as absent:
+            print(f"No {what} can be made here: {absent}", file=sys.stderr)
+            return 1
+        except subprocess.CalledProcessError as failure:
+            print(f"Making {what} failed at: {' '.join(map(str, failure.cmd))[:300]}", file=sys.stderr)
+            print("Mend that and run the same command again; it goes on where it stopped.", file=sys.stderr)
+            return 1
+    print(folder)
+    return 0
 
 
 @contextmanager
@@ -109,5 +152,6 @@ def download(scratch: Path, mirror: str, packages: Sequence[str], *, sources: Se
 
 def unpack(downloads: Path, root: Path) -> None:
     """Lay the downloaded packages out under `root`; nothing of them is run."""
+    root.mkdir(parents=True, exist_ok=True)
     for package in sorted(downloads.glob("*.deb")):
         run(["dpkg", "-x", package, root], cwd=root, environment=os.environ)

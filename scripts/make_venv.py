@@ -54,24 +54,28 @@ def main(arguments: list[str]) -> int:
 
 def installed_profile() -> str | None:
     """Return the profile a sound .venv holds, or None when it must be made."""
+    profile, base, made_from = stamp()
+    return profile if profile in PROFILES and (base, made_from) == (place(), digest(profile)) and runs() else None
+
+
+def stamp() -> tuple[str, str, str]:
+    """Return which profile .venv holds, where and on which Python it was made, and from what."""
     try:
-        profile, stamped = STAMP.read_text(encoding="utf-8").split()
+        profile, base, made_from = STAMP.read_text(encoding="utf-8").split()
     except (OSError, ValueError):
-        return None
-    return profile if profile in PROFILES and stamped == digest(profile) and runs() else None
+        return "", "", ""
+    return profile, base, made_from
+
+
+def place() -> str:
+    """Return this folder and the interpreter that .venv stands on, as a SHA-256: its scripts hold both."""
+    return hashlib.sha256(f"{ROOT}\0{sys.version_info[:3]}\0{Path(sys.executable).resolve()}".encode()).hexdigest()
 
 
 def digest(profile: str) -> str:
     """Return what a .venv of `profile` would be made from, as a SHA-256."""
-    sha = hashlib.sha256(f"{ROOT}\0{base_python()}\0".encode())
-    for path in (lock_file(profile), ROOT / "pyproject.toml", Path(__file__)):
-        sha.update(path.read_bytes() + b"\0")
-    return sha.hexdigest()
-
-
-def base_python() -> str:
-    """Return version and place of the interpreter that .venv stands on."""
-    return f"{sys.version_info[:3]} {Path(sys.executable).resolve()}"
+    sources = (lock_file(profile), ROOT / "pyproject.toml", Path(__file__))
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
 
 
 def lock_file(profile: str) -> Path:
@@ -81,16 +85,14 @@ def lock_file(profile: str) -> Path:
 
 def runs() -> bool:
     """Tell whether .venv's interpreter starts and has pip."""
-    if not PYTHON.exists():
-        return False
-    probe = subprocess.run([PYTHON, "-c", "import pip"], capture_output=True, check=False)
-    return probe.returncode == 0
+    command = [str(PYTHON), "-c", "import pip"]
+    return PYTHON.exists() and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def install(profile: str) -> None:
     """Make .venv if there is no complete one, then install the lock and the project."""
     started = time.monotonic()
-    if not (STAMP.exists() and runs() and belongs_here()):
+    if stamp()[1] != place() or not runs():
         say(1, f"making .venv with Python {sys.version.split()[0]}")
         shutil.rmtree(VENV, ignore_errors=True)
         make = [sys.executable, "-m", "venv", str(VENV)]
@@ -104,7 +106,7 @@ def install(profile: str) -> None:
     say(3, "installing Myria itself")
     pip("install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
     compile_all(own_code())
-    STAMP.write_text(f"{profile} {digest(profile)}\n", encoding="utf-8")
+    STAMP.write_text(f"{profile} {place()} {digest(profile)}\n", encoding="utf-8")
     print(f"Set up in {time.monotonic() - started:.0f} s.", flush=True)
 
 
@@ -124,19 +126,8 @@ def compile_all(folders: Sequence[Path]) -> None:
     subprocess.run(command, capture_output=True, check=False)
 
 
-def belongs_here() -> bool:
-    """Tell whether .venv was made at this place, by this interpreter: its scripts hold both."""
-    try:
-        configuration = (VENV / "pyvenv.cfg").read_text(encoding="utf-8")
-        first_line = (VENV / "bin" / "pip").read_text(encoding="utf-8").splitlines()[0]
-    except (OSError, IndexError):
-        return False
-    version = re.search(r"^version\s*=\s*(\S+)", configuration, re.MULTILINE)
-    return version is not None and version[1] == sys.version.split()[0] and str(VENV) in first_line
-
-
 def pip(*arguments: str, total: int = 0) -> None:
-    """Run .venv's pip, showing one line of progress instead of its output.
+    """Run .venv's pip, showing now and then how far it is instead of its output.
 
     Raises:
         subprocess.CalledProcessError: pip failed; `output` holds its last lines.
@@ -150,26 +141,15 @@ def pip(*arguments: str, total: int = 0) -> None:
         assert process.stdout is not None
         for line in process.stdout:
             tail.append(line)
-            if total and (match := re.match(r"(Collecting|Requirement already satisfied:) ([^\s=<>;(\[]+)", line)):
+            if total and line.startswith(("Collecting ", "Requirement already satisfied:")):
                 done += 1
-                progress(done, total, match[2])
+                if done % 20 == 0:
+                    print(f"      {done:>3}/{total}", flush=True)
             elif line.startswith("Installing collected"):
                 # From here on .venv is neither the old nor the new one; a failed download leaves the old one intact.
                 STAMP.unlink(missing_ok=True)
-                if total:
-                    progress(total, total, "unpacking all")
-    if total and sys.stdout.isatty():
-        print("\r\x1b[2K", end="", flush=True)
     if process.returncode != 0:
         raise subprocess.CalledProcessError(process.returncode, command, output="".join(tail))
-
-
-def progress(done: int, total: int, name: str) -> None:
-    """Show how far it is: one moving line on a terminal, now and then a line elsewhere."""
-    if sys.stdout.isatty():
-        print(f"\r\x1b[2K      {min(done, total):>3}/{total}  {name}", end="", flush=True)
-    elif done % 20 == 0 or done == total:
-        print(f"      {min(done, total):>3}/{total}  {name}", flush=True)
 
 
 def say(step: int, what: str) -> None:

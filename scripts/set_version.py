@@ -11,9 +11,13 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from scripts.generated import ROOT, write_or_check
+
 NUMBER = r"\d+\.\d+\.\d+"
 PROGRAM = rf"(?<=\bmyria[:-]){NUMBER}|(?<=\bmyria[_-]client-){NUMBER}|(?<=/myria, tag: ){NUMBER}"
 """The version in names of images, wheels and tarballs."""
@@ -35,25 +39,13 @@ COPIES = {
 """Files, or patterns of files, with the expression that matches the version in them."""
 
 
-def main(arguments: list[str]) -> int:
-    """Write or check the copies; return the exit status."""
+def with_version(path: Path, expression: str) -> str:
+    """Return a file with the version of pyproject.toml in it."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    status = 0
-    for pattern, expression in COPIES.items():
-        for path in sorted(ROOT.glob(pattern)):
-            text = path.read_text(encoding="utf-8")
-            written = re.sub(expression, version, text, flags=re.MULTILINE)
-            if written == text:
-                continue
-            name = path.relative_to(ROOT)
-            if "--check" in arguments:
-                print(f"{name} does not say version {version}: run `make docs`.")
-                status = 1
-            else:
-                path.write_text(written, encoding="utf-8")
-                print(name)
-    return status
+    return re.sub(expression, version, path.read_text(encoding="utf-8"), flags=re.MULTILINE)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    files = {path: expression for pattern, expression in COPIES.items() for path in sorted(ROOT.glob(pattern))}
+    written = {path: partial(with_version, path, expression) for path, expression in files.items()}
+    raise SystemExit(write_or_check(written))

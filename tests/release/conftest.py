@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,12 +36,6 @@ def copied(folder: Path) -> Path:
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--message", "all of it")
     return folder
-
-
-@pytest.fixture(scope="module")
-def copy_to() -> Callable[[Path], Path]:
-    """What copies this checkout into a folder."""
-    return copied
 
 
 @pytest.fixture

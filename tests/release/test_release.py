@@ -12,7 +12,7 @@ import sysconfig
 import tarfile
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,7 +24,7 @@ import yaml
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from tests.release.conftest import ROOT, git
+from tests.release.conftest import ROOT, copied, git
 from tests.support.place import throw_away_folder
 from tests.support.processes import Guardian
 
@@ -35,9 +35,9 @@ CHART = yaml.safe_load((ROOT / "charts/myria/Chart.yaml").read_text(encoding="ut
 
 
 @pytest.fixture(scope="module")
-def origin(tmp_path_factory: pytest.TempPathFactory, copy_to: Callable[[Path], Path]) -> Path:
+def origin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of this checkout that is released."""
-    return copy_to(tmp_path_factory.mktemp("origin") / "checkout")
+    return copied(tmp_path_factory.mktemp("origin") / "checkout")
 
 
 def release(checkout: Path, folder: Path, umask: int = 0o022) -> Path:
@@ -85,9 +85,10 @@ def test_every_kind_of_package_is_there_once(released: Path) -> None:
     }
 
 
-def test_one_commit_gives_the_same_bytes(released: Path, tmp_path: Path, copy_to: Callable[[Path], Path]) -> None:
+def test_one_commit_gives_the_same_bytes(origin: Path, released: Path, tmp_path: Path) -> None:
     """From another folder, by a user with another umask; what is not committed does not count."""
-    other = copy_to(tmp_path / "elsewhere")
+    git(tmp_path, "clone", "--quiet", str(origin), "elsewhere")
+    other = tmp_path / "elsewhere"
     (other / "core/myria/errors.py").write_text("broken", encoding="utf-8")
     again, before = sums(release(other, tmp_path / "released", umask=0o077)), sums(released)
     assert {name: value for name, value in again.items() if "image.oci" not in name} == {
