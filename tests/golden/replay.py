@@ -197,12 +197,12 @@ class Golden:
 
     def text(self) -> str:
         """Return what is written down, made identifiers and cursors as numbers in their order."""
-        text = _numbered(_written(_comparable(self.entries), 0)) + "\n"
+        text = _numbered(json.dumps(_comparable(self.entries), ensure_ascii=False))
         for name, key in self.keys.items():
             text = text.replace(key, f"<key of {name}>").replace(key.split("_")[1], f"<id of {name}>")
         for name, kind in ((version("myria"), "version"), (platform.python_version(), "python")):
             text = text.replace(f'"{name}"', f'"<{kind}>"')
-        return text
+        return _written(json.loads(text), 0) + "\n"
 
 
 async def _no_build(_tenant: str, _build_id: str) -> int:
