@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -190,7 +191,7 @@ if CHOSEN:
                 model.asked.clear()
                 assert ANSWER in await desk.ask_host(*desk.program.ask, SECOND)
                 (told, *_) = [json.dumps(body) for body in model.asked if body.get("tools")]
-                assert f"- {KEPT['content']}" in told
+                assert re.search(rf"- \d{{4}}-\d\d-\d\d {re.escape(str(KEPT['content']))}", told)
                 assert told.count(KEPT["content"]) == 1
 
                 await desk.connect("--undo")
