@@ -131,7 +131,8 @@ CREATE TABLE myria.stored_sizes (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE myria.stored_sizes IS 'The bytes of the payloads of a tenant''s events, as PostgreSQL writes them as text, in parts: their sum counts.';
 
--- The same rows as before: of a withdrawal that names very many events, what it says is read once, not once per event.
+-- The rows of withdrawn as the log gives them. (OFFSET 0: of a withdrawal that names very many events, what it says is read
+-- once, and each event is looked up by its id alone.)
 CREATE VIEW myria.withdrawals_of_log WITH (security_invoker) AS
 SELECT w.tenant_id, w.scope_id, e.event_seq, w.event_seq AS by_event_seq, said.reason, said.superseded_by
 FROM myria.events w
@@ -158,4 +159,3 @@ CROSS JOIN LATERAL (
 WHERE w.type = 'myria.withdrawal' AND w.channel = 'myria' AND w.internal
   AND w.payload->>'reason' IN ('superseded', 'forgotten', 'expired', 'restored')
   AND e.scope_id = w.scope_id AND e.event_seq < w.event_seq;
-COMMENT ON VIEW myria.withdrawals_of_log IS 'The rows of withdrawn as the log gives them.';

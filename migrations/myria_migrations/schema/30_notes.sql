@@ -199,7 +199,6 @@ FROM (
 ) v
 WHERE v.scope_id = v.first_scope
 ORDER BY v.tenant_id, v.note_id, v.event_seq DESC;
-COMMENT ON VIEW myria.notes_of_log IS 'The rows of notes as the log gives them.';
 
 -- The events of sessions: notes that name a context, and events that say so of themselves. A session whose event does
 -- not say how long it may be idle may be so for an hour.
@@ -231,7 +230,6 @@ FROM (
 ) r
 WINDOW run AS (PARTITION BY r.tenant_id, r.scope_id, r.context_id ORDER BY r.event_seq)
 ORDER BY r.tenant_id, r.scope_id, r.context_id, r.event_seq DESC;
-COMMENT ON VIEW myria.sessions_of_log IS 'The rows of sessions as the log gives them.';
 
 -- What says for how many days it holds ends then, as a note of a session ends with that.
 CREATE VIEW myria.standing_notes WITH (security_invoker) AS
@@ -262,7 +260,6 @@ WHERE e.type = 'myria.link' AND e.internal
   AND jsonb_typeof(said.link->'from') = 'string' AND jsonb_typeof(said.link->'to') = 'string'
   AND jsonb_typeof(said.link->'relation') = 'string'
 GROUP BY e.tenant_id, said.link->>'from', said.link->>'to', said.link->>'relation';
-COMMENT ON VIEW myria.note_relations_of_log IS 'The rows of note_relations as the log gives them.';
 
 -- What stands: in whichever order links and what replaces them are folded.
 CREATE VIEW myria.standing_links WITH (security_invoker) AS
@@ -285,7 +282,6 @@ WHERE e.type = 'myria.evaluation' AND e.channel = 'notes' AND e.internal
            THEN (said.of->>'version')::numeric BETWEEN 1 AND 1000000000 AND (said.of->>'worth')::numeric BETWEEN 0 AND 1
            ELSE false END
 ORDER BY e.tenant_id, said.of->>'note', e.scope_id, e.event_seq DESC;
-COMMENT ON VIEW myria.note_evaluations_of_log IS 'The rows of note_evaluations as the log gives them.';
 
 -- The fold itself, as a function of the log. What is no feedback in full is none.
 CREATE VIEW myria.tool_feedback_of_log WITH (security_invoker) AS
@@ -295,4 +291,3 @@ FROM myria.events e
 CROSS JOIN LATERAL (SELECT e.payload->'feedback') AS said (of)
 WHERE e.type = 'myria.feedback' AND e.channel = 'myria' AND e.internal AND jsonb_typeof(said.of->'tool') = 'string'
   AND jsonb_typeof(said.of->'relevant') = 'boolean' AND jsonb_typeof(said.of->'sufficient') = 'boolean';
-COMMENT ON VIEW myria.tool_feedback_of_log IS 'The rows of tool_feedback as the log gives them.';

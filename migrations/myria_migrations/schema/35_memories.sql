@@ -70,7 +70,6 @@ SELECT DISTINCT ON (m.tenant_id, m.note_id)
 FROM myria.memory_versions m
 JOIN myria.notes n ON n.tenant_id = m.tenant_id AND n.note_id = m.note_id AND n.scope_id = m.scope_id
 ORDER BY m.tenant_id, m.note_id, m.event_seq DESC;
-COMMENT ON VIEW myria.memories_of_log IS 'The rows of memories as the log gives them.';
 
 CREATE VIEW myria.registration_versions WITH (security_invoker) AS
 SELECT e.tenant_id, said.entry->>'kind' AS kind, said.entry->>'id' AS id, e.scope_id, e.event_seq,
@@ -97,4 +96,3 @@ FROM (
 ) v
 WHERE v.scope_id = v.first_scope
 ORDER BY v.tenant_id, v.kind, v.id, v.event_seq DESC;
-COMMENT ON VIEW myria.registrations_of_log IS 'The rows of registrations as the log gives them.';

@@ -82,11 +82,9 @@ SELECT DISTINCT ON (m.tenant_id, m.owner, m.context_id, m.turn_id)
        m.tenant_id, m.owner, m.context_id, m.turn_id, m.scope_id, m.event_seq, m.items
 FROM myria.turn_marks m
 ORDER BY m.tenant_id, m.owner, m.context_id, m.turn_id, m.event_seq;
-COMMENT ON VIEW myria.turns_of_log IS 'The rows of turns as the log gives them.';
 
 CREATE VIEW myria.turn_sessions_of_log WITH (security_invoker) AS
 SELECT t.tenant_id, t.owner, t.context_id, t.scope_id, min(t.event_seq) AS first_seq, max(t.event_seq) AS last_seq,
        count(*) AS turns, sum(cardinality(t.items))::bigint AS items
 FROM myria.turns_of_log t
 GROUP BY t.tenant_id, t.owner, t.context_id, t.scope_id;
-COMMENT ON VIEW myria.turn_sessions_of_log IS 'The rows of turn_sessions as the log gives them.';

@@ -164,8 +164,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION myria.oauth_grant IS 'Keeps what a key''s bearer allows a client, and its code: made, or refused where the key cannot allow it; key or tenant, where that has as many grants as it may.';
 
-CREATE OR REPLACE FUNCTION myria.oauth_exchange(shown bytea, refreshing boolean, wanted_client text, uri text, wanted_challenge text,
-    wanted_face text, wanted_scopes text[], new_access bytea, new_refresh bytea, access_s double precision, refresh_s double precision)
+CREATE OR REPLACE FUNCTION myria.oauth_exchange(
+    shown bytea, refreshing boolean, wanted_client text, uri text, wanted_challenge text, wanted_face text,
+    wanted_scopes text[], new_access bytea, new_refresh bytea, access_s double precision, refresh_s double precision)
 RETURNS text[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -173,56 +174,53 @@ DECLARE
     named text := coalesce(current_setting('myria.tenant', true), '');
     given myria.oauth_grants;
     token myria.oauth_tokens;
-    good boolean;
+    allowed text[];
 BEGIN
     PERFORM set_config('myria.tenant', '*', true);
-    IF refreshing THEN
-        SELECT * INTO token FROM myria.oauth_tokens o WHERE o.digest = shown AND o.refreshes;
-        SELECT * INTO given FROM myria.oauth_grants g
-            WHERE g.tenant_id = token.tenant_id AND g.grant_id = token.grant_id FOR UPDATE;
-        -- Read again under the grant's lock: two exchanges of one token at once must not both succeed.
-        SELECT * INTO token FROM myria.oauth_tokens o WHERE o.digest = shown AND o.refreshes;
-    ELSE
-        SELECT * INTO given FROM myria.oauth_grants g WHERE g.code_digest = shown FOR UPDATE;
-    END IF;
-    IF given.grant_id IS NULL OR given.ended_at IS NOT NULL OR given.client_id IS DISTINCT FROM wanted_client THEN
-        PERFORM set_config('myria.tenant', named, true);
-        RETURN NULL;
-    END IF;
-    IF refreshing THEN
-        good := token.used_at IS NULL;
-    ELSE
-        good := given.code_used_at IS NULL AND given.redirect_uri = uri AND given.challenge = wanted_challenge;
-    END IF;
-    IF NOT good THEN
-        -- Shown twice, or by somebody who did not ask for it: one of the two stole it, so nobody keeps anything.
-        UPDATE myria.oauth_grants g SET ended_at = clock_timestamp(), ended_reason = CASE WHEN refreshing THEN 'refresh token used twice'
-            WHEN given.code_used_at IS NOT NULL THEN 'code used twice' ELSE 'code shown by another' END
+    <<exchange>>
+    BEGIN
+        IF refreshing THEN
+            SELECT * INTO token FROM myria.oauth_tokens o WHERE o.digest = shown AND o.refreshes;
+            SELECT * INTO given FROM myria.oauth_grants g
+                WHERE g.tenant_id = token.tenant_id AND g.grant_id = token.grant_id FOR UPDATE;
+            -- Read again under the grant's lock: two exchanges of one token at once must not both succeed.
+            SELECT * INTO token FROM myria.oauth_tokens o WHERE o.digest = shown AND o.refreshes;
+        ELSE
+            SELECT * INTO given FROM myria.oauth_grants g WHERE g.code_digest = shown FOR UPDATE;
+        END IF;
+        EXIT exchange WHEN given.grant_id IS NULL OR given.ended_at IS NOT NULL
+            OR given.client_id IS DISTINCT FROM wanted_client;
+        IF NOT (CASE WHEN refreshing THEN token.used_at IS NULL
+                ELSE given.code_used_at IS NULL AND given.redirect_uri = uri AND given.challenge = wanted_challenge END) THEN
+            -- Shown twice, or by somebody who did not ask for it: one of the two stole it, so nobody keeps anything.
+            UPDATE myria.oauth_grants g SET ended_at = clock_timestamp(), ended_reason = CASE
+                WHEN refreshing THEN 'refresh token used twice'
+                WHEN given.code_used_at IS NOT NULL THEN 'code used twice' ELSE 'code shown by another' END
+            WHERE g.tenant_id = given.tenant_id AND g.grant_id = given.grant_id;
+            EXIT exchange;
+        END IF;
+        EXIT exchange WHEN CASE WHEN refreshing THEN token.expires_at ELSE given.code_expires_at END <= clock_timestamp()
+            OR given.face <> coalesce(wanted_face, given.face) OR NOT given.scopes @> coalesce(wanted_scopes, given.scopes)
+            OR NOT EXISTS (
+                SELECT FROM myria.keys k JOIN myria.tenants t ON t.tenant_id = k.tenant_id
+                WHERE k.tenant_id = given.tenant_id AND k.key_id = given.key_id AND k.revoked_at IS NULL
+                  AND t.suspended_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp()));
+        IF refreshing THEN
+            UPDATE myria.oauth_tokens o SET used_at = clock_timestamp()
+            WHERE o.tenant_id = token.tenant_id AND o.digest = token.digest;
+            DELETE FROM myria.oauth_tokens o WHERE o.tenant_id = given.tenant_id AND o.grant_id = given.grant_id
+                AND NOT o.refreshes AND o.expires_at <= clock_timestamp();
+        END IF;
+        UPDATE myria.oauth_grants g SET code_used_at = coalesce(g.code_used_at, clock_timestamp()),
+            expires_at = clock_timestamp() + make_interval(secs => refresh_s)
         WHERE g.tenant_id = given.tenant_id AND g.grant_id = given.grant_id;
-        PERFORM set_config('myria.tenant', named, true);
-        RETURN NULL;
-    END IF;
-    IF (CASE WHEN refreshing THEN token.expires_at ELSE given.code_expires_at END) <= clock_timestamp()
-        OR given.face <> coalesce(wanted_face, given.face) OR NOT given.scopes @> coalesce(wanted_scopes, given.scopes)
-        OR NOT EXISTS (SELECT FROM myria.keys k JOIN myria.tenants t ON t.tenant_id = k.tenant_id
-            WHERE k.tenant_id = given.tenant_id AND k.key_id = given.key_id AND k.revoked_at IS NULL AND t.suspended_at IS NULL
-              AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())) THEN
-        PERFORM set_config('myria.tenant', named, true);
-        RETURN NULL;
-    END IF;
-    IF refreshing THEN
-        UPDATE myria.oauth_tokens o SET used_at = clock_timestamp() WHERE o.tenant_id = token.tenant_id AND o.digest = token.digest;
-        DELETE FROM myria.oauth_tokens o WHERE o.tenant_id = given.tenant_id AND o.grant_id = given.grant_id
-            AND NOT o.refreshes AND o.expires_at <= clock_timestamp();
-    END IF;
-    UPDATE myria.oauth_grants g SET code_used_at = coalesce(g.code_used_at, clock_timestamp()),
-        expires_at = clock_timestamp() + make_interval(secs => refresh_s)
-    WHERE g.tenant_id = given.tenant_id AND g.grant_id = given.grant_id;
-    INSERT INTO myria.oauth_tokens (tenant_id, digest, grant_id, refreshes, expires_at) VALUES
-        (given.tenant_id, new_access, given.grant_id, false, clock_timestamp() + make_interval(secs => access_s)),
-        (given.tenant_id, new_refresh, given.grant_id, true, clock_timestamp() + make_interval(secs => refresh_s));
+        INSERT INTO myria.oauth_tokens (tenant_id, digest, grant_id, refreshes, expires_at) VALUES
+            (given.tenant_id, new_access, given.grant_id, false, clock_timestamp() + make_interval(secs => access_s)),
+            (given.tenant_id, new_refresh, given.grant_id, true, clock_timestamp() + make_interval(secs => refresh_s));
+        allowed := given.scopes;
+    END exchange;
     PERFORM set_config('myria.tenant', named, true);
-    RETURN given.scopes;
+    RETURN allowed;
 END $$;
 COMMENT ON FUNCTION myria.oauth_exchange IS 'A code or a refresh token, once, for an access and a refresh token; the scopes, or NULL.';
 

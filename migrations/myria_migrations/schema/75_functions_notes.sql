@@ -19,29 +19,9 @@ AS $$
 $$;
 COMMENT ON FUNCTION myria.note_ends_at IS 'When a note that ends with no session ends if nobody uses it: notes/expiry.py with the policies of notes/kinds.toml. NULL: never.';
 
-CREATE OR REPLACE FUNCTION myria.look_at_note() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    ends_at timestamptz;
-BEGIN
-    IF NEW.session THEN
-        ends_at := NEW.changed_at + interval '1 second' * coalesce((
-            SELECT s.idle_s FROM myria.session_events s
-            WHERE s.tenant_id = NEW.tenant_id AND s.event_seq = NEW.event_seq), 3600);
-    ELSE
-        ends_at := myria.note_ends_at(NEW.kind, NEW.importance, NEW.anchor, NEW.changed_at, (
-            SELECT u.used_at FROM myria.note_usage u WHERE u.tenant_id = NEW.tenant_id AND u.note_id = NEW.note_id),
-            NEW.lasts_days);
-    END IF;
-    INSERT INTO myria.note_looks AS k (tenant_id, note_id, scope_id, look_at, ends_at)
-    VALUES (NEW.tenant_id, NEW.note_id, NEW.scope_id, NEW.changed_at, ends_at)
-    ON CONFLICT (tenant_id, note_id) DO UPDATE SET
-        look_at = EXCLUDED.look_at, ends_at = EXCLUDED.ends_at, phase = NULL, likeness = NULL;
-    RETURN NULL;
-END $$;
-
-CREATE OR REPLACE FUNCTION myria.look_at_new_notes() RETURNS trigger
+-- A session note ends when its session does, which is idle for as long as the note's event says; another as note_ends_at
+-- says. Notes of the kinds that only REST keeps never end, so maintenance need not look at them.
+CREATE OR REPLACE FUNCTION myria.look_at_notes() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -50,14 +30,16 @@ BEGIN
            CASE WHEN n.session THEN n.changed_at + interval '1 second' * coalesce((
                SELECT s.idle_s FROM myria.session_events s
                WHERE s.tenant_id = n.tenant_id AND s.event_seq = n.event_seq), 3600)
-           ELSE myria.note_ends_at(n.kind, n.importance, n.anchor, n.changed_at, NULL, n.lasts_days) END
-    FROM made n
+           ELSE myria.note_ends_at(n.kind, n.importance, n.anchor, n.changed_at, (
+               SELECT u.used_at FROM myria.note_usage u
+               WHERE TG_OP = 'UPDATE' AND u.tenant_id = n.tenant_id AND u.note_id = n.note_id), n.lasts_days) END
+    FROM written n
     WHERE n.live AND (n.session OR n.kind NOT IN ('episodic', 'session', 'entity')) ORDER BY n.note_id
     ON CONFLICT (tenant_id, note_id) DO UPDATE SET
         look_at = EXCLUDED.look_at, ends_at = EXCLUDED.ends_at, phase = NULL, likeness = NULL;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION myria.look_at_new_notes IS 'Lets maintenance look at the notes that a statement inserted.';
+COMMENT ON FUNCTION myria.look_at_notes IS 'Puts the notes that a statement wrote into the queue of maintenance.';
 
 CREATE OR REPLACE FUNCTION myria.ended_notes(tenant text, at timestamptz)
 RETURNS TABLE (note_id text, scope_id bigint, event_seq bigint)

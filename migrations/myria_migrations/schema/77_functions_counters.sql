@@ -34,7 +34,14 @@ BEGIN
     FROM jsonb_array_elements(CASE WHEN jsonb_typeof(NEW.error#>'{details,violations}') = 'array'
                                    THEN NEW.error#>'{details,violations}' END) AS v
     WHERE NEW.status = 'failed' AND v->>'rule' IS NOT NULL
-    GROUP BY 2;
+    GROUP BY 2
+    UNION ALL
+    SELECT 'llm_units', ARRAY[one.name], (NEW.counts->>('llm_units_' || one.name))::bigint
+    FROM unnest(ARRAY['planned', 'reused', 'degraded']) AS one (name)
+    WHERE (NEW.counts->>('llm_units_' || one.name))::bigint > 0
+    UNION ALL
+    SELECT 'llm_repairs', ARRAY[]::text[], (NEW.counts->>'llm_repairs')::bigint
+    WHERE (NEW.counts->>'llm_repairs')::bigint > 0;
     IF asked_at IS NOT NULL THEN
         PERFORM myria.tally_duration('build_phase', 'queue', NEW.created_at - asked_at);
     END IF;
@@ -67,20 +74,6 @@ BEGIN
     UNION ALL
     SELECT 'llm_cost', ARRAY[NEW.workflow], NEW.cost_microusd WHERE NEW.cost_microusd > 0;
     PERFORM myria.tally_duration('llm_call_duration', NEW.workflow, make_interval(secs => NEW.latency_ms / 1000.0));
-    RETURN NULL;
-END $$;
-
-CREATE OR REPLACE FUNCTION myria.tally_llm_units() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    INSERT INTO myria.tallies (family, labels, amount)
-    SELECT 'llm_units', ARRAY[one.name], (NEW.counts->>('llm_units_' || one.name))::bigint
-    FROM unnest(ARRAY['planned', 'reused', 'degraded']) AS one (name)
-    WHERE (NEW.counts->>('llm_units_' || one.name))::bigint > 0
-    UNION ALL
-    SELECT 'llm_repairs', ARRAY[]::text[], (NEW.counts->>'llm_repairs')::bigint
-    WHERE (NEW.counts->>'llm_repairs')::bigint > 0;
     RETURN NULL;
 END $$;
 
@@ -120,19 +113,15 @@ CREATE OR REPLACE FUNCTION myria.tally_erasure() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO myria.tallies (family, labels, amount) VALUES ('erasures', ARRAY['begun'], 1);
+        RETURN NULL;
+    END IF;
     INSERT INTO myria.tallies (family, labels, amount)
     SELECT 'erasures', ARRAY['done'], 1
     UNION ALL
     SELECT 'erased_rows', ARRAY[left(c.key, 100)], c.value::bigint FROM jsonb_each_text(NEW.counts) c WHERE c.value::bigint > 0;
     PERFORM myria.tally_duration('erasure_duration', 'done', NEW.finished_at - NEW.created_at);
-    RETURN NULL;
-END $$;
-
-CREATE OR REPLACE FUNCTION myria.tally_erasure_begun() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    INSERT INTO myria.tallies (family, labels, amount) VALUES ('erasures', ARRAY['begun'], 1);
     RETURN NULL;
 END $$;
 

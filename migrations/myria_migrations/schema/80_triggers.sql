@@ -1,26 +1,23 @@
 -- Which statements the trigger functions of 70 to 77 follow.
 
+-- Whoever adds rows to a tenant that is being deleted is refused, in every table of tenants but those that hold no data of
+-- its own, whose rows go with others, or that record what was done to it. The functions that append look at the tenant
+-- themselves, in the same transaction, and say so by myria.admits.
 DO $$
 DECLARE
     name text;
+    unless text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY[
-        'scopes', 'builds', 'snapshots', 'active_snapshots', 'pointer_moves', 'build_tasks', 'rebuild_requests',
-        'nodes', 'renderings', 'scope_roots', 'search_blocks', 'topics', 'llm_calls', 'unit_plans', 'build_units',
-        'keys', 'withdrawn', 'sessions', 'note_usage', 'tool_feedback', 'note_evaluations',
-        'note_evaluations_due', 'turns', 'turn_sessions', 'erasures', 'erased', 'erased_renderings', 'erased_words',
-        'erasure_secrets', 'refused_keys', 'receipt_secrets', 'erasure_epochs', 'turn_extractions_due', 'turn_shadows',
-        'registrations', 'import_secrets', 'notes_shown', 'subject_nodes', 'subject_roots', 'subject_holders',
-        'text_vectors', 'event_vectors', 'vector_progress', 'build_parts', 'note_relations'
-    ] LOOP
+    FOR name IN
+        SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
+        WHERE c.relnamespace = 'myria'::regnamespace AND c.relkind = 'r' AND c.relname NOT IN (
+            'tenants', 'scope_members', 'stored_sizes', 'model_uses', 'key_uses', 'oauth_grants', 'oauth_tokens',
+            'access_log', 'call_log')
+    LOOP
+        unless := CASE WHEN name IN ('events', 'notes', 'memories', 'note_looks')
+                       THEN $w$WHEN (current_setting('myria.admits', true) IS DISTINCT FROM 'own')$w$ ELSE '' END;
         EXECUTE format('CREATE TRIGGER refuse_while_deleted BEFORE INSERT ON myria.%I
-            FOR EACH STATEMENT EXECUTE FUNCTION myria.refuse_while_deleted()', name);
-    END LOOP;
-    -- The functions that append look at the tenant themselves, in the same transaction.
-    FOREACH name IN ARRAY ARRAY['notes', 'events', 'memories', 'note_looks'] LOOP
-        EXECUTE format('CREATE TRIGGER refuse_while_deleted BEFORE INSERT ON myria.%I
-            FOR EACH STATEMENT WHEN (current_setting(''myria.admits'', true) IS DISTINCT FROM ''own'')
-            EXECUTE FUNCTION myria.refuse_while_deleted()', name);
+            FOR EACH STATEMENT %s EXECUTE FUNCTION myria.refuse_while_deleted()', name, unless);
     END LOOP;
 END $$;
 
@@ -28,8 +25,6 @@ CREATE TRIGGER note_revision BEFORE INSERT OR UPDATE ON myria.builds
     FOR EACH ROW EXECUTE FUNCTION myria.note_revision();
 CREATE TRIGGER tally_build AFTER UPDATE ON myria.builds
     FOR EACH ROW WHEN (OLD.finished_at IS NULL AND NEW.finished_at IS NOT NULL) EXECUTE FUNCTION myria.tally_build();
-CREATE TRIGGER tally_llm_units AFTER UPDATE ON myria.builds
-    FOR EACH ROW WHEN (OLD.finished_at IS NULL AND NEW.finished_at IS NOT NULL) EXECUTE FUNCTION myria.tally_llm_units();
 
 CREATE TRIGGER note_revision BEFORE INSERT OR UPDATE ON myria.rebuild_requests
     FOR EACH ROW EXECUTE FUNCTION myria.note_revision();
@@ -80,14 +75,13 @@ CREATE TRIGGER move_erasure_epoch AFTER UPDATE ON myria.erased_renderings REFERE
 CREATE TRIGGER tally_erasure AFTER UPDATE ON myria.erasures
     FOR EACH ROW WHEN (OLD.state <> 'done' AND NEW.state = 'done') EXECUTE FUNCTION myria.tally_erasure();
 CREATE TRIGGER tally_erasure_begun AFTER INSERT ON myria.erasures
-    FOR EACH ROW EXECUTE FUNCTION myria.tally_erasure_begun();
+    FOR EACH ROW EXECUTE FUNCTION myria.tally_erasure();
 
-CREATE TRIGGER look_at_note AFTER UPDATE ON myria.notes
-    FOR EACH ROW WHEN (NEW.live AND (NEW.session OR NEW.kind NOT IN ('episodic', 'session', 'entity')))
-    EXECUTE FUNCTION myria.look_at_note();
-CREATE TRIGGER look_at_new_notes AFTER INSERT ON myria.notes REFERENCING NEW TABLE AS made
+CREATE TRIGGER look_at_notes AFTER UPDATE ON myria.notes REFERENCING NEW TABLE AS written
+    FOR EACH STATEMENT EXECUTE FUNCTION myria.look_at_notes();
+CREATE TRIGGER look_at_new_notes AFTER INSERT ON myria.notes REFERENCING NEW TABLE AS written
     FOR EACH STATEMENT WHEN (current_setting('myria.looks', true) IS DISTINCT FROM 'none')
-    EXECUTE FUNCTION myria.look_at_new_notes();
+    EXECUTE FUNCTION myria.look_at_notes();
 
 CREATE TRIGGER refuse_keys_from_now AFTER INSERT ON myria.erasure_secrets
     FOR EACH ROW EXECUTE FUNCTION myria.refuse_keys_from_now();

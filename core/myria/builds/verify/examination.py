@@ -67,9 +67,9 @@ class Examination:
                 self.progress(check.name, check.examined, total)
             yield row
 
-    async def count(self, statement: str) -> int:
+    async def count(self, statement: str, *arguments: str) -> int:
         """Return the number that a statement of the tenant gives."""
-        total: int = await self.connection.fetchval(sql(statement), self.tenant)
+        total: int = await self.connection.fetchval(sql(statement), self.tenant, *arguments)
         return total
 
 

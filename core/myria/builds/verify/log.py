@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import orjson
+
 from myria import errors
 from myria.builds.verify.examination import Examination
 from myria.builds.verify.receipts import chain_problems
@@ -66,69 +68,62 @@ async def withdrawals(exam: Examination, check: Check) -> None:
 
 async def notes(exam: Examination, check: Check) -> None:
     """The notes are what the log gives when it is folded anew."""
-    check.examined = await exam.count("verify.count_notes")
-    for row in await exam.connection.fetch(sql("verify.notes_differ"), exam.tenant):
-        where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
-        check.fail(f"note {row['note_id']}: version {row['version']} of event {row['event_seq']} {where}")
+    check.examined = await exam.count("verify.count_kept", "notes")
+    await _compare(exam, check, "notes", "note {note_id}: version {version} of event {event_seq}")
 
 
 async def sessions(exam: Examination, check: Check) -> None:
     """The sessions are what the log gives when it is folded anew."""
-    check.examined = await exam.count("verify.count_sessions")
-    for row in await exam.connection.fetch(sql("verify.sessions_differ"), exam.tenant):
-        where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
-        check.fail(f"session {row['context_id']} of scope {row['scope_id']}, up to event {row['last_seq']}, {where}")
+    check.examined = await exam.count("verify.count_kept", "sessions")
+    await _compare(exam, check, "sessions", "session {context_id} of scope {scope_id}, up to event {last_seq},")
 
 
 async def links(exam: Examination, check: Check) -> None:
     """The links between notes are what the log gives when it is folded anew."""
-    check.examined = await exam.count("verify.count_links")
-    for row in await exam.connection.fetch(sql("verify.links_differ"), exam.tenant):
-        where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
-        check.fail(f"the link from {row['from_id']} to {row['to_id']} of event {row['event_seq']} {where}")
+    check.examined = await exam.count("verify.count_kept", "note_relations")
+    await _compare(exam, check, "note_relations", "the link from {from_id} to {to_id} of event {event_seq}")
 
 
 async def feedback(exam: Examination, check: Check) -> None:
     """What is kept of feedback on tools is what the log gives when it is folded anew."""
-    check.examined = await exam.count("verify.count_feedback")
-    for row in await exam.connection.fetch(sql("verify.feedback_differs"), exam.tenant):
-        where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
-        check.fail(f"feedback of event {row['event_seq']} {where}")
+    check.examined = await exam.count("verify.count_kept", "tool_feedback")
+    await _compare(exam, check, "tool_feedback", "feedback of event {event_seq}")
 
 
 async def evaluations(exam: Examination, check: Check) -> None:
     """What is kept of ratings of notes is what the log gives when it is folded anew."""
-    check.examined = await exam.count("verify.count_evaluations")
-    for row in await exam.connection.fetch(sql("verify.evaluations_differ"), exam.tenant):
-        where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
-        check.fail(f"the rating of note {row['note_id']} of event {row['event_seq']} {where}")
+    check.examined = await exam.count("verify.count_kept", "note_evaluations")
+    await _compare(exam, check, "note_evaluations", "the rating of note {note_id} of event {event_seq}")
 
 
 async def turns(exam: Examination, check: Check) -> None:
     """The turns, and how far their sessions have come, are what the log gives when it is folded anew."""
-    check.examined = await exam.count("verify.count_turns")
-    for row in await exam.connection.fetch(sql("verify.turns_differ"), exam.tenant):
-        where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
-        check.fail(f"turn {row['turn_id']} of {row['context_id']}, event {row['event_seq']}, {where}")
-    for row in await exam.connection.fetch(sql("verify.turn_sessions_differ"), exam.tenant):
-        where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
-        check.fail(f"the state of the turns of {row['context_id']} up to event {row['last_seq']} {where}")
+    check.examined = await exam.count("verify.count_kept", "turns")
+    await _compare(exam, check, "turns", "turn {turn_id} of {context_id}, event {event_seq},")
+    await _compare(exam, check, "turn_sessions", "the state of the turns of {context_id} up to event {last_seq}")
 
 
 async def memories(exam: Examination, check: Check) -> None:
     """By what memories are listed is what the log gives when it is folded anew."""
-    check.examined = await exam.count("verify.count_memories")
-    for row in await exam.connection.fetch(sql("verify.memories_differ"), exam.tenant):
-        where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
-        check.fail(f"memory {row['note_id']} of event {row['event_seq']} {where}")
+    check.examined = await exam.count("verify.count_kept", "memories")
+    await _compare(exam, check, "memories", "memory {note_id} of event {event_seq}")
 
 
 async def registrations(exam: Examination, check: Check) -> None:
     """The agents and sessions of REST are what the log gives when it is folded anew."""
-    check.examined = await exam.count("verify.count_registrations")
-    for row in await exam.connection.fetch(sql("verify.registrations_differ"), exam.tenant):
+    check.examined = await exam.count("verify.count_kept", "registrations")
+    await _compare(exam, check, "registrations", "the {kind} {id} of event {event_seq}")
+
+
+async def _compare(exam: Examination, check: Check, projection: str, what: str) -> None:
+    """Fail for each row that a table has and its view `*_of_log` has not, or the other way round.
+
+    Args:
+        what: how a row is called, with its columns as fields.
+    """
+    for row in await exam.connection.fetch(sql("verify.differs_from_log"), exam.tenant, projection):
         where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
-        check.fail(f"the {row['kind']} {row['id']} of event {row['event_seq']} {where}")
+        check.fail(f"{what.format_map(orjson.loads(row['fields']))} {where}")
 
 
 async def receipts(exam: Examination, check: Check) -> None:

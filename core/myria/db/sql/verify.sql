@@ -225,116 +225,25 @@ ORDER BY 1, 2;
 -- name: count_withdrawn
 SELECT count(*) FROM myria.withdrawn w WHERE w.tenant_id = $1;
 
--- name: count_notes
-SELECT count(*) FROM myria.notes n WHERE n.tenant_id = $1;
+-- name: count_kept
+-- How many rows a projection has.
+SELECT CASE $2::text
+    WHEN 'notes' THEN (SELECT count(*) FROM myria.notes x WHERE x.tenant_id = $1)
+    WHEN 'sessions' THEN (SELECT count(*) FROM myria.sessions x WHERE x.tenant_id = $1)
+    WHEN 'note_relations' THEN (SELECT count(*) FROM myria.note_relations x WHERE x.tenant_id = $1)
+    WHEN 'note_evaluations' THEN (SELECT count(*) FROM myria.note_evaluations x WHERE x.tenant_id = $1)
+    WHEN 'tool_feedback' THEN (SELECT count(*) FROM myria.tool_feedback x WHERE x.tenant_id = $1)
+    WHEN 'turns' THEN (SELECT count(*) FROM myria.turns x WHERE x.tenant_id = $1)
+    WHEN 'memories' THEN (SELECT count(*) FROM myria.memories x WHERE x.tenant_id = $1)
+    WHEN 'registrations' THEN (SELECT count(*) FROM myria.registrations x WHERE x.tenant_id = $1)
+END;
 
--- name: notes_differ
--- Rows that only one of both sides has: the table, and the log folded anew.
-WITH given AS (SELECT * FROM myria.notes_of_log g WHERE g.tenant_id = $1),
-     kept AS (SELECT * FROM myria.notes k WHERE k.tenant_id = $1)
-(SELECT x.note_id, x.version, x.event_seq, true AS is_kept FROM (TABLE kept EXCEPT TABLE given) x LIMIT 1000)
-UNION ALL
-(SELECT x.note_id, x.version, x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
-ORDER BY note_id, is_kept;
-
--- name: count_feedback
-SELECT count(*) FROM myria.tool_feedback x WHERE x.tenant_id = $1;
-
--- name: feedback_differs
--- As notes_differ.
-WITH given AS (SELECT g.tenant_id, g.event_seq, g.scope_id, g.tool, g.relevant, g.sufficient, g.said_at
-               FROM myria.tool_feedback_of_log g WHERE g.tenant_id = $1),
-     kept AS (SELECT k.tenant_id, k.event_seq, k.scope_id, k.tool, k.relevant, k.sufficient, k.said_at
-              FROM myria.tool_feedback k WHERE k.tenant_id = $1)
-(SELECT x.event_seq, true AS is_kept FROM (TABLE kept EXCEPT TABLE given) x LIMIT 1000)
-UNION ALL
-(SELECT x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
-ORDER BY event_seq, is_kept;
-
--- name: count_sessions
-SELECT count(*) FROM myria.sessions x WHERE x.tenant_id = $1;
-
--- name: sessions_differ
--- As notes_differ.
-WITH given AS (SELECT * FROM myria.sessions_of_log g WHERE g.tenant_id = $1),
-     kept AS (SELECT * FROM myria.sessions k WHERE k.tenant_id = $1)
-(SELECT x.scope_id, x.context_id, x.last_seq, true AS is_kept FROM (TABLE kept EXCEPT TABLE given) x LIMIT 1000)
-UNION ALL
-(SELECT x.scope_id, x.context_id, x.last_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
-ORDER BY scope_id, context_id, is_kept;
-
--- name: count_links
-SELECT count(*) FROM myria.note_relations l WHERE l.tenant_id = $1;
-
--- name: links_differ
--- As notes_differ.
-WITH given AS (SELECT * FROM myria.note_relations_of_log g WHERE g.tenant_id = $1),
-     kept AS (SELECT * FROM myria.note_relations k WHERE k.tenant_id = $1)
-(SELECT x.from_id, x.to_id, x.event_seq, true AS is_kept FROM (TABLE kept EXCEPT TABLE given) x LIMIT 1000)
-UNION ALL
-(SELECT x.from_id, x.to_id, x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
-ORDER BY from_id, to_id, is_kept;
-
--- name: count_evaluations
-SELECT count(*) FROM myria.note_evaluations v WHERE v.tenant_id = $1;
-
--- name: evaluations_differ
--- As notes_differ.
-WITH given AS (SELECT * FROM myria.note_evaluations_of_log g WHERE g.tenant_id = $1),
-     kept AS (SELECT * FROM myria.note_evaluations k WHERE k.tenant_id = $1)
-(SELECT x.note_id, x.event_seq, true AS is_kept FROM (TABLE kept EXCEPT TABLE given) x LIMIT 1000)
-UNION ALL
-(SELECT x.note_id, x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
-ORDER BY note_id, is_kept;
-
--- name: count_turns
-SELECT count(*) FROM myria.turns t WHERE t.tenant_id = $1;
-
--- name: turns_differ
--- As notes_differ.
-WITH given AS (SELECT * FROM myria.turns_of_log g WHERE g.tenant_id = $1),
-     kept AS (SELECT * FROM myria.turns k WHERE k.tenant_id = $1)
-(SELECT x.context_id, x.turn_id, x.event_seq, true AS is_kept FROM (TABLE kept EXCEPT TABLE given) x LIMIT 1000)
-UNION ALL
-(SELECT x.context_id, x.turn_id, x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
-ORDER BY event_seq, is_kept;
-
--- name: turn_sessions_differ
--- As notes_differ.
-WITH given AS (SELECT * FROM myria.turn_sessions_of_log g WHERE g.tenant_id = $1),
-     kept AS (SELECT * FROM myria.turn_sessions k WHERE k.tenant_id = $1)
-(SELECT x.context_id, x.last_seq, true AS is_kept FROM (TABLE kept EXCEPT TABLE given) x LIMIT 1000)
-UNION ALL
-(SELECT x.context_id, x.last_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
-ORDER BY last_seq, is_kept;
+-- name: differs_from_log
+SELECT is_kept, fields::text AS fields FROM myria.differs_from_log($1, $2);
 
 -- name: erased_seqs
 -- Events of a scope that were erased, or are being erased: search blocks may lack them.
 SELECT x.event_seq FROM myria.erased x WHERE x.tenant_id = $1 AND x.scope_id = $2 ORDER BY x.event_seq;
-
--- name: count_memories
-SELECT count(*) FROM myria.memories m WHERE m.tenant_id = $1;
-
--- name: memories_differ
--- As notes_differ.
-WITH given AS (SELECT * FROM myria.memories_of_log g WHERE g.tenant_id = $1),
-     kept AS (SELECT * FROM myria.memories k WHERE k.tenant_id = $1)
-(SELECT x.note_id, x.event_seq, true AS is_kept FROM (TABLE kept EXCEPT TABLE given) x LIMIT 1000)
-UNION ALL
-(SELECT x.note_id, x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
-ORDER BY note_id, is_kept;
-
--- name: count_registrations
-SELECT count(*) FROM myria.registrations r WHERE r.tenant_id = $1;
-
--- name: registrations_differ
--- As notes_differ.
-WITH given AS (SELECT * FROM myria.registrations_of_log g WHERE g.tenant_id = $1),
-     kept AS (SELECT * FROM myria.registrations k WHERE k.tenant_id = $1)
-(SELECT x.kind, x.id, x.event_seq, true AS is_kept FROM (TABLE kept EXCEPT TABLE given) x LIMIT 1000)
-UNION ALL
-(SELECT x.kind, x.id, x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
-ORDER BY kind, id, is_kept;
 
 -- name: subject_nodes
 -- Every node of subjects, with the scope that it is of.
