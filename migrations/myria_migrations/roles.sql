@@ -1,10 +1,12 @@
--- Roles for Myria's planes. Migrations never create roles: run this once as an administrator, give each role its
--- own way to log in, and run it again after an upgrade (it is idempotent).
+-- Roles for Myria's planes. The schema never creates roles: run this once as an administrator, give each role its own way to
+-- log in, and run it again after an upgrade (it is idempotent). Every role may read all tables and call all functions but
+-- those that are taken away below; what each may write follows, role by role.
 
 DO $$
 DECLARE
     role text;
     name text;
+    policy text;
 BEGIN
     FOREACH role IN ARRAY ARRAY['myria_server', 'myria_builder', 'myria_operator'] LOOP
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role) THEN
@@ -16,44 +18,33 @@ BEGIN
     END LOOP;
     -- Serving and building name one tenant at a time; only the control plane may name '*'.
     FOREACH role IN ARRAY ARRAY['myria_server', 'myria_builder'] LOOP
-        FOR name IN SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-                    WHERE n.nspname = 'myria' AND c.relkind = 'r' AND c.relforcerowsecurity LOOP
-            IF NOT EXISTS (SELECT FROM pg_policies WHERE schemaname = 'myria' AND tablename = name AND policyname = role || '_one_tenant') THEN
-                EXECUTE format('CREATE POLICY %I ON myria.%I AS RESTRICTIVE TO %I USING (tenant_id = current_setting(''myria.tenant'', true))',
-                    role || '_one_tenant', name, role);
-            END IF;
+        policy := role || '_one_tenant';
+        FOR name IN
+            SELECT c.relname FROM pg_class c
+            WHERE c.relnamespace = 'myria'::regnamespace AND c.relkind = 'r' AND c.relforcerowsecurity
+              AND NOT EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid AND p.polname = policy)
+        LOOP
+            EXECUTE format('CREATE POLICY %I ON myria.%I AS RESTRICTIVE TO %I
+                USING (tenant_id = current_setting(''myria.tenant'', true))', policy, name, role);
         END LOOP;
     END LOOP;
 END $$;
 
--- Serving appends to the log, asks for builds, and moves the pointer when an administrator says so.
-GRANT INSERT ON myria.tenants, myria.scopes, myria.scope_members, myria.events, myria.rebuild_requests, myria.pointer_moves TO myria_server;
+-- Serving appends to the log with what is folded from it, asks for builds, and moves the pointer when an administrator says so.
+GRANT USAGE ON SEQUENCE myria.event_seq TO myria_server;
+GRANT INSERT ON myria.tenants, myria.scopes, myria.scope_members, myria.events, myria.withdrawn, myria.tool_feedback,
+    myria.turn_extractions_due, myria.rebuild_requests, myria.pointer_moves, myria.llm_calls, myria.access_log,
+    myria.call_log TO myria_server;
+GRANT INSERT, UPDATE ON myria.active_snapshots, myria.key_uses, myria.memories, myria.note_evaluations,
+    myria.note_evaluations_due, myria.note_relations, myria.note_usage, myria.notes, myria.registrations, myria.sessions,
+    myria.turn_sessions, myria.turn_shadows, myria.turns TO myria_server;
+GRANT INSERT, UPDATE, DELETE ON myria.note_looks, myria.notes_shown TO myria_server;
 GRANT UPDATE (status, activated_at, archived_at) ON myria.snapshots TO myria_server;
-GRANT INSERT, UPDATE ON myria.active_snapshots TO myria_server;
 GRANT UPDATE (auto_paused_at, auto_paused_reason) ON myria.tenants TO myria_server;
 GRANT UPDATE (status, finished_at) ON myria.builds TO myria_server;
-GRANT USAGE ON SEQUENCE myria.event_seq TO myria_server;
-GRANT INSERT ON myria.withdrawn TO myria_server;
-GRANT INSERT, UPDATE ON myria.notes, myria.sessions, myria.note_relations, myria.note_usage TO myria_server;
-GRANT INSERT, UPDATE, DELETE ON myria.notes_shown TO myria_server;
-GRANT INSERT ON myria.tool_feedback TO myria_server;
-GRANT INSERT, UPDATE ON myria.note_evaluations, myria.note_evaluations_due TO myria_server;
-GRANT INSERT, UPDATE ON myria.turns, myria.turn_sessions TO myria_server;
-GRANT INSERT ON myria.turn_extractions_due TO myria_server;
-GRANT INSERT, UPDATE ON myria.memories, myria.registrations TO myria_server;
-GRANT INSERT, UPDATE ON myria.turn_shadows TO myria_server;
-GRANT INSERT, UPDATE, DELETE ON myria.note_looks TO myria_server;
-GRANT INSERT ON myria.llm_calls TO myria_server;
-GRANT INSERT, UPDATE ON myria.key_uses TO myria_server;
-GRANT INSERT ON myria.access_log, myria.call_log TO myria_server;
--- It proves a key by myria.find_key alone, and no plane but the control plane lists keys.
-REVOKE SELECT ON myria.keys FROM myria_server, myria_builder;
-REVOKE SELECT ON myria.access_log, myria.call_log FROM myria_server, myria_builder;
--- With the key of ids that imports make of content, a guess of it could be proved.
-REVOKE SELECT ON myria.import_secrets FROM myria_server, myria_builder, myria_operator;
-REVOKE EXECUTE ON FUNCTION myria.keyed_event_ids, myria.events_by_keyed_id FROM myria_builder;
--- With the key of their chain receipts could be forged.
-REVOKE SELECT ON myria.receipt_secrets FROM myria_server, myria_builder;
+-- It proves keys, grants and tokens by functions that want a secret shown, and no plane but the control plane lists them.
+REVOKE SELECT ON myria.keys, myria.oauth_grants, myria.oauth_tokens, myria.access_log, myria.call_log
+    FROM myria_server, myria_builder;
 -- Serving writes down what is to be erased, and withdraws it; it cannot remove a word, nor read the key of a receipt. The
 -- control plane removes it where a key with the role erase was shown; from then on its list is closed.
 REVOKE SELECT ON myria.erasures FROM myria_server, myria_builder;
@@ -78,41 +69,31 @@ DROP POLICY IF EXISTS myria_server_is_told ON myria.erasure_secrets;
 CREATE POLICY myria_server_is_told ON myria.erasure_secrets AS RESTRICTIVE TO myria_server, myria_builder USING (false);
 DROP POLICY IF EXISTS myria_server_is_told ON myria.refused_keys;
 CREATE POLICY myria_server_is_told ON myria.refused_keys AS RESTRICTIVE TO myria_server, myria_builder USING (false);
-REVOKE EXECUTE ON FUNCTION myria.prove_erasure, myria.refused_among, myria.officer FROM myria_builder;
-REVOKE EXECUTE ON FUNCTION myria.show_receipt_key FROM myria_builder;
--- Whoever appends counts what is added; building never does.
-REVOKE EXECUTE ON FUNCTION myria.count_added FROM myria_builder;
--- What a model finds in turns the control plane counts.
-REVOKE EXECUTE ON FUNCTION myria.tally_found_facts FROM myria_server, myria_builder;
-REVOKE EXECUTE ON FUNCTION myria.forget_digests, myria.sample_anew, myria.key_erased_ids, myria.key_erased_anchors FROM myria_server, myria_builder;
--- Grants and tokens likewise: serving reaches them by functions that want a secret shown.
-REVOKE SELECT ON myria.oauth_grants, myria.oauth_tokens FROM myria_server, myria_builder;
 
 -- Building writes what it compiled and publishes it; it never writes the log.
-GRANT INSERT, UPDATE, DELETE ON myria.snapshots, myria.builds, myria.build_tasks, myria.scope_roots, myria.nodes,
-    myria.renderings, myria.search_blocks, myria.active_snapshots TO myria_builder;
-GRANT INSERT, UPDATE, DELETE ON myria.build_parts TO myria_builder;
-GRANT INSERT, UPDATE ON myria.topics TO myria_builder;
-GRANT INSERT, UPDATE, DELETE ON myria.subject_nodes, myria.subject_roots, myria.subject_holders TO myria_builder;
-GRANT INSERT, UPDATE ON myria.text_vectors, myria.event_vectors, myria.vector_progress TO myria_builder;
-GRANT INSERT ON myria.tenants TO myria_builder;
--- What builds write of a tenant; whether it is suspended or deleted is the control plane's to say.
-REVOKE UPDATE ON myria.tenants FROM myria_builder;
+GRANT INSERT ON myria.tenants, myria.pointer_moves, myria.llm_calls, myria.unit_plans TO myria_builder;
+GRANT INSERT, UPDATE ON myria.topics, myria.build_units, myria.text_vectors, myria.event_vectors, myria.vector_progress
+    TO myria_builder;
+GRANT INSERT, UPDATE, DELETE ON myria.snapshots, myria.active_snapshots, myria.builds, myria.build_tasks, myria.build_parts,
+    myria.scope_roots, myria.nodes, myria.renderings, myria.search_blocks, myria.subject_nodes, myria.subject_roots,
+    myria.subject_holders TO myria_builder;
+-- Whether a tenant is suspended or deleted is the control plane's to say.
 GRANT UPDATE (auto_paused_at, auto_paused_reason, attempted_cutoff, consecutive_failures, retry_at, llm_planned_at, waits)
     ON myria.tenants TO myria_builder;
-GRANT INSERT ON myria.pointer_moves, myria.llm_calls, myria.unit_plans TO myria_builder;
-GRANT INSERT, UPDATE ON myria.build_units TO myria_builder;
 
--- The control plane starts builds, fails dead ones and collects garbage.
+-- The control plane starts builds, fails dead ones, collects garbage, administers keys, and ends grants.
+GRANT USAGE ON SEQUENCE myria.event_seq TO myria_operator;
+GRANT INSERT ON myria.scopes, myria.scope_members, myria.withdrawn TO myria_operator;
+GRANT INSERT, UPDATE ON myria.tenants, myria.events, myria.active_snapshots, myria.pointer_moves TO myria_operator;
 GRANT INSERT, UPDATE, DELETE ON myria.builds, myria.build_tasks, myria.rebuild_requests, myria.snapshots, myria.scope_roots,
-    myria.nodes, myria.renderings, myria.search_blocks TO myria_operator;
-GRANT INSERT, UPDATE, DELETE ON myria.subject_nodes, myria.subject_roots, myria.subject_holders TO myria_operator;
-GRANT INSERT, UPDATE, DELETE ON myria.text_vectors, myria.event_vectors, myria.vector_progress TO myria_operator;
-GRANT INSERT, DELETE ON myria.llm_calls TO myria_operator;
-GRANT INSERT, UPDATE ON myria.tenants, myria.active_snapshots TO myria_operator;
-GRANT INSERT ON myria.pointer_moves TO myria_operator;
-GRANT INSERT, UPDATE, DELETE ON myria.keys TO myria_operator;
-GRANT INSERT, DELETE ON myria.access_log, myria.call_log TO myria_operator;
+    myria.nodes, myria.renderings, myria.search_blocks, myria.subject_nodes, myria.subject_roots, myria.subject_holders,
+    myria.text_vectors, myria.event_vectors, myria.vector_progress, myria.llm_calls, myria.keys, myria.access_log,
+    myria.call_log, myria.notes, myria.sessions, myria.note_relations, myria.note_evaluations, myria.note_evaluations_due
+    TO myria_operator;
+GRANT UPDATE (ended_at, ended_reason) ON myria.oauth_grants TO myria_operator;
+-- Of queues that serving fills it takes out what is done.
+GRANT UPDATE, DELETE ON myria.note_looks, myria.turn_extractions_due TO myria_operator;
+GRANT DELETE ON myria.turn_shadows TO myria_operator;
 -- It withdraws notes that have expired, links what stays when two say the same, keeps what a model thinks of notes and the
 -- facts that it finds in turns, and appends nothing else.
 DROP POLICY IF EXISTS myria_operator_withdraws ON myria.events;
@@ -120,38 +101,16 @@ CREATE POLICY myria_operator_withdraws ON myria.events AS RESTRICTIVE FOR INSERT
     WITH CHECK (internal AND (type = 'myria.withdrawal' AND channel = 'myria' OR type IN ('myria.link', 'myria.evaluation') AND channel = 'notes')
         OR NOT internal AND type = 'myria.note' AND channel = 'notes' AND payload->'note'->>'kind' IN ('fact_l0', 'fact_l1', 'fact_l2')
             AND jsonb_typeof(payload->'note'->'fact') = 'object');
-GRANT INSERT ON myria.scopes, myria.scope_members, myria.events, myria.withdrawn TO myria_operator;
-GRANT INSERT, UPDATE ON myria.notes, myria.sessions, myria.note_relations TO myria_operator;
-GRANT INSERT ON myria.tool_feedback TO myria_operator;
-GRANT INSERT, UPDATE ON myria.note_evaluations TO myria_operator;
-GRANT INSERT, UPDATE, DELETE ON myria.note_evaluations_due TO myria_operator;
-GRANT UPDATE, DELETE ON myria.turn_extractions_due TO myria_operator;
-GRANT DELETE ON myria.turn_shadows TO myria_operator;
-GRANT UPDATE, DELETE ON myria.note_looks TO myria_operator;
-GRANT USAGE ON SEQUENCE myria.event_seq TO myria_operator;
-GRANT UPDATE (ended_at, ended_reason) ON myria.oauth_grants TO myria_operator;
--- It carries out erasures. Of an event that is listed in one it leaves what is no word of anybody; no other event
--- but a withdrawal can it change.
-GRANT UPDATE ON myria.events, myria.pointer_moves, myria.build_units, myria.llm_calls, myria.access_log, myria.call_log,
-    myria.erasures TO myria_operator;
-GRANT DELETE ON myria.memories, myria.registrations TO myria_operator;
-GRANT INSERT ON myria.registrations TO myria_operator;
-GRANT INSERT, UPDATE ON myria.erased, myria.erased_renderings TO myria_operator;
-GRANT INSERT, DELETE ON myria.erased_words TO myria_operator;
--- Afterwards it lets PostgreSQL remove the dead rows; before version 17 that is for the owner alone.
-DO $$
-BEGIN
-    IF current_setting('server_version_num')::integer >= 170000 THEN
-        EXECUTE (SELECT format('GRANT MAINTAIN ON %s TO myria_operator', string_agg(format('myria.%I', place), ', '))
-                 FROM unnest(myria.erased_places()) AS place);
-    END IF;
-END $$;
+-- It carries out erasures. Of an event that is listed in one it leaves what is no word of anybody; no other event but a
+-- withdrawal can it change.
+GRANT INSERT ON myria.erasure_secrets, myria.receipt_secrets TO myria_operator;
+GRANT INSERT, UPDATE ON myria.erasures, myria.erased, myria.erased_renderings TO myria_operator;
+GRANT INSERT, DELETE ON myria.erased_words, myria.refused_keys, myria.registrations, myria.tool_feedback,
+    myria.turn_sessions TO myria_operator;
+GRANT UPDATE ON myria.build_units TO myria_operator;
+GRANT DELETE ON myria.memories, myria.note_usage, myria.notes_shown, myria.turns, myria.unit_plans TO myria_operator;
 DROP POLICY IF EXISTS myria_operator_lists_anew ON myria.erased;
 CREATE POLICY myria_operator_lists_anew ON myria.erased AS RESTRICTIVE FOR DELETE TO myria_operator USING (erased_at IS NULL);
-GRANT INSERT ON myria.erasures, myria.erasure_secrets, myria.receipt_secrets, myria.turn_sessions TO myria_operator;
-GRANT INSERT, DELETE ON myria.refused_keys TO myria_operator;
-GRANT DELETE ON myria.notes, myria.note_relations, myria.note_usage, myria.notes_shown, myria.note_evaluations, myria.sessions, myria.turns,
-    myria.turn_sessions, myria.tool_feedback, myria.unit_plans TO myria_operator;
 DROP POLICY IF EXISTS myria_operator_erases ON myria.events;
 CREATE POLICY myria_operator_erases ON myria.events AS RESTRICTIVE FOR UPDATE TO myria_operator
     USING (type = 'myria.withdrawal' AND internal
@@ -160,8 +119,25 @@ CREATE POLICY myria_operator_erases ON myria.events AS RESTRICTIVE FOR UPDATE TO
     WITH CHECK (type = 'myria.withdrawal' AND internal
                 OR payload = '{}' AND topic_hints = '[]' AND source_event_key IS NULL AND dedupe_key IS NULL
                    AND type IS NULL AND context_id IS NULL AND channel = 'erased');
--- Of the log it removes only what tenants that are being deleted owned, through functions that check that.
-REVOKE EXECUTE ON FUNCTION myria.remove_of_tenant, myria.forget_tenant, myria.remains_of_tenant FROM myria_server, myria_builder;
--- What a tenant stores is counted by triggers, and by functions that append (myria.count_added, which only adds, for the tenant
--- that is named).
+-- Afterwards it lets PostgreSQL remove the dead rows; before version 17 that is for the owner alone.
+DO $$
+BEGIN
+    IF current_setting('server_version_num')::integer >= 170000 THEN
+        EXECUTE (SELECT format('GRANT MAINTAIN ON %s TO myria_operator', string_agg(format('myria.%I', place), ', '))
+                 FROM unnest(myria.erased_places()) AS place);
+    END IF;
+END $$;
+
+-- Secrets. With the key of ids that imports make of content, a guess of it could be proved; with the key of their chain
+-- receipts could be forged.
+REVOKE SELECT ON myria.import_secrets FROM myria_server, myria_builder, myria_operator;
+REVOKE SELECT ON myria.receipt_secrets FROM myria_server, myria_builder;
+
+-- Functions. Whoever appends counts what is added, and nobody else; what a model finds in turns the control plane counts;
+-- of the log it removes only what tenants that are being deleted owned, through functions that check that.
+REVOKE EXECUTE ON FUNCTION myria.keyed_event_ids, myria.events_by_keyed_id, myria.prove_erasure, myria.refused_among,
+    myria.officer, myria.show_receipt_key, myria.count_added FROM myria_builder;
+REVOKE EXECUTE ON FUNCTION myria.tally_found_facts, myria.forget_digests, myria.sample_anew, myria.key_erased_ids,
+    myria.key_erased_anchors, myria.remove_of_tenant, myria.forget_tenant, myria.remains_of_tenant
+    FROM myria_server, myria_builder;
 REVOKE EXECUTE ON FUNCTION myria.count_stored FROM myria_server, myria_builder, myria_operator;

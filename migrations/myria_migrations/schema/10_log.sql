@@ -3,6 +3,7 @@
 -- tenant_id leads every key. Row-level security is forced on every table that has it (90_row_security.sql): a transaction
 -- sees the rows of the tenant that it names in the setting myria.tenant, and none before it names one.
 
+-- Cursors are signed, so that nobody can ask with a cursor that no answer gave.
 CREATE TABLE myria.installation (
     singleton       boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     installation_id uuid NOT NULL DEFAULT gen_random_uuid(),
@@ -62,6 +63,8 @@ CREATE TABLE myria.scopes (
 );
 COMMENT ON TABLE myria.scopes IS 'One row per exact participant set; scope_key is its SHA-256. scope_id is local and never hashed.';
 
+-- Which scopes a participant is in. No foreign key: one statement makes a scope with its members, so it would prove nothing,
+-- and removing scopes would look up the members of each in an index that begins with the participant.
 CREATE TABLE myria.scope_members (
     tenant_id   text COLLATE "C" NOT NULL,
     participant text COLLATE "C" NOT NULL,

@@ -82,10 +82,10 @@ COMMENT ON TABLE myria.call_log IS 'One row per call, or per sampled call, witho
 CREATE INDEX call_log_by_time ON myria.call_log (at);
 
 CREATE TABLE myria.oauth_clients (
-    client_id     text COLLATE "C" PRIMARY KEY,
-    name          text NOT NULL,
-    redirect_uris text[] COLLATE "C" NOT NULL CHECK (cardinality(redirect_uris) BETWEEN 1 AND 10),
-    created_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    client_id       text COLLATE "C" PRIMARY KEY,
+    name            text NOT NULL,
+    redirect_uris   text[] COLLATE "C" NOT NULL CHECK (cardinality(redirect_uris) BETWEEN 1 AND 10),
+    created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     registered_from text COLLATE "C"
 );
 COMMENT ON TABLE myria.oauth_clients IS 'Programs that registered themselves (RFC 7591). Anybody may, so nothing here is to be trusted.';

@@ -1,27 +1,27 @@
 -- What builds publish: snapshots and the pointer, content-addressed trees of time, and the subjects above their leaves.
 
 CREATE TABLE myria.snapshots (
-    tenant_id              text COLLATE "C" NOT NULL,
-    snapshot_id            text COLLATE "C" NOT NULL,
-    number                 integer,
-    parent_snapshot_id     text COLLATE "C",
-    build_id               text COLLATE "C" NOT NULL,
-    status                 text NOT NULL CHECK (status IN ('staging', 'held', 'active', 'archived', 'superseded', 'failed')),
-    cutoff                 bigint NOT NULL,
-    first_event_seq        bigint,
-    tail_xid               xid8 NOT NULL,
-    lineage                int8multirange NOT NULL DEFAULT '{}',
-    planner_version        integer NOT NULL,
-    planner_settings       text NOT NULL,
-    builder_version        text NOT NULL,
-    summarizer_version     text NOT NULL,
-    merge_policy_version   text NOT NULL,
-    counts                 jsonb NOT NULL DEFAULT '{}',
-    violations             jsonb NOT NULL DEFAULT '[]',
-    created_at             timestamptz NOT NULL DEFAULT clock_timestamp(),
-    completed_at           timestamptz,
-    activated_at           timestamptz,
-    archived_at            timestamptz,
+    tenant_id            text COLLATE "C" NOT NULL,
+    snapshot_id          text COLLATE "C" NOT NULL,
+    number               integer,
+    parent_snapshot_id   text COLLATE "C",
+    build_id             text COLLATE "C" NOT NULL,
+    status               text NOT NULL CHECK (status IN ('staging', 'held', 'active', 'archived', 'superseded', 'failed')),
+    cutoff               bigint NOT NULL,
+    first_event_seq      bigint,
+    tail_xid             xid8 NOT NULL,
+    lineage              int8multirange NOT NULL DEFAULT '{}',
+    planner_version      integer NOT NULL,
+    planner_settings     text NOT NULL,
+    builder_version      text NOT NULL,
+    summarizer_version   text NOT NULL,
+    merge_policy_version text NOT NULL,
+    counts               jsonb NOT NULL DEFAULT '{}',
+    violations           jsonb NOT NULL DEFAULT '[]',
+    created_at           timestamptz NOT NULL DEFAULT clock_timestamp(),
+    completed_at         timestamptz,
+    activated_at         timestamptz,
+    archived_at          timestamptz,
     PRIMARY KEY (tenant_id, snapshot_id),
     UNIQUE (tenant_id, number),
     FOREIGN KEY (tenant_id, build_id) REFERENCES myria.builds (tenant_id, build_id),
@@ -112,6 +112,7 @@ CREATE TABLE myria.scope_roots (
     PRIMARY KEY (tenant_id, scope_id, number)
 );
 COMMENT ON TABLE myria.scope_roots IS 'A row only where a build changed a scope: a reader takes the newest within its lineage.';
+COMMENT ON COLUMN myria.scope_roots.root_rendering_id IS 'NULL where all events of the scope are withdrawn: it has no tree any more.';
 COMMENT ON COLUMN myria.scope_roots.blocks IS 'The renderings whose search blocks cover the scope, in time order.';
 COMMENT ON COLUMN myria.scope_roots.degraded IS 'The top renderings of the units that were planned without the model that was asked for.';
 
@@ -170,6 +171,7 @@ CREATE TABLE myria.subject_nodes (
 COMMENT ON TABLE myria.subject_nodes IS 'Immutable, content-addressed: subjects, divisions of large ones and groups of them, over leaves in renderings.';
 COMMENT ON COLUMN myria.subject_nodes.events IS 'Of all leaves beneath; a leaf counts under each of its subjects.';
 CREATE INDEX subject_nodes_scope ON myria.subject_nodes (tenant_id, scope_id);
+-- Answers name a subject by its topic and by its node.
 CREATE INDEX subject_nodes_topic ON myria.subject_nodes (tenant_id, topic_id) WHERE is_subject;
 CREATE INDEX subject_nodes_node ON myria.subject_nodes (tenant_id, node_id) WHERE is_subject;
 

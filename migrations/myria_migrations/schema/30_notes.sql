@@ -35,12 +35,14 @@ CREATE UNIQUE INDEX notes_event ON myria.notes (tenant_id, event_seq);
 CREATE INDEX notes_session ON myria.notes (tenant_id, scope_id, context_id, event_seq DESC) WHERE live AND context_id IS NOT NULL;
 CREATE INDEX notes_anchor ON myria.notes (tenant_id, scope_id, importance DESC, event_seq DESC) WHERE live AND anchor;
 CREATE INDEX notes_reflected ON myria.notes (tenant_id, scope_id, event_seq DESC) WHERE live AND topic = 'session_reflect';
+-- What agents keep over REST alone (kinds episodic, session, entity) has lists and keys of its own (memories).
 CREATE INDEX notes_made ON myria.notes (tenant_id, scope_id, created_at, first_seq)
     WHERE live AND kind NOT IN ('episodic', 'session', 'entity');
 CREATE UNIQUE INDEX notes_once ON myria.notes (tenant_id, scope_id, digest)
     WHERE live AND kind NOT IN ('episodic', 'session', 'entity');
 CREATE INDEX notes_kind ON myria.notes (tenant_id, scope_id, kind, importance DESC, event_seq DESC)
     WHERE live AND kind NOT IN ('episodic', 'session', 'entity');
+-- Ascending, as notes come in: pages are filled, and the newest are read backwards.
 CREATE INDEX notes_newest ON myria.notes (tenant_id, scope_id, event_seq) WHERE live;
 
 CREATE TABLE myria.sessions (

@@ -24,21 +24,22 @@ COMMENT ON COLUMN myria.memories.dedup_key IS 'Whoever keeps another memory with
 CREATE INDEX memories_time ON myria.memories (tenant_id, created_at, first_seq);
 CREATE INDEX memories_agent ON myria.memories (tenant_id, agent_id, created_at, first_seq);
 CREATE INDEX memories_session ON myria.memories (tenant_id, context_id, created_at, first_seq) WHERE context_id IS NOT NULL;
+-- Keys are told apart by what differs first.
 CREATE INDEX memories_dedup ON myria.memories (dedup_key, tenant_id, created_at) WHERE dedup_key IS NOT NULL;
 
 CREATE TABLE myria.registrations (
-    tenant_id     text COLLATE "C" NOT NULL,
-    kind          text COLLATE "C" NOT NULL,
-    id            text COLLATE "C" NOT NULL,
-    scope_id      bigint NOT NULL,
-    event_seq     bigint NOT NULL,
-    first_seq     bigint NOT NULL,
-    version       integer NOT NULL,
-    name          text COLLATE "C",
-    agent_id      text COLLATE "C",
-    status        text COLLATE "C" NOT NULL,
-    created_at    timestamptz NOT NULL,
-    updated_at    timestamptz NOT NULL,
+    tenant_id  text COLLATE "C" NOT NULL,
+    kind       text COLLATE "C" NOT NULL,
+    id         text COLLATE "C" NOT NULL,
+    scope_id   bigint NOT NULL,
+    event_seq  bigint NOT NULL,
+    first_seq  bigint NOT NULL,
+    version    integer NOT NULL,
+    name       text COLLATE "C",
+    agent_id   text COLLATE "C",
+    status     text COLLATE "C" NOT NULL,
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
     PRIMARY KEY (tenant_id, kind, id)
 );
 COMMENT ON TABLE myria.registrations IS 'The agents and sessions of REST as their newest event says; what it says beside this is its payload.';

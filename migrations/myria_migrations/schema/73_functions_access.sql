@@ -13,7 +13,7 @@ CREATE OR REPLACE FUNCTION myria.find_key(wanted text, secret_digest bytea)
 RETURNS TABLE (
     tenant_id text, key_id text, name text, roles text[], faces text[], own_participants text[], may_ask text[],
     channels text[], requests_per_s real, concurrency integer, expires_at timestamptz, revoked_at timestamptz,
-    suspended_at timestamptz
+    suspended_at timestamptz, text_format text
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -24,7 +24,7 @@ BEGIN
     PERFORM set_config('myria.tenant', '*', true);
     RETURN QUERY
         SELECT k.tenant_id, k.key_id, k.name, k.roles, k.faces, k.own_participants, k.may_ask, k.channels,
-               k.requests_per_s, k.concurrency, k.expires_at, k.revoked_at, t.suspended_at
+               k.requests_per_s, k.concurrency, k.expires_at, k.revoked_at, t.suspended_at, k.text_format
         FROM myria.keys k JOIN myria.tenants t ON t.tenant_id = k.tenant_id
         WHERE k.key_id = $1 AND k.digest = $2;
     PERFORM set_config('myria.tenant', named, true);
@@ -35,7 +35,7 @@ CREATE OR REPLACE FUNCTION myria.find_token(shown bytea)
 RETURNS TABLE (
     tenant_id text, key_id text, name text, roles text[], faces text[], own_participants text[], may_ask text[],
     channels text[], requests_per_s real, concurrency integer, expires_at timestamptz, revoked_at timestamptz,
-    suspended_at timestamptz
+    suspended_at timestamptz, text_format text
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -49,7 +49,8 @@ BEGIN
                ARRAY(SELECT r FROM unnest(k.roles) AS r WHERE r = ANY (g.scopes)),
                ARRAY(SELECT f FROM unnest(k.faces) AS f WHERE f = g.face),
                k.own_participants, k.may_ask, k.channels, k.requests_per_s, k.concurrency,
-               least(o.expires_at, k.expires_at), coalesce(k.revoked_at, g.ended_at), t.suspended_at
+               least(o.expires_at, k.expires_at), coalesce(k.revoked_at, g.ended_at), t.suspended_at,
+               k.text_format
         FROM myria.oauth_tokens o
             JOIN myria.oauth_grants g ON g.tenant_id = o.tenant_id AND g.grant_id = o.grant_id
             JOIN myria.keys k ON k.tenant_id = g.tenant_id AND k.key_id = g.key_id
@@ -58,23 +59,6 @@ BEGIN
     PERFORM set_config('myria.tenant', named, true);
 END $$;
 COMMENT ON FUNCTION myria.find_token IS 'What an access token stands for: its key, as far as the grant and its face go.';
-
-CREATE OR REPLACE FUNCTION myria.text_format_of_key(of_tenant text, wanted text) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
-    format text;
-BEGIN
-    IF wanted IS NULL THEN
-        RETURN NULL;
-    END IF;
-    PERFORM set_config('myria.tenant', of_tenant, true);
-    SELECT k.text_format INTO format FROM myria.keys k WHERE k.tenant_id = of_tenant AND k.key_id = wanted;
-    PERFORM set_config('myria.tenant', named, true);
-    RETURN format;
-END $$;
-COMMENT ON FUNCTION myria.text_format_of_key IS 'What the text of answers is for the bearer of a key; it is no secret.';
 
 CREATE OR REPLACE FUNCTION myria.oauth_client(wanted_id text, unused_s double precision)
 RETURNS TABLE (client_id text, name text, redirect_uris text[])

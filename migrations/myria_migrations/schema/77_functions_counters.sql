@@ -78,22 +78,15 @@ BEGIN
 END $$;
 
 -- An agent may name any tool: those that are none of this list are counted together, so that labels stay few.
-CREATE OR REPLACE FUNCTION myria.tool_of_feedback(named text) RETURNS text
-LANGUAGE sql IMMUTABLE
-AS $$
-    SELECT CASE WHEN $1 = ANY (ARRAY['remember', 'batch_remember', 'recall', 'forget', 'restore', 'link', 'amend', 'reflect',
-                                     'context', 'tool_feedback', 'memory_stats', 'memory_consolidate', 'graph_explore',
-                                     'fragment_history'])
-                THEN $1 ELSE 'other' END
-$$;
-COMMENT ON FUNCTION myria.tool_of_feedback IS 'The label under which feedback on a tool is counted.';
-
 CREATE OR REPLACE FUNCTION myria.tally_feedback() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     INSERT INTO myria.tallies (family, labels, amount)
-    SELECT 'tool_feedback', ARRAY[myria.tool_of_feedback(a.tool), a.relevant::text, a.sufficient::text], count(*)
+    SELECT 'tool_feedback', ARRAY[
+        CASE WHEN a.tool IN ('remember', 'batch_remember', 'recall', 'forget', 'restore', 'link', 'amend', 'reflect', 'context',
+                             'tool_feedback', 'memory_stats', 'memory_consolidate', 'graph_explore', 'fragment_history')
+             THEN a.tool ELSE 'other' END, a.relevant::text, a.sufficient::text], count(*)
     FROM added a GROUP BY 2;
     RETURN NULL;
 END $$;

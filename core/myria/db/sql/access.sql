@@ -5,7 +5,7 @@ SELECT epoch FROM myria.access_epoch;
 -- name: find_keys
 -- The keys with these ids and digests of their secrets, in the order asked for, and the epoch before they were read.
 -- An empty id means an access token: what it stands for, in the form of a key.
-SELECT e.epoch, k.*, myria.text_format_of_key(k.tenant_id, k.key_id) AS text_format
+SELECT e.epoch, k.*
 FROM myria.access_epoch e
 CROSS JOIN unnest($1::text[], $2::bytea[]) WITH ORDINALITY AS wanted (key_id, digest, place)
 LEFT JOIN LATERAL (
