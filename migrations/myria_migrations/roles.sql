@@ -135,9 +135,9 @@ REVOKE SELECT ON myria.receipt_secrets FROM myria_server, myria_builder;
 
 -- Functions. Whoever appends counts what is added, and nobody else; what a model finds in turns the control plane counts;
 -- of the log it removes only what tenants that are being deleted owned, through functions that check that.
-REVOKE EXECUTE ON FUNCTION myria.keyed_event_ids, myria.events_by_keyed_id, myria.prove_erasure, myria.refused_among,
+REVOKE EXECUTE ON FUNCTION myria.keyed_event_ids, myria.prove_erasure, myria.refused_among,
     myria.officer, myria.show_receipt_key, myria.count_added FROM myria_builder;
-REVOKE EXECUTE ON FUNCTION myria.tally_found_facts, myria.forget_digests, myria.sample_anew, myria.key_erased_ids,
-    myria.key_erased_anchors, myria.remove_of_tenant, myria.forget_tenant, myria.remains_of_tenant
+REVOKE EXECUTE ON FUNCTION myria.tally_found_facts, myria.forget_digests, myria.sample_anew,
+    myria.remove_of_tenant, myria.forget_tenant, myria.remains_of_tenant
     FROM myria_server, myria_builder;
 REVOKE EXECUTE ON FUNCTION myria.count_stored FROM myria_server, myria_builder, myria_operator;

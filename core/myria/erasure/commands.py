@@ -401,9 +401,6 @@ class Erasures:
         keys = [dedupe_key(channel, key) for channel, key in selection.sources]
         if selection.events or keys:
             await connection.execute(sql("erasure.list_named"), *listing, list(selection.events), keys)
-            known = await connection.fetchval(sql("erasure.count_named"), self._tenant, list(selection.events))
-            if known < len(set(selection.events)):
-                await connection.execute(sql("erasure.list_keyed"), *listing, list(selection.events))
         shared = 0
         if selection.participants:
             names = list(selection.participants)

@@ -203,7 +203,6 @@ class Removal:
             status = await connection.execute(sql("erasure.forget_successors"), self._tenant, numbers)
             gone["withdrawals"] = _rows(status)
             await connection.execute(sql("erasure.forget_digests"), self._tenant, numbers)
-            await connection.execute(sql("erasure.key_ids"), self._tenant, numbers)
             gone["notes"] = await connection.fetchval(sql("erasure.erase_notes"), self._tenant, numbers)
             entries = await connection.fetch(sql("erasure.drop_registrations"), self._tenant, numbers)
             gone["registrations"] = len(entries)
@@ -242,7 +241,6 @@ class Removal:
             status = await connection.execute(
                 sql("erasure.erase_renderings"), self._tenant, ids, ERASED_LABEL, ERASED_SUMMARY
             )
-            await connection.execute(sql("erasure.key_anchors"), self._tenant, ids)
             await connection.execute(sql("erasure.note_renderings"), self._tenant, ids)
             gone = Counter({"renderings": _rows(status)})
             await self._note(connection, gone)

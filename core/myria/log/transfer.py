@@ -239,24 +239,23 @@ async def _identified(
 ) -> list[_Line]:
     """Return the lines of a batch with the ids under which they are stored, without those of erased events.
 
-    What an import of an earlier release stored has an id that was made of its content under no key, until it is erased:
-    from then on a keyed one.
+    An id that is made of a line's content is stored under a key of the tenant; one that the line gives stays.
     """
-    named = [line.event.event_id for line in batch if line.event.event_id is not None]
-    if not named:
+    made = [line.event.event_id for line in batch if line.is_made]
+    if not made:
         return list(batch)
     async with database.write(tenant) as connection:
-        rows = await connection.fetch(sql("transfer.identities"), tenant, named)
+        rows = await connection.fetch(sql("transfer.identities"), tenant, made)
     found = {row["event_id"]: row for row in rows}
     kept, refused = [], []
     for line in batch:
-        row = None if line.event.event_id is None else found[line.event.event_id]
-        if row is None or row["is_there"]:
+        row = found[line.event.event_id] if line.is_made else None
+        if row is None:
             kept.append(line)
         elif row["is_erased"]:
             refused.append(line)
         else:
-            kept.append(replace(line, event=line.event._replace(event_id=row["keyed"])) if line.is_made else line)
+            kept.append(replace(line, event=line.event._replace(event_id=row["keyed"])))
     for line in refused:
         refuse(
             line.number, errors.EventErased("an event with this content was erased; nothing was stored of this line")

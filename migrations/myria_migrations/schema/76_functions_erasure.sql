@@ -90,18 +90,15 @@ END $$;
 COMMENT ON FUNCTION myria.sample_anew IS 'Lets PostgreSQL take the statistics of a table anew, so that they hold nothing of rows that are gone.';
 REVOKE EXECUTE ON FUNCTION myria.sample_anew FROM PUBLIC;
 
--- The mark of a turn names the notes of its facts, whose ids follow from what the facts are about; what ends a session
--- without a name may have a key made of its summary.
+-- The mark of a turn names the notes of its facts, whose ids follow from what the facts are about.
 CREATE OR REPLACE FUNCTION myria.forget_digests(tenant text, numbers bigint[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     gone     text[];
     contexts text[];
-    scopes   bigint[];
 BEGIN
-    SELECT array_agg(DISTINCT e.payload->'note'->>'id'), array_agg(DISTINCT e.context_id), array_agg(DISTINCT e.scope_id)
-    INTO gone, contexts, scopes
+    SELECT array_agg(DISTINCT e.payload->'note'->>'id'), array_agg(DISTINCT e.context_id) INTO gone, contexts
     FROM unnest(numbers) AS n
     JOIN myria.erased x ON x.tenant_id = tenant AND x.event_seq = n AND x.erased_at IS NULL
     JOIN myria.events e ON e.tenant_id = tenant AND e.event_seq = n AND e.type = 'myria.note';
@@ -116,31 +113,11 @@ BEGIN
     WHERE t.tenant_id = tenant AND t.context_id = ANY (contexts)
       AND m.tenant_id = tenant AND m.event_seq = t.event_seq AND m.type = 'myria.turn'
       AND jsonb_typeof(m.payload->'turn'->'facts') = 'array' AND m.payload->'turn'->'facts' ?| gone;
-    UPDATE myria.events s SET source_event_key = NULL, dedupe_key = NULL
-    WHERE s.tenant_id = tenant AND s.scope_id = ANY (scopes) AND s.internal AND s.type = 'myria.session'
-      AND s.context_id IS NULL AND s.source_event_key IS NOT NULL;
 END $$;
 COMMENT ON FUNCTION myria.forget_digests IS 'Takes digests of some events that are listed in an erasure, and have words still, out of events that stay.';
 REVOKE EXECUTE ON FUNCTION myria.forget_digests FROM PUBLIC;
 
--- The time stays; of the 80 bits behind it 56 are the key's and the content's, and 24 tell that they are.
-CREATE OR REPLACE FUNCTION myria.keyed_event_id(secret bytea, made text) RETURNS text
-LANGUAGE sql IMMUTABLE AS $$
-    SELECT head || left(encode(sha256(secret || convert_to(head, 'UTF8')), 'hex'), 6)
-    FROM (SELECT left(made, 16) || left(encode(sha256(secret || convert_to(made, 'UTF8')), 'hex'), 14)) AS k (head)
-$$;
-
-CREATE OR REPLACE FUNCTION myria.is_keyed_event_id(secret bytea, id text) RETURNS boolean
-LANGUAGE sql IMMUTABLE AS $$
-    SELECT right(id, 6) = left(encode(sha256(secret || convert_to(left(id, 30), 'UTF8')), 'hex'), 6)
-$$;
-
--- An id of the form that imports made of content before: it begins with the event's own time.
-CREATE OR REPLACE FUNCTION myria.may_be_made_of_content(id text, occurred_at timestamptz) RETURNS boolean
-LANGUAGE sql IMMUTABLE AS $$
-    SELECT substr(id, 5, 12) = right(lpad(to_hex(greatest(0, floor(extract(epoch FROM occurred_at) * 1000))::bigint), 12, '0'), 12)
-$$;
-
+-- `made` are hashes of content behind the time of each event, with which somebody could prove a guess; the time stays.
 CREATE OR REPLACE FUNCTION myria.keyed_event_ids(tenant text, made text[]) RETURNS text[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -153,78 +130,12 @@ BEGIN
         ON CONFLICT DO NOTHING;
     END IF;
     SELECT s.secret INTO own_secret FROM myria.import_secrets s WHERE s.tenant_id = tenant;
-    RETURN ARRAY(SELECT myria.keyed_event_id(own_secret, m.id) FROM unnest(made) WITH ORDINALITY AS m (id, place) ORDER BY m.place);
+    RETURN ARRAY(
+        SELECT left(m.id, 16) || left(encode(sha256(own_secret || convert_to(m.id, 'UTF8')), 'hex'), 20)
+        FROM unnest(made) WITH ORDINALITY AS m (id, place) ORDER BY m.place);
 END $$;
 COMMENT ON FUNCTION myria.keyed_event_ids IS 'The ids under which events are imported whose content alone identifies them.';
 REVOKE EXECUTE ON FUNCTION myria.keyed_event_ids FROM PUBLIC;
-
--- Tombstones whose ids were hashes of content under no key get keyed ones, wherever the log and its projections name them.
-CREATE OR REPLACE FUNCTION myria.key_erased_ids(tenant text, numbers bigint[]) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    own_secret bytea;
-    changed    record;
-BEGIN
-    PERFORM myria.keyed_event_ids(tenant, '{}');
-    SELECT s.secret INTO own_secret FROM myria.import_secrets s WHERE s.tenant_id = tenant;
-    FOR changed IN
-        SELECT e.event_seq, e.event_id AS made, myria.keyed_event_id(own_secret, e.event_id) AS keyed
-        FROM unnest(numbers) AS n
-        JOIN myria.erased x ON x.tenant_id = tenant AND x.event_seq = n AND x.erased_at IS NULL
-        JOIN myria.events e ON e.tenant_id = tenant AND e.event_seq = n
-        WHERE e.dedupe_key IS NULL AND coalesce(e.type, '') NOT LIKE 'myria.%'
-          AND myria.may_be_made_of_content(e.event_id, e.occurred_at) AND NOT myria.is_keyed_event_id(own_secret, e.event_id)
-    LOOP
-        UPDATE myria.events e SET event_id = changed.keyed WHERE e.tenant_id = tenant AND e.event_seq = changed.event_seq;
-        UPDATE myria.events w
-        SET payload = replace(w.payload::text, changed.made, changed.keyed)::jsonb, source_event_key = NULL, dedupe_key = NULL
-        FROM myria.withdrawn d
-        WHERE d.tenant_id = tenant AND (d.event_seq = changed.event_seq OR d.superseded_by = changed.event_seq)
-          AND w.tenant_id = tenant AND w.event_seq = d.by_event_seq AND w.type = 'myria.withdrawal';
-    END LOOP;
-END $$;
-COMMENT ON FUNCTION myria.key_erased_ids IS 'Gives some events of an erasure that is under way ids under the tenant''s key, where theirs are hashes of their content.';
-REVOKE EXECUTE ON FUNCTION myria.key_erased_ids FROM PUBLIC;
-
-CREATE OR REPLACE FUNCTION myria.key_erased_anchors(tenant text, chosen bytea[]) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    own_secret bytea;
-BEGIN
-    SELECT s.secret INTO own_secret FROM myria.import_secrets s WHERE s.tenant_id = tenant;
-    UPDATE myria.renderings r SET anchor_event_id = e.event_id
-    FROM myria.events e
-    WHERE r.tenant_id = tenant AND r.rendering_id = ANY (chosen)
-      AND e.tenant_id = tenant AND e.event_seq = r.anchor_seq AND e.event_id <> r.anchor_event_id;
-    UPDATE myria.topics t SET anchor_event_id = e.event_id
-    FROM myria.renderings r, myria.events e
-    WHERE r.tenant_id = tenant AND r.rendering_id = ANY (chosen)
-      AND t.tenant_id = tenant AND t.topic_id = r.topic_id
-      AND e.tenant_id = tenant AND e.event_seq = t.anchor_seq AND e.event_id <> t.anchor_event_id;
-    UPDATE myria.renderings r SET key_event_id = myria.keyed_event_id(own_secret, r.key_event_id)
-    WHERE r.tenant_id = tenant AND r.rendering_id = ANY (chosen)
-      AND NOT EXISTS (SELECT FROM myria.events e WHERE e.tenant_id = tenant AND e.event_id = r.key_event_id);
-END $$;
-COMMENT ON FUNCTION myria.key_erased_anchors IS 'Lets renderings that are being erased, and their topics, name events by the ids that these have by now.';
-REVOKE EXECUTE ON FUNCTION myria.key_erased_anchors FROM PUBLIC;
-
-CREATE OR REPLACE FUNCTION myria.events_by_keyed_id(tenant text, ids text[]) RETURNS SETOF bigint
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    own_secret bytea;
-BEGIN
-    SELECT s.secret INTO own_secret FROM myria.import_secrets s WHERE s.tenant_id = tenant;
-    IF own_secret IS NOT NULL THEN
-        RETURN QUERY SELECT e.event_seq FROM myria.events e
-            WHERE e.tenant_id = tenant AND e.dedupe_key IS NULL AND myria.may_be_made_of_content(e.event_id, e.occurred_at)
-              AND myria.keyed_event_id(own_secret, e.event_id) = ANY (ids);
-    END IF;
-END $$;
-COMMENT ON FUNCTION myria.events_by_keyed_id IS 'The events whose ids, made of content, are these under the tenant''s key: a look at the whole log.';
-REVOKE EXECUTE ON FUNCTION myria.events_by_keyed_id FROM PUBLIC;
 
 -- Whoever verifies needs no key: this tells whether a receipt follows from the one before it, and nothing else.
 CREATE OR REPLACE FUNCTION myria.receipt_holds(tenant text, previous bytea, content bytea, mac bytea) RETURNS boolean

@@ -48,8 +48,7 @@ def _leaf_problems(row: Any) -> Iterator[str]:
         yield "its refs are not in the order of the scope"
     if any(not 0 <= weight <= 1000 for weight in row["weights"]):
         yield "a weight is outside 0..1000"
-    # An erased event may have another id by now.
-    if not row["has_erased"] and leaf_node_id(tuple(row["participants"]), ids) != row["node_id"]:
+    if leaf_node_id(tuple(row["participants"]), ids) != row["node_id"]:
         yield "node_id is not the hash of its participants and events"
 
 

@@ -35,20 +35,6 @@ ON CONFLICT (tenant_id, event_seq) DO UPDATE SET erasure_id = EXCLUDED.erasure_i
 WHERE erased.erased_at IS NULL AND erased.erasure_id <> EXCLUDED.erasure_id AND NOT EXISTS (
     SELECT FROM myria.erasures o WHERE o.tenant_id = $1 AND o.erasure_id = erased.erasure_id AND o.proved);
 
--- name: list_keyed
--- As list_named: events by the ids ($3) that an erasure gave them elsewhere, in a copy from before it.
-INSERT INTO myria.erased (tenant_id, event_seq, scope_id, erasure_id)
-SELECT $1, e.event_seq, e.scope_id, $2
-FROM myria.events_by_keyed_id($1, $3) AS named (event_seq)
-JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = named.event_seq
-ON CONFLICT (tenant_id, event_seq) DO UPDATE SET erasure_id = EXCLUDED.erasure_id
-WHERE erased.erased_at IS NULL AND erased.erasure_id <> EXCLUDED.erasure_id AND NOT EXISTS (
-    SELECT FROM myria.erasures o WHERE o.tenant_id = $1 AND o.erasure_id = erased.erasure_id AND o.proved);
-
--- name: count_named
--- How many of some ids the log has.
-SELECT count(*) FROM myria.events e WHERE e.tenant_id = $1 AND e.event_id = ANY ($2::text[]);
-
 -- name: list_of_scopes
 -- Events of a participant: of scopes where nobody else is, and with $4 of shared ones too.
 INSERT INTO myria.erased (tenant_id, event_seq, scope_id, erasure_id)
@@ -209,14 +195,6 @@ WHERE x.tenant_id = $1 AND x.superseded_by = ANY ($2::bigint[])
 -- name: forget_digests
 -- Digests of some events in events that stay.
 SELECT myria.forget_digests($1, $2);
-
--- name: key_ids
--- Ids that imports made of content.
-SELECT myria.key_erased_ids($1, $2);
-
--- name: key_anchors
--- As they stand in renderings and topics.
-SELECT myria.key_erased_anchors($1, $2);
 
 -- name: places
 -- The tables that erasing changes.

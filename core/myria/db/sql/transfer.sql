@@ -27,10 +27,8 @@ ORDER BY e.event_seq
 LIMIT $4;
 
 -- name: identities
--- Of some ids, made of content or given: whether the log has them, what they are under the tenant's key, and whether an
--- event with that id was erased.
+-- Of some ids made of content, what they are under the tenant's key, and whether an event with that id was erased.
 SELECT i.event_id, i.keyed,
-       EXISTS (SELECT FROM myria.events e WHERE e.tenant_id = $1 AND e.event_id = i.event_id) AS is_there,
        EXISTS (SELECT FROM myria.events e JOIN myria.erased x ON x.tenant_id = $1 AND x.event_seq = e.event_seq
                WHERE e.tenant_id = $1 AND e.event_id = i.keyed) AS is_erased
 FROM unnest($2::text[], myria.keyed_event_ids($1, $2)) AS i (event_id, keyed);

@@ -34,9 +34,7 @@ SELECT count(*) FROM myria.events WHERE tenant_id = $1;
 -- name: nodes
 -- Every identity with the events its refs resolve to (null where one does not), in the order of the refs.
 SELECT n.node_id, n.scope_id, n.node_type, c.participants, n.event_seqs, n.weights,
-       r.event_ids, r.scope_ids, r.internal, r.times,
-       EXISTS (SELECT FROM unnest(n.event_seqs) AS seq
-               JOIN myria.erased x ON x.tenant_id = $1 AND x.event_seq = seq AND x.erased_at IS NOT NULL) AS has_erased
+       r.event_ids, r.scope_ids, r.internal, r.times
 FROM myria.nodes n
 LEFT JOIN myria.scopes c ON c.tenant_id = $1 AND c.scope_id = n.scope_id
 CROSS JOIN LATERAL (
