@@ -1,164 +1,128 @@
-"""What a full build costs the builder, beside an older commit of this repository: the same events, in turns.
+"""Builds and questions beside an older commit of this repository: the same events, in turns.
 
-    python -m benchmarks.against COMMIT [--subjects on|off] [--log "one scope"] [--events FILE]
+    python -m benchmarks.against COMMIT [--sizes 1e4,1e5] [--rounds 5]
 
-The older code is taken out of git's history (`benchmarks.older`). Each code imports the events and builds them in full
-by `myria rebuild --here`, the old and the new in turn: a log of one scope and one of many, or one of the two. Reported
-is the processor time of the process for each event, less what builds of a few events take (their median), which is its
-start; and beside it with its start.
-Without `--subjects` each code has them or not as by default. With `--events` a file of your own, as `myria import`
-takes it, stands in for the logs: what a build costs depends on how people write.
+The older code is taken out of git's history and run by the same Python with the same packages. Each code makes its own
+schema, imports the events and builds them in full by `myria rebuild --here`: compared is the processor time of that
+process. Then each serves them from one process, and eight closed-loop clients ask the two in turn for four words of one
+message, by `query_event_nodes` and `query_references`.
 """
 
 from __future__ import annotations
 
-import sys
+import compileall
+import io
+import os
+import subprocess
+import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
-from benchmarks.cluster import Cluster
-from benchmarks.figures import median, ratios
-from benchmarks.older import Code, build, codes, load, migrate
-from benchmarks.options import Common, common, parser, run
-from benchmarks.report import Report, number
-from benchmarks.workload import events_file
-from myria_cli import console
+from benchmarks.options import Bench, parser, run_parts
+from benchmarks.processes import MYRIA, ROOT, myria_server, run_command
+from benchmarks.report import Report, median, number, ratios
+from benchmarks.sides import Side, in_turns, publish
+from benchmarks.workload import lines, questions, scopes
 
 PART = "against"
-MOST_RATIO = 1.3
-FEW_EVENTS = 20
-LOGS = {"one scope": 1, "many scopes": 0}
-"""What a log holds, with the sets that its events are generated in."""
+CLIENTS = 8
+MOST_CPU = 1.3
+MOST_P95 = 1.3
 
 
-@dataclass(slots=True)
-class _Builds:
-    """The seconds of a code's builds by log, of all events and of few."""
+@dataclass(slots=True, kw_only=True)
+class Code:
+    """One of two codes, where Python finds it, and the processor time of its builds."""
 
-    code: Code
-    built_s: dict[str, list[float]] = field(default_factory=dict)
-    few_s: dict[str, list[float]] = field(default_factory=dict)
+    name: str
+    tree: Path
+    build_s: list[float] = field(default_factory=list)
 
     @property
-    def _names(self) -> tuple[str, str]:
-        """The databases of all events and of few."""
-        return f"against_{self.code.name}", f"against_{self.code.name}_few"
+    def env(self) -> dict[str, str]:
+        """The variables by which Python takes this code."""
+        planes = sorted({str(package.parent.parent) for package in self.tree.glob("*/myria*/__init__.py")})
+        # Large logs of one scope reach beyond now: all of their events are to be imported.
+        return {"PYTHONPATH": os.pathsep.join(planes), "MYRIA_INGEST_FUTURE_LIMIT_S": "0"}
 
-    async def load(self, cluster: Cluster, source: Path, size: int, folder: Path) -> None:
-        """Make both databases, with the first events of a file."""
-        for name, events in zip(self._names, (size, FEW_EVENTS), strict=True):
-            await load(cluster, source, events, self.code, name=name, folder=folder)
-
-    async def run(self, cluster: Cluster, log: str) -> None:
-        """Build copies of both for one round of a log."""
-        for name, taken in zip(self._names, (self.built_s, self.few_s), strict=True):
-            taken.setdefault(log, []).append(await _built(cluster, name, self.code))
-
-    def us_per_event(self, log: str, events: int) -> list[float]:
-        """Return the microseconds per event of each round of a log of so many events.
-
-        The start is the median of all rounds: where a build is short, what one start takes more than another would
-        count as much as the build.
-        """
-        started = median(self.few_s[log])
-        return [(used - started) / (events - FEW_EVENTS) * 1e6 for used in self.built_s[log]]
-
-    def whole_us_per_event(self, log: str, events: int) -> list[float]:
-        """Return the same with the start, in each round."""
-        return [used / events * 1e6 for used in self.built_s[log]]
+    async def command(self, bench: Bench, database: str, *arguments: str) -> float:
+        """Run a command of this code on a database; return its processor time in seconds."""
+        env = {**self.env, "MYRIA_POSTGRES_DSN": bench.cluster.dsns(database).owner}
+        return (await run_command([*MYRIA, *arguments], env=env, log=bench.log(f"{PART}-{self.name}"))).cpu_s
 
 
-async def measure(
-    options: Common, commit: str, *, rounds: int, subjects: str | None, logs: Sequence[str], own: Path | None = None
-) -> int:
-    """Prepare, run the rounds, and write the report; return the exit status.
-
-    `own` is a file of events that stands in for the logs, all of it.
-    """
-    report = Report(PART)
-    sizes: dict[str, int] = {}
-    with tempfile.TemporaryDirectory(prefix="myria-against-") as folder:
-        both = [_Builds(code) for code in codes(commit, Path(folder), subjects=subjects)]
-        async with Cluster(options.work_dir) as cluster:
-            report.figures["postgres"] = await cluster.versions()
-            report.figures["against"] = {"commit": commit, "subjects": subjects}
-            for builds in both:
-                await migrate(cluster, builds.code, Path(folder))
-            for size in options.sizes if own is None else [_lines(own)]:
-                for what in logs if own is None else [own.name]:
-                    source = own or await events_file(options, size, sets=LOGS[what])
-                    for builds in both:
-                        await builds.load(cluster, source, size, Path(folder))
-                    log = f"{what}, {size:,} events"
-                    sizes[log] = size
-                    for round_ in range(rounds):
-                        for builds in both:
-                            await builds.run(cluster, log)
-                            console.say(f"round {round_ + 1} of {rounds}: {what}, {builds.code.name} code", "dim")
-    _publish(report, sizes, *both)
-    return report.finish(options.out)
+async def measure(bench: Bench, report: Report, *, commit: str) -> None:
+    """Build and ask logs of each size, of many scopes and of one."""
+    report.figures["commit"] = commit
+    with tempfile.TemporaryDirectory(prefix="myria-older-") as folder:
+        _take_out(commit, Path(folder))
+        for size in bench.sizes:
+            for sets, what in ((0, "many scopes"), (1, "one scope")):
+                both = Code(name="old", tree=Path(folder)), Code(name="new", tree=ROOT)
+                log = f"{what}, {size:,} events"
+                source = bench.work_dir / "older.jsonl"
+                source.write_bytes(b"".join(islice(lines(size, sets), size)))
+                await _builds(bench, report, both, log, source)
+                async with AsyncExitStack() as stack:
+                    sides = [await _served(stack, bench, code) for code in both]
+                    await in_turns(bench.load, sides, rounds=bench.rounds, count=bench.requests)
+                _, new = publish(report, f"questions, {log}", sides)
+                report.check(f"questions, {log}: p95 / {commit}", new.p95, MOST_P95)
 
 
-def _publish(report: Report, sizes: Mapping[str, int], old: _Builds, new: _Builds) -> None:
-    lines = []
-    for what, size in sizes.items():
-        before, now = old.us_per_event(what, size), new.us_per_event(what, size)
-        by_round = ratios(now, before)
-        report.figures[what] = {"old_us_per_event": before, "new_us_per_event": now, "ratios": by_round}
-        report.check(f"{what}: builder CPU per event, new / old", median(by_round), MOST_RATIO)
-        whole = ratios(new.whole_us_per_event(what, size), old.whole_us_per_event(what, size))
-        started = [median(code.few_s[what]) for code in (old, new)]
-        report.figures[what] |= {"starts_s": started, "ratios_with_starts": whole}
-        lines.append(
-            (
-                what,
-                number(median(before), 0),
-                number(median(now), 0),
-                number(median(by_round), 2),
-                *(number(start * 1000, 0) for start in started),
-                number(median(whole), 2),
-            )
-        )
-    columns = ("log", "old us/event", "new us/event", "new / old", "old start ms", "new start ms", "with starts")
-    report.table("full builds, median of rounds", columns, lines)
+async def _builds(bench: Bench, report: Report, both: tuple[Code, Code], log: str, source: Path) -> None:
+    """Import the events by each code, and build copies of that in turn; the last copies stay."""
+    for code in both:
+        await bench.cluster.clone("template0", code.name)
+        await code.command(bench, code.name, "migrate", "--grant")
+        await code.command(bench, code.name, "import", str(source))
+        await bench.cluster.tidy(code.name)
+    for _ in range(bench.rounds):
+        for code in both:
+            await bench.cluster.clone(code.name, f"{code.name}_built")
+            rebuild = ("rebuild", "--here", "--wait", "--full", "--force", "--json")
+            code.build_s.append(await code.command(bench, f"{code.name}_built", *rebuild))
+    old, new = (code.build_s for code in both)
+    by_round = ratios(new, old)
+    report.figures[f"builds, {log}"] = {"old_s": old, "new_s": new, "ratios": by_round}
+    rows = [(log, *(number(median(values)) for values in (old, new, by_round)))]
+    report.table("full builds, medians of rounds", ("log", "old CPU s", "new CPU s", "new / old"), rows)
+    report.check(f"full build, {log}: CPU / {report.figures['commit']}", median(by_round), MOST_CPU)
 
 
-async def _built(cluster: Cluster, name: str, code: Code) -> float:
-    """Build a fresh copy of a database in full; return the seconds of processor time of the process."""
-    copy = f"{name}_built"
-    await cluster.clone(name, copy)
-    used_s = await build(cluster, copy, code)
-    await cluster.drop(copy)
-    return used_s
+async def _served(stack: AsyncExitStack, bench: Bench, code: Code) -> Side:
+    """Start the server of a code and make its questions: the same ones for the same events."""
+    name = f"{code.name}_built"
+    await bench.cluster.tidy(name)
+    server = myria_server(bench.cluster.dsns(name).server, bench.log(f"{PART}-{code.name}-server"), code=code.env)
+    await stack.enter_async_context(server)
+    database = await stack.enter_async_context(bench.cluster.connection(name))
+    middle, _ = await scopes(database)
+    asked = questions(middle, port=server.port, count=bench.requests)
+    return Side(name=code.name, server=server, requests=asked, connections=CLIENTS, database=database)
 
 
-def _lines(path: Path) -> int:
-    with path.open("rb") as lines:
-        return sum(1 for line in lines if line.strip())
+def _take_out(commit: str, folder: Path) -> None:
+    """Write the files of a commit into a folder."""
+    command = ["git", "-C", str(ROOT), "archive", "--format=tar", commit]
+    packed = subprocess.run(command, capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 brought it
+        archive.extractall(folder)  # noqa: S202 - made by git from our own commit
+    # As set-up does with ours: where Python is told to write no bytecode, each start would compile the older code anew.
+    compileall.compile_dir(folder, quiet=2)
 
 
 def main() -> None:
     """Run from the command line."""
     options = parser(__doc__)
     options.add_argument("commit", help="the older code, by any name that git knows")
-    options.add_argument("--rounds", type=int, default=3, help="rounds (default: %(default)s)")
-    options.add_argument("--subjects", choices=("on", "off"), help="of both codes, where they know any")
-    options.add_argument("--log", action="append", choices=tuple(LOGS), help="this one alone (default: both)")
-    options.add_argument("--events", type=Path, help="a file of events that stands in for the logs")
     given = options.parse_args()
-    if given.events is not None and not (given.events.is_file() and _lines(given.events) > FEW_EVENTS):
-        options.error(f"--events: {given.events} is no file of more than {FEW_EVENTS} events, a line each")
-    work = measure(
-        common(given),
-        given.commit,
-        rounds=given.rounds,
-        subjects=given.subjects,
-        logs=given.log or tuple(LOGS),
-        own=given.events,
-    )
-    sys.exit(run(work))
+    run_parts({PART: partial(measure, commit=given.commit)}, given)
 
 
 if __name__ == "__main__":

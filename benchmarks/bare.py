@@ -3,17 +3,18 @@ event or, by unnest, of many.
 
 No validation, no idempotency, no tenants, no shared commits: the least a service must do to keep an event.
 
-    BARE_DSN=postgresql://... python -m benchmarks.bare --port 9000
+    BARE_DSN=postgresql://... python -m benchmarks.bare 9000
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
+from typing import Any
 
 import asyncpg
 import orjson
@@ -27,82 +28,71 @@ from benchmarks.statements import statement
 from myria.log.ids import new_id, new_ids
 from myria_cli.children import stop_with_parent
 
-_INSERT = statement("bare_insert")
-_INSERT_MANY = statement("bare_insert_many")
+_CONNECTIONS = 32
+_INSERT, _INSERT_MANY = statement("bare_insert"), statement("bare_insert_many")
 
 
-def build_app(dsn: str, pool_size: int) -> Starlette:
-    """Return the endpoint over one database: POST /append with the arguments of append_event."""
-    pools: list[asyncpg.Pool[asyncpg.Record]] = []
+class Bare:
+    """The endpoint over one database: /append takes the arguments of append_event, /append_many a list of them."""
+
+    _pool: asyncpg.Pool[asyncpg.Record]
 
     @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        async with asyncpg.create_pool(dsn, min_size=pool_size, max_size=pool_size) as pool:
-            pools.append(pool)
+    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        dsn = os.environ["BARE_DSN"]
+        async with asyncpg.create_pool(dsn, min_size=_CONNECTIONS, max_size=_CONNECTIONS) as self._pool:
             yield
 
-    async def append(request: Request) -> Response:
+    def app(self) -> Starlette:
+        """Return the application."""
+        routes = [
+            Route("/append", self._append, methods=["POST"]),
+            Route("/append_many", self._append_many, methods=["POST"]),
+            Route("/readyz", lambda _request: Response(b"ready")),
+        ]
+        return Starlette(routes=routes, lifespan=self._lifespan)
+
+    async def _append(self, request: Request) -> Response:
         event = orjson.loads(await request.body())
-        event_id = new_id("evt")
-        participants = event["participants"]
-        key = event["source_event_key"]
-        event_seq = await pools[0].fetchval(
-            _INSERT,
+        event_id, key = new_id("evt"), event["source_event_key"]
+        values = (
             event_id,
-            _scope_id(participants),
-            datetime.fromisoformat(event["timestamp"]),
-            event["channel"],
+            *_columns(event),
             event.get("type"),
             event.get("context_id"),
             key,
             hashlib.sha256(f"{event['channel']}\0{key}".encode()).digest(),
-            orjson.dumps(event["payload"]).decode(),
             orjson.dumps(event.get("topic_hints", [])).decode(),
         )
-        return Response(orjson.dumps({"event_id": event_id, "event_seq": event_seq}), media_type="application/json")
+        event_seq = await self._pool.fetchval(_INSERT, *values)
+        return _json({"event_id": event_id, "event_seq": event_seq})
 
-    async def append_many(request: Request) -> Response:
+    async def _append_many(self, request: Request) -> Response:
         events = orjson.loads(await request.body())["events"]
         event_ids = new_ids("evt", len(events))
-        rows = await pools[0].fetch(
-            _INSERT_MANY,
-            event_ids,
-            [_scope_id(event["participants"]) for event in events],
-            [datetime.fromisoformat(event["timestamp"]) for event in events],
-            [event["channel"] for event in events],
-            [orjson.dumps(event["payload"]).decode() for event in events],
-        )
-        results = [
-            {"event_id": event_id, "event_seq": row["event_seq"]} for event_id, row in zip(event_ids, rows, strict=True)
-        ]
-        return Response(orjson.dumps({"results": results}), media_type="application/json")
-
-    async def ready(_request: Request) -> Response:
-        return Response(b"ready")
-
-    return Starlette(
-        routes=[
-            Route("/append", append, methods=["POST"]),
-            Route("/append_many", append_many, methods=["POST"]),
-            Route("/ready", ready),
-        ],
-        lifespan=lifespan,
-    )
+        columns = [list(column) for column in zip(*map(_columns, events), strict=True)]
+        rows = await self._pool.fetch(_INSERT_MANY, event_ids, *columns)
+        kept = [{"event_id": event_id, "event_seq": row[0]} for event_id, row in zip(event_ids, rows, strict=True)]
+        return _json({"results": kept})
 
 
-def _scope_id(participants: list[str]) -> int:
-    return int.from_bytes(hashlib.blake2b("\0".join(sorted(participants)).encode(), digest_size=7).digest())
+def _columns(event: dict[str, Any]) -> tuple[int, datetime, str, str]:
+    """Return scope, time, channel and payload."""
+    participants = "\0".join(sorted(event["participants"]))
+    scope_id = int.from_bytes(hashlib.blake2b(participants.encode(), digest_size=7).digest())
+    payload = orjson.dumps(event["payload"]).decode()
+    return scope_id, datetime.fromisoformat(event["timestamp"]), event["channel"], payload
+
+
+def _json(answer: dict[str, Any]) -> Response:
+    return Response(orjson.dumps(answer), media_type="application/json")
 
 
 def main() -> None:
     """Serve with one worker until a signal."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--pool", type=int, default=32, help="database connections")
-    options = parser.parse_args()
     stop_with_parent()
-    app = build_app(os.environ["BARE_DSN"], options.pool)
-    uvicorn.run(app, port=options.port, loop="uvloop", http="httptools", access_log=False, log_level="warning")
+    app = Bare().app()
+    uvicorn.run(app, port=int(sys.argv[1]), loop="uvloop", http="httptools", access_log=False, log_level="warning")
 
 
 if __name__ == "__main__":

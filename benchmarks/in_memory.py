@@ -32,8 +32,7 @@ Rows = Sequence[tuple[int, Mapping[str, Any]]]
 def indexed(scope: tuple[str, ...], rows: Rows) -> Corpus:
     """Return the corpus of one scope whose events the real planner planned."""
     root, nodes = asyncio.run(plan_scope(scope, _plan_events(rows), PlannerSettings()))
-    if root is None:
-        raise ValueError("a scope without events")
+    assert root is not None
     ordered = _parents_first(root.rendering_id, nodes)
     at = {node.rendering_id: position for position, node in enumerate(ordered)}
     above = {child: node.rendering_id for node in ordered for child in node.children}

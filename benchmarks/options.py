@@ -1,4 +1,4 @@
-"""The options that the parts share."""
+"""The options that the parts share, what they work with, and how they are run."""
 
 from __future__ import annotations
 
@@ -6,82 +6,89 @@ import argparse
 import asyncio
 import os
 import signal
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from platformdirs import user_cache_path
 
-FULL_SIZES = (10_000, 100_000, 1_000_000)
-SMALL_SIZES = (10_000,)
+from benchmarks.cluster import Cluster
+from benchmarks.load import LoadProcess
+from benchmarks.report import Report, print_bounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Common:
-    """Where a part works, and how much it does.
-
-    `work_dir` holds databases and generated events, and is kept between runs; `out` gets the JSON reports. `rebuild`
-    measures full builds anew though the databases are there; `as_built` takes them though other code built them.
-    """
+class Bench:
+    """What parts work with, and how much they do: a round lasts `seconds`, or has so many `requests`."""
 
     work_dir: Path
-    out: Path
-    synth: Path | None
     sizes: tuple[int, ...]
+    rounds: int
+    seconds: float
+    requests: int
     full: bool
-    rebuild: bool
-    as_built: bool
+    cluster: Cluster
+    load: LoadProcess
+
+    def log(self, name: str) -> Path:
+        """Return the file for what a process writes."""
+        return self.work_dir / "log" / f"{name}.log"
+
+
+Part = Callable[[Bench, Report], Awaitable[None]]
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
     """Return a parser with the shared options."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument(
-        "--work-dir",
-        type=Path,
-        default=user_cache_path("myria") / "benchmarks",
-        help="databases and generated events, kept between runs (default: %(default)s)",
-    )
-    made.add_argument(
-        "--out", type=Path, default=Path(__file__).with_name("out"), help="JSON reports (default: %(default)s)"
-    )
-    made.add_argument("--synth", type=Path, help="another generator of events (default: benchmarks/synthetic.py)")
+    cache, out = user_cache_path("myria") / "benchmarks", Path(__file__).with_name("out")
+    made.add_argument("--work-dir", type=Path, default=cache, help="databases and logs (default: %(default)s)")
+    made.add_argument("--out", type=Path, default=out, help="JSON reports (default: %(default)s)")
     made.add_argument("--sizes", type=_sizes, help="events, e.g. 1e4,1e5 (default: 1e4; with --full up to 1e6)")
-    made.add_argument(
-        "--full",
-        action="store_true",
-        default=os.environ.get("FULL", "0") not in ("", "0"),
-        help="every size and every round (or FULL=1); takes an hour and ~15 GB",
-    )
-    made.add_argument("--rebuild", action="store_true", help="measure full builds anew though the databases are there")
-    made.add_argument("--as-built", action="store_true", help="take built databases though other code built them")
+    made.add_argument("--rounds", type=int, help="rounds of each measurement (default: 3; with --full 5)")
+    made.add_argument("--seconds", type=float, help="length of a timed round (default: 3; with --full 10)")
+    made.add_argument("--requests", type=int, help="requests of a counted round (default: 300; with --full 2,000)")
+    full = os.environ.get("FULL", "0") not in ("", "0")
+    made.add_argument("--full", action="store_true", default=full, help="every size and round (or FULL=1): an hour")
     return made
 
 
-def common(options: argparse.Namespace) -> Common:
-    """Return the shared options of a command line."""
-    return Common(
-        work_dir=options.work_dir.expanduser().absolute(),
-        out=options.out.expanduser().absolute(),
-        synth=options.synth and options.synth.expanduser().absolute(),
-        sizes=options.sizes or (FULL_SIZES if options.full else SMALL_SIZES),
-        full=options.full,
-        rebuild=options.rebuild,
-        as_built=options.as_built,
-    )
+def run_part(name: str, description: str | None, measure: Part) -> None:
+    """Run one part from the command line, as `run_parts` does."""
+    run_parts({name: measure}, parser(description).parse_args())
 
 
-def run(work: Coroutine[Any, Any, int]) -> int:
-    """Run a part to its end and return its exit status; Ctrl-C and SIGTERM end what it started, too."""
+def run_parts(parts: Mapping[str, Part], given: argparse.Namespace) -> None:
+    """Run parts one after the other and print their promises; exit 1 when one is broken.
 
-    async def main() -> int:
-        task = asyncio.current_task()
-        assert task is not None
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await work
+    Ctrl-C and SIGTERM end what was started, too.
+    """
+    raise SystemExit(asyncio.run(_run(parts, given)))
 
-    return asyncio.run(main())
+
+async def _run(parts: Mapping[str, Part], given: argparse.Namespace) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    work_dir, full = given.work_dir.expanduser().absolute(), given.full
+    reports = []
+    async with Cluster(work_dir) as cluster, LoadProcess() as load:
+        bench = Bench(
+            work_dir=work_dir,
+            sizes=given.sizes or ((10_000, 100_000, 1_000_000) if full else (10_000,)),
+            rounds=given.rounds or (5 if full else 3),
+            seconds=given.seconds or (10.0 if full else 3.0),
+            requests=given.requests or (2_000 if full else 300),
+            full=full,
+            cluster=cluster,
+            load=load,
+        )
+        for name, measure in parts.items():
+            report = Report(name)
+            await measure(bench, report)
+            report.write(given.out)
+            reports.append(report)
+    return print_bounds(reports)
 
 
 def _sizes(text: str) -> tuple[int, ...]:

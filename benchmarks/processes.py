@@ -1,4 +1,4 @@
-"""The processes that are measured: Myria's server and builder, the bare endpoint; and what they cost."""
+"""The processes that are measured: servers, builders and other commands; and what they cost."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 import urllib.error
@@ -27,39 +28,29 @@ READY_WITHIN_S = 60.0
 _POLL_S = 0.05
 _CPU_CLOCK = 2
 """As in Linux's `clock_getcpuclockid`."""
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a process has used so far: CPU seconds, resident memory now and at its highest, in MiB."""
+    """The resident memory of a process now and at its highest, in MiB."""
 
-    cpu_s: float
     rss_mib: float
     peak_mib: float
 
 
 def usage(pid: int) -> Usage:
-    """Return what a process has used.
+    """Return what memory a process uses.
 
     Raises:
         OSError: it has ended.
     """
-    words = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
-    status = dict(
-        line.split(":", 1)
-        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
-        if ":" in line
-    )
-    return Usage(
-        cpu_s=(int(words[11]) + int(words[12])) / _TICKS,
-        rss_mib=_kib(status.get("VmRSS")) / 1024,
-        peak_mib=_kib(status.get("VmHWM")) / 1024,
-    )
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    kib = {name: int(value.split()[0]) for name, _, value in (line.partition(":") for line in lines) if "kB" in value}
+    return Usage(rss_mib=kib.get("VmRSS", 0) / 1024, peak_mib=kib.get("VmHWM", 0) / 1024)
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the processor time of a process, user and system, in seconds: exact, where `usage` counts in ticks.
+    """Return the processor time of a process, user and system, in seconds.
 
     Raises:
         OSError: it has ended.
@@ -77,18 +68,6 @@ def used_since(before: Mapping[int, float], now: Mapping[int, float]) -> float:
     return sum(cpu_s - before.get(pid, 0.0) for pid, cpu_s in now.items())
 
 
-def _kib(value: str | None) -> int:
-    return int(value.split()[0]) if value else 0
-
-
-def free_port() -> int:
-    """Return a loopback port that nobody uses now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 class Server:
     """A server process on a loopback port, from start to end. An async context manager.
 
@@ -96,15 +75,16 @@ class Server:
         command: started in a session of its own; `{port}` in an argument is replaced by the port. Its standard input
             closes when this process is gone, however it ended.
         env: added to the environment; connection strings go this way, where `ps` does not show them.
-        ready: the path that answers 200 once it serves.
         log: what it writes goes there.
     """
 
-    def __init__(self, command: Sequence[str], *, env: Mapping[str, str], ready: str, log: Path) -> None:
-        self.port = free_port()
+    def __init__(self, command: Sequence[str], *, env: Mapping[str, str], log: Path) -> None:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            self.port: int = listener.getsockname()[1]
         self._command = [part.replace("{port}", str(self.port)) for part in command]
         self._env = env
-        self._ready = f"http://127.0.0.1:{self.port}{ready}"
+        self._ready = f"http://127.0.0.1:{self.port}/readyz"
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
 
@@ -113,11 +93,6 @@ class Server:
         """Its process id."""
         assert self._process is not None
         return self._process.pid
-
-    @property
-    def url(self) -> str:
-        """Where it serves MCP."""
-        return f"http://127.0.0.1:{self.port}/mcp"
 
     async def __aenter__(self) -> Server:
         self._log.parent.mkdir(parents=True, exist_ok=True)
@@ -132,25 +107,18 @@ class Server:
                 start_new_session=True,
             )
         try:
-            await self._wait_ready()
+            deadline = time.monotonic() + READY_WITHIN_S
+            while not await asyncio.to_thread(_answers, self._ready):
+                if self._process.returncode is not None or time.monotonic() > deadline:
+                    tail = self._log.read_text(encoding="utf-8", errors="replace")[-3000:]
+                    raise RuntimeError(f"{' '.join(self._command)} does not serve:\n{tail}")
+                await asyncio.sleep(_POLL_S)
         except BaseException:
-            await self._end()
+            await self.__aexit__()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._end()
-
-    async def _wait_ready(self) -> None:
-        assert self._process is not None
-        deadline = time.monotonic() + READY_WITHIN_S
-        while not await asyncio.to_thread(_answers, self._ready):
-            if self._process.returncode is not None or time.monotonic() > deadline:
-                tail = self._log.read_text(encoding="utf-8", errors="replace")[-3000:]
-                raise RuntimeError(f"{' '.join(self._command)} does not serve:\n{tail}")
-            await asyncio.sleep(_POLL_S)
-
-    async def _end(self) -> None:
         process = self._process
         if process is None or process.returncode is not None:
             return
@@ -164,14 +132,6 @@ class Server:
             await process.wait()
 
 
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=2.0) as answer:  # noqa: S310 - a URL of ours
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
-
-
 def myria_server(dsn: str, log: Path, *, code: Mapping[str, str] | None = None, **settings: str) -> Server:
     """Return `myria serve` on a database, not started yet; no builds happen beside it.
 
@@ -182,65 +142,49 @@ def myria_server(dsn: str, log: Path, *, code: Mapping[str, str] | None = None, 
         settings: by environment variable without `MYRIA_`, e.g. `RETRIEVAL_CACHE_BYTES="1000000"`.
     """
     env = {**(code or {}), "MYRIA_POSTGRES_DSN": dsn, **{f"MYRIA_{name}": value for name, value in settings.items()}}
-    return Server([*MYRIA, "serve", "--port", "{port}", "--with-parent"], env=env, ready="/readyz", log=log)
+    return Server([*MYRIA, "serve", "--port", "{port}", "--with-parent"], env=env, log=log)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """A command that has ended: its wall time, CPU time and peak memory, exit status and standard output."""
+    """A command that has ended: its wall time, CPU time and peak memory, those of processes it waited for included."""
 
     seconds: float
     cpu_s: float
     peak_mib: float
-    status: int
-    output: str
 
 
-async def run_command(command: Sequence[str], *, env: Mapping[str, str], log: Path | None = None) -> Ran:
-    """Run a command to its end and measure it. Standard error passes through, or goes to `log`.
+async def run_command(command: Sequence[str], *, env: Mapping[str, str], log: Path) -> Ran:
+    """Run a command to its end and measure it; what it writes goes to a file.
 
     Raises:
         RuntimeError: it failed.
     """
     began = time.monotonic()
-    errors = log.open("ab") if log else None
+    process = _started(command, env, log)
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            cwd=ROOT,
-            env={**os.environ, **env},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=errors,
+        # `wait4` alone tells what exactly this child used
+        _, status, used = await asyncio.to_thread(os.wait4, process.pid, 0)
+    except asyncio.CancelledError:
+        process.kill()
+        raise
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with status {process.returncode}; see {log}")
+    return Ran(seconds=time.monotonic() - began, cpu_s=used.ru_utime + used.ru_stime, peak_mib=used.ru_maxrss / 1024)
+
+
+def _started(command: Sequence[str], env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=out, stderr=out
         )
-    finally:
-        if errors:
-            errors.close()
-    last = Usage(cpu_s=0.0, rss_mib=0.0, peak_mib=0.0)
 
-    async def watch() -> None:
-        nonlocal last
-        while True:
-            with suppress(OSError):
-                seen = usage(process.pid)
-                last = seen if seen.peak_mib else last  # an ended process (zombie) reports no memory
-            await asyncio.sleep(_POLL_S)
 
-    watcher = asyncio.create_task(watch())
+def _answers(url: str) -> bool:
     try:
-        output, _ = await process.communicate()
-    finally:
-        watcher.cancel()
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    ran = Ran(
-        seconds=time.monotonic() - began,
-        cpu_s=last.cpu_s,
-        peak_mib=last.peak_mib,
-        status=process.returncode or 0,
-        output=output.decode("utf-8", "replace"),
-    )
-    if ran.status:
-        raise RuntimeError(f"{' '.join(command)} ended with status {ran.status}:\n{ran.output[-3000:]}")
-    return ran
+        with urllib.request.urlopen(url, timeout=2.0) as answer:  # noqa: S310 - a URL of ours
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False

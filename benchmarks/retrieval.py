@@ -26,6 +26,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,16 +87,6 @@ class Answered:
         return bool(self.asked.wrong.intersection(self.found[way][:1]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What the workers need to know of the command line."""
-
-    data: Path | None
-    vectors: bool
-    blind: bool
-    without: tuple[str, ...]
-
-
 def answered(
     log: Log, vectors: Path | None = None, *, unmoved: bool = False, weights: Weights = WEIGHTS
 ) -> list[Answered]:
@@ -127,17 +118,18 @@ def answered(
     return rows
 
 
-def kind_answered(kind: str, options: Options) -> list[Answered] | str:
+def kind_answered(
+    kind: str, data: Path | None = None, *, vectors: bool = False, blind: bool = False, without: Sequence[str] = ()
+) -> list[Answered] | str:
     """Return what the questions of a kind found, or why there are none."""
     try:
         if kind in _KEPT:
-            return notes_answered(notes(kind, blind=options.blind), vectors=options.vectors)
-        logs = KINDS[kind](options.data, blind=options.blind)
+            return notes_answered(notes(kind, blind=blind), vectors=vectors)
+        logs = KINDS[kind](data, blind=blind)
     except SetMissing as missing:
         return str(missing)
-    vectors = VECTORS_FILE if options.vectors else None
-    weights = weights_without(options.without)
-    return [row for log in logs for row in answered(log, vectors, unmoved=kind == "unchanged", weights=weights)]
+    file, weights = VECTORS_FILE if vectors else None, weights_without(without)
+    return [row for log in logs for row in answered(log, file, unmoved=kind == "unchanged", weights=weights)]
 
 
 def notes_answered(logs: Sequence[Log], *, vectors: bool = False) -> list[Answered]:
@@ -160,25 +152,25 @@ def weights_without(signals: Sequence[str]) -> Weights:
     Raises:
         SystemExit: the ranking has no signal of that name.
     """
-    known = {one.name: getattr(WEIGHTS, one.name) for one in fields(WEIGHTS)}
+    off: dict[str, Any] = {}
     for signal in signals:
-        if signal not in known:
+        if signal not in (known := [one.name for one in fields(WEIGHTS)]):
             raise SystemExit(f"no signal {signal!r}; there are: {', '.join(known)}")
-    off: dict[str, Any] = {
-        signal: tuple(0 for _ in was) if isinstance(was := known[signal], tuple) else 0 for signal in signals
-    }
+        was = getattr(WEIGHTS, signal)
+        off[signal] = tuple(0 for _ in was) if isinstance(was, tuple) else 0
     return replace(WEIGHTS, **off)
 
 
 def main() -> None:
     """Print the tables."""
     options = _parser().parse_args()
-    kinds = _chosen(options.kinds, notes_too=options.notes)
     if options.blind and options.misses:
         raise SystemExit("--misses lists questions, which nobody looks at in the blind halves")
+    kinds = _chosen(options.kinds, notes_too=options.notes)
     if options.vectors:
         LocalModel.installed()
-    chosen = Options(
+    asking = partial(
+        kind_answered,
         data=options.data,
         vectors=options.vectors,
         blind=options.blind,
@@ -187,7 +179,7 @@ def main() -> None:
     begin = time.perf_counter()
     found: dict[str, list[Answered]] = {}
     with ProcessPoolExecutor(_PROCESSES) as pool:
-        running = {kind: pool.submit(kind_answered, kind, chosen) for kind in kinds}
+        running = {kind: pool.submit(asking, kind) for kind in kinds}
         for kind, task in running.items():
             rows = task.result()
             if isinstance(rows, str):
@@ -199,8 +191,11 @@ def main() -> None:
                 found[kind] = rows
     for line in tables(found, categories=options.categories and not options.blind):
         print(line)
-    if options.misses:
-        _list_misses(found)
+    for kind, rows in found.items() if options.misses else ():
+        for row in rows:
+            is_lost = row.asked.gold and row.recall(PRODUCT, 10) < 1
+            if is_lost or row.is_wrong_first(PRODUCT) or (not row.asked.gold and row.found[PRODUCT]):
+                print(f"{kind}: {row.asked.text} gold {sorted(row.asked.gold)} found {row.found[PRODUCT][:10]}")
     print(f"{time.perf_counter() - begin:.0f} s", file=sys.stderr)
 
 
@@ -223,7 +218,7 @@ def _chosen(named: str | None, *, notes_too: bool) -> list[str]:
 
 
 def tables(found: Mapping[str, Sequence[Answered]], *, categories: bool = False) -> Iterator[str]:
-    """Yield the lines of the tables: all kinds, by who said the answer, and by category."""
+    """Yield the lines of the tables: all kinds, what finds nothing, by who said the answer, and by category."""
     ways = list(dict.fromkeys(way for rows in found.values() for row in rows[:1] for way in row.found))
     header = "".join(f" {way} R@5 | R@10 | MRR |" for way in ways)
     yield f"| kind | n |{header} besides |"
@@ -267,17 +262,17 @@ def _grouped(
             yield f"| {kind} | {group} | {len(parts)} | {_cells(values)} |"
 
 
+def _by_category(row: Answered) -> Iterator[tuple[str, Answered]]:
+    if row.asked.gold and row.asked.category:
+        yield row.asked.category, row
+
+
 def _by_speaker(row: Answered) -> Iterator[tuple[str, Answered]]:
     """Yield the question once for each who said gold events, with those events alone as its gold."""
     for speaker in sorted(set(row.said_by.values())):
         gold = frozenset(number for number in row.asked.gold if row.said_by[number] == speaker)
         asked = Asked(text=row.asked.text, gold=gold, wrong=row.asked.wrong, category=row.asked.category)
         yield speaker, Answered(asked=asked, found=row.found, said_by=row.said_by)
-
-
-def _by_category(row: Answered) -> Iterator[tuple[str, Answered]]:
-    if row.asked.gold and row.asked.category:
-        yield row.asked.category, row
 
 
 def _values(rows: Sequence[Answered], ways: Sequence[str]) -> list[float]:
@@ -337,14 +332,6 @@ def _figure(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:.3f}"
 
 
-def _list_misses(found: Mapping[str, Sequence[Answered]]) -> None:
-    for kind, rows in found.items():
-        for row in rows:
-            is_lost = row.asked.gold and row.recall(PRODUCT, 10) < 1
-            if is_lost or row.is_wrong_first(PRODUCT) or (not row.asked.gold and row.found[PRODUCT]):
-                print(f"{kind}: {row.asked.text} gold {sorted(row.asked.gold)} found {row.found[PRODUCT][:10]}")
-
-
 def _first(ranked: Ranking) -> tuple[int, ...]:
     return tuple(hit.event_seq for hit in ranked.hits)
 
@@ -363,8 +350,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--vectors", action="store_true", help="also with vectors of the local model")
     parser.add_argument("--blind", action="store_true", help="the halves that nobody looks at while rules are written")
     parser.add_argument("--categories", action="store_true", help="also R@10 by category")
-    parser.add_argument("--without", metavar="NAME,NAME", help="give these signals the weight 0")
     parser.add_argument("--misses", action="store_true", help="list what was not found among the first ten")
+    parser.add_argument("--without", metavar="NAME,NAME", help="give these signals the weight 0")
     return parser
 
 

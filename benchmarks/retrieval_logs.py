@@ -1,12 +1,16 @@
 """Logs with questions whose answers are known, of each kind of talk: what benchmarks.retrieval asks.
 
 A set of our own is a file of data/, whose half that nobody looks at while rules are written is called `_blind`. Its
-`logs` have lines as benchmarks.chat_lines reads them, and questions with the marks of the lines that answer them
-(`gold`) and of those that only seem to (`wrong`). What is not ours stands in a folder outside the project.
+`logs` have lines, and questions with the marks of the lines that answer them (`gold`) and of those that only seem to
+(`wrong`). What is not ours stands in a folder outside the project.
+
+A line that begins with "@" opens a session, "~ 6" stands for six lines of small talk by the people in turn, any other
+is "speaker: text", "[mark]" before the text names it, and "\\n" in it is a new line.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +23,6 @@ from typing import Any
 
 import orjson
 
-from benchmarks.chat_lines import written
 from benchmarks.in_memory import indexed
 from myria.index import Corpus
 from myria.log.payloads import searchable_text, speaker_of, whole_text
@@ -37,6 +40,9 @@ CLOSE_NOTES = "close notes"
 Event = Mapping[str, Any]
 """Arguments of append_event."""
 
+_FIRST_LINE = datetime(2025, 1, 1, tzinfo=UTC)
+_APART = timedelta(seconds=25)
+_MARKED = re.compile(r"(?:\[(?P<mark>[\w-]+)\] )?(?P<text>.*)", re.DOTALL)
 _FACTS = 8
 """Facts of a pair in data/changed_facts.toml."""
 _BEGIN = datetime(2025, 2, 3, 18, 0, tzinfo=UTC)
@@ -303,6 +309,67 @@ KINDS: Mapping[str, Kind] = {
     "absent": absent,
 }
 """Where each kind's logs are read, by the folder of --data and whether the blind half is asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """Arguments of append_event by number, from 1, and the numbers of the lines that have a mark."""
+
+    events: Mapping[int, Mapping[str, Any]]
+    numbers: Mapping[str, int]
+
+    @property
+    def texts(self) -> dict[int, str]:
+        """Return what was said, by number."""
+        return {number: event["payload"]["text"] for number, event in self.events.items()}
+
+
+def written(said: str, people: Sequence[str], talk: Iterator[str] | None = None) -> Written:
+    """Return the conversation that some lines tell.
+
+    Args:
+        said: the lines.
+        people: who speaks; all of them take part in everything.
+        talk: where small talk comes from.
+
+    Raises:
+        ValueError: a line is none of a conversation of these people, or a mark is given twice.
+    """
+    events: dict[int, Mapping[str, Any]] = {}
+    numbers: dict[str, int] = {}
+    when = _FIRST_LINE
+    for line in said.strip().splitlines():
+        if line.startswith("@ "):
+            when = datetime.fromisoformat(line[2:]).replace(tzinfo=UTC)
+            continue
+        for speaker, mark, text in _turns(line, people, talk or iter(())):
+            number = len(events) + 1
+            if mark is not None:
+                if mark in numbers:
+                    raise ValueError(f"a mark given twice: {mark}")
+                numbers[mark] = number
+            events[number] = {
+                "participants": list(people),
+                "timestamp": when.isoformat(),
+                "channel": "chat",
+                "source_event_key": str(number),
+                "type": "message",
+                "payload": {"speaker": speaker, "text": text},
+            }
+            when += _APART
+    return Written(events=events, numbers=numbers)
+
+
+def _turns(line: str, people: Sequence[str], talk: Iterator[str]) -> Iterator[tuple[str, str | None, str]]:
+    if line.startswith("~ "):
+        for at in range(int(line[2:])):
+            yield people[at % len(people)], None, next(talk)
+        return
+    speaker, _, said = line.partition(": ")
+    marked = _MARKED.fullmatch(said)
+    if marked is None or not said or speaker not in people:
+        raise ValueError(f"not a line of a chat: {line}")
+    yield speaker, marked["mark"], marked["text"].replace("\\n", "\n")
 
 
 def _no_blind_half(blind: bool) -> None:

@@ -8,8 +8,8 @@ ALTER TABLE bare.events ALTER COLUMN event_seq SET DEFAULT nextval('bare.event_s
 
 -- name: bare_insert
 -- One event, one commit.
-INSERT INTO bare.events (tenant_id, event_id, scope_id, occurred_at, channel, type, context_id, source_event_key,
-                         dedupe_key, payload, topic_hints)
+INSERT INTO bare.events (tenant_id, event_id, scope_id, occurred_at, channel, payload, type, context_id,
+                         source_event_key, dedupe_key, topic_hints)
 VALUES ('default', $1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 RETURNING event_seq;
 
@@ -26,12 +26,6 @@ SELECT count(*) FROM bare.events;
 
 -- name: event_count
 SELECT count(*) FROM myria.events;
-
--- name: durability
--- What decides the price of a commit.
-SELECT name, setting FROM pg_settings
-WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes', 'shared_buffers', 'max_wal_size', 'server_version')
-ORDER BY name;
 
 -- name: scope_sizes
 -- Each scope with its participants and its non-internal events.
@@ -50,9 +44,8 @@ WHERE position % greatest(1, total / $2) = 0 AND payload ->> 'text' <> ''
 ORDER BY position LIMIT $2;
 
 -- name: rows_written
--- Rows inserted, updated and deleted since the statistics began, by table.
-SELECT relname AS table, n_tup_ins AS inserted, n_tup_upd AS updated, n_tup_del AS deleted
-FROM pg_stat_user_tables WHERE schemaname = 'myria' ORDER BY relname;
+-- Rows inserted, updated and deleted since the statistics began.
+SELECT sum(n_tup_ins + n_tup_upd + n_tup_del)::bigint FROM pg_stat_user_tables WHERE schemaname = 'myria';
 
 -- name: others_connected
 -- Whether anybody else is connected to this database.
@@ -66,14 +59,6 @@ SELECT EXISTS (
 SELECT pid FROM pg_stat_activity
 WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid();
 
--- name: some_event
--- An event of a scope, of its middle.
-SELECT event_id FROM (
-    SELECT event_id, event_seq, count(*) OVER () AS total, row_number() OVER (ORDER BY event_seq) AS position
-    FROM myria.events WHERE tenant_id = 'default' AND scope_id = $1 AND NOT internal
-) e
-WHERE position = greatest(1, total / 2);
-
 -- name: database_bytes
 SELECT pg_database_size(current_database());
 
@@ -86,20 +71,3 @@ CHECKPOINT;
 -- name: force
 -- A build that is measured runs to its end although nothing is new.
 UPDATE myria.builds SET is_forced = true WHERE tenant_id = $1 AND build_id = $2;
-
--- name: spread_events
--- Events spread evenly over the log.
-SELECT event_id FROM (
-    SELECT event_id, row_number() OVER (ORDER BY event_seq) AS position, count(*) OVER () AS total
-    FROM myria.events WHERE tenant_id = 'default' AND NOT internal
-) e
-WHERE position % greatest(1, total / $1) = 0
-ORDER BY position LIMIT $1;
-
--- name: build_span
--- When the only build began and ended, in seconds since 1970.
-SELECT extract(epoch FROM started_at)::float8 AS began, extract(epoch FROM finished_at)::float8 AS ended
-FROM myria.builds;
-
--- name: root_renderings
-SELECT scope_id, root_rendering_id FROM myria.scope_roots ORDER BY scope_id, number;

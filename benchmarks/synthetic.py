@@ -1,25 +1,17 @@
-"""A deterministic workload for measuring speed: conversations of participant sets, streamed to JSON lines.
+"""A deterministic workload for measuring speed: conversations of participant sets.
 
 Participant sets have Zipf activity; a set talks in sessions, a session in runs on one subject; messages take a quarter
-of their words from the subject and the others from a Zipf vocabulary. Good for speed, useless for quality. Another
-generator with the same options (`-n EVENTS -o FOLDER --sets SETS`, writing FOLDER/events.jsonl) can stand in for it:
-every part takes `--synth PATH`.
-
-    python -m benchmarks.synthetic -n 10000 -o FOLDER
+of their words from the subject and the others from a Zipf vocabulary. Good for speed, useless for quality.
 """
 
 from __future__ import annotations
 
-import argparse
 from bisect import bisect
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
-from pathlib import Path
 from random import Random
 from typing import Any
-
-import orjson
 
 EVENTS_PER_SET = 600
 VOCABULARY = 30_000
@@ -55,7 +47,7 @@ def word(i: int) -> str:
 
 
 def events(n: int, *, sets: int = 0, seed: int = 1) -> Iterator[dict[str, Any]]:
-    """Yield n events as lines of a data set; the same arguments give the same events.
+    """Yield n events as arguments of append_event; the same arguments give the same events.
 
     Args:
         sets: participant sets; 0 for one per 600 events, at least 4.
@@ -88,33 +80,12 @@ def events(n: int, *, sets: int = 0, seed: int = 1) -> Iterator[dict[str, Any]]:
             clocks[s] += timedelta(seconds=int(random.expovariate(1 / 45)) + 1)
             speaker = random.choice(members[s])
             yield {
-                "conversation": f"s{s:05d}",
                 "timestamp": clocks[s].strftime("%Y-%m-%dT%H:%M:%SZ"),
                 "channel": f"s{s:05d}",
                 "participants": [speaker, *(name for name in members[s] if name != speaker)],
                 "source_event_key": f"e{made:08d}",
                 "type": "message",
                 "payload": {"text": text, "speaker": speaker},
-                "topic_hints": (
-                    [{"hint": f"t{subject:05d}", "confidence": 0.8}] if random.random() < HINT_RATE else []
-                ),
+                "topic_hints": [{"hint": f"t{subject:05d}", "confidence": 0.8}] * (random.random() < HINT_RATE),
             }
             made += 1
-
-
-def main() -> None:
-    """Write FOLDER/events.jsonl."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-n", type=int, default=10_000, help="events")
-    parser.add_argument("-o", type=Path, required=True, help="folder")
-    parser.add_argument("--sets", type=int, default=0, help="participant sets")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    options.o.mkdir(parents=True, exist_ok=True)
-    with (options.o / "events.jsonl").open("wb") as out:
-        for event in events(options.n, sets=options.sets, seed=options.seed):
-            out.write(orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE))
-
-
-if __name__ == "__main__":
-    main()

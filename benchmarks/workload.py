@@ -1,107 +1,87 @@
-"""The events that are measured with: generated once into the work folder, and questions made of what they say."""
+"""The events that are measured with, and questions made of what they say."""
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
-from itertools import islice
-from pathlib import Path
+from itertools import cycle, islice
 from random import Random
 from typing import Any
 
 import asyncpg
 import orjson
 
-from benchmarks.adapter import event_arguments
-from benchmarks.mcp_http import Request, tool_call
-from benchmarks.options import Common
-from benchmarks.processes import run_command
+from benchmarks.mcp_http import KEY_SLOT, Request, tool_call
+from benchmarks.processes import ROOT
 from benchmarks.statements import statement
-from myria_cli import console
+from benchmarks.synthetic import events
 
+MIDDLE = range(1_000, 2_501)
+"""Events that the participants of a measured scope see."""
+
+ASKED_SCOPES = 12
 TEXTS_PER_SCOPE = 40
-QUESTION_WORDS = 4
+SPARE = 1_000
+"""Events that `lines` yields beyond those that are asked for: what incremental builds then add."""
 
 
-async def events_file(options: Common, n: int, *, sets: int = 0) -> Path:
-    """Return a JSON lines file of n generated events, made now or found in the work folder."""
-    generator = ["-m", "benchmarks.synthetic"] if options.synth is None else [str(options.synth)]
-    kind = "own" if options.synth is None else options.synth.stem
-    folder = options.work_dir / kind / (f"{n}" if not sets else f"{n}-{sets}")
-    path = folder / "events.jsonl"
-    if not (folder / "done").exists():
-        console.say(f"generating {n:,} events ...", "dim")
-        extra = ["--sets", str(sets)] if sets else []
-        await run_command([sys.executable, *generator, "-n", str(n), "-o", str(folder), *extra], env={})
-        (folder / "done").touch()
-    return path
+def lines(n: int, sets: int = 0) -> Iterator[bytes]:
+    """Yield n generated events, and SPARE more, as lines to import."""
+    for event in events(n + SPARE, sets=sets):
+        yield orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def renamed_stream(path: Path, *, skip: int, count: int, name: str) -> Iterator[bytes]:
-    """Yield events `skip` .. `skip + count` of a one-scope file as lines of a scope of their own, called `name`.
+def sample_events(count: int = 64, **fields: Any) -> list[dict[str, Any]]:
+    """Return so many events of the sample conversation, again and again, with some fields of their own.
 
-    They bring their event_id, on which topic boundaries depend: so they are the same events in every database.
+    The load process fills in their keys.
     """
-    with path.open("rb") as source:
-        for event in event_arguments(islice(source, skip, skip + count)):
-            event["participants"] = [f"{name}_{participant}" for participant in event["participants"]]
-            event["channel"] = name
-            event["event_id"] = "evt_" + sha256(f"{name}/{event['source_event_key']}".encode()).hexdigest()[:32]
-            yield orjson.dumps(event)
+    with (ROOT / "examples" / "workshop.jsonl").open("rb") as source:
+        said = [orjson.loads(line) for line in islice(source, 64)]
+    return [{**event, "source_event_key": KEY_SLOT, **fields} for event in islice(cycle(said), count)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """A scope with its own non-internal events, and how many events its participants see in all."""
+    """A scope, how many events its participants see in all, and texts of some of its own."""
 
-    scope_id: int
     participants: tuple[str, ...]
-    events: int
     visible: int
+    texts: tuple[str, ...]
 
 
-async def scopes(connection: asyncpg.Connection[asyncpg.Record]) -> list[Scope]:
-    """Return every scope of a database, the largest first."""
+async def scopes(connection: asyncpg.Connection[asyncpg.Record]) -> tuple[list[Scope], Scope]:
+    """Return some scopes of MIDDLE size (any where there is none), and the largest one."""
     rows = await connection.fetch(statement("scope_sizes"))
     of_participant: defaultdict[str, set[int]] = defaultdict(set)
-    for i, row in enumerate(rows):
+    for at, row in enumerate(rows):
         for name in row["participants"]:
-            of_participant[name].add(i)
-    return [
-        Scope(
-            scope_id=row["scope_id"],
-            participants=tuple(row["participants"]),
-            events=row["events"],
-            visible=sum(
-                rows[i]["events"] for i in set.intersection(*(of_participant[name] for name in row["participants"]))
-            ),
-        )
-        for row in rows
-    ]
+            of_participant[name].add(at)
+
+    def visible(at: int) -> int:
+        seen = set.intersection(*(of_participant[name] for name in rows[at]["participants"]))
+        return sum(rows[scope]["events"] for scope in seen)
+
+    async def scope(at: int) -> Scope:
+        texts = await connection.fetch(statement("scope_texts"), rows[at]["scope_id"], TEXTS_PER_SCOPE)
+        said = tuple(row["text"] for row in texts)
+        return Scope(participants=tuple(rows[at]["participants"]), visible=visible(at), texts=said)
+
+    middle = [at for at in range(len(rows)) if visible(at) in MIDDLE] or list(range(len(rows)))
+    return [await scope(at) for at in middle[:ASKED_SCOPES]], await scope(0)
 
 
-async def questions(
-    connection: asyncpg.Connection[asyncpg.Record], chosen: Sequence[Scope], *, port: int, count: int, seed: int = 1
-) -> list[Request]:
-    """Return `count` read requests over the chosen scopes: both query tools in turn, with their default limits.
+def questions(chosen: Sequence[Scope], *, port: int, count: int, seed: int = 1) -> list[Request]:
+    """Return `count` questions over the chosen scopes: both query tools in turn, with their default limits.
 
     Each asks for four words of one message, so common and rare words come as they do in talk.
     """
-    random = Random(seed)
-    texts = {
-        scope.scope_id: [
-            row["text"] for row in await connection.fetch(statement("scope_texts"), scope.scope_id, TEXTS_PER_SCOPE)
-        ]
-        for scope in chosen
-    }
-    made = []
-    for i in range(count):
-        scope = chosen[i // 2 % len(chosen)]
-        words = random.choice(texts[scope.scope_id]).split()
-        query = " ".join(random.sample(words, min(QUESTION_WORDS, len(words))))
-        arguments: dict[str, Any] = {"participants": list(scope.participants), "query": query}
-        made.append(tool_call(port, ("query_event_nodes", "query_references")[i % 2], arguments))
+    random, made = Random(seed), []
+    for number in range(count):
+        scope = chosen[number // 2 % len(chosen)]
+        words = random.choice(scope.texts).split()
+        query = " ".join(random.sample(words, min(4, len(words))))
+        arguments = {"participants": list(scope.participants), "query": query}
+        made.append(tool_call(port, ("query_event_nodes", "query_references")[number % 2], arguments))
     return made

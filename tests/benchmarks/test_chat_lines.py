@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.chat_lines import written
+from benchmarks.retrieval_logs import written
 
 PEOPLE = ("Ann", "Ben")
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.bm25 import Bm25
 from benchmarks.kept_notes import ask, keep
-from benchmarks.retrieval import Answered, Options, answered, kind_answered, tables, weights_without
+from benchmarks.retrieval import Answered, answered, kind_answered, tables, weights_without
 from benchmarks.retrieval_logs import CLOSE_NOTES, KINDS, NOTES, Asked, Log, SetMissing, absent, notes, read
 from myria.memory import Memory
 from myria.settings import Settings
@@ -83,8 +83,7 @@ def test_the_table_has_a_row_for_each_kind_and_each_speaker() -> None:
 
 def test_data_that_are_not_there_are_told() -> None:
     """A kind outside the project is left out with its reason, the others are asked all the same."""
-    options = Options(data=None, vectors=False, blind=False, without=())
-    assert kind_answered("talk", options) == "needs locomo-dev/ in the folder of --data"
+    assert kind_answered("talk") == "needs locomo-dev/ in the folder of --data"
 
 
 def test_an_unknown_signal_cannot_be_taken_out() -> None:

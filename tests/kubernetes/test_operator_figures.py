@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.figures import quantile
+from benchmarks.report import quantile
 from myria.builds.snapshots import Registry
 from myria.db.database import Database as Pool
 from tests.kubernetes.api import condition

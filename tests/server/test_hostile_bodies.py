@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.hostile_bodies import NAME, SHAPES, hostile
+from benchmarks.attacker import NAME, SHAPES, hostile
 from myria.log import jsonslices
 from myria.memory import Memory
 from myria_server.http.gate import SDK_BYTES
