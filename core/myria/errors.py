@@ -158,7 +158,7 @@ class UnknownField(InputError):
 
 
 class UnknownTool(InputError):
-    """No tool of this endpoint has this name; the message names the nearest one, and which endpoint has it."""
+    """No tool of this endpoint has this name; the message names the nearest one and its endpoint."""
 
     code = "unknown_tool"
 
@@ -219,7 +219,7 @@ class BodyTooLarge(InputError):
 
 
 class AnswerTooLarge(InputError):
-    """The answer is larger than one request may be answered (retrieval.answer_bytes); ask for less at once."""
+    """The answer exceeds the limit (retrieval.answer_bytes); ask for less at once."""
 
     code = "answer_too_large"
 
@@ -243,7 +243,7 @@ class CursorExpired(InputError):
 
 
 class MethodNotAllowed(InputError):
-    """The endpoint does not take this HTTP method; the header Allow names those it takes."""
+    """The endpoint does not take this HTTP method; see the header Allow."""
 
     code = "method_not_allowed"
     http_status = 405
@@ -354,7 +354,7 @@ class SnapshotNotHeld(ConflictError):
 
 
 class SnapshotNotRestorable(ConflictError):
-    """Only a snapshot that was active once, and is still kept, can be rolled back to."""
+    """Only a kept snapshot that was active once can be rolled back to."""
 
     code = "snapshot_not_restorable"
 
@@ -378,31 +378,31 @@ class EventErased(ConflictError):
 
 
 class ErasureChanged(ConflictError):
-    """What would be erased is not as many events as the caller says; look at a dry run again."""
+    """The number of events to erase differs from the caller's; look at a dry run again."""
 
     code = "erasure_changed"
 
 
 class ErasureTooLarge(ConflictError):
-    """More would be erased than a tool may, or too many erasures of the tenant are not done."""
+    """The erasure exceeds what a tool may erase, or too many of the tenant are unfinished."""
 
     code = "erasure_too_large"
 
 
 class SourceEventKeyTaken(ConflictError):
-    """An event that these participants may not see has this channel and source_event_key; nothing was stored."""
+    """An event that these participants may not see has this channel and key; nothing was stored."""
 
     code = "source_event_key_taken"
 
 
 class AlreadySuperseded(ConflictError):
-    """An event was to be replaced that another has replaced already; nothing was stored. Read it again."""
+    """Another event has replaced that event already; nothing was stored. Read it again."""
 
     code = "already_superseded"
 
 
 class NoteExists(ConflictError):
-    """A note with the same text and kind is kept already for the same people; nothing was stored."""
+    """The same people keep a note with this text and kind; nothing was stored."""
 
     code = "note_exists"
 
@@ -420,13 +420,13 @@ class AgentExists(ConflictError):
 
 
 class IdempotencyKeyReused(ConflictError):
-    """A note was kept with this key before, and it said something else; nothing was stored."""
+    """The key was used for something else; nothing was stored."""
 
     code = "idempotency_key_reused"
 
 
 class SessionMoved(ConflictError):
-    """The session was changed meanwhile, or another turn of it was stored; nothing was stored. Try again."""
+    """The session or a turn of it changed meanwhile; nothing was stored. Try again."""
 
     code = "session_moved"
     retryable = True
@@ -452,13 +452,13 @@ class TenantExists(ConflictError):
 
 
 class TenantDeleting(ConflictError):
-    """The tenant is being deleted: nothing is written for it any more, and only `myria tenant delete` goes on."""
+    """The tenant is being deleted; nothing is written for it any more."""
 
     code = "tenant_deleting"
 
 
 class StorageQuotaExceeded(ConflictError):
-    """The tenant stores as many bytes as it may; an administrator gives it more, or removes something."""
+    """The tenant's storage is full; an administrator raises the quota or removes something."""
 
     code = "storage_quota_exceeded"
 
@@ -515,7 +515,7 @@ class TenantSuspended(AccessError):
 
 
 class HostNotAllowed(AccessError):
-    """The server does not answer under the name in the header Host; mcp.allowed_hosts adds names."""
+    """The server does not answer under the name in Host; mcp.allowed_hosts adds names."""
 
     code = "host_not_allowed"
     http_status = 421
@@ -528,7 +528,7 @@ class OriginNotAllowed(AccessError):
 
 
 class RateLimited(AccessError):
-    """The credential, or an address without a valid one, asks too often or too much at once."""
+    """The credential or address asks too often or too much at once."""
 
     code = "rate_limited"
     retryable = True
@@ -557,7 +557,7 @@ class DeadlineExceeded(UnavailableError):
 
 
 class IssuerUnavailable(UnavailableError):
-    """The keys of the authorization server that issued a token cannot be had, so nobody can tell whether it is good."""
+    """The keys of a token's authorization server cannot be fetched, so it cannot be checked."""
 
     code = "issuer_unavailable"
 
@@ -569,7 +569,7 @@ class Overloaded(UnavailableError):
 
 
 class TurnBusy(UnavailableError):
-    """The turn is being stored by another request, or too many turns of its session wait; retry."""
+    """Another request stores the turn, or too many turns of its session wait."""
 
     code = "turn_busy"
     http_status = 409
@@ -589,7 +589,7 @@ class ClusterUnavailable(UnavailableError):
 
 
 class ModelFailed(UnavailableError):
-    """A language model gave no answer that may be used; the deterministic one is taken, so nobody is refused by it."""
+    """A language model gave no usable answer; the deterministic one is taken."""
 
     code = "model_failed"
 
@@ -679,7 +679,7 @@ class BuildSuperseded(BuildError):
 
 
 class BuildInterrupted(BuildError):
-    """The build was cut off (its Job failed, ended or went away; the database was away); the details have the reason.
+    """The build was cut off (Job gone, database away); the details have the reason.
 
     `details.transient` is true where nothing suggests that the events are to blame, so that an automatic build tries
     the same events again, later each time.
@@ -689,13 +689,13 @@ class BuildInterrupted(BuildError):
 
 
 class BuildTimedOut(BuildError):
-    """The build worked for longer than it may, and was ended; raise the limit if it was not hanging."""
+    """The build exceeded its time; raise the limit if it was not hanging."""
 
     code = "build_timed_out"
 
 
 class LogBusy(BuildError):
-    """A build could not read its cutoff: some transaction kept the append lock all the time; the details name it."""
+    """A transaction kept the append lock, so a build could not read its cutoff; the details name it."""
 
     code = "log_busy"
     retryable = True
