@@ -79,7 +79,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-hosts = typer.Typer()
+hosts = typer.Typer(rich_help_panel=hosting.PANEL)
 hosting.register(hosts)
 for subject in (
     *(planes.app, hosts, query.app, log.app, builds.app, snapshots.app, database.app, erase.app, audit.app),

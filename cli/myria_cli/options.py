@@ -136,10 +136,11 @@ def actor() -> str:
 Command = Callable[..., Coroutine[Any, Any, int | None]]
 
 
-def command(app: typer.Typer, name: str, *, examples: str = "", panel: str) -> Callable[[Command], Command]:
+def command(app: typer.Typer, name: str) -> Callable[[Command], Command]:
     """Register an async function as a command: its first argument is `Options`, the rest are its own.
 
-    It returns its exit status (None: 0). A `MyriaError` becomes one line and the error's exit status.
+    It returns its exit status (None: 0). A `MyriaError` becomes one line and the error's exit status. Its docstring is
+    the help page, with a section of examples at the end; the panel of the page of all commands is that of `app`.
     """
     common = inspect.signature(Options).parameters
 
@@ -159,16 +160,14 @@ def command(app: typer.Typer, name: str, *, examples: str = "", panel: str) -> C
 
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        epilog = "Examples:\n\n" + examples.strip() if examples else None
-        app.command(name, help=_flowing(function.__doc__ or ""), epilog=epilog, rich_help_panel=panel)(call)
+        text, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
+        epilog = "\n\n".join(["Examples:", *(line.strip() for line in examples.splitlines())]) if examples else None
+        # typer keeps the line breaks of the source in all paragraphs but the first
+        flowing = "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+        app.command(name, help=flowing, epilog=epilog, rich_help_panel=app.rich_help_panel)(call)
         return function
 
     return register
-
-
-def _flowing(text: str) -> str:
-    """Return paragraphs without the line breaks they have in the source, which typer keeps in all but the first."""
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def run(work: Callable[[], Awaitable[int | None]], options: Options) -> int:

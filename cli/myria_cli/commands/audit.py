@@ -20,25 +20,10 @@ DIFFERENT = 1
 
 _PREVIEW = 4_000
 
-app = typer.Typer()
+app = typer.Typer(rich_help_panel=PANEL)
 
 
-@command(
-    app,
-    "audit",
-    panel=PANEL,
-    examples="""
-myria audit
-
-myria audit --build bld_0198c1d2 --full
-
-myria audit --failed --json | jq '.calls[].outcome'
-
-myria audit --access
-
-myria audit --calls --json --tenant team-a
-""",
-)
+@command(app, "audit")
 async def audit(
     options: Options,
     *,
@@ -61,6 +46,13 @@ async def audit(
     Prompts and replies are there when llm.audit is `full`; credentials never are. See docs/llm.md.
 
     --access and --calls show every tenant of the database, or the one that --tenant names if it is not `default`.
+
+    Examples:
+        myria audit
+        myria audit --build bld_0198c1d2 --full
+        myria audit --failed --json | jq '.calls[].outcome'
+        myria audit --access
+        myria audit --calls --json --tenant team-a
     """
     if access and calls_:
         raise InvalidArgument("--access and --calls show two different things; give one of them", field="calls")
@@ -88,22 +80,18 @@ async def audit(
     )
 
 
-@command(
-    app,
-    "feedback",
-    panel=PANEL,
-    examples="""
-myria feedback
-
-myria feedback --json | jq '.tools[] | select(.sufficient < .said)'
-""",
-)
+@command(app, "feedback")
 async def feedback(
     options: Options,
     *,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many suggestions, newest first.")] = 20,
 ) -> None:
-    """Show what agents say of answers of tools, and of how tasks went: how often it was good, and their words."""
+    """Show what agents say of answers of tools, and of how tasks went: how often it was good, and their words.
+
+    Examples:
+        myria feedback
+        myria feedback --json | jq '.tools[] | select(.sufficient < .said)'
+    """
     from myria.notes.feedback import feedback_report
 
     async with database_of(options) as database:
@@ -127,16 +115,7 @@ async def feedback(
     )
 
 
-@command(
-    app,
-    "replay",
-    panel=PANEL,
-    examples="""
-myria replay bld_0198c1d2
-
-myria replay bld_0198c1d2 --json | jq .equal
-""",
-)
+@command(app, "replay")
 async def replay(
     options: Options,
     *,
@@ -145,6 +124,10 @@ async def replay(
     """Repeat a build from its stored plans against its retained parent, without any model, and compare the roots.
 
     Nothing is written. Exit 1 when a scope gets another root.
+
+    Examples:
+        myria replay bld_0198c1d2
+        myria replay bld_0198c1d2 --json | jq .equal
     """
     from myria.builds.replay import replay as repeat
 

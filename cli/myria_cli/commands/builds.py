@@ -36,19 +36,10 @@ NOBODY_AFTER_S = 15.0
 Reason = Annotated[str | None, typer.Option(help="Why, for the record.")]
 Held = Annotated[str, typer.Argument(metavar="SNAPSHOT", help="Id or number of the held snapshot.")]
 
-app = typer.Typer()
+app = typer.Typer(rich_help_panel=PANEL)
 
 
-@command(
-    app,
-    "rebuild",
-    panel=PANEL,
-    examples="""
-myria rebuild --wait
-
-myria rebuild --full --hold --reason 'new planner settings' --wait
-""",
-)
+@command(app, "rebuild")
 async def rebuild(
     options: Options,
     *,
@@ -66,6 +57,10 @@ async def rebuild(
     Where nothing is new since the active snapshot, the build ends without one (nothing_to_do).
 
     With --wait, exit 0: published, held or nothing to do; 4: superseded or aborted; 7: failed.
+
+    Examples:
+        myria rebuild --wait
+        myria rebuild --full --hold --reason 'new planner settings' --wait
     """
     from myria.builds.administration import Administration
     from myria.builds.model import Outcome
@@ -92,30 +87,29 @@ async def rebuild(
     return Outcome(build["status"]).exit_status
 
 
-@command(app, "publish", panel=PANEL, examples="myria publish snap_0193c1… --reason 'looked at the labels'")
+@command(app, "publish")
 async def publish(options: Options, *, snapshot: Held, reason: Reason = None) -> None:
-    """Make a held snapshot the active one (compare-and-set: fails when its parent is no longer active)."""
+    """Make a held snapshot the active one (compare-and-set: fails when its parent is no longer active).
+
+    Examples:
+        myria publish snap_0193c1… --reason 'looked at the labels'
+    """
     moved = await _move(options, "publish_snapshot", snapshot, reason)
     options.answer(moved, f"published {_of_pointer(moved)}")
 
 
-@command(app, "discard", panel=PANEL, examples="myria discard snap_0193c1… --reason 'labels went wrong'")
+@command(app, "discard")
 async def discard(options: Options, *, snapshot: Held, reason: Reason = None) -> None:
-    """Give up a held snapshot for good. Automatic builds no longer wait for it; new events start the next one."""
+    """Give up a held snapshot for good. Automatic builds no longer wait for it; new events start the next one.
+
+    Examples:
+        myria discard snap_0193c1… --reason 'labels went wrong'
+    """
     answer = await _move(options, "discard_snapshot", snapshot, reason)
     options.answer(answer, f"gave up {answer['snapshot_id']}; `myria rebuild` builds its events again at once")
 
 
-@command(
-    app,
-    "rollback",
-    panel=PANEL,
-    examples="""
-myria rollback --reason 'bad import'
-
-myria rollback 3
-""",
-)
+@command(app, "rollback")
 async def rollback(
     options: Options,
     *,
@@ -128,6 +122,10 @@ async def rollback(
     """Make an earlier snapshot the active one. What it does not cover is served from the log.
 
     Automatic builds pause until `myria resume`, a manual rebuild or a publish: a rollback must not undo itself.
+
+    Examples:
+        myria rollback --reason 'bad import'
+        myria rollback 3
     """
     moved = await _move(options, "rollback", snapshot, reason)
     options.answer(
@@ -137,9 +135,13 @@ async def rollback(
     )
 
 
-@command(app, "resume", panel=PANEL, examples="myria resume")
+@command(app, "resume")
 async def resume(options: Options) -> None:
-    """Let automatic builds run again after a rollback."""
+    """Let automatic builds run again after a rollback.
+
+    Examples:
+        myria resume
+    """
     async with administration_of(options) as administration:
         work = administration.resume_builds(options.tenant)
         answer = await _on_record(administration, options, "resume_builds", None, work)

@@ -31,19 +31,10 @@ _BUILDS_END_S: Final = 25.0
 
 Namespace = Annotated[str | None, typer.Option(help="The installation's namespace. Default: the pod's.")]
 
-app = typer.Typer()
+app = typer.Typer(rich_help_panel=PANEL)
 
 
-@command(
-    app,
-    "smoke",
-    panel=PANEL,
-    examples="""
-myria smoke --url http://127.0.0.1:8321/mcp
-
-myria smoke --url http://myria.memory:8321/mcp --no-build
-""",
-)
+@command(app, "smoke")
 async def smoke(
     options: Options,
     *,
@@ -59,6 +50,10 @@ async def smoke(
 
     The event belongs to the participant `myria-smoke` alone, or with a key to the key's own participants, and
     stays in the log. A rebuild needs a key with the role and the face admin.
+
+    Examples:
+        myria smoke --url http://127.0.0.1:8321/mcp
+        myria smoke --url http://myria.memory:8321/mcp --no-build
     """
     from myria_cli.smoke import smoke as go_through
 
@@ -70,12 +65,7 @@ async def smoke(
     options.answer(asdict(passed), "passed")
 
 
-@command(
-    app,
-    "make-logins",
-    panel=PANEL,
-    examples="myria make-logins --host db --database myria login-server=myria_server login-builder=myria_builder",
-)
+@command(app, "make-logins")
 async def make_logins(
     options: Options,
     *,
@@ -89,6 +79,9 @@ async def make_logins(
     """Make the Secrets with which roles log in, with random passwords: username, password and dsn.
 
     A Secret that is there already is left as it is.
+
+    Examples:
+        myria make-logins --host db --database myria login-server=myria_server login-builder=myria_builder
     """
     from myria_operator.cluster_secrets import make_logins
 
@@ -103,12 +96,7 @@ async def make_logins(
     options.answer({"made": made}, f"made {', '.join(made) or 'none'}{there}")
 
 
-@command(
-    app,
-    "make-key-secret",
-    panel=PANEL,
-    examples="myria make-key-secret myria-admin-key --label app.kubernetes.io/name=myria",
-)
+@command(app, "make-key-secret")
 async def make_key_secret(
     options: Options,
     *,
@@ -121,6 +109,9 @@ async def make_key_secret(
 
     `myria key create NAME --key-env VARIABLE` makes it known to the database. A Secret that is there already is
     left as it is.
+
+    Examples:
+        myria make-key-secret myria-admin-key --label app.kubernetes.io/name=myria
     """
     from myria_operator.cluster_secrets import make_key_secret
 
@@ -131,7 +122,7 @@ async def make_key_secret(
     options.answer({"secret": secret, "made": made}, sentence)
 
 
-@command(app, "trial-postgres", panel=PANEL, examples="myria trial-postgres --data-dir /var/lib/myria/data --port 5432")
+@command(app, "trial-postgres")
 async def trial_postgres(
     options: Options,
     *,
@@ -140,6 +131,9 @@ async def trial_postgres(
     """Run a PostgreSQL for trying Myria out, which pods reach over the network; not for production.
 
     Its roles come from the connection strings in MIGRATE_DSN (the owner), SERVER_DSN, OPERATOR_DSN and BUILDER_DSN.
+
+    Examples:
+        myria trial-postgres --data-dir /var/lib/myria/data --port 5432
     """
     from myria_embedded.trial import trial_server
 

@@ -38,23 +38,10 @@ CHECK_FAILED = 1
 WAIT_S = 1.0
 """Seconds between two looks while `migrate --wait` waits."""
 
-app = typer.Typer()
+app = typer.Typer(rich_help_panel=PANEL)
 
 
-@command(
-    app,
-    "migrate",
-    panel=PANEL,
-    examples="""
-myria migrate --dsn postgresql://owner@db/myria
-
-myria migrate --check
-
-myria migrate --print-roles | psql postgresql://postgres@db/myria
-
-myria migrate --grant --wait 300 --dsn postgresql://owner@db/myria
-""",
-)
+@command(app, "migrate")
 async def migrate(
     options: Options,
     *,
@@ -79,6 +66,12 @@ async def migrate(
 
     Migrations never create roles: an administrator runs the SQL of --print-roles (once, and after upgrades). The
     embedded server has them by itself.
+
+    Examples:
+        myria migrate --dsn postgresql://owner@db/myria
+        myria migrate --check
+        myria migrate --print-roles | psql postgresql://postgres@db/myria
+        myria migrate --grant --wait 300 --dsn postgresql://owner@db/myria
     """
     if print_roles:
         console.write_lines(roles_sql().splitlines())
@@ -94,20 +87,7 @@ async def migrate(
     )
 
 
-@command(
-    app,
-    "verify",
-    panel=PANEL,
-    examples="""
-myria verify
-
-myria verify --deep --tenant team_a
-
-myria verify --receipt receipt.json
-
-myria verify --json | jq '.checks[] | select(.failed > 0)'
-""",
-)
+@command(app, "verify")
 async def verify(
     options: Options,
     *,
@@ -126,6 +106,12 @@ async def verify(
     """Prove the invariants: everything stored is recomputed from the log and compared. Nothing is written.
 
     One state of the database is examined, whatever goes on meanwhile. Exit 1 when a check fails.
+
+    Examples:
+        myria verify
+        myria verify --deep --tenant team_a
+        myria verify --receipt receipt.json
+        myria verify --json | jq '.checks[] | select(.failed > 0)'
     """
     from myria.builds.verify import verify as examine
 
@@ -149,9 +135,13 @@ async def verify(
     return CHECK_FAILED if report.failed else 0
 
 
-@command(app, "version", panel=PANEL, examples="myria version --json")
+@command(app, "version")
 async def version(options: Options) -> None:
-    """Say which versions this is: program, schema, planner, search blocks, ranking, Python."""
+    """Say which versions this is: program, schema, planner, search blocks, ranking, Python.
+
+    Examples:
+        myria version --json
+    """
     versions = {
         "myria": metadata.version("myria"),
         "schema": migrations()[-1].version,

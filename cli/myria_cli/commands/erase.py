@@ -29,25 +29,10 @@ Names = list[str] | None
 _LISTED = 50
 """Erasures that a list shows."""
 
-app = typer.Typer()
+app = typer.Typer(rich_help_panel=PANEL)
 
 
-@command(
-    app,
-    "erase",
-    panel=PANEL,
-    examples="""
-myria erase --participant eva --policy keep
-
-myria erase --participant eva --policy keep --reason 'request 17' --yes --receipt receipt.json
-
-myria erase --query '+351 912 345 678' --json
-
-myria erase --resume era_0193 --receipt receipt.json
-
-myria erase --list
-""",
-)
+@command(app, "erase")
 async def erase(
     options: Options,
     *,
@@ -101,6 +86,13 @@ async def erase(
     It cannot be undone. From the first moment on nothing of it is read. If it is killed, the control plane of a
     running Myria goes on with it, and `--resume` follows it or goes on by itself. The receipt holds a key that
     nobody else has: keep the file.
+
+    Examples:
+        myria erase --participant eva --policy keep
+        myria erase --participant eva --policy keep --reason 'request 17' --yes --receipt receipt.json
+        myria erase --query '+351 912 345 678' --json
+        myria erase --resume era_0193 --receipt receipt.json
+        myria erase --list
     """
     from myria.builds.snapshots import Registry
     from myria.erasure.commands import WITHDRAWN_WITHIN_S, Erasures

@@ -25,24 +25,7 @@ _NAMES = ", ".join(HOSTS)
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
 
-    @command(
-        app,
-        "connect",
-        panel=PANEL,
-        examples="""
-myria connect claude-code --dry-run
-
-myria connect claude-code --hooks
-
-myria connect cursor --key-env MYRIA_KEY --url https://memory.example.com
-
-myria connect claude-desktop
-
-myria connect vscode --file .vscode/mcp.json
-
-myria connect codex --undo
-""",
-    )
+    @command(app, "connect")
     async def connect(
         options: Options,
         *,
@@ -77,6 +60,14 @@ myria connect codex --undo
         """Write the memory into a host's configuration, or take it out again.
 
         What else is in the file stays, with its comments and order. The first change leaves a copy beside it.
+
+        Examples:
+            myria connect claude-code --dry-run
+            myria connect claude-code --hooks
+            myria connect cursor --key-env MYRIA_KEY --url https://memory.example.com
+            myria connect claude-desktop
+            myria connect vscode --file .vscode/mcp.json
+            myria connect codex --undo
         """
         known = _known(host)
         if not name or not all(one.isalnum() or one in "_-" for one in name) or not name.isascii():

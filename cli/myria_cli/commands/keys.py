@@ -28,25 +28,20 @@ KeyId = Annotated[str, typer.Argument(metavar="KEY_ID", help="The key's public i
 GrantId = Annotated[str, typer.Argument(metavar="GRANT_ID", help="The grant's id, as `myria grant list` shows it.")]
 AllTenants = Annotated[bool, typer.Option("--all-tenants", help="Of every tenant, not only --tenant.")]
 
-app = typer.Typer()
-key = typer.Typer(no_args_is_help=True, help="Who may use a memory: keys, shown once, that can be taken back.")
-grant = typer.Typer(no_args_is_help=True, help="What people allowed programs to do with their keys (auth.server).")
+app = typer.Typer(rich_help_panel=PANEL)
+key = typer.Typer(
+    rich_help_panel=PANEL, no_args_is_help=True, help="Who may use a memory: keys, shown once, that can be taken back."
+)
+grant = typer.Typer(
+    rich_help_panel=PANEL,
+    no_args_is_help=True,
+    help="What people allowed programs to do with their keys (auth.server).",
+)
 app.add_typer(key, name="key", rich_help_panel=PANEL)
 app.add_typer(grant, name="grant", rich_help_panel=PANEL)
 
 
-@command(
-    key,
-    "create",
-    panel=PANEL,
-    examples="""
-myria key create ada --as ada --as bot
-
-myria key create web-host --tenant team-a --role read --role append --may-ask 'user:*' --expires 90d --json
-
-myria key create ops --role admin --face admin
-""",
-)
+@command(key, "create")
 async def create(
     options: Options,
     name: Annotated[str, typer.Argument(metavar="NAME", help="What people call it.")],
@@ -106,6 +101,11 @@ async def create(
 
     What it reads is what its own participants, all of them, may see, and those it names beside them within its
     patterns. A key that is given is not shown, and its tenant is made where there is none.
+
+    Examples:
+        myria key create ada --as ada --as bot
+        myria key create web-host --tenant team-a --role read --role append --may-ask 'user:*' --expires 90d --json
+        myria key create ops --role admin --face admin
     """
     from myria.access.durations import parse_duration
     from myria.access.store import DEFAULT_FACES, NewKey
@@ -137,7 +137,7 @@ async def create(
     _hand_over(options, made, details)
 
 
-@command(key, "list", panel=PANEL)
+@command(key, "list")
 async def list_(options: Options, *, all_tenants: AllTenants = False) -> None:
     """List keys: what each may do, until when, and when it was last used. Never their secrets."""
     async with access_store(options) as store:
@@ -154,21 +154,25 @@ async def list_(options: Options, *, all_tenants: AllTenants = False) -> None:
     options.answer({"keys": keys}, console.table(columns, keys) if keys else none_yet)
 
 
-@command(key, "show", panel=PANEL)
+@command(key, "show")
 async def show(options: Options, key_id: KeyId) -> None:
     """Show what one key may do."""
     async with access_store(options) as store:
         _show_key(options, await store.key(_id_of(key_id)))
 
 
-@command(key, "rotate", panel=PANEL, examples="myria key rotate 7hk2m9xq4abc --overlap 24h")
+@command(key, "rotate")
 async def rotate(
     options: Options,
     key_id: KeyId,
     *,
     overlap: Annotated[str, typer.Option(metavar="DURATION", help="How long the old key stays good.")] = "1h",
 ) -> None:
-    """Make a new key that may do the same, and let the old one end after an overlap."""
+    """Make a new key that may do the same, and let the old one end after an overlap.
+
+    Examples:
+        myria key rotate 7hk2m9xq4abc --overlap 24h
+    """
     from myria.access.durations import parse_duration
 
     async with access_store(options) as store:
@@ -178,7 +182,7 @@ async def rotate(
     _hand_over(options, made, details)
 
 
-@command(key, "revoke", panel=PANEL)
+@command(key, "revoke")
 async def revoke(options: Options, key_id: KeyId) -> None:
     """End a key: within a second no process accepts it any more."""
     async with access_store(options) as store:
@@ -186,7 +190,7 @@ async def revoke(options: Options, key_id: KeyId) -> None:
     _show_key(options, details, f"the key {details.row['key_id']} is revoked")
 
 
-@command(grant, "list", panel=PANEL)
+@command(grant, "list")
 async def list_grants(options: Options, *, all_tenants: AllTenants = False) -> None:
     """List grants: which program may do what with whose key, since when, and until when."""
     async with _consents(options) as consents:
@@ -205,7 +209,7 @@ async def list_grants(options: Options, *, all_tenants: AllTenants = False) -> N
     options.answer({"grants": grants}, console.table(columns, grants) if grants else none_yet)
 
 
-@command(grant, "show", panel=PANEL)
+@command(grant, "show")
 async def show_grant(options: Options, grant_id: GrantId) -> None:
     """Show one grant."""
     async with _consents(options) as consents:
@@ -213,7 +217,7 @@ async def show_grant(options: Options, grant_id: GrantId) -> None:
     options.answer(shown, console.fields(shown))
 
 
-@command(grant, "revoke", panel=PANEL)
+@command(grant, "revoke")
 async def revoke_grant(options: Options, grant_id: GrantId) -> None:
     """End a grant with all its tokens: within a second no process accepts them any more. The key stays good."""
     async with _consents(options) as consents:

@@ -58,21 +58,10 @@ SPEAKERS = 50
 SOME_REFUSED = 2
 """Exit status of an import that refused a line."""
 
-app = typer.Typer()
+app = typer.Typer(rich_help_panel=PANEL)
 
 
-@command(
-    app,
-    "events",
-    panel=PANEL,
-    examples="""
-myria events --limit 5
-
-myria events --as mika --channel slack --since 2026-03-01T00:00:00Z
-
-myria events --follow --json
-""",
-)
+@command(app, "events")
 async def events(
     options: Options,
     *,
@@ -91,7 +80,13 @@ async def events(
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many of the newest.")] = 20,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is appended.")] = False,
 ) -> None:
-    """List the newest events of the log, oldest first, as an administrator sees them (internal ones too)."""
+    """List the newest events of the log, oldest first, as an administrator sees them (internal ones too).
+
+    Examples:
+        myria events --limit 5
+        myria events --as mika --channel slack --since 2026-03-01T00:00:00Z
+        myria events --follow --json
+    """
     participants = list(canonical_participants(as_)) if as_ else []
     filters = (participants, channel, type_, context, _moment(since, "since"), _moment(until, "until"), internal)
     async with database_of(options) as database:
@@ -113,28 +108,7 @@ async def events(
                     console.write(_follow_line(row))
 
 
-@command(
-    app,
-    "import",
-    panel=PANEL,
-    examples="""
-myria import examples/workshop.jsonl
-
-myria import conversations.jsonl --ignore-field conversation
-
-myria export --data-dir OLD | myria import - --data-dir NEW
-
-myria import fragments.jsonl --from memento --as me
-
-myria import /var/lib/memory --from memory-tools --as me --as agent
-
-myria import events.jsonl --from memtrace --as me
-
-myria import chatgpt-export.zip --from chatgpt --as me --dry-run
-
-myria import export.zip --from slack --as team --people people.yaml
-""",
-)
+@command(app, "import")
 async def import_(
     options: Options,
     *,
@@ -184,6 +158,16 @@ async def import_(
     Each line is the arguments of append_event, with an event_id to restore if it has one. A bad line is reported
     with its number, code and reason, the others go in; the exit status is then 2. An import that was cut off is
     resumed by running it again.
+
+    Examples:
+        myria import examples/workshop.jsonl
+        myria import conversations.jsonl --ignore-field conversation
+        myria export --data-dir OLD | myria import - --data-dir NEW
+        myria import fragments.jsonl --from memento --as me
+        myria import /var/lib/memory --from memory-tools --as me --as agent
+        myria import events.jsonl --from memtrace --as me
+        myria import chatgpt-export.zip --from chatgpt --as me --dry-run
+        myria import export.zip --from slack --as team --people people.yaml
     """
     from myria.log import transfer
     from myria.log.limits import limits_of
@@ -223,16 +207,7 @@ async def import_(
     return SOME_REFUSED if outcome.count.refused else 0
 
 
-@command(
-    app,
-    "export",
-    panel=PANEL,
-    examples="""
-myria export > memory.jsonl
-
-myria export memory.jsonl --tenant team_a
-""",
-)
+@command(app, "export")
 async def export(
     options: Options,
     *,
@@ -247,6 +222,10 @@ async def export(
 
     All that was acknowledged before the export began is in it, but what was withdrawn. A file appears whole or not
     at all.
+
+    Examples:
+        myria export > memory.jsonl
+        myria export memory.jsonl --tenant team_a
     """
     from myria_cli.exporting import write_export
 

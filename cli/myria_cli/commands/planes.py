@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PANEL = "Run"
 
-app = typer.Typer()
+app = typer.Typer(rich_help_panel=PANEL)
 
 Host = Annotated[str | None, typer.Option(help="Address to listen on. Default: mcp.host, which is 127.0.0.1.")]
 Port = Annotated[int | None, typer.Option(help="TCP port, 0 for any free one. Default: mcp.port, which is 8321.")]
@@ -42,22 +42,7 @@ As = Annotated[
 ]
 
 
-@command(
-    app,
-    "up",
-    panel=PANEL,
-    examples="""
-myria up
-
-myria up --port 9000 --data-dir ./memory
-
-myria up --auth --host 0.0.0.0
-
-myria up --as ana --as assistant
-
-myria up --dsn postgresql://myria@localhost/myria
-""",
-)
+@command(app, "up")
 async def up(
     options: Options,
     *,
@@ -76,6 +61,13 @@ async def up(
 
     PostgreSQL is embedded and keeps its data in the data folder; with --dsn it is yours, and is migrated. Whatever
     of it dies is started again; Ctrl-C stops all that was started.
+
+    Examples:
+        myria up
+        myria up --port 9000 --data-dir ./memory
+        myria up --auth --host 0.0.0.0
+        myria up --as ana --as assistant
+        myria up --dsn postgresql://myria@localhost/myria
     """
     from myria_cli.local import household
     from myria_cli.welcome import first_key, welcome
@@ -98,16 +90,7 @@ async def up(
             await running.run()
 
 
-@command(
-    app,
-    "demo",
-    panel=PANEL,
-    examples="""
-myria demo
-
-myria demo --once --data-dir ./try --port 9000
-""",
-)
+@command(app, "demo")
 async def demo(
     options: Options,
     *,
@@ -119,6 +102,10 @@ async def demo(
     """Run everything with a sample conversation: load it over MCP, build its topics, ask three questions.
 
     A second run finds the sample there already.
+
+    Examples:
+        myria demo
+        myria demo --once --data-dir ./try --port 9000
     """
     from myria.index.embeddings.choosing import chosen
     from myria_cli import sample
@@ -155,16 +142,7 @@ async def demo(
             await running.run()
 
 
-@command(
-    app,
-    "serve",
-    panel=PANEL,
-    examples="""
-myria serve --dsn postgresql://myria_server@db/myria --port 8321
-
-myria serve --stdio --face agent --as ana --as assistant
-""",
-)
+@command(app, "serve")
 async def serve(
     options: Options,
     *,
@@ -186,6 +164,10 @@ async def serve(
     memory is the data folder's and no `myria up` attends to it (mcp.stdio_builds); with --dsn somebody else must
     build: `myria up --dsn`, an operator, or `myria rebuild`. After SIGTERM /readyz fails and serving goes on for
     mcp.linger_s; then it ends with status 0.
+
+    Examples:
+        myria serve --dsn postgresql://myria_server@db/myria --port 8321
+        myria serve --stdio --face agent --as ana --as assistant
     """
     if with_parent:
         stop_with_parent()
@@ -253,7 +235,7 @@ async def serve(
             raise error
 
 
-@command(app, "build", panel=PANEL, examples="myria build --tenant default --build bld_0193c1… --processes 2")
+@command(app, "build")
 async def build(
     options: Options,
     *,
@@ -267,6 +249,9 @@ async def build(
 
     Any number of these may work on one build, and any may be killed. Exit 0: published, held or
     nothing to do; 4: superseded or aborted; 7: failed.
+
+    Examples:
+        myria build --tenant default --build bld_0193c1… --processes 2
     """
     if with_parent:
         stop_with_parent()
@@ -288,12 +273,7 @@ async def build(
     return outcome.exit_status
 
 
-@command(
-    app,
-    "operate",
-    panel=PANEL,
-    examples="myria operate --dsn postgresql://myria_operator@db/myria --pod-template pod-template.yaml",
-)
+@command(app, "operate")
 async def operate(
     options: Options,
     *,
@@ -307,6 +287,9 @@ async def operate(
     """Run the Kubernetes operator: MyriaRebuild resources become Jobs, triggers become MyriaRebuilds.
 
     It needs a database (--dsn or postgres.dsn), the definition in crds/ and the Role in examples/kubernetes/rbac.
+
+    Examples:
+        myria operate --dsn postgresql://myria_operator@db/myria --pod-template pod-template.yaml
     """
     settings = options.settings(
         operator__namespace=namespace,

@@ -16,23 +16,10 @@ from myria_cli.place import opened
 _FILTERS = "Filters (they exclude)"
 _SHAPE = "Shape of the answer"
 
-app = typer.Typer()
+app = typer.Typer(rich_help_panel=PANEL)
 
 
-@command(
-    app,
-    "query",
-    panel=PANEL,
-    examples="""
-myria query "why did we drop Kickstarter?" --as mika
-
-myria query "heater" --as jonas --events --limit 5
-
-myria query --as ines --order newest --since 2026-03-01T00:00:00Z
-
-myria query "soak test" --as jonas --json | jq .root
-""",
-)
+@command(app, "query")
 async def query(
     options: Options,
     *,
@@ -97,7 +84,14 @@ async def query(
         str | None, typer.Option(help="next_cursor of the answer before.", rich_help_panel=_SHAPE)
     ] = None,
 ) -> None:
-    """Ask the memory as somebody, and see the tree of the answer."""
+    """Ask the memory as somebody, and see the tree of the answer.
+
+    Examples:
+        myria query "why did we drop Kickstarter?" --as mika
+        myria query "heater" --as jonas --events --limit 5
+        myria query --as ines --order newest --since 2026-03-01T00:00:00Z
+        myria query "soak test" --as jonas --json | jq .root
+    """
     from myria.access.principal import local_principal
     from myria.memory import Memory
     from myria.notes.answertext import NOTHING

@@ -17,24 +17,16 @@ from myria_cli.options import Options, command
 if TYPE_CHECKING:
     from myria.access.vault import Vault
 
-app = typer.Typer()
+app = typer.Typer(rich_help_panel=PANEL)
 secret = typer.Typer(
+    rich_help_panel=PANEL,
     help="Secrets that are sent as they are, sealed at rest: templates of requests name them as ${secret:NAME}.",
     no_args_is_help=True,
 )
 app.add_typer(secret, name="secret", rich_help_panel=PANEL)
 
 
-@command(
-    secret,
-    "set",
-    panel=PANEL,
-    examples="""
-myria secret set openrouter < key.txt
-
-myria secret set openrouter --from-env OPENROUTER_API_KEY
-""",
-)
+@command(secret, "set")
 async def set_(
     options: Options,
     *,
@@ -50,14 +42,22 @@ async def set_(
 
     It is no argument, as every process of the machine may read those. Programs that run take it up when they start
     the next time.
+
+    Examples:
+        myria secret set openrouter < key.txt
+        myria secret set openrouter --from-env OPENROUTER_API_KEY
     """
     kept = _vault(options).keep(options.tenant, name, _value(from_env, from_file))
     options.answer(kept.to_listing(), f"the secret {name} is kept")
 
 
-@command(secret, "list", panel=PANEL, examples="myria secret list --json")
+@command(secret, "list")
 async def list_(options: Options) -> None:
-    """List the secrets of all tenants by name, without their values. All must open under the master key."""
+    """List the secrets of all tenants by name, without their values. All must open under the master key.
+
+    Examples:
+        myria secret list --json
+    """
     vault = _vault(options)
     vault.opened()
     listed = [each.to_listing() for each in vault.sealed()]
@@ -70,19 +70,26 @@ async def list_(options: Options) -> None:
     options.answer({"secrets": listed}, console.table(columns, listed))
 
 
-@command(secret, "rm", panel=PANEL, examples="myria secret rm openrouter")
+@command(secret, "rm")
 async def rm(options: Options, *, name: Annotated[str, typer.Argument(help="Which.")]) -> None:
-    """Take a secret of the tenant out, also one that cannot be opened any more."""
+    """Take a secret of the tenant out, also one that cannot be opened any more.
+
+    Examples:
+        myria secret rm openrouter
+    """
     _vault(options).remove(options.tenant, name)
     options.answer({"tenant": options.tenant, "name": name, "removed": True}, f"the secret {name} is gone")
 
 
-@command(secret, "rekey", panel=PANEL, examples="myria secret rekey")
+@command(secret, "rekey")
 async def rekey(options: Options) -> None:
     """Seal all secrets anew under the first master key.
 
     To change the key: put a new one before the old one, separated by a comma or a line end, wherever Myria runs;
     run this; then take the old one away. Nothing has to stop for it.
+
+    Examples:
+        myria secret rekey
     """
     moved = _vault(options).rekey()
     options.answer({"rekeyed": moved}, f"{moved} secrets were under another key; all are under the first one now")

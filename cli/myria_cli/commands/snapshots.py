@@ -27,17 +27,21 @@ Json = dict[str, Any]
 
 _SIGNS = {"added": ("+", "green"), "gone": ("-", "red"), "changed": ("~", "yellow")}
 
-app = typer.Typer()
+app = typer.Typer(rich_help_panel=PANEL)
 
 
-@command(app, "snapshots", panel=PANEL, examples="myria snapshots --limit 5")
+@command(app, "snapshots")
 async def snapshots(
     options: Options,
     *,
     limit: Annotated[int, typer.Option(min=1, max=200, help="How many, newest first.")] = 50,
     cursor: Annotated[str | None, typer.Option(help="next_cursor of the answer before.")] = None,
 ) -> None:
-    """List the snapshots that are kept, newest first."""
+    """List the snapshots that are kept, newest first.
+
+    Examples:
+        myria snapshots --limit 5
+    """
     async with administration_of(options) as administration:
         answer = await administration.list_snapshots(options.tenant, limit=limit, cursor=cursor)
     kept, more = answer["snapshots"], answer.get("next_cursor")
@@ -48,9 +52,13 @@ async def snapshots(
     )
 
 
-@command(app, "status", panel=PANEL, examples="myria status --json | jq .tail_events")
+@command(app, "status")
 async def status(options: Options) -> None:
-    """Say how fresh the memory is, and what builds are doing."""
+    """Say how fresh the memory is, and what builds are doing.
+
+    Examples:
+        myria status --json | jq .tail_events
+    """
     from myria.builds.administration import Administration
 
     settings = options.settings()
@@ -64,20 +72,7 @@ async def status(options: Options) -> None:
     )
 
 
-@command(
-    app,
-    "show",
-    panel=PANEL,
-    examples="""
-myria show
-
-myria show --as mika --depth 3
-
-myria show snap_0193c1… --summaries | less
-
-myria show --subjects
-""",
-)
+@command(app, "show")
 async def show(
     options: Options,
     *,
@@ -94,7 +89,14 @@ async def show(
         bool, typer.Option("--subjects", help="Draw what the topics are about in place of when they were.")
     ] = False,
 ) -> None:
-    """Draw the topic trees of a snapshot, one per scope, as an administrator sees them."""
+    """Draw the topic trees of a snapshot, one per scope, as an administrator sees them.
+
+    Examples:
+        myria show
+        myria show --as mika --depth 3
+        myria show snap_0193c1… --summaries | less
+        myria show --subjects
+    """
     from myria.builds import browse
 
     scopes: list[Json] = []
@@ -113,23 +115,19 @@ async def show(
         console.write_json({"snapshot_id": chosen.snapshot_id, "status": chosen.status, "scopes": scopes})
 
 
-@command(
-    app,
-    "diff",
-    panel=PANEL,
-    examples="""
-myria diff 3 4
-
-myria diff snap_0193c1… active --json
-""",
-)
+@command(app, "diff")
 async def diff(
     options: Options,
     *,
     a: Annotated[str, typer.Argument(metavar="A", help="Id or number of the earlier snapshot.")],
     b: Annotated[str, typer.Argument(metavar="B", help="Of the later one, or `active`.")] = "active",
 ) -> None:
-    """Tell what differs between two snapshots: topics and subjects added, gone, changed, and events that moved."""
+    """Tell what differs between two snapshots: topics and subjects added, gone, changed, and events that moved.
+
+    Examples:
+        myria diff 3 4
+        myria diff snap_0193c1… active --json
+    """
     from myria.builds import browse
 
     scopes: list[Json] = []

@@ -29,8 +29,10 @@ TenantName = Annotated[str, typer.Argument(metavar="NAME", help="The tenant.")]
 
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
-app = typer.Typer()
-tenant = typer.Typer(no_args_is_help=True, help="Whose memories this database holds, each apart from the others.")
+app = typer.Typer(rich_help_panel=PANEL)
+tenant = typer.Typer(
+    rich_help_panel=PANEL, no_args_is_help=True, help="Whose memories this database holds, each apart from the others."
+)
 app.add_typer(tenant, name="tenant", rich_help_panel=PANEL)
 
 
@@ -51,15 +53,19 @@ async def access_store(options: Options, *, create: bool = False) -> AsyncIterat
         yield AccessStore(database, actor=actor())
 
 
-@command(tenant, "create", panel=PANEL, examples="myria tenant create team-a --json")
+@command(tenant, "create")
 async def create(options: Options, name: TenantName) -> None:
-    """Make a tenant: a memory of its own, with snapshots, builds and keys of its own."""
+    """Make a tenant: a memory of its own, with snapshots, builds and keys of its own.
+
+    Examples:
+        myria tenant create team-a --json
+    """
     async with access_store(options, create=True) as store:
         made = await store.create_tenant(name)
     _show(options, made, f"tenant {name} is there; `myria key create NAME --tenant {name}` lets someone in")
 
 
-@command(tenant, "list", panel=PANEL)
+@command(tenant, "list")
 async def list_(options: Options) -> None:
     """List the tenants of this database."""
     async with access_store(options) as store:
@@ -74,23 +80,14 @@ async def list_(options: Options) -> None:
     options.answer({"tenants": tenants}, console.table(columns, tenants, right=("active keys",)))
 
 
-@command(tenant, "show", panel=PANEL)
+@command(tenant, "show")
 async def show(options: Options, name: TenantName) -> None:
     """Show one tenant."""
     async with access_store(options) as store:
         _show(options, await store.tenant(name))
 
 
-@command(
-    tenant,
-    "redact",
-    panel=PANEL,
-    examples="""
-myria tenant redact team-a secret password card email
-
-myria tenant redact team-a --default
-""",
-)
+@command(tenant, "redact")
 async def redact(
     options: Options,
     name: TenantName,
@@ -102,6 +99,10 @@ async def redact(
     """Say what is taken out of a tenant's payloads before they are stored. Holds within five seconds.
 
     What is stored already stays as it is.
+
+    Examples:
+        myria tenant redact team-a secret password card email
+        myria tenant redact team-a --default
     """
     if bool(kinds) + nothing + default != 1:
         raise InvalidArgument("name kinds, or say --nothing or --default", field="kinds")
@@ -110,7 +111,7 @@ async def redact(
     _show(options, changed, f"redaction of tenant {name} is set")
 
 
-@command(tenant, "set", panel=PANEL, examples="myria tenant set team-a events_per_s=200 bytes_stored=20GiB")
+@command(tenant, "set")
 async def set_(
     options: Options,
     name: TenantName,
@@ -124,27 +125,35 @@ async def set_(
         ),
     ],
 ) -> None:
-    """Say how much a tenant may use, where that differs from the settings. Holds within five seconds."""
+    """Say how much a tenant may use, where that differs from the settings. Holds within five seconds.
+
+    Examples:
+        myria tenant set team-a events_per_s=200 bytes_stored=20GiB
+    """
     quotas = dict(map(_quota, values))
     async with access_store(options) as store:
         changed = await store.set_quotas(name, quotas)
     _show(options, changed, f"set of tenant {name}: {', '.join(quotas)}")
 
 
-@command(tenant, "suspend", panel=PANEL, examples='myria tenant suspend team-a --reason "unpaid"')
+@command(tenant, "suspend")
 async def suspend(
     options: Options,
     name: TenantName,
     *,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for the record.")] = None,
 ) -> None:
-    """Refuse a tenant's credentials from now on, on every pod within a second. Its data stays."""
+    """Refuse a tenant's credentials from now on, on every pod within a second. Its data stays.
+
+    Examples:
+        myria tenant suspend team-a --reason "unpaid"
+    """
     async with access_store(options) as store:
         changed = await store.suspend_tenant(name, reason)
     _show(options, changed, f"tenant {name} is suspended; `myria tenant resume {name}` ends that")
 
 
-@command(tenant, "resume", panel=PANEL)
+@command(tenant, "resume")
 async def resume(options: Options, name: TenantName) -> None:
     """Accept a suspended tenant's credentials again."""
     async with access_store(options) as store:
@@ -152,7 +161,7 @@ async def resume(options: Options, name: TenantName) -> None:
     _show(options, changed, f"tenant {name} is active")
 
 
-@command(tenant, "delete", panel=PANEL, examples="myria tenant delete team-a --export team-a.jsonl --confirm team-a")
+@command(tenant, "delete")
 async def delete(
     options: Options,
     name: TenantName,
@@ -171,6 +180,9 @@ async def delete(
     """Remove a tenant and everything it owns, for good; its events are exported first, forgotten ones too.
 
     From the first moment on nothing is read or written for it. Killed in the middle, the same command goes on.
+
+    Examples:
+        myria tenant delete team-a --export team-a.jsonl --confirm team-a
     """
     from myria.builds.snapshots import Registry
     from myria.erasure.tenants import TenantDeletion

@@ -15,21 +15,14 @@ from myria_cli.place import database_of
 
 _DEFAULT = "default"
 
-app = typer.Typer()
-turns = typer.Typer(no_args_is_help=True, help="Turns: shadow mode, and which tenants are cut over (/mcp/turns).")
+app = typer.Typer(rich_help_panel=PANEL)
+turns = typer.Typer(
+    rich_help_panel=PANEL, no_args_is_help=True, help="Turns: shadow mode, and which tenants are cut over (/mcp/turns)."
+)
 app.add_typer(turns, name="turns", rich_help_panel=PANEL)
 
 
-@command(
-    turns,
-    "shadow",
-    panel=PANEL,
-    examples="""
-myria turns shadow --tenant team-a
-
-myria turns shadow --json | jq '.aspects[] | select(.same < .compared)'
-""",
-)
+@command(turns, "shadow")
 async def shadow(
     options: Options,
     *,
@@ -40,6 +33,10 @@ async def shadow(
     """Show how answers compare with what hosts computed themselves: facts, items of the prompt, tokens.
 
     Hosts send theirs as client_result while their tenant is in shadow mode.
+
+    Examples:
+        myria turns shadow --tenant team-a
+        myria turns shadow --json | jq '.aspects[] | select(.same < .compared)'
     """
     from myria.notes.turns.shadow import shadow_report
 
@@ -61,7 +58,7 @@ async def shadow(
     )
 
 
-@command(turns, "mode", panel=PANEL, examples="myria turns mode team-a shadow")
+@command(turns, "mode")
 async def mode(
     options: Options,
     name: TenantName,
@@ -74,7 +71,11 @@ async def mode(
         ),
     ],
 ) -> None:
-    """Say whether turns are served to a tenant: its cut-over, or the way back. Holds within five seconds."""
+    """Say whether turns are served to a tenant: its cut-over, or the way back. Holds within five seconds.
+
+    Examples:
+        myria turns mode team-a shadow
+    """
     if mode not in (*get_args(TurnsMode), _DEFAULT):
         raise InvalidArgument(f"mode must be one of {', '.join((*get_args(TurnsMode), _DEFAULT))}", field="mode")
     async with access_store(options) as store:
