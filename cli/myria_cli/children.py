@@ -21,14 +21,9 @@ from typing import Annotated
 import typer
 
 RESTART_DELAYS_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Waits before a child is started again; it starts over once a child has lived for a minute."""
-
-STEADY_S = 60.0
+"""Waits before a child is started again; they begin anew once one has lived for `LIVED_S`."""
 
 LIVED_S = 3.0
-"""Seconds after which a child counts as started: when it dies later, the wait is at most that of `LIVED_DELAY`."""
-
-LIVED_DELAY = 3
 
 LOW_PRIORITY = 10
 """Niceness of a child that others need not wait for."""
@@ -68,30 +63,27 @@ def stop_with_parent() -> None:
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
 
 
-class Child:
-    """One child process.
+def how_it_ended(status: int) -> str:
+    """Return in words what an exit status says; negative ones are of signals."""
+    return f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
 
-    `environment` is added to ours; `descriptors` are inherited; `output` is the descriptor its standard output goes to.
-    A child that is `heard` writes its standard error through us, so that `last_words` can say why it died.
+
+class Child:
+    """One child process. Its output goes to our standard error, and `last_words` keeps the end, to say why it died.
+
+    Args:
+        name: for people.
+        environment: all of it.
+        descriptors: what it inherits.
     """
 
     def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        *,
-        environment: Mapping[str, str],
-        without: Sequence[str] = (),
-        descriptors: Sequence[int] = (),
-        output: int | None = None,
-        heard: bool = False,
+        self, name: str, command: Sequence[str], *, environment: Mapping[str, str], descriptors: Sequence[int] = ()
     ) -> None:
         self.name = name
         self._command = list(command)
-        self._environment = {key: value for key, value in os.environ.items() if key not in without} | dict(environment)
+        self._environment = dict(environment)
         self._descriptors = tuple(descriptors)
-        self._output = output
-        self._is_heard = heard
         self._has_said_all = asyncio.Event()
         self._tail = b""
         self._process: asyncio.subprocess.Process | None = None
@@ -108,19 +100,18 @@ class Child:
         # may live on.
         self._tail = b""
         self._has_said_all.clear()
-        ours, theirs = os.pipe() if self._is_heard else (None, None)
+        ours, theirs = os.pipe()
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
             stdin=asyncio.subprocess.PIPE,
-            stdout=self._output,
+            stdout=2,  # our standard output may belong to a client (stdio)
             stderr=theirs,
             env=self._environment,
             pass_fds=self._descriptors,
             start_new_session=True,
         )
-        if ours is not None and theirs is not None:
-            os.close(theirs)
-            asyncio.get_running_loop().add_reader(ours, self._hear, ours)
+        os.close(theirs)
+        asyncio.get_running_loop().add_reader(ours, self._hear, ours)
 
     def _hear(self, pipe: int) -> None:
         piece = os.read(pipe, 65_536)
@@ -136,7 +127,7 @@ class Child:
 
     @property
     def last_words(self) -> str:
-        """The end of what a child that is heard wrote to its standard error."""
+        """The end of what the child wrote to its standard error."""
         return self._tail.decode("utf-8", "replace")
 
     async def wait(self) -> int:
@@ -144,10 +135,9 @@ class Child:
         if self._process is None:
             return 0
         status = await self._process.wait()
-        if self._is_heard:
-            with suppress(TimeoutError):  # what it started may live on
-                async with asyncio.timeout(LAST_WORDS_S):
-                    await self._has_said_all.wait()
+        with suppress(TimeoutError):  # what it started may live on
+            async with asyncio.timeout(LAST_WORDS_S):
+                await self._has_said_all.wait()
         return status
 
     def lower_priority(self) -> None:
@@ -186,15 +176,12 @@ async def keep_running(child: Child, *, patience_s: float, on_exit: Callable[[in
             await child.start()
             status = await child.wait()
             on_exit(status)
-            lived_s = time.monotonic() - started
-            if lived_s > LIVED_S:
-                failures = 0 if lived_s > STEADY_S else min(failures, LIVED_DELAY)
+            if time.monotonic() - started > LIVED_S:
+                failures = 0
             delay = RESTART_DELAYS_S[min(failures, len(RESTART_DELAYS_S) - 1)]
             failures += 1
-            how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-            _log.warning(
-                "%s %s; starting it again", child.name, how, extra={"action": "child_died", "restart_in_s": delay}
-            )
+            extra = {"action": "child_died", "restart_in_s": delay}
+            _log.warning("%s %s; starting it again", child.name, how_it_ended(status), extra=extra)
             await asyncio.sleep(delay)
     finally:
         await asyncio.shield(child.stop(patience_s))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import socket
 import sys
@@ -29,7 +30,7 @@ from myria.db.database import Database
 from myria.db.options import pool_options
 from myria.errors import ConfigurationError, InternalError, MyriaError, OperationalError
 from myria.settings import McpSettings, Settings
-from myria_cli.children import WITH_PARENT, Child, command_line, keep_running
+from myria_cli.children import WITH_PARENT, Child, command_line, how_it_ended, keep_running
 from myria_cli.options import DATA_DIR_VARIABLES, Options
 from myria_cli.place import Place
 from myria_embedded.locks import FileLock
@@ -209,9 +210,6 @@ class _Launcher:
             "builder",
             command_line("build", "--tenant", tenant, "--build", build_id, WITH_PARENT),
             environment=self._environment,
-            without=_OURS,
-            output=2,  # standard output may belong to a client (stdio)
-            heard=True,
         )
         await child.start()
         overrun = asyncio.get_running_loop().call_later(self._turn_s, child.lower_priority)
@@ -232,8 +230,7 @@ def death(who: str, status: int, last_words: str) -> MyriaError:
     if status == OperationalError.exit_status:
         known = {leaf.code: leaf for leaf in OperationalError.__subclasses__()}
         return known.get(code, ConfigurationError)(message)
-    how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-    return InternalError(f"{who} {how}: {message}")
+    return InternalError(f"{who} {how_it_ended(status)}: {message}")
 
 
 def _server(
@@ -246,9 +243,7 @@ def _server(
             "serve", "--tenant", options.tenant, "--descriptor", str(sock.fileno()), "--beside", beside, WITH_PARENT
         ),
         environment=_environment(settings, place.serving, verbose=verbose),
-        without=_OURS,
         descriptors=[sock.fileno()],
-        heard=True,
     )
 
 
@@ -269,7 +264,8 @@ def _environment(settings: Settings, dsn: str, *, verbose: bool) -> dict[str, st
     if not verbose:
         service = replace(service, log_level="warning")
     postgres = replace(settings.postgres, dsn=dsn)
-    return {**replace(settings, service=service, postgres=postgres).variables(), "PYTHONUNBUFFERED": "1"}
+    own = replace(settings, service=service, postgres=postgres).variables()
+    return {name: value for name, value in os.environ.items() if name not in _OURS} | own | {"PYTHONUNBUFFERED": "1"}
 
 
 def _report(task: asyncio.Task[None], failed: asyncio.Future[None]) -> None:
@@ -283,14 +279,11 @@ def _report(task: asyncio.Task[None], failed: asyncio.Future[None]) -> None:
     failed.exception()  # it may never be awaited, and must then cause no warning
 
 
-def _on_this_machine() -> httpx.AsyncClient:
-    """Return a client that asks whether our own process answers: whose certificate it has does not matter."""
-    return httpx.AsyncClient(timeout=2.0, trust_env=False, verify=False)  # noqa: S501 - asks for readiness alone
-
-
 async def _wait_ready(address: str, early: list[MyriaError], failed: asyncio.Future[None]) -> None:
+    # It asks our own process whether it answers: whose certificate that has does not matter.
+    asking = httpx.AsyncClient(timeout=2.0, trust_env=False, verify=False)  # noqa: S501
     try:
-        async with asyncio.timeout(READY_WAIT_S), _on_this_machine() as client:
+        async with asyncio.timeout(READY_WAIT_S), asking as client:
             while True:
                 if failed.done():
                     failed.result()

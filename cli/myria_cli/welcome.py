@@ -11,7 +11,7 @@ from rich.text import Text
 
 from myria.access.principal import FACES, Face
 from myria.access.secrets import MadeKey
-from myria.access.store import AccessStore, NewKey
+from myria.access.store import AccessStore
 from myria.db.database import Database
 from myria.db.options import pool_options
 from myria.index.embeddings.choosing import chosen
@@ -19,8 +19,6 @@ from myria.settings import Settings
 from myria_cli.local import Household
 from myria_cli.options import Options
 from myria_cli.place import Place, data_dir_of
-
-FIRST_KEY = "first"
 
 _WHOM: tuple[tuple[Face, str, str], ...] = (
     ("agent", "agents", "a model's own memory"),
@@ -33,24 +31,9 @@ _WHOM: tuple[tuple[Face, str, str], ...] = (
 
 
 async def first_key(place: Place, settings: Settings, tenant: str) -> MadeKey | None:
-    """Make the tenant and a key that may do everything but erase; None where the tenant has a key that is good."""
+    """Make the tenant and its first key where it has none that is good."""
     async with Database(place.control, pool_options(settings, size=1)) as database:
-        store = AccessStore(database, actor="up")
-        await store.ensure_tenant(tenant)
-        if any(details.row["state"] == "active" for details in await store.keys(tenant)):
-            return None
-        made, _ = await store.create_key(
-            NewKey(
-                name=FIRST_KEY,
-                tenant=tenant,
-                roles=("append", "read", "admin"),
-                faces=FACES,
-                own=settings.auth.local_participants,
-                description="made by `myria up --auth`",
-            ),
-            actor="up",
-        )
-        return made
+        return await AccessStore(database, actor="up").create_first_key(tenant, settings.auth.local_participants)
 
 
 def welcome(options: Options, settings: Settings, place: Place, running: Household, key: MadeKey | None = None) -> None:

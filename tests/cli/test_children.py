@@ -12,7 +12,7 @@ from tests.support.patience import until
 
 async def test_a_child_that_overran_leaves_the_processors_to_others() -> None:
     """Its priority is lowered and never raised; a child that has ended is nobody's to change."""
-    child = Child("waiting", [sys.executable, "-c", "import sys; sys.stdin.read()"], environment={})
+    child = Child("waiting", [sys.executable, "-c", "import sys; sys.stdin.read()"], environment=os.environ)
     child.lower_priority()
     await child.start()
     try:
@@ -31,7 +31,7 @@ async def test_the_last_words_of_a_child_are_kept() -> None:
         "import subprocess, sys, time; sys.stderr.write('x' * 10_000 + '\\nthe disk is full\\n'); sys.stderr.flush(); "
         "subprocess.Popen([sys.executable, '-c', 'import sys; sys.stdin.read()']); sys.stdin.read()"
     )
-    child = Child("speaking", [sys.executable, "-c", starts_another], environment={}, heard=True)
+    child = Child("speaking", [sys.executable, "-c", starts_another], environment=os.environ)
     await child.start()
     try:
         await until(lambda: "full" in child.last_words, "the child's last words")

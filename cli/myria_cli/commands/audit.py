@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import orjson
 import typer
 from rich.text import Text
 
-from myria.db.clock import rfc3339_of
-from myria.db.queries import sql
 from myria.errors import InvalidArgument
 from myria_cli import console
 from myria_cli.commands.database import PANEL
@@ -27,12 +24,10 @@ app = typer.Typer(rich_help_panel=PANEL)
 async def audit(
     options: Options,
     *,
-    build: Annotated[str | None, typer.Option("--build", metavar="BUILD", help="Only of this build.")] = None,
-    workflow: Annotated[
-        str | None, typer.Option("--workflow", help="Only `build`, `walk`, `evaluate` or `extract`.")
-    ] = None,
+    build: Annotated[str | None, typer.Option(metavar="BUILD", help="Only of this build.")] = None,
+    workflow: Annotated[str | None, typer.Option(help="Only `build`, `walk`, `evaluate` or `extract`.")] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only calls whose reply could not be used.")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many, newest first.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many, newest first.")] = 50,
     full: Annotated[bool, typer.Option("--full", help="With prompts, replies and tool calls.")] = False,
     access: Annotated[
         bool, typer.Option("--access", help="Instead: what was administered, and which attempts were refused.")
@@ -67,9 +62,12 @@ async def audit(
         else:
             options.answer({"calls": records}, console.table(_RECORDED_CALL, records, right=("ms",)))
         return
-    async with database_of(options) as database, database.read(options.tenant) as connection:
-        rows = await connection.fetch(sql("llm.calls"), options.tenant, build, workflow, failed, limit)
-    calls = [_call(row) for row in rows]
+    from myria.llm.audit import recorded_calls
+
+    async with database_of(options) as database:
+        calls = await recorded_calls(
+            database, options.tenant, build_id=build, workflow=workflow, failed=failed, limit=limit
+        )
     spent = sum(call["cost_microusd"] for call in calls) / 1e6
     without = () if full else ("prompt", "reply")
     options.answer(
@@ -84,7 +82,7 @@ async def audit(
 async def feedback(
     options: Options,
     *,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many suggestions, newest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many suggestions, newest first.")] = 20,
 ) -> None:
     """Show what agents say of answers of tools, and of how tasks went: how often it was good, and their words.
 
@@ -185,19 +183,6 @@ _MODEL_CALL: dict[str, console.Column] = {
     "belongs to": lambda call: call["build_id"] or call["request_id"],
 }
 """Columns of requests to language models."""
-
-
-def _call(row: Any) -> dict[str, Any]:
-    """Return a request to a language model as JSON has it."""
-    digests = ("unit", "prompt_sha256", "reply_sha256")
-    return {
-        **dict(row),
-        **{name: None if row[name] is None else row[name].hex() for name in digests},
-        "mask": list(row["mask"]),
-        "mask_scopes": list(row["mask_scopes"]),
-        "tools": orjson.loads(row["tools"]),
-        "created_at": rfc3339_of(row["created_at"]),
-    }
 
 
 def _texts(call: dict[str, Any]) -> Text:

@@ -100,7 +100,7 @@ async def verify(
     ] = False,
     receipt: Annotated[
         Path | None,
-        typer.Option("--receipt", metavar="FILE", help="Only prove that what this receipt names is gone."),
+        typer.Option(metavar="FILE", help="Only prove that what this receipt names is gone."),
     ] = None,
 ) -> int:
     """Prove the invariants: everything stored is recomputed from the log and compared. Nothing is written.

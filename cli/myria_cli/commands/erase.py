@@ -36,46 +36,42 @@ app = typer.Typer(rich_help_panel=PANEL)
 async def erase(
     options: Options,
     *,
-    event: Annotated[Names, typer.Option("--event", metavar="ID", help="An event. Repeatable.")] = None,
+    event: Annotated[Names, typer.Option(metavar="ID", help="An event. Repeatable.")] = None,
     event_file: Annotated[
-        Path | None, typer.Option("--event-file", metavar="FILE", help="Events, one id per line, as --ids prints.")
+        Path | None, typer.Option(metavar="FILE", help="Events, one id per line, as --ids prints.")
     ] = None,
     note: Annotated[
-        Names, typer.Option("--note", metavar="ID", help="Every version of a note, and its links. Repeatable.")
+        Names, typer.Option(metavar="ID", help="Every version of a note, and its links. Repeatable.")
     ] = None,
     participant: Annotated[
-        Names, typer.Option("--participant", metavar="NAME", help="What a participant was told alone. Repeatable.")
+        Names, typer.Option(metavar="NAME", help="What a participant was told alone. Repeatable.")
     ] = None,
-    context: Annotated[
-        Names, typer.Option("--context", metavar="ID", help="All of a context, or session. Repeatable.")
-    ] = None,
+    context: Annotated[Names, typer.Option(metavar="ID", help="All of a context, or session. Repeatable.")] = None,
     source: Annotated[
-        Names, typer.Option("--source", metavar="CHANNEL=KEY", help="An event by its source key. Repeatable.")
+        Names, typer.Option(metavar="CHANNEL=KEY", help="An event by its source key. Repeatable.")
     ] = None,
-    query: Annotated[
-        str, typer.Option("--query", metavar="WORDS", help="Events that say these words in this order.")
-    ] = "",
+    query: Annotated[str, typer.Option(metavar="WORDS", help="Events that say these words in this order.")] = "",
     policy: Annotated[
-        str, typer.Option("--policy", metavar="|".join(SHARED_POLICIES), help="Events a participant shares.")
+        str, typer.Option(metavar="|".join(SHARED_POLICIES), help="Events a participant shares.")
     ] = "keep",
-    after: Annotated[int, typer.Option("--after", metavar="N", help="Next page of the dry run.")] = 0,
-    reason: Annotated[str, typer.Option("--reason", metavar="WHY", help="Why, for the receipt; no names.")] = "",
+    after: Annotated[int, typer.Option(metavar="N", help="Next page of the dry run.")] = 0,
+    reason: Annotated[str, typer.Option(metavar="WHY", help="Why, for the receipt; no names.")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Erase; without it this only says what would go.")] = False,
     resume: Annotated[
-        str | None, typer.Option("--resume", metavar="ID", help="Go on with an erasure, or fetch its receipt.")
+        str | None, typer.Option(metavar="ID", help="Go on with an erasure, or fetch its receipt.")
     ] = None,
     admit: Annotated[
         bool, typer.Option("--admit", help="Erase nothing: let the events of --source be appended again.")
     ] = False,
     receipt: Annotated[
-        Path | None, typer.Option("--receipt", metavar="FILE", help="Where the receipt goes; else standard output.")
+        Path | None, typer.Option(metavar="FILE", help="Where the receipt goes; else standard output.")
     ] = None,
     listing: Annotated[
         bool, typer.Option("--list", help="Erase nothing: show erasures, newest first, and how far they are.")
     ] = False,
     ids: Annotated[
         str | None,
-        typer.Option("--ids", metavar="ID", help="Erase nothing: print the ids of the events of an erasure."),
+        typer.Option(metavar="ID", help="Erase nothing: print the ids of the events of an erasure."),
     ] = None,
     vacuum: Annotated[
         bool, typer.Option("--vacuum", help="Afterwards, or alone: let PostgreSQL remove the dead rows (VACUUM).")

@@ -48,7 +48,7 @@ async def create(
     *,
     role: Annotated[
         list[str] | None,
-        typer.Option("--role", metavar="ROLE", help=f"{', '.join(ROLES)}. Repeatable. Default: append, read."),
+        typer.Option(metavar="ROLE", help=f"{', '.join(ROLES)}. Repeatable. Default: append, read."),
     ] = None,
     as_: Annotated[
         list[str] | None,
@@ -57,18 +57,17 @@ async def create(
     may_ask: Annotated[
         list[str] | None,
         typer.Option(
-            "--may-ask",
             metavar="PATTERN",
             help="Whom it may add, such as 'user:*'; then every call must name one. Repeatable.",
         ),
     ] = None,
     face: Annotated[
         list[str] | None,
-        typer.Option("--face", metavar="FACE", help=f"{', '.join(FACES)}. Repeatable. Default: all but admin."),
+        typer.Option(metavar="FACE", help=f"{', '.join(FACES)}. Repeatable. Default: all but admin."),
     ] = None,
     channel: Annotated[
         list[str] | None,
-        typer.Option("--channel", metavar="PATTERN", help="Channels it may append to. Repeatable. Default: any."),
+        typer.Option(metavar="PATTERN", help="Channels it may append to. Repeatable. Default: any."),
     ] = None,
     rate: Annotated[
         float | None, typer.Option(min=0.001, metavar="PER_S", help="Requests per second, on each process.")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from io import BytesIO
@@ -18,10 +16,9 @@ import typer
 from rich.text import Text
 
 from myria.db import schema
-from myria.db.clock import rfc3339_of, to_datetime
+from myria.db.clock import to_datetime
 from myria.db.database import Database
 from myria.db.options import pool_options
-from myria.db.queries import sql
 from myria.errors import InvalidArgument
 from myria.log.fields import parse_timestamp
 from myria.log.scopes import canonical_participants
@@ -34,10 +31,6 @@ if TYPE_CHECKING:
     from myria_cli.importers.storing import Imported
 
 PANEL = "Read and write"
-FOLLOW_EVERY_S = 0.5
-LATE_COMMITS_S = 30.0
-"""Seconds for which a follower looks again for events that were committed after events of higher numbers."""
-
 MANY = 1_000
 """Imported events after which the planner's statistics are renewed at once."""
 
@@ -87,23 +80,29 @@ async def events(
         myria events --as mika --channel slack --since 2026-03-01T00:00:00Z
         myria events --follow --json
     """
-    participants = list(canonical_participants(as_)) if as_ else []
-    filters = (participants, channel, type_, context, _moment(since, "since"), _moment(until, "until"), internal)
+    from myria.builds.browse import EventFilter, event_json, follow_events, newest_events
+
+    wanted = EventFilter(
+        participants=canonical_participants(as_) if as_ else (),
+        channel=channel,
+        type=type_,
+        context_id=context,
+        since=_moment(since, "since"),
+        until=_moment(until, "until"),
+        internal=internal,
+    )
     async with database_of(options) as database:
-        async with database.read(options.tenant) as connection:
-            rows = await connection.fetch(sql("browse.events"), options.tenant, 2**62, *filters, limit)
-            newest = await connection.fetchval(sql("transfer.newest_event_seq"), options.tenant)
-        rows.reverse()
+        rows, newest = await newest_events(database, options.tenant, wanted, limit=limit)
         if options.json:
-            console.write_lines(map(_json_line, rows))
+            console.write_lines(console.json_text(event_json(row)) for row in rows)
         elif rows:
             console.write(_listing(rows))
         elif not follow:
             console.say("no events")
         if follow:
-            async for row in _newer(database, options.tenant, newest, filters):
+            async for row in follow_events(database, options.tenant, wanted, after=newest):
                 if options.json:
-                    console.write_lines([_json_line(row)])
+                    console.write_lines([console.json_text(event_json(row))])
                 else:
                     console.write(_follow_line(row))
 
@@ -307,24 +306,6 @@ def _moment(text: str | None, name: str) -> datetime | None:
     return None if text is None else to_datetime(parse_timestamp(text, name))
 
 
-async def _newer(database: Database, tenant: str, after: int, filters: tuple[Any, ...]) -> AsyncIterator[Any]:
-    """Yield events as they are committed; a number may be committed after a later one, so the follower looks back."""
-    seen: dict[int, float] = {}
-    while True:
-        async with database.read(tenant) as connection:
-            rows = await connection.fetch(sql("browse.newer_events"), tenant, after, list(seen), *filters)
-        now = time.monotonic()
-        for row in rows:
-            seen[row["event_seq"]] = now
-            yield row
-        old = [seq for seq, at in seen.items() if now - at > LATE_COMMITS_S]
-        if old:
-            after = max(old)
-            seen = {seq: at for seq, at in seen.items() if seq > after}
-        if len(rows) < 1000:
-            await asyncio.sleep(FOLLOW_EVERY_S)
-
-
 def _listing(rows: list[Any]) -> Any:
     columns: dict[str, console.Column] = {
         "seq": "event_seq",
@@ -352,22 +333,3 @@ def _when(row: Any) -> str:
 def _said(row: Any) -> str:
     text = console.one_line(payload_text(orjson.loads(row["payload"])), 100)
     return f"(internal) {text}" if row["internal"] else text
-
-
-def _json_line(row: Any) -> str:
-    return console.json_text(
-        {
-            "event_id": row["event_id"],
-            "event_seq": row["event_seq"],
-            "timestamp": rfc3339_of(row["occurred_at"], row["utc_offset"]),
-            "ingested_at": rfc3339_of(row["ingested_at"]),
-            "channel": row["channel"],
-            "participants": list(row["participants"]),
-            "source_event_key": row["source_event_key"],
-            "type": row["type"],
-            "context_id": row["context_id"],
-            "internal": row["internal"],
-            "topic_hints": orjson.loads(row["topic_hints"]),
-            "payload": orjson.loads(row["payload"]),
-        }
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -13,8 +14,8 @@ from myria_cli.draw import answer_tree
 from myria_cli.options import Options, command
 from myria_cli.place import opened
 
-_FILTERS = "Filters (they exclude)"
-_SHAPE = "Shape of the answer"
+_filter = partial(typer.Option, rich_help_panel="Filters (they exclude)")
+_shape = partial(typer.Option, rich_help_panel="Shape of the answer")
 
 app = typer.Typer(rich_help_panel=PANEL)
 
@@ -34,55 +35,29 @@ async def query(
             help="Who asks; repeat for several. Only what all of them may see is answered. Required.",
         ),
     ] = None,
-    hint: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TOPIC[=0..1]", help="A topic to prefer; never excludes.", rich_help_panel=_SHAPE),
-    ] = None,
-    context: Annotated[str | None, typer.Option(help="Only this context_id.", rich_help_panel=_FILTERS)] = None,
-    channel: Annotated[str | None, typer.Option(help="Only this channel.", rich_help_panel=_FILTERS)] = None,
-    type_: Annotated[
-        list[str] | None,
-        typer.Option("--type", help="Only this event type; repeat for several.", rich_help_panel=_FILTERS),
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option(help="Only at or after this RFC 3339 time.", rich_help_panel=_FILTERS)
-    ] = None,
-    until: Annotated[str | None, typer.Option(help="Only before this RFC 3339 time.", rich_help_panel=_FILTERS)] = None,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Also internal events.", rich_help_panel=_FILTERS)
-    ] = False,
+    hint: Annotated[list[str] | None, _shape(metavar="TOPIC[=0..1]", help="A topic to prefer; never excludes.")] = None,
+    context: Annotated[str | None, _filter(help="Only this context_id.")] = None,
+    channel: Annotated[str | None, _filter(help="Only this channel.")] = None,
+    type_: Annotated[list[str] | None, _filter("--type", help="Only this event type; repeat for several.")] = None,
+    since: Annotated[str | None, _filter(help="Only at or after this RFC 3339 time.")] = None,
+    until: Annotated[str | None, _filter(help="Only before this RFC 3339 time.")] = None,
+    internal: Annotated[bool, _filter("--internal", help="Also internal events.")] = False,
     events: Annotated[
-        bool,
-        typer.Option(
-            "--events",
-            help="Plain events (query_event_nodes) instead of topics (query_references).",
-            rich_help_panel=_SHAPE,
-        ),
+        bool, _shape("--events", help="Plain events (query_event_nodes) instead of topics (query_references).")
     ] = False,
-    limit: Annotated[int | None, typer.Option(help="With --events: how many, 1..200.", rich_help_panel=_SHAPE)] = None,
-    max_nodes: Annotated[
-        int | None, typer.Option(help="Topics and events in all, 1..500.", rich_help_panel=_SHAPE)
-    ] = None,
-    max_depth: Annotated[int | None, typer.Option(help="Levels below the root.", rich_help_panel=_SHAPE)] = None,
-    root: Annotated[
-        str | None, typer.Option(help="Only under this topic_id or node_id.", rich_help_panel=_SHAPE)
-    ] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Bound on the answer's size.", rich_help_panel=_SHAPE)] = None,
-    payload: Annotated[
-        bool, typer.Option("--payload", help="Whole payloads instead of snippets.", rich_help_panel=_SHAPE)
-    ] = False,
-    scores: Annotated[
-        bool, typer.Option("--scores", help="Show how high each node was ranked.", rich_help_panel=_SHAPE)
-    ] = False,
+    limit: Annotated[int | None, _shape(help="With --events: how many, 1..200.")] = None,
+    max_nodes: Annotated[int | None, _shape(help="Topics and events in all, 1..500.")] = None,
+    max_depth: Annotated[int | None, _shape(help="Levels below the root.")] = None,
+    root: Annotated[str | None, _shape(help="Only under this topic_id or node_id.")] = None,
+    max_tokens: Annotated[int | None, _shape(help="Bound on the answer's size.")] = None,
+    payload: Annotated[bool, _shape("--payload", help="Whole payloads instead of snippets.")] = False,
+    scores: Annotated[bool, _shape("--scores", help="Show how high each node was ranked.")] = False,
     mode: Annotated[
-        str | None,
-        typer.Option(help="Whether a language model looks further: auto, llm, deterministic.", rich_help_panel=_SHAPE),
+        str | None, _shape(help="Whether a language model looks further: auto, llm, deterministic.")
     ] = None,
-    order: Annotated[str | None, typer.Option(help="relevance, newest or oldest.", rich_help_panel=_SHAPE)] = None,
-    now: Annotated[str | None, typer.Option(help="What 'yesterday' counts from.", rich_help_panel=_SHAPE)] = None,
-    cursor: Annotated[
-        str | None, typer.Option(help="next_cursor of the answer before.", rich_help_panel=_SHAPE)
-    ] = None,
+    order: Annotated[str | None, _shape(help="relevance, newest or oldest.")] = None,
+    now: Annotated[str | None, _shape(help="What 'yesterday' counts from.")] = None,
+    cursor: Annotated[str | None, _shape(help="next_cursor of the answer before.")] = None,
 ) -> None:
     """Ask the memory as somebody, and see the tree of the answer.
 

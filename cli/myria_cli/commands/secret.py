@@ -31,12 +31,8 @@ async def set_(
     options: Options,
     *,
     name: Annotated[str, typer.Argument(help="How a template names it.")],
-    from_env: Annotated[
-        str | None, typer.Option("--from-env", metavar="VARIABLE", help="Take the value of this variable.")
-    ] = None,
-    from_file: Annotated[
-        Path | None, typer.Option("--from-file", metavar="FILE", help="Take the text of this file.")
-    ] = None,
+    from_env: Annotated[str | None, typer.Option(metavar="VARIABLE", help="Take the value of this variable.")] = None,
+    from_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Take the text of this file.")] = None,
 ) -> None:
     """Keep a secret of the tenant, or replace it. Its value comes from standard input unless an option says more.
 

@@ -11,7 +11,6 @@ from rich.text import Text
 from rich.tree import Tree
 
 from myria.builds.model import Degraded
-from myria.db.clock import to_rfc3339
 from myria.db.database import Connection
 from myria_cli import console
 from myria_cli.commands.builds import PANEL
@@ -138,7 +137,7 @@ async def diff(
         async for difference in browse.differing_scopes(connection, options.tenant, before, after):
             same = False
             if options.json:
-                scopes.append(_difference_json(difference))
+                scopes.append(difference.to_json())
             else:
                 console.write(_difference_text(difference))
     if options.json:
@@ -191,49 +190,10 @@ def _drawn(tree: Tree, topics: Sequence[_Topic], *, summaries: bool) -> Tree:
 
 
 def _topic_json(topic: _Topic) -> Json:
-    document = _node_json(topic.node)
+    document = topic.node.to_json()
     if topic.below:
         document["children"] = [_topic_json(child) for child in topic.below]
     return document
-
-
-def _node_json(node: browse.TreeNode) -> Json:
-    document: Json = {
-        "kind": "leaf_topic" if node.is_leaf else "subject" if node.is_subject else "internal_topic",
-        "topic_id": node.topic_id,
-        "node_id": node.node_id.hex(),
-        "rendering_id": node.rendering_id.hex(),
-        "level": node.level,
-        "label": node.label,
-        "summary": node.summary,
-        "first_at": to_rfc3339(node.first_at),
-        "last_at": to_rfc3339(node.last_at),
-        "events": node.events,
-        "leaves": node.leaves,
-    }
-    if node.is_leaf:
-        document["event_seqs"] = list(node.event_seqs)
-    return document
-
-
-def _difference_json(difference: browse.ScopeDifference) -> Json:
-    return {
-        "participants": list(difference.participants),
-        "topics": [_change_json(topic) for topic in difference.topics],
-        "subjects": [_change_json(subject) for subject in difference.subjects],
-        "events": [
-            {"event_seq": event.event_seq, "before": event.before, "after": event.after} for event in difference.events
-        ],
-    }
-
-
-def _change_json(topic: browse.ChangedTopic) -> Json:
-    return {
-        "change": topic.change,
-        "topic_id": topic.topic_id,
-        "before": None if topic.before is None else _node_json(topic.before),
-        "after": None if topic.after is None else _node_json(topic.after),
-    }
 
 
 def _difference_text(difference: browse.ScopeDifference) -> Text:

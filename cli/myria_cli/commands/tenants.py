@@ -169,9 +169,7 @@ async def delete(
     confirm: Annotated[
         str | None, typer.Option(metavar="NAME", help="The name once more; without it you are asked.")
     ] = None,
-    export: Annotated[
-        Path | None, typer.Option("--export", metavar="FILE", help="Where its events are written to first.")
-    ] = None,
+    export: Annotated[Path | None, typer.Option(metavar="FILE", help="Where its events are written to first.")] = None,
     no_export: Annotated[bool, typer.Option("--no-export", help="Keep no copy of its events.")] = False,
     withdrawn: Annotated[
         bool, typer.Option("--withdrawn/--no-withdrawn", help="Also what was withdrawn, and the withdrawals.")

@@ -26,9 +26,7 @@ app.add_typer(turns, name="turns", rich_help_panel=PANEL)
 async def shadow(
     options: Options,
     *,
-    limit: Annotated[
-        int, typer.Option("--limit", min=0, max=10_000, help="How many turns that differ, newest first.")
-    ] = 20,
+    limit: Annotated[int, typer.Option(min=0, max=10_000, help="How many turns that differ, newest first.")] = 20,
 ) -> None:
     """Show how answers compare with what hosts computed themselves: facts, items of the prompt, tokens.
 

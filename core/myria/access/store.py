@@ -284,6 +284,22 @@ class AccessStore:
             )
         return made, await self.key(made.key_id)
 
+    async def create_first_key(self, tenant: str, own: Sequence[str]) -> MadeKey | None:
+        """Make a tenant and a key that may do everything but erase; None where the tenant has a key that is good."""
+        await self.ensure_tenant(tenant)
+        if any(details.row["state"] == "active" for details in await self.keys(tenant)):
+            return None
+        new = NewKey(
+            name="first",
+            tenant=tenant,
+            roles=("append", "read", "admin"),
+            faces=FACES,
+            own=own,
+            description="made by `myria up --auth`",
+        )
+        made, _ = await self.create_key(new, actor=self._actor)
+        return made
+
     async def ensure_key(self, new: NewKey, made: MadeKey, *, actor: str) -> tuple[KeyDetails, bool]:
         """Make the key of a text that is kept elsewhere, unless it is there; return it, and whether it was made now.
 

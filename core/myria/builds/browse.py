@@ -5,21 +5,34 @@ Nothing here is masked but by the participants that are asked for; agents go thr
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 import orjson
+from asyncpg import Record
 
 from myria import errors
-from myria.db.clock import to_microseconds
-from myria.db.database import Connection
+from myria.db.clock import rfc3339_of, to_microseconds, to_rfc3339
+from myria.db.database import Connection, Database
 from myria.db.queries import sql
 from myria.log.scopes import canonical_participants
 from myria.log.withdrawal.model import NEUTRAL_LABEL, NEUTRAL_SUMMARY
 from myria.topics.model import LEAF, SUBJECT
 
+Json = dict[str, Any]
+
 PAGE = 500
+
+FOLLOW_EVERY_S = 0.5
+LATE_COMMITS_S = 30.0
+"""Seconds for which a follower looks again for events that were committed after events of higher numbers."""
+
+_NEWER = 1_000
+"""Events that `browse.newer_events` returns at most."""
 
 TopicChange = Literal["added", "gone", "changed"]
 
@@ -73,6 +86,24 @@ class TreeNode:
     last_at: int
     event_seqs: tuple[int, ...]
 
+    def to_json(self) -> Json:
+        """Return the topic for a program, without what is below it."""
+        kind = "leaf_topic" if self.is_leaf else "subject" if self.is_subject else "internal_topic"
+        return {
+            "kind": kind,
+            "topic_id": self.topic_id,
+            "node_id": self.node_id.hex(),
+            "rendering_id": self.rendering_id.hex(),
+            "level": self.level,
+            "label": self.label,
+            "summary": self.summary,
+            "first_at": to_rfc3339(self.first_at),
+            "last_at": to_rfc3339(self.last_at),
+            "events": self.events,
+            "leaves": self.leaves,
+            **({"event_seqs": list(self.event_seqs)} if self.is_leaf else {}),
+        }
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangedTopic:
@@ -90,6 +121,15 @@ class ChangedTopic:
         if node is None:
             raise errors.InternalError("a change without a topic")
         return node
+
+    def to_json(self) -> Json:
+        """Return the change for a program."""
+        return {
+            "change": self.change,
+            "topic_id": self.topic_id,
+            "before": None if self.before is None else self.before.to_json(),
+            "after": None if self.after is None else self.after.to_json(),
+        }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,6 +149,15 @@ class ScopeDifference:
     topics: tuple[ChangedTopic, ...]
     subjects: tuple[ChangedTopic, ...]
     events: tuple[MovedEvent, ...]
+
+    def to_json(self) -> Json:
+        """Return what differs, for a program."""
+        return {
+            "participants": list(self.participants),
+            "topics": [topic.to_json() for topic in self.topics],
+            "subjects": [subject.to_json() for subject in self.subjects],
+            "events": [asdict(event) for event in self.events],
+        }
 
 
 async def find_snapshot(connection: Connection, tenant: str, name: str | None) -> SnapshotRow:
@@ -305,3 +354,74 @@ def _node(row: Any) -> TreeNode:
 def _json(text: Any) -> dict[str, Any]:
     value: dict[str, Any] = orjson.loads(text) if isinstance(text, str | bytes) else text
     return value
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EventFilter:
+    """Which events of the log an administrator wants: of scopes of all `participants`, from `since` to before `until`.
+
+    `internal` asks for internal events alone, or for none of them.
+    """
+
+    participants: Sequence[str] = ()
+    channel: str | None = None
+    type: str | None = None
+    context_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    internal: bool | None = None
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Return the arguments of the statements that list events."""
+        return (
+            list(self.participants),
+            *(self.channel, self.type, self.context_id),
+            *(self.since, self.until),
+            self.internal,
+        )
+
+
+async def newest_events(
+    database: Database, tenant: str, wanted: EventFilter, *, limit: int
+) -> tuple[list[Record], int]:
+    """Return the newest events in the log's order, and the number of its last event, from which to follow."""
+    async with database.read(tenant) as connection:
+        rows = await connection.fetch(sql("browse.events"), tenant, 2**62, *wanted.arguments(), limit)
+        newest = await connection.fetchval(sql("transfer.newest_event_seq"), tenant)
+    return rows[::-1], newest
+
+
+async def follow_events(database: Database, tenant: str, wanted: EventFilter, *, after: int) -> AsyncIterator[Record]:
+    """Yield events as they are committed; a number may be committed after a later one, so the follower looks back."""
+    seen: dict[int, float] = {}
+    while True:
+        async with database.read(tenant) as connection:
+            rows = await connection.fetch(sql("browse.newer_events"), tenant, after, list(seen), *wanted.arguments())
+        now = time.monotonic()
+        for row in rows:
+            seen[row["event_seq"]] = now
+            yield row
+        old = [seq for seq, at in seen.items() if now - at > LATE_COMMITS_S]
+        if old:
+            after = max(old)
+            seen = {seq: at for seq, at in seen.items() if seq > after}
+        if len(rows) < _NEWER:
+            await asyncio.sleep(FOLLOW_EVERY_S)
+
+
+def event_json(row: Record) -> Json:
+    """Return an event of these lists for a program."""
+    return {
+        "event_id": row["event_id"],
+        "event_seq": row["event_seq"],
+        "timestamp": rfc3339_of(row["occurred_at"], row["utc_offset"]),
+        "ingested_at": rfc3339_of(row["ingested_at"]),
+        "channel": row["channel"],
+        "participants": list(row["participants"]),
+        "source_event_key": row["source_event_key"],
+        "type": row["type"],
+        "context_id": row["context_id"],
+        "internal": row["internal"],
+        "topic_hints": orjson.loads(row["topic_hints"]),
+        "payload": orjson.loads(row["payload"]),
+    }

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import orjson
 
+from myria.db.clock import rfc3339_of
 from myria.db.database import Database
 from myria.db.locks import lock_key
 from myria.db.queries import sql
@@ -152,3 +153,27 @@ class Recorder:
     def _shown(self, text: str) -> str:
         """Return text without secrets, and without what PostgreSQL cannot store."""
         return self._redactor.text(text).replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
+async def recorded_calls(
+    database: Database, tenant: str, *, build_id: str | None, workflow: str | None, failed: bool, limit: int
+) -> list[Json]:
+    """Return the newest calls of a tenant as they are shown: of a build, of a workflow, or of all.
+
+    Args:
+        failed: only those whose reply could not be used.
+    """
+    async with database.read(tenant) as connection:
+        rows = await connection.fetch(sql("llm.calls"), tenant, build_id, workflow, failed, limit)
+    digests = ("unit", "prompt_sha256", "reply_sha256")
+    return [
+        {
+            **dict(row),
+            **{name: None if row[name] is None else row[name].hex() for name in digests},
+            "mask": list(row["mask"]),
+            "mask_scopes": list(row["mask_scopes"]),
+            "tools": orjson.loads(row["tools"]),
+            "created_at": rfc3339_of(row["created_at"]),
+        }
+        for row in rows
+    ]
