@@ -45,25 +45,22 @@ def _output(file: str) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         return
     target = Path(file).resolve()
-    if target.exists() and not target.is_file():
-        try:
-            with target.open("wb") as stream:
-                yield stream
-        except OSError as error:
-            raise InvalidArgument(f"{file} cannot be written: {error.strerror}", field="file") from error
-        return
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        with target.open("wb") if target.exists() and not target.is_file() else _whole(target) as stream:
+            yield stream
     except OSError as error:
         raise InvalidArgument(f"{file} cannot be written: {error.strerror}", field="file") from error
-    aside = Path(name)
+
+
+@contextmanager
+def _whole(target: Path) -> Iterator[IO[bytes]]:
+    """Open a file beside `target` for the block, which takes its place once it is whole and on the disk."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        aside.replace(target)
-    except OSError as error:
-        raise InvalidArgument(f"{file} cannot be written: {error.strerror}", field="file") from error
+        Path(name).replace(target)
     finally:
-        aside.unlink(missing_ok=True)
+        Path(name).unlink(missing_ok=True)

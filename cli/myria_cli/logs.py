@@ -31,7 +31,7 @@ def configure(service: ServiceSettings, plane: str, log: LogSettings) -> None:
     """
     as_text = service.log_format == "text" or (service.log_format == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Redacted(_Text(plane) if as_text else _Json(service.name, plane)))
+    handler.setFormatter((_Text if as_text else _Json)(service.name, plane))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     if log.file is not None:
@@ -41,7 +41,7 @@ def configure(service: ServiceSettings, plane: str, log: LogSettings) -> None:
             raise ConfigurationError(
                 f"the log file {log.file} cannot be written: {error.strerror}; mend log.file", field="log.file"
             ) from error
-        file_handler.setFormatter(_Redacted(_Json(service.name, plane)))
+        file_handler.setFormatter(_Json(service.name, plane))
         root.addHandler(file_handler)
     root.setLevel(service.log_level.upper())
     for name in _NOISY:
@@ -88,22 +88,21 @@ class SharedFile(RotatingFileHandler):
 
 
 class _Redacted(logging.Formatter):
-    """Lines of another formatter, message, fields and trace, in which no key shows more than its id."""
+    """Lines, each with message, fields and trace, in which no key shows more than its id."""
 
-    def __init__(self, inner: logging.Formatter) -> None:
+    def __init__(self, service: str, plane: str) -> None:
         super().__init__()
-        self._inner = inner
+        self._service, self._plane = service, plane
 
     def format(self, record: logging.LogRecord) -> str:
-        return hide_keys(self._inner.format(record))
+        return hide_keys(self.line(record))
+
+    def line(self, record: logging.LogRecord) -> str:
+        raise NotImplementedError
 
 
-class _Text(logging.Formatter):
-    def __init__(self, plane: str) -> None:
-        super().__init__()
-        self._plane = plane
-
-    def format(self, record: logging.LogRecord) -> str:
+class _Text(_Redacted):
+    def line(self, record: logging.LogRecord) -> str:
         """Return `12:00:01 builder   published snap_...`."""
         moment = datetime.fromtimestamp(record.created).astimezone()
         level = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
@@ -111,12 +110,8 @@ class _Text(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-class _Json(logging.Formatter):
-    def __init__(self, service: str, plane: str) -> None:
-        super().__init__()
-        self._service, self._plane = service, plane
-
-    def format(self, record: logging.LogRecord) -> str:
+class _Json(_Redacted):
+    def line(self, record: logging.LogRecord) -> str:
         """Return one line of JSON with what the caller gave as `extra`."""
         entry: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),

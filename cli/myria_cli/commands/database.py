@@ -113,10 +113,10 @@ async def verify(
         myria verify --receipt receipt.json
         myria verify --json | jq '.checks[] | select(.failed > 0)'
     """
-    from myria.builds.verify import verify as examine
-
     if receipt is not None:
         return await _prove(options, receipt)
+    from myria.builds.verify import verify as examine
+
     planner = options.settings().planner.for_planner()
     async with database_of(options) as database:
         with console.meter("verifying", quiet=options.json) as progress:
