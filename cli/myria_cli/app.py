@@ -17,9 +17,9 @@ from myria_cli.commands import (
     cluster,
     database,
     erase,
+    events,
     hosting,
     keys,
-    log,
     planes,
     query,
     secret,
@@ -82,7 +82,7 @@ app = typer.Typer(
 hosts = typer.Typer(rich_help_panel=hosting.PANEL)
 hosting.register(hosts)
 for subject in (
-    *(planes.app, hosts, query.app, log.app, builds.app, snapshots.app, database.app, erase.app, audit.app),
+    *(planes.app, hosts, query.app, events.app, builds.app, snapshots.app, database.app, erase.app, audit.app),
     *(secret.app, cluster.app, tenants.app, keys.app, turns.app),
 ):
     app.add_typer(subject)  # in the order of the help page

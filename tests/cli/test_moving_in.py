@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from myria_cli.commands.log import WHOLE
+from myria_cli.commands.events import WHOLE
 from myria_cli.importers.formats import FORMATS
 from tests.cli.conftest import Call
 

@@ -9,7 +9,7 @@ import typer
 
 from myria.errors import InvalidArgument
 from myria_cli import console
-from myria_cli.commands.log import PANEL
+from myria_cli.commands.events import PANEL
 from myria_cli.draw import answer_tree
 from myria_cli.options import Options, command
 from myria_cli.place import opened

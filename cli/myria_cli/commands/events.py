@@ -170,7 +170,7 @@ async def import_(
     """
     from myria.log import transfer
     from myria.log.limits import limits_of
-    from myria_cli.importing import Import, Refusals, people_in, run_import, zone_named
+    from myria_cli.importers.run import Import, Refusals, people_in, run_import, zone_named
 
     settings = options.settings()
     _check_system(from_, as_=as_, project=project, of_files=people is not None or zone is not None, dry_run=dry_run)
