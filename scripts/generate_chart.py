@@ -145,6 +145,10 @@ _WHOLE = ("requests", "runAsNonRoot", "allowPrivilegeEscalation", "rollingUpdate
 """Keys of maps that are shown as one value."""
 
 
+_WITH_PODS = frozenset({"server", "operator", "builder", "jobs", "postgres.trial"})
+"""Components that take the names of `pods` again."""
+
+
 def _is_branch(value: dict[str, Any]) -> bool:
     """Tell whether a map is taken apart: not those that are Kubernetes' own objects."""
     return not set(_WHOLE) & set(value)
@@ -153,12 +157,16 @@ def _is_branch(value: dict[str, Any]) -> bool:
 def readme() -> str:
     """Return the chart's README.md with the table of its values written anew."""
     parts = ["\n| value | default | meaning |\n|---|---|---|\n"]
+    of_all_pods = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))["pods"]
     for value in described_values():
+        parent, _, name = value.path.rpartition(".")
+        if parent in _WITH_PODS and name in of_all_pods and not value.doc:
+            continue  # the line about `pods` says that they take the same names
         if value.default is None and value.doc and _is_section(value.path):
             parts.append(f"| **`{value.path}`** | | {_cell(value.doc)} |\n")
         else:
             default = json.dumps(value.default, ensure_ascii=False)
-            parts.append(f"| `{value.path}` | `{_cell(default)}` | {_cell(value.doc or _as_pods(value.path))} |\n")
+            parts.append(f"| `{value.path}` | `{_cell(default)}` | {_cell(value.doc)} |\n")
     return generated.below_mark(CHART / "README.md", "".join(parts))
 
 
@@ -167,13 +175,6 @@ def _is_section(path: str) -> bool:
     for key in path.split("."):
         value = value[key]
     return isinstance(value, dict)
-
-
-def _as_pods(path: str) -> str:
-    parent, _, name = path.rpartition(".")
-    of_all_pods = (CHART / "values.yaml").read_text(encoding="utf-8").split("\npods:")[1].split("\npostgres:")[0]
-    of_a_component = parent in {"server", "operator", "builder", "jobs", "postgres.trial"}
-    return f"As `pods.{name}`." if of_a_component and f"\n  {name}:" in of_all_pods else ""
 
 
 def _cell(text: str) -> str:

@@ -128,7 +128,15 @@ async def operate(settings: Settings, dsn: str) -> None:
     configured, namespace = await configuration()
     namespace = settings.operator.namespace or namespace
     section = settings.operator
+    operator: Operator | None = None
     async with AsyncExitStack() as stack:
+        # The probe answers while the schema is waited for, too.
+        probe = liveness(
+            section.probe_port,
+            lambda: operator.idle_s() if operator is not None else 0.0,
+            lambda: len(operator.queue) if operator is not None else 0,
+        )
+        await stack.enter_async_context(probe)
         api = await stack.enter_async_context(Connection(configured, namespace, MANAGER))
         pool = pool_options(settings, size=max(4, section.workers))
         database = await stack.enter_async_context(Database(dsn, pool))
@@ -137,7 +145,6 @@ async def operate(settings: Settings, dsn: str) -> None:
         stack.push_async_callback(operator.metrics.close)
         deployment = OwnDeployment(api, section.deployment)
         stack.push_async_callback(_leave, operator, deployment)
-        await stack.enter_async_context(liveness(section.probe_port, operator.idle_s, lambda: len(operator.queue)))
         if section.metrics_port:
             metrics = scraped("0.0.0.0", section.metrics_port, operator.families, process=True)  # noqa: S104 - see probe
             stack.enter_context(metrics)
@@ -160,11 +167,10 @@ async def _leave(operator: Operator, deployment: OwnDeployment) -> None:
 
 
 async def _schema(database: Database, settings: Settings) -> None:
-    """Wait for the schema while answering health probes. Without a configured wait, a missing database is ignored."""
-    async with liveness(settings.operator.probe_port, lambda: 0.0, lambda: 0):
-        try:
-            await until_current(database, settings.migrate.wait_s)
-        except errors.UnavailableError as error:
-            if settings.migrate.wait_s:
-                raise
-            logger.warning("the schema is not checked: %s", error.message, extra={"action": "schema_unchecked"})
+    """Wait for the schema. Without a configured wait, a missing database is ignored."""
+    try:
+        await until_current(database, settings.migrate.wait_s)
+    except errors.UnavailableError as error:
+        if settings.migrate.wait_s:
+            raise
+        logger.warning("the schema is not checked: %s", error.message, extra={"action": "schema_unchecked"})

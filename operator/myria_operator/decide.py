@@ -84,7 +84,7 @@ class Do(StrEnum):
     """Keep an ended rollback or held build from moving the pointer."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Step:
     """What to do; `reason` and `message` are those of a build that is ended."""
 
@@ -93,7 +93,7 @@ class Step:
     message: str = ""
 
 
-NOTHING: Final = Step(do=Do.NOTHING)
+NOTHING: Final = Step(Do.NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class _Verdict:
 
     succeeded: Condition
     published: Condition
-    do: Do = Do.NOTHING
+    step: Step = NOTHING
     fields: Json = field(default_factory=dict)
 
 
@@ -137,7 +137,7 @@ def decide(observed: Observed) -> Decision:
     earlier = {key: value for key, value in rebuild.status.items() if key not in {*fields, "conditions"}}
     if rebuild.settled:
         conditions = tuple(_as_written(rebuild, kind) for kind in reasons.CONDITION_TYPES)
-        step = Step(do=Do.STOP_JOB) if _has_pods_to_stop(observed) else NOTHING
+        step = Step(Do.STOP_JOB) if _has_pods_to_stop(observed) else NOTHING
         return Decision({**earlier, **fields}, conditions, step)
     if observed.trouble is not None:
         return Decision({**earlier, **fields}, _in_trouble(rebuild, *observed.trouble), NOTHING)
@@ -149,13 +149,9 @@ def decide(observed: Observed) -> Decision:
         verdict = _during_the_build(observed, observed.build)
     else:
         verdict = _after_the_build(observed, observed.build, observed.build.outcome)
-    step = Step(do=verdict.do)
+    step = Step(Do.DELETE) if observed.is_surplus else verdict.step
     if _has_pods_to_stop(observed):
-        step = Step(do=Do.STOP_JOB)
-    elif observed.is_surplus:
-        step = Step(do=Do.DELETE)
-    elif observed.build is not None and observed.build.outcome is None and rebuild.rollback_to is None:
-        step = _work_on(observed, observed.build)
+        step = Step(Do.STOP_JOB)
     succeeded = verdict.succeeded
     if step.do is not Do.NOTHING and succeeded.status == UNKNOWN:
         # A missing permission stays reported until the step that it kept is done: otherwise each attempt would withdraw
@@ -226,7 +222,7 @@ def _problem(observed: Observed) -> tuple[str, str] | None:
 def _before_the_build(observed: Observed) -> _Verdict:
     rebuild, situation = observed.rebuild, observed.situation
     is_open = situation.request_id is not None and not situation.closed
-    close = Do.CLOSE_REQUEST if is_open else Do.NOTHING
+    close = Step(Do.CLOSE_REQUEST) if is_open else NOTHING
     if (problem := _problem(observed)) is not None:
         published = _published(FALSE, reasons.NOT_SUCCEEDED, "nothing was built")
         return _Verdict(_succeeded(FALSE, *problem), published, close)
@@ -234,13 +230,13 @@ def _before_the_build(observed: Observed) -> _Verdict:
         return _Verdict(*_both(FALSE, reasons.ABORTED, "aborted before it began"), close)
     pending = _published(UNKNOWN, reasons.PENDING, "the build has not begun")
     if situation.request_id is None:
-        do = Do.ASK
+        step = Step(Do.ASK)
     elif situation.suspended != rebuild.wants("suspend"):
-        do = Do.SUSPEND_REQUEST
+        step = Step(Do.SUSPEND_REQUEST)
     elif rebuild.wants("suspend") or situation.unfinished_build_id is not None:
-        do = Do.NOTHING
+        step = NOTHING
     else:
-        do = Do.TAKE_UP
+        step = Step(Do.TAKE_UP)
     if rebuild.wants("suspend"):
         waits = _succeeded(UNKNOWN, reasons.SUSPEND_REQUESTED, "waits until suspend is false")
     elif situation.request_id is None:
@@ -254,11 +250,10 @@ def _before_the_build(observed: Observed) -> _Verdict:
         elif situation.paused and rebuild.trigger != "manual":
             message = "automatic builds pause since a rollback, until a manual build, a publish or `myria resume`"
         waits = _succeeded(UNKNOWN, reasons.QUEUED, message)
-    return _Verdict(waits, pending, do)
+    return _Verdict(waits, pending, step)
 
 
 def _during_the_build(observed: Observed, build: BuildFacts) -> _Verdict:
-    """Return the verdict about an unfinished build, but for its step, which depends on more: see `_work_on`."""
     rebuild, situation = observed.rebuild, observed.situation
     if rebuild.wants("abort"):
         reason, message = reasons.ABORTING, "the build is about to be ended"
@@ -284,42 +279,43 @@ def _during_the_build(observed: Observed, build: BuildFacts) -> _Verdict:
     else:
         reason, message = reasons.STARTING, "its Job exists; no pod was seen at work yet"
     published = _published(UNKNOWN, reasons.PENDING, "the build has not ended")
-    return _Verdict(_succeeded(UNKNOWN, reason, message), published, fields=_build_fields(observed, build))
+    step = _work_on(observed, build)
+    return _Verdict(_succeeded(UNKNOWN, reason, message), published, step, _build_fields(observed, build))
 
 
 def _work_on(observed: Observed, build: BuildFacts) -> Step:
     """Return the next step of an unfinished build."""
     rebuild, job = observed.rebuild, observed.job
     if rebuild.wants("abort"):
-        return Step(do=Do.ABORT)
+        return Step(Do.ABORT)
     if build.suspended != rebuild.wants("suspend"):
-        return Step(do=Do.SUSPEND_BUILD)
+        return Step(Do.SUSPEND_BUILD)
     if job is None and build.job_uid is None:
-        return Step(do=Do.MAKE_JOB) if observed.wants_job else NOTHING
+        return Step(Do.MAKE_JOB) if observed.wants_job else NOTHING
     if job is None:
         message = f"the Job {rebuild.status.get('jobName', '')} is gone, and nobody works on the build"
-        return NOTHING if build.alive else Step(do=Do.END_BUILD, reason=reasons.WORKER_LOST, message=message)
+        return NOTHING if build.alive else Step(Do.END_BUILD, reasons.WORKER_LOST, message)
     if job.owner_uid != rebuild.uid:
         message = f"a Job {job.name} exists already, and is not this resource's"
-        return Step(do=Do.END_BUILD, reason=reasons.JOB_CONFLICT, message=message)
+        return Step(Do.END_BUILD, reasons.JOB_CONFLICT, message)
     if build.job_uid is None:
-        return Step(do=Do.NOTE_JOB)
+        return Step(Do.NOTE_JOB)
     if job.failed:
         reason = _JOB_FAILURES.get(job.failed_reason, reasons.BACKOFF_LIMIT_EXCEEDED)
         message = f"the Job {job.name} failed: {job.failed_message or job.failed_reason or 'no reason given'}"
-        return Step(do=Do.END_BUILD, reason=reason, message=message)
+        return Step(Do.END_BUILD, reason, message)
     if job.complete:
         message = f"the Job {job.name} is complete, and the build has not ended"
-        return Step(do=Do.END_BUILD, reason=reasons.WORKER_LOST, message=message)
+        return Step(Do.END_BUILD, reasons.WORKER_LOST, message)
     if job.deleting:
         return NOTHING
     if observed.pod_problem is not None and _is_overdue(observed, build):
         reason, problem = observed.pod_problem
         message = f"given up after {build.podless_s:.0f} s without a pod at work: {problem}"
-        return Step(do=Do.END_BUILD, reason=reason, message=message)
+        return Step(Do.END_BUILD, reason, message)
     deadline_s = rebuild.build.get("deadlineSeconds", job.deadline_s)
     if job.halted != rebuild.wants("suspend") or job.deadline_s != deadline_s:
-        return Step(do=Do.CHANGE_JOB)
+        return Step(Do.CHANGE_JOB)
     return NOTHING
 
 
@@ -351,15 +347,15 @@ def _build_fields(observed: Observed, build: BuildFacts) -> Json:
 
 def _after_the_build(observed: Observed, build: BuildFacts, outcome: Outcome) -> _Verdict:
     succeeded, published = _ended(observed, build, outcome)
-    do = Do.NOTHING
+    step = NOTHING
     if outcome is Outcome.HELD and not observed.situation.closed:
         if observed.rebuild.wants("abort"):
-            do = Do.ABORT
+            step = Step(Do.ABORT)
         elif not build.parent_is_active:
-            do = Do.GIVE_UP
+            step = Step(Do.GIVE_UP)
         elif observed.rebuild.wants("approve"):
-            do = Do.PUBLISH
-    return _Verdict(succeeded, published, do, _build_fields(observed, build))
+            step = Step(Do.PUBLISH)
+    return _Verdict(succeeded, published, step, _build_fields(observed, build))
 
 
 def _ended(observed: Observed, build: BuildFacts, outcome: Outcome) -> tuple[Condition, Condition]:
@@ -430,7 +426,7 @@ def _rollback(observed: Observed) -> _Verdict:
             fields |= {"startedAt": at, "completedAt": at, "durationSeconds": 0}
         message = f"snapshot {situation.moved_to} is active again; automatic builds of the tenant pause"
         return _Verdict(*_both(TRUE, reasons.ROLLED_BACK, message), fields=fields)
-    give_up = Do.GIVE_UP if situation.tenant_known and not situation.closed else Do.NOTHING
+    give_up = Step(Do.GIVE_UP) if situation.tenant_known and not situation.closed else NOTHING
     problem = _problem(observed)
     if problem is None and target is not None and target.problem is not None:
         problem = target.problem, target.message
@@ -453,7 +449,7 @@ def _rollback(observed: Observed) -> _Verdict:
     if situation.active_snapshot_id is not None:
         fields["previousSnapshotID"] = situation.active_snapshot_id
     succeeded = _succeeded(UNKNOWN, reasons.PENDING, f"about to go back to snapshot {target.snapshot_id}")
-    return _Verdict(succeeded, pending, Do.ROLL_BACK, fields)
+    return _Verdict(succeeded, pending, Step(Do.ROLL_BACK), fields)
 
 
 def _suspended(observed: Observed, succeeded: Condition) -> Condition:

@@ -100,12 +100,6 @@ def checked_pod_template(document: Any, where: str) -> PodTemplate:
     return template
 
 
-def pods_of(rebuild: Rebuild, scopes: int, settings: OperatorSettings) -> int:
-    """Return how many pods share a build: what was asked for, at most one per changed scope, at least one."""
-    parallelism = int(rebuild.build.get("parallelism", settings.default_parallelism))
-    return max(1, min(parallelism, scopes))
-
-
 def manifest(
     rebuild: Rebuild, build: BuildFacts, template: PodTemplate, settings: OperatorSettings, *, pods: int
 ) -> Json:

@@ -17,7 +17,7 @@ from myria.errors import ClusterRefused, ClusterUnavailable, UnavailableError
 from myria.settings import OperatorSettings
 from myria_operator import reasons
 from myria_operator.decide import FALSE, UNKNOWN, Condition, Decision, Do, Step, decide, transitions, with_times
-from myria_operator.jobs import STOP_DEADLINE_S, PodTemplate, job_change, manifest, pods_of
+from myria_operator.jobs import STOP_DEADLINE_S, PodTemplate, job_change, manifest
 from myria_operator.ledger import Ledger
 from myria_operator.naming import event_name, job_name
 from myria_operator.observed import MANAGER, REQUEST_LABEL, Job, Observed, Rebuild, Situation
@@ -334,9 +334,9 @@ class Reconciler:
         return AT_ONCE
 
     async def _make_job(self, rebuild: Rebuild, build: BuildFacts) -> None:
-        wanted_pods = int(rebuild.build.get("parallelism", self._settings.default_parallelism))
-        scopes = await self._ledger.scopes_to_build(build, wanted_pods) if wanted_pods > 1 else 1
-        wanted = manifest(rebuild, build, self._template, self._settings, pods=pods_of(rebuild, scopes, self._settings))
+        most = int(rebuild.build.get("parallelism", self._settings.default_parallelism))
+        pods = max(1, await self._ledger.scopes_to_build(build, most))  # a pod more than changed scopes would idle
+        wanted = manifest(rebuild, build, self._template, self._settings, pods=pods)
         try:
             made = Job.from_object(await self._api.create(JOBS, wanted))
         except ClusterRefused as error:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from myria.errors import ConfigurationError
 from myria.settings import OperatorSettings
-from myria_operator.jobs import checked_pod_template, job_change, manifest, pods_of, read_pod_template
+from myria_operator.jobs import checked_pod_template, job_change, manifest, read_pod_template
 from myria_operator.ledger import ToMake
 from myria_operator.naming import job_name, rebuild_name
 from myria_operator.requests import manifest as rebuild_manifest
@@ -122,13 +122,6 @@ def test_an_unreadable_template_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("{", encoding="utf-8")
     with pytest.raises(ConfigurationError, match="not YAML"):
         read_pod_template(tmp_path / "bad.yaml")
-
-
-@given(asked=st.none() | st.integers(1, 64), scopes=st.integers(0, 100))
-def test_pods_are_bounded(asked: int | None, scopes: int) -> None:
-    """As many as asked for, never more than changed scopes, at least one."""
-    pods = pods_of(rebuild({"build": {} if asked is None else {"parallelism": asked}}), scopes, SETTINGS)
-    assert 1 <= pods <= max(1, min(asked or 1, scopes))
 
 
 def test_a_job_is_changed_where_the_spec_says_otherwise() -> None:
