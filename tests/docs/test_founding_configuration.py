@@ -44,9 +44,9 @@ def keys(document: dict[str, object], above: str = "") -> list[str]:
     return found
 
 
-def test_each_founding_key_has_a_row() -> None:
-    """Once, and no row is of a key that the specification does not have."""
-    assert sorted(re.findall(r"^\| `([a-z_: ]+)` \|", SECTION, re.MULTILINE)) == sorted(keys(yaml.safe_load(FOUNDING)))
+def test_each_founding_key_has_a_line() -> None:
+    """Once, and no line is of a key that the specification does not have."""
+    assert sorted(re.findall(r"^- `([a-z_: ]+)`: ", SECTION, re.MULTILINE)) == sorted(keys(yaml.safe_load(FOUNDING)))
 
 
 def test_the_example_is_a_file_of_myria(tmp_path: Path) -> None:
