@@ -26,11 +26,12 @@ class FileLock:
         """Take the lock, or change its kind, without waiting; say whether that worked.
 
         Raises:
-            OSError: the file cannot be created.
+            DataDirUnusable: the file cannot be created.
         """
         is_new = self._descriptor is None
         if self._descriptor is None:
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            with usable(self.path.parent):
+                self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -42,8 +43,9 @@ class FileLock:
     def write_pid(self) -> None:
         """Write this process's id into the file, for processes that are refused the lock."""
         if self._descriptor is not None:
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+            with usable(self.path.parent):
+                os.ftruncate(self._descriptor, 0)
+                os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def read_pid(self) -> int | None:
         """Return the id its holder left, if it is there."""
@@ -68,10 +70,7 @@ class FileLock:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
-        while True:
-            with usable(self.path.parent):
-                if self.try_acquire():
-                    break
+        while not self.try_acquire():
             if loop.time() > deadline:
                 raise DataDirInUse(
                     f"Another process has been starting or stopping the server in {self.path.parent} "

@@ -128,11 +128,9 @@ class EmbeddedPostgres:
         folders.prepare(self.data_dir)
         self._leaving = False
         try:
-            with folders.usable(self.data_dir):
-                self._become_owner()
+            self._become_owner()
             async with self._alone():
-                with folders.usable(self.data_dir):
-                    self._using.try_acquire(shared=True)
+                self._using.try_acquire(shared=True)
                 await self._join_or_launch()
         except BaseException:
             self._using.release()

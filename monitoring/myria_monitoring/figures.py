@@ -171,9 +171,8 @@ class FigureReader:
             self.up = False
             logger.exception("the figures cannot be read", extra={"action": "figures_failed"})
         now = time.monotonic()
-        self._again_at = now + min(max(LOOK_S[0], 100 * (now - started)), LOOK_S[1])
-        if figures is None:
-            self._again_at = now + LOOK_S[0]
+        pause = LOOK_S[0] if figures is None else min(max(LOOK_S[0], 100 * (now - started)), LOOK_S[1])
+        self._again_at = now + pause
         return figures
 
     async def _tails(
