@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import asyncpg
 import pytest
 
+import myria_migrations
 from myria.db import schema
 from myria.db.database import Database as Pool
-from myria.errors import ConfigurationError, SchemaOutdated
+from myria.errors import ConfigurationError, SchemaOutdated, SchemaTooNew
 from myria_migrations import functions, migrations
 from tests.support.postgres import Database, Databases
+from tests.support.processes import Spawner
 
 REGISTER = "SELECT version, name FROM myria.schema_migrations ORDER BY version"
 
@@ -112,3 +117,21 @@ async def test_every_table_of_tenants_is_bound_to_one(database: Database) -> Non
               SELECT FROM pg_policies p WHERE p.tablename = c.relname AND p.policyname = 'tenant_named'))
     """
     assert await answer(database, unbound) == []
+
+
+@pytest.mark.processes
+def test_a_numbered_migration_follows_the_baseline(
+    database: Database, empty: Database, tmp_path: Path, spawn: Spawner
+) -> None:
+    """A later program applies it to a schema of this one, and to an empty database; this one then refuses both."""
+    later = tmp_path / "myria_migrations"
+    shutil.copytree(Path(myria_migrations.__file__).parent, later, ignore=shutil.ignore_patterns("__pycache__"))
+    (later / "numbered/0002_later.sql").write_text("CREATE TABLE myria.later (it integer);\n", encoding="utf-8")
+    for dsn, applied in ((database.dsn, ["0002_later"]), (empty.dsn, ["0001_baseline", "0002_later"])):
+        migrating = spawn.python(
+            "-m", "myria_cli.main", "migrate", "--json", "--dsn", dsn, env={"PYTHONPATH": str(tmp_path)}
+        )
+        assert migrating.wait() == 0, migrating.output()
+        assert json.loads(migrating.output())["applied"] == applied
+        with pytest.raises(SchemaTooNew, match="0002_later"):
+            asyncio.run(schema.pending(dsn))

@@ -24,7 +24,7 @@ CREATE TABLE myria.keys (
 COMMENT ON TABLE myria.keys IS 'Credentials: what each may do. Of the secret only its SHA-256 is here.';
 COMMENT ON COLUMN myria.keys.channels IS 'Patterns of the channels it may append to; NULL: any.';
 COMMENT ON COLUMN myria.keys.may_ask IS 'Patterns of the participants it may name beside its own.';
-COMMENT ON COLUMN myria.keys.text_format IS 'Text of answers on the agent''s face where a call does not say; NULL: as the settings say.';
+COMMENT ON COLUMN myria.keys.text_format IS 'Text of answers of the agent API where a call does not say; NULL: as the settings say.';
 -- A caller names a key before anybody knows the tenant, so an id is unique over all of them.
 CREATE UNIQUE INDEX keys_by_id ON myria.keys (key_id);
 

@@ -1,7 +1,7 @@
 -- What guards tenants that are being deleted, and removes what they own.
 
--- The transaction gets its number before the look: whoever reads the number of the newest transaction after the mark was
--- committed, and waits for all older ones, has waited for every writer that did not see the mark.
+-- The transaction takes its number before it reads the mark. Deletion commits the mark, reads the newest transaction's number
+-- and waits for all older ones: so it has waited for every writer that did not see the mark.
 CREATE OR REPLACE FUNCTION myria.refuse_while_deleted() RETURNS trigger
 LANGUAGE plpgsql
 AS $$

@@ -1,6 +1,7 @@
 -- What a tenant stores, and the tokens that its models use, counted as it happens.
 
--- Whoever writes, whatever tenant that transaction names, the tally follows.
+-- Counts for the tenant of the rows, whichever one the transaction names. A tenant has sixteen rows, so that backends seldom
+-- wait for each other.
 CREATE OR REPLACE FUNCTION myria.count_stored(tenant text, bytes bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -15,7 +16,7 @@ BEGIN
 END $$;
 REVOKE EXECUTE ON FUNCTION myria.count_stored FROM PUBLIC;
 
--- Row-level security lets in what is of the tenant that is named, and nothing else.
+-- For the append functions. Row-level security binds it to the tenant that the transaction names.
 CREATE OR REPLACE FUNCTION myria.count_added(tenant text, bytes bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$

@@ -1,4 +1,12 @@
 -- Appends in one statement, which is its own transaction: a client that stops holds no lock meanwhile.
+--
+-- Each function names the tenant and bounds the waiting, then takes the lock that every append shares and a build's capture
+-- takes alone, and only then allocates numbers: so no event below a build's cutoff is still to be committed. Nothing is
+-- looked up before it is inserted: a unique index refuses what stands already, and the caller then appends step by step.
+--
+-- Triggers check the tenant and count bytes for every other writer. myria.admits and myria.tally = own tell them that these
+-- functions do it themselves, because PostgreSQL would keep the inserted rows for them. Assigning to `done` instead of
+-- PERFORM evaluates an expression without a query.
 
 CREATE OR REPLACE FUNCTION myria.refuse_append(tenant text, tenant_since text) RETURNS void
 LANGUAGE plpgsql

@@ -90,7 +90,7 @@ END $$;
 COMMENT ON FUNCTION myria.sample_anew IS 'Lets PostgreSQL take the statistics of a table anew, so that they hold nothing of rows that are gone.';
 REVOKE EXECUTE ON FUNCTION myria.sample_anew FROM PUBLIC;
 
--- The mark of a turn names the notes of its facts, whose ids follow from what the facts are about.
+-- The mark of a turn names the notes of its facts, whose ids are digests of what the facts are about.
 CREATE OR REPLACE FUNCTION myria.forget_digests(tenant text, numbers bigint[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
