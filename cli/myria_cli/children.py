@@ -28,10 +28,10 @@ LIVED_S = 3.0
 LOW_PRIORITY = 10
 """Niceness of a child that others need not wait for."""
 
-LAST_WORDS_BYTES = 8_192
+TAIL_BYTES = 8_192
 """How much of a child's standard error is kept to say why it died."""
 
-LAST_WORDS_S = 1.0
+TAIL_WAIT_S = 1.0
 """Longest wait for the rest of it."""
 
 LAST_GRACE_S = 15.0
@@ -69,7 +69,7 @@ def how_it_ended(status: int) -> str:
 
 
 class Child:
-    """One child process. Its output goes to our standard error, and `last_words` keeps the end, to say why it died.
+    """One child process. Its output goes to our standard error, and `stderr_tail` keeps the end, to say why it died.
 
     Args:
         name: for people.
@@ -84,7 +84,7 @@ class Child:
         self._command = list(command)
         self._environment = dict(environment)
         self._descriptors = tuple(descriptors)
-        self._has_said_all = asyncio.Event()
+        self._stderr_closed = asyncio.Event()
         self._tail = b""
         self._process: asyncio.subprocess.Process | None = None
 
@@ -99,7 +99,7 @@ class Child:
         # A pipe of our own: asyncio counts a process as ended when nobody holds its pipes any more, and what it started
         # may live on.
         self._tail = b""
-        self._has_said_all.clear()
+        self._stderr_closed.clear()
         ours, theirs = os.pipe()
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
@@ -111,11 +111,11 @@ class Child:
             start_new_session=True,
         )
         os.close(theirs)
-        asyncio.get_running_loop().add_reader(ours, self._hear, ours)
+        asyncio.get_running_loop().add_reader(ours, self._read_stderr, ours)
 
-    def _hear(self, pipe: int) -> None:
+    def _read_stderr(self, pipe: int) -> None:
         piece = os.read(pipe, 65_536)
-        self._tail = (self._tail + piece)[-LAST_WORDS_BYTES:]
+        self._tail = (self._tail + piece)[-TAIL_BYTES:]
         if piece:
             with suppress(OSError):
                 sys.stderr.buffer.write(piece)
@@ -123,10 +123,10 @@ class Child:
         else:
             asyncio.get_running_loop().remove_reader(pipe)
             os.close(pipe)
-            self._has_said_all.set()
+            self._stderr_closed.set()
 
     @property
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """The end of what the child wrote to its standard error."""
         return self._tail.decode("utf-8", "replace")
 
@@ -136,8 +136,8 @@ class Child:
             return 0
         status = await self._process.wait()
         with suppress(TimeoutError):  # what it started may live on
-            async with asyncio.timeout(LAST_WORDS_S):
-                await self._has_said_all.wait()
+            async with asyncio.timeout(TAIL_WAIT_S):
+                await self._stderr_closed.wait()
         return status
 
     def lower_priority(self) -> None:

@@ -44,7 +44,7 @@ READY_WAIT_S = 60.0
 FIRST_FAILURES = 3
 """Times the server may end before it was ever ready; after that a restart is not expected to help."""
 
-ATTENDANCE_POLL_S = 2.0
+LOCK_POLL_S = 2.0
 """Seconds between two looks whether the data folder's builds are left to this process."""
 
 BUILDER_PATIENCE_S = 5.0
@@ -54,7 +54,7 @@ _log = logging.getLogger("myria.local")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Household:
+class RunningPlanes:
     """The running planes: where each face that is on is served, and the server's process."""
 
     urls: Mapping[Face, str]
@@ -72,9 +72,9 @@ class Household:
 
 
 @asynccontextmanager
-async def household(
+async def all_planes(
     options: Options, settings: Settings, place: Place, sock: socket.socket, *, verbose: bool
-) -> AsyncIterator[Household]:
+) -> AsyncIterator[RunningPlanes]:
     """Run every plane for the block, ready to serve; stop all of them after it.
 
     Args:
@@ -104,7 +104,7 @@ async def household(
 
     def exited(status: int) -> None:
         if not ready.is_set():
-            early.append(death("the server", status, server.last_words))
+            early.append(child_error("the server", status, server.stderr_tail))
 
     pool = pool_options(settings, size=4)
     async with AsyncExitStack() as stack:
@@ -128,10 +128,10 @@ async def household(
             await _wait_ready(address, early, failed)
             ready.set()
             begin(control.run(), "control")
-            begin(_attend(place), "attendance")
+            begin(_hold_builder_lock(place), "builder lock")
             paths = {**PATH_OF, "rest": REST_PREFIX}
             urls = {face: address + paths[face] for face in served_faces(settings)}
-            yield Household(urls=urls, server=server, failed=failed)
+            yield RunningPlanes(urls=urls, server=server, failed=failed)
         finally:
             # The control loop is stopped first: it must not start a builder that would have to be stopped at once.
             for task in reversed(tasks):
@@ -141,7 +141,7 @@ async def household(
 
 
 @asynccontextmanager
-async def built_beside(settings: Settings, place: Place) -> AsyncIterator[None]:
+async def builds_in_process(settings: Settings, place: Place) -> AsyncIterator[None]:
     """Run triggers, queue and builders of a data folder for the block, while no other process of this machine does.
 
     A `myria up` that starts later runs its own beside these, which does no harm. With --dsn nothing is run: another
@@ -149,7 +149,7 @@ async def built_beside(settings: Settings, place: Place) -> AsyncIterator[None]:
     """
 
     async def build(data_dir: Path) -> None:
-        async with Database(place.control, pool_options(settings, size=4)) as database, _attendance(data_dir):
+        async with Database(place.control, pool_options(settings, size=4)) as database, _builder_lock(data_dir):
             await ControlLoop(database, settings, launch=_Launcher(settings, place, verbose=False)).run()
 
     if place.embedded is None:
@@ -165,20 +165,20 @@ async def built_beside(settings: Settings, place: Place) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _attendance(data_dir: Path) -> AsyncIterator[None]:
+async def _builder_lock(data_dir: Path) -> AsyncIterator[None]:
     """Wait until no other process builds for the data folder, then hold that right for the block."""
     lock = FileLock(data_dir / "control.lock")
     while not lock.try_acquire():  # noqa: ASYNC110 - another process has it
-        await asyncio.sleep(ATTENDANCE_POLL_S)
+        await asyncio.sleep(LOCK_POLL_S)
     try:
         yield
     finally:
         lock.release()
 
 
-async def _attend(place: Place) -> None:
+async def _hold_builder_lock(place: Place) -> None:
     if place.embedded is not None:
-        async with _attendance(place.embedded.data_dir):
+        async with _builder_lock(place.embedded.data_dir):
             await asyncio.Event().wait()
     await asyncio.Event().wait()
 
@@ -219,14 +219,14 @@ class _Launcher:
             overrun.cancel()
             await asyncio.shield(child.stop(BUILDER_PATIENCE_S))
         if status not in _OUTCOMES:
-            raise death("a builder", status, child.last_words)
+            raise child_error("a builder", status, child.stderr_tail)
         return status
 
 
-def death(who: str, status: int, last_words: str) -> MyriaError:
+def child_error(who: str, status: int, stderr_tail: str) -> MyriaError:
     """Return why a child died, from its exit status and the end of its standard error."""
-    coded = re.findall(r"^error\[(\w+)\]: (.+)$", last_words, re.MULTILINE)
-    code, message = coded[-1] if coded else ("", (last_words.strip().splitlines() or ["it said nothing"])[-1])
+    coded = re.findall(r"^error\[(\w+)\]: (.+)$", stderr_tail, re.MULTILINE)
+    code, message = coded[-1] if coded else ("", (stderr_tail.strip().splitlines() or ["it said nothing"])[-1])
     if status == OperationalError.exit_status:
         known = {leaf.code: leaf for leaf in OperationalError.__subclasses__()}
         return known.get(code, ConfigurationError)(message)

@@ -108,7 +108,7 @@ def data_dir_of(options: Options) -> Path:
     return (options.folder or default_data_dir()).expanduser().absolute()
 
 
-def is_attended(place: Place) -> bool:
+def has_running_up(place: Place) -> bool:
     """Tell whether a `myria up` owns the data folder and will run requested builds. Assumed (true) for a DSN."""
     if place.embedded is None:
         return True

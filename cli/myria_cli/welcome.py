@@ -16,7 +16,7 @@ from myria.db.database import Database
 from myria.db.options import pool_options
 from myria.index.embeddings.choosing import chosen
 from myria.settings import Settings
-from myria_cli.local import Household
+from myria_cli.local import RunningPlanes
 from myria_cli.options import Options
 from myria_cli.place import Place, data_dir_of
 
@@ -36,7 +36,9 @@ async def first_key(place: Place, settings: Settings, tenant: str) -> MadeKey | 
         return await AccessStore(database, actor="up").create_first_key(tenant, settings.auth.local_participants)
 
 
-def welcome(options: Options, settings: Settings, place: Place, running: Household, key: MadeKey | None = None) -> None:
+def welcome(
+    options: Options, settings: Settings, place: Place, running: RunningPlanes, key: MadeKey | None = None
+) -> None:
     """Say where everything is, and how to connect to it; `key` is the one that was made now, shown this once."""
     document = {
         "url": running.url,

@@ -25,7 +25,7 @@ async def test_a_child_that_overran_leaves_the_processors_to_others() -> None:
     child.lower_priority()
 
 
-async def test_the_last_words_of_a_child_are_kept() -> None:
+async def test_the_stderr_tail_of_a_child_are_kept() -> None:
     """Also where it is killed, and what it started lives on with its standard error."""
     starts_another = (
         "import subprocess, sys, time; sys.stderr.write('x' * 10_000 + '\\nthe disk is full\\n'); sys.stderr.flush(); "
@@ -34,10 +34,10 @@ async def test_the_last_words_of_a_child_are_kept() -> None:
     child = Child("speaking", [sys.executable, "-c", starts_another], environment=os.environ)
     await child.start()
     try:
-        await until(lambda: "full" in child.last_words, "the child's last words")
+        await until(lambda: "full" in child.stderr_tail, "the child's last words")
         assert child.pid is not None
         os.kill(child.pid, signal.SIGKILL)
         assert await child.wait() == -signal.SIGKILL
     finally:
         await child.stop(5.0)
-    assert child.last_words.splitlines()[-1] == "the disk is full"
+    assert child.stderr_tail.splitlines()[-1] == "the disk is full"

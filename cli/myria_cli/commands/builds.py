@@ -17,7 +17,7 @@ from myria.errors import DatabaseUnavailable, MyriaError, UnavailableError
 from myria_cli import console
 from myria_cli.console import count
 from myria_cli.options import Options, actor, command
-from myria_cli.place import Place, administration_of, is_attended, opened
+from myria_cli.place import Place, administration_of, has_running_up, opened
 
 if TYPE_CHECKING:
     from myria.builds.administration import Administration
@@ -73,7 +73,7 @@ async def rebuild(
             options.tenant, full=full, hold=hold, force=force, reason=reason, actor=actor()
         )
         request = await _on_record(administration, options, "trigger_build", None, work)
-        here = here or not is_attended(place)
+        here = here or not has_running_up(place)
         if not (here or wait):
             asked = f"asked for a build ({request['request_id']}); `myria status` tells how it goes"
             options.answer(request, asked)
@@ -176,18 +176,18 @@ async def _on_record(
     """Do what a command asks for, and write into the journal of access who did it and how it ended."""
     from myria.access.journal import Act, Journal
 
-    outcome = "ok"
-    try:
-        answer = await work
-        target = answer.get("snapshot_id") or answer.get("request_id") or target
-    except UnavailableError:
-        raise
-    except MyriaError as error:
-        outcome = error.code
-        raise
-    finally:
+    async def note(target: str | None, outcome: str) -> None:
         act = Act(tenant=options.tenant, actor=actor(), action=action, target=target, outcome=outcome)
         await Journal(administration.appending, administration.settings.audit).act(act)
+
+    try:
+        answer = await work
+    except UnavailableError:
+        raise  # nothing was done, and nothing can be written
+    except MyriaError as error:
+        await note(target, error.code)
+        raise
+    await note(answer.get("snapshot_id") or answer.get("request_id") or target, "ok")
     return answer
 
 

@@ -69,7 +69,7 @@ async def up(
         myria up --as ana --as assistant
         myria up --dsn postgresql://myria@localhost/myria
     """
-    from myria_cli.local import household
+    from myria_cli.local import all_planes
     from myria_cli.welcome import first_key, welcome
 
     settings = options.settings(
@@ -83,7 +83,7 @@ async def up(
     with _listen(settings, insecure=insecure) as sock:
         async with (
             opened(options, settings, create=True, exclusive=True) as place,
-            household(options, settings, place, sock, verbose=True) as running,
+            all_planes(options, settings, place, sock, verbose=True) as running,
         ):
             key = await first_key(place, settings, options.tenant) if settings.auth.mode == "keys" else None
             welcome(options, settings, place, running, key)
@@ -109,7 +109,7 @@ async def demo(
     """
     from myria.index.embeddings.choosing import chosen
     from myria_cli import sample
-    from myria_cli.local import household
+    from myria_cli.local import all_planes
     from myria_cli.welcome import welcome
 
     settings = options.settings(mcp__host=host, mcp__port=port)
@@ -121,7 +121,7 @@ async def demo(
     with _listen(settings, insecure=insecure, guarded=False) as sock:
         async with (
             opened(options, settings, create=True, exclusive=True) as place,
-            household(options, settings, place, sock, verbose=False) as running,
+            all_planes(options, settings, place, sock, verbose=False) as running,
         ):
             if not options.json:
                 console.say(f"serving MCP at {running.url}; embeddings are {chosen(settings).why}", "dim")
@@ -173,7 +173,7 @@ async def serve(
         stop_with_parent()
     from myria.db import schema
     from myria.memory import Memory
-    from myria_cli.local import built_beside, url_of
+    from myria_cli.local import builds_in_process, url_of
     from myria_server.mcp.stdio import serve_stdio
     from myria_server.metrics import ServerMetrics
     from myria_server.serving import Departure, serve_http
@@ -206,7 +206,7 @@ async def serve(
             metrics.watch_pool(name, pool.figures)
         if sock is None:
             if settings.mcp.stdio_builds:
-                await stack.enter_async_context(built_beside(settings, place))
+                await stack.enter_async_context(builds_in_process(settings, place))
             await serve_stdio(memory, settings, tenant=options.tenant, face=served)
             return
         if descriptor is None:
