@@ -79,10 +79,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-hosts = typer.Typer(rich_help_panel=hosting.PANEL)
-hosting.register(hosts)
 for subject in (
-    *(planes.app, hosts, query.app, events.app, builds.app, snapshots.app, database.app, erase.app, audit.app),
+    *(planes.app, hosting.app, query.app, events.app, builds.app, snapshots.app, database.app, erase.app, audit.app),
     *(secret.app, cluster.app, tenants.app, keys.app, turns.app),
 ):
     app.add_typer(subject)  # in the order of the help page

@@ -21,92 +21,92 @@ from myria_cli.options import Options, command
 PANEL = "Connect"
 _NAMES = ", ".join(HOSTS)
 
+app = typer.Typer(rich_help_panel=PANEL)
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module."""
 
-    @command(app, "connect")
-    async def connect(
-        options: Options,
-        *,
-        host: Annotated[str, typer.Argument(metavar="HOST", help=f"One of {_NAMES}.")],
-        url: Annotated[
-            str | None, typer.Option("--url", help="Where the memory is served. Default: what `myria up` would be.")
-        ] = None,
-        stdio: Annotated[
-            bool, typer.Option("--stdio", help="The host starts a server itself, on this machine, instead of HTTP.")
-        ] = False,
-        face: Annotated[str, typer.Option("--face", help=f"What is offered: {', '.join(FACES)}.")] = "agent",
-        key: Annotated[
-            str | None,
-            typer.Option("--key", envvar="MYRIA_KEY", help="The key, as text in the host's file, which is kept 0600."),
-        ] = None,
-        key_env: Annotated[
-            str | None,
-            typer.Option("--key-env", metavar="NAME", help="The variable of the host's environment with the key."),
-        ] = None,
-        name: Annotated[str, typer.Option("--name", help="What the host calls the server.")] = "myria",
-        file: Annotated[
-            Path | None, typer.Option("--file", help="Another file than the user's own, e.g. .mcp.json of a project.")
-        ] = None,
-        hooks: Annotated[
-            bool, typer.Option("--hooks", help="Recall when a session begins, and keep each turn, where it has hooks.")
-        ] = False,
-        dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
-        undo: Annotated[bool, typer.Option("--undo", help="Take out what was put in.")] = False,
-        show: Annotated[bool, typer.Option("--print", help="Print what the host's file takes; write none.")] = False,
-        show_key: Annotated[bool, typer.Option("--show-key", help="Do not mask the key in what is printed.")] = False,
-    ) -> None:
-        """Write the memory into a host's configuration, or take it out again.
+@command(app, "connect")
+async def connect(
+    options: Options,
+    *,
+    host: Annotated[str, typer.Argument(metavar="HOST", help=f"One of {_NAMES}.")],
+    url: Annotated[
+        str | None, typer.Option("--url", help="Where the memory is served. Default: what `myria up` would be.")
+    ] = None,
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="The host starts a server itself, on this machine, instead of HTTP.")
+    ] = False,
+    face: Annotated[str, typer.Option("--face", help=f"What is offered: {', '.join(FACES)}.")] = "agent",
+    key: Annotated[
+        str | None,
+        typer.Option("--key", envvar="MYRIA_KEY", help="The key, as text in the host's file, which is kept 0600."),
+    ] = None,
+    key_env: Annotated[
+        str | None,
+        typer.Option("--key-env", metavar="NAME", help="The variable of the host's environment with the key."),
+    ] = None,
+    name: Annotated[str, typer.Option("--name", help="What the host calls the server.")] = "myria",
+    file: Annotated[
+        Path | None, typer.Option("--file", help="Another file than the user's own, e.g. .mcp.json of a project.")
+    ] = None,
+    hooks: Annotated[
+        bool, typer.Option("--hooks", help="Recall when a session begins, and keep each turn, where it has hooks.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take out what was put in.")] = False,
+    show: Annotated[bool, typer.Option("--print", help="Print what the host's file takes; write none.")] = False,
+    show_key: Annotated[bool, typer.Option("--show-key", help="Do not mask the key in what is printed.")] = False,
+) -> None:
+    """Write the memory into a host's configuration, or take it out again.
 
-        What else is in the file stays, with its comments and order. The first change leaves a copy beside it.
+    What else is in the file stays, with its comments and order. The first change leaves a copy beside it.
 
-        Examples:
-            myria connect claude-code --dry-run
-            myria connect claude-code --hooks
-            myria connect cursor --key-env MYRIA_KEY --url https://memory.example.com
-            myria connect claude-desktop
-            myria connect vscode --file .vscode/mcp.json
-            myria connect codex --undo
-        """
-        known = _known(host)
-        if not name or not all(one.isalnum() or one in "_-" for one in name) or not name.isascii():
-            raise InvalidArgument("--name takes letters, digits, _ and -", field="name")
-        server = _server(options, known, url, stdio=stdio, face=face, key=key, key_env=key_env)
-        _check_hooks(known, server, file, hooks=hooks, undo=undo)
-        entry = known.written(server)
-        servers = (file or known.file()).expanduser().absolute()
-        is_secret = bool(server.env) or (server.key is not None and server.url is not None)
-        if show:
-            console.write_lines([entry_text(known.form, (known.group, name), entry, show_key=show_key)])
-            return
-        changes = planned(
-            known,
-            file=servers,
-            name=name,
-            entry=None if undo else entry,
-            hooks_file=_hooks_file(known, file, wanted=hooks or undo),
-            command=None if undo else _hook_command(known, servers, name),
-            show_key=show_key,
-        )
-        if not dry_run:
-            for change in changes:
-                if change.changes:
-                    carry_out(change, is_secret=is_secret and change.path == servers, keeps_copy=not undo)
-        _tell(options, known, changes, dry_run=dry_run, undo=undo)
-
-    @app.command(
-        "hook",
-        rich_help_panel=PANEL,
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-        add_help_option=False,
+    Examples:
+        myria connect claude-code --dry-run
+        myria connect claude-code --hooks
+        myria connect cursor --key-env MYRIA_KEY --url https://memory.example.com
+        myria connect claude-desktop
+        myria connect vscode --file .vscode/mcp.json
+        myria connect codex --undo
+    """
+    known = _known(host)
+    if not name or not all(one.isalnum() or one in "_-" for one in name) or not name.isascii():
+        raise InvalidArgument("--name takes letters, digits, _ and -", field="name")
+    server = _server(options, known, url, stdio=stdio, face=face, key=key, key_env=key_env)
+    _check_hooks(known, server, file, hooks=hooks, undo=undo)
+    entry = known.written(server)
+    servers = (file or known.file()).expanduser().absolute()
+    is_secret = bool(server.env) or (server.key is not None and server.url is not None)
+    if show:
+        console.write_lines([entry_text(known.form, (known.group, name), entry, show_key=show_key)])
+        return
+    changes = planned(
+        known,
+        file=servers,
+        name=name,
+        entry=None if undo else entry,
+        hooks_file=_hooks_file(known, file, wanted=hooks or undo),
+        command=None if undo else _hook_command(known, servers, name),
+        show_key=show_key,
     )
-    def hook(context: typer.Context) -> None:
-        """What hosts run when a session begins and after each turn; `myria connect HOST --hooks` sets it up.
+    if not dry_run:
+        for change in changes:
+            if change.changes:
+                carry_out(change, is_secret=is_secret and change.path == servers, keeps_copy=not undo)
+    _tell(options, known, changes, dry_run=dry_run, undo=undo)
 
-        It reads the host's JSON, answers as the host wants it, and ends with 0 whatever happens.
-        """
-        raise typer.Exit(hooking.main(context.args))
+
+@app.command(
+    "hook",
+    rich_help_panel=PANEL,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    add_help_option=False,
+)
+def hook(context: typer.Context) -> None:
+    """What hosts run when a session begins and after each turn; `myria connect HOST --hooks` sets it up.
+
+    It reads the host's JSON, answers as the host wants it, and ends with 0 whatever happens.
+    """
+    raise typer.Exit(hooking.main(context.args))
 
 
 def _known(name: str) -> Host:
