@@ -5,10 +5,10 @@ By default small: 10,000 events and a few rounds, in minutes. `--full` (or FULL=
 
 from __future__ import annotations
 
-from benchmarks import appends, attacks, builds, calls, reads
+from benchmarks import appends, attacks, builds, reads
 from benchmarks.options import Part, parser, run_parts
 
-PARTS: dict[str, Part] = {part.PART: part.measure for part in (appends, reads, builds, calls, attacks)}
+PARTS: dict[str, Part] = {part.PART: part.measure for part in (appends, reads, builds, attacks)}
 
 
 def main() -> None:

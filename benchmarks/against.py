@@ -69,7 +69,7 @@ async def measure(bench: Bench, report: Report, *, commit: str) -> None:
                 await _builds(bench, report, both, log, source)
                 async with AsyncExitStack() as stack:
                     sides = [await _served(stack, bench, code) for code in both]
-                    await in_turns(bench.load, sides, rounds=bench.rounds, count=bench.requests)
+                    await in_turns(sides, rounds=bench.rounds, count=bench.requests)
                 _, new = publish(report, f"questions, {log}", sides)
                 report.check(f"questions, {log}: p95 / {commit}", new.p95, MOST_P95)
 
@@ -100,10 +100,9 @@ async def _served(stack: AsyncExitStack, bench: Bench, code: Code) -> Side:
     await bench.cluster.tidy(name)
     server = myria_server(bench.cluster.dsns(name).server, bench.log(f"{PART}-{code.name}-server"), code=code.env)
     await stack.enter_async_context(server)
-    database = await stack.enter_async_context(bench.cluster.connection(name))
-    middle, _ = await scopes(database)
+    middle, _ = await scopes(bench.cluster, name)
     asked = questions(middle, port=server.port, count=bench.requests)
-    return Side(name=code.name, server=server, requests=asked, connections=CLIENTS, database=database)
+    return Side(name=code.name, server=server, requests=asked, connections=CLIENTS)
 
 
 def _take_out(commit: str, folder: Path) -> None:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import sys
 from contextlib import AsyncExitStack
 
-from benchmarks.mcp_http import post, tool_call
+from benchmarks.cluster import statement
+from benchmarks.mcp_http import request, tool_call
 from benchmarks.options import Bench, run_part
 from benchmarks.processes import Server, myria_server
 from benchmarks.report import Report
 from benchmarks.sides import Side, in_turns, publish
-from benchmarks.statements import statement
 from benchmarks.workload import sample_events
 
 PART = "appends"
@@ -41,20 +41,20 @@ async def measure(bench: Bench, report: Report) -> None:
         events = sample_events()
         batch = {"events": sample_events(EACH, source_event_key=None)}
         single = (
-            [post(bare.port, "/append", event, tag="append") for event in events],
+            [request(bare.port, "/append", event) for event in events],
             [tool_call(myria.port, "append_event", event) for event in events],
         )
         many = (
-            [post(bare.port, "/append_many", batch, tag="append")],
+            [request(bare.port, "/append_many", batch)],
             [tool_call(myria.port, "append_events", batch)],
         )
         kept, compared = [0, 0], []
         for connections, each, requests in ((1, 1, single), (32, 1, single), (4, EACH, many)):
             sides = [
-                Side(name=name, server=server, requests=calls, connections=connections, each=each, database=database)
+                Side(name=name, server=server, requests=calls, connections=connections, each=each)
                 for name, server, calls in zip(("bare", "myria"), (bare, myria), requests, strict=True)
             ]
-            await in_turns(bench.load, sides, rounds=bench.rounds, seconds=bench.seconds)
+            await in_turns(sides, rounds=bench.rounds, seconds=bench.seconds)
             compared += publish(report, f"{connections} connections, {each} events each", sides)[1:]
             kept = [before + side.kept for before, side in zip(kept, sides, strict=True)]
         stored = [await database.fetchval(statement(name)) for name in ("bare_count", "event_count")]

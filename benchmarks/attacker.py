@@ -26,6 +26,7 @@ from urllib.parse import urlencode
 
 import orjson
 
+from benchmarks.mcp_http import request
 from myria.settings import Settings
 
 TOKEN_BYTES = 8_400
@@ -37,15 +38,6 @@ _HELD_S = 20.0
 _PAUSE_S = 0.01
 
 Message = tuple[str, bytes]
-
-
-def _request(port: int, path: str, body: bytes | None, *, key: str = "", kind: str = "application/json") -> bytes:
-    """Return an HTTP request: POST of a body, or GET."""
-    lines = [f"{'GET' if body is None else 'POST'} {path} HTTP/1.1", f"Host: 127.0.0.1:{port}"]
-    lines += [f"Content-Type: {kind}", "Accept: application/json, text/event-stream"]
-    lines += [f"Authorization: Bearer {key}"] if key else []
-    lines += [f"Content-Length: {len(body)}"] if body is not None else []
-    return ("\r\n".join(lines) + "\r\n\r\n").encode() + (body or b"")
 
 
 def _call(tool: str, arguments: dict[str, Any], request_id: int = 1) -> dict[str, Any]:
@@ -60,11 +52,11 @@ def answers(port: int, key: str) -> Iterator[Message]:
     search = {"content_contains": "garden", "limit": 1000}
     searches = [_call("memtrace_search", search, number) for number in range(100)]
     kinds = {
-        "batch": _request(port, "/mcp", orjson.dumps(batch), key=key),
-        "batch of searches": _request(port, "/mcp/memtrace", orjson.dumps(searches), key=key),
-        "list": _request(port, "/api/v1/memories?limit=1000", None, key=key),
-        "search": _request(port, "/api/v1/search", orjson.dumps({"query": "garden", "limit": 1000}), key=key),
-        "query": _request(port, "/mcp", orjson.dumps(query), key=key),
+        "batch": request(port, "/mcp", batch, key=key),
+        "batch of searches": request(port, "/mcp/memtrace", searches, key=key),
+        "list": request(port, "/api/v1/memories?limit=1000", key=key),
+        "search": request(port, "/api/v1/search", {"query": "garden", "limit": 1000}, key=key),
+        "query": request(port, "/mcp", query, key=key),
     }
     yield from itertools.cycle(kinds.items())
 
@@ -74,18 +66,16 @@ def tokens(port: int, key: str) -> Iterator[Message]:
     bomb = base64.urlsafe_b64encode(zlib.compress(b'{"current":[' + b"{}," * 1_500_000 + b"{}]}", 9))[:TOKEN_BYTES]
     for forged in itertools.cycle((bomb, bomb + b"." + bomb[:40], b"A" * TOKEN_BYTES, b"")):
         arguments = {"session_id": "s", "turn_id": "t", "operation_token": forged.decode(), "output_items": []}
-        yield "token", _request(port, "/mcp/turns", orjson.dumps(_call("memory_run_turn", arguments)), key=key)
+        yield "token", request(port, "/mcp/turns", _call("memory_run_turn", arguments), key=key)
 
 
 def registrations(port: int, key: str) -> Iterator[Message]:
     """Yield registrations, pages of consent and sign-ins."""
-    body = orjson.dumps(
-        {"client_name": "x" * 100, "redirect_uris": [f"https://a.example/{'y' * 400}/{n}" for n in range(10)]}
-    )
+    body = {"client_name": "x" * 100, "redirect_uris": [f"https://a.example/{'y' * 400}/{n}" for n in range(10)]}
     form = urlencode({"client_id": "0" * 32, "redirect_uri": "https://a.example/", "decision": "allow", "key": key})
     while True:
-        yield "registration", _request(port, "/oauth/register", body)
-        sign_in = _request(port, "/oauth/authorize", form.encode(), kind="application/x-www-form-urlencoded")
+        yield "registration", request(port, "/oauth/register", body)
+        sign_in = request(port, "/oauth/authorize", form.encode(), kind="application/x-www-form-urlencoded")
         yield "sign-in", sign_in
 
 
@@ -95,14 +85,14 @@ def bodies(port: int, key: str) -> Iterator[Message]:
     for number in itertools.count():
         size = largest if number % 20 == 0 else math.exp(chance.uniform(math.log(_SMALLEST), math.log(largest)))
         body = hostile(chance.choice(sorted(SHAPES)), int(size) - 200, call_first=chance.random() < 0.5)
-        yield "body", _request(port, "/mcp", body[:largest], key=key)
+        yield "body", request(port, "/mcp", body[:largest], key=key)
 
 
 def noise(port: int, key: str) -> Iterator[Message]:
     """Yield questions of a key."""
     question = _call("myria_query_event_nodes", {"query": "anything at all", "limit": 5})
     while True:
-        yield "question", _request(port, "/mcp", orjson.dumps(question), key=key)
+        yield "question", request(port, "/mcp", question, key=key)
 
 
 NAME = "myria_append_events"
@@ -131,16 +121,10 @@ SHAPES: dict[str, Callable[[int], bytes]] = {
 
 def hostile(shape: str, size: int, *, call_first: bool = True) -> bytes:
     """Return a tool call whose arguments are of a shape and about `size` bytes."""
-    arguments = SHAPES[shape](size)
+    call = (NAME.encode(), SHAPES[shape](size))
     if call_first:
-        return b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"%s","arguments":%s}}' % (
-            NAME.encode(),
-            arguments,
-        )
-    return b'{"params":{"arguments":%s,"name":"%s"},"method":"tools/call","id":7,"jsonrpc":"2.0"}' % (
-        arguments,
-        NAME.encode(),
-    )
+        return b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"%s","arguments":%s}}' % call
+    return b'{"params":{"arguments":%s,"name":"%s"},"method":"tools/call","id":7,"jsonrpc":"2.0"}' % call[::-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +160,6 @@ async def _send(port: int, messages: Iterator[Message], every_s: float, told: Co
                     length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0])
                     answer = await reader.readexactly(length)
                     told[f"{kind} {head.split(b' ', 2)[1].decode()}"] += 1
-                    told[f"{kind} MiB at most"] = max(told[f"{kind} MiB at most"], -(-length >> 20))
                     if kind == "body" and not re.search(rb'"code": ?"', answer):
                         told[UNCODED] += 1
                     await asyncio.sleep(next_at - loop.time())

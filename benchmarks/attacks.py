@@ -11,14 +11,14 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
 
 from benchmarks.attacker import ATTACKS, LIMIT_PER_S, UNCODED
-from benchmarks.load import LoadProcess
-from benchmarks.mcp_http import Request, post, tool_call
+from benchmarks.load import drive
+from benchmarks.mcp_http import request, tool_call
 from benchmarks.options import Bench, run_part
 from benchmarks.processes import ROOT, myria_server, usage
 from benchmarks.report import Report, number
@@ -34,10 +34,6 @@ MEMORY_MIB = 600
 LIVEZ_MS = 200
 MOST_P95 = 2.0
 
-QUIET_PAUSE_S = 0.02
-LIVEZ_EVERY_S = 0.05
-LIVEZ = Request(head="GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", body="", tag="livez")
-SETTLE_S = 0.75
 EVENTS, EVENT_BYTES, MEMORY_BYTES = 100, 60_000, 20_000
 EVENT_PARTS = 40_000
 OWN = ("ada", "bot")
@@ -60,19 +56,22 @@ async def measure(bench: Bench, report: Report) -> None:
         AUTH_PUBLIC_URL="http://127.0.0.1:8321",
         TURNS_ENABLED="true",
     ) as server:
-        await bench.load.run(_filling(server.port, keys["greedy"]), port=server.port)
-        quiet = _quiet(server.port, keys["quiet"])
+        await drive(_filling(server.port, keys["greedy"]), port=server.port)
+        port, key, own = server.port, keys["quiet"], list(OWN)
+        asking = tool_call(port, "query_event_nodes", {"query": "What did we decide about the memory?"}, key=key)
+        appends = [tool_call(port, "append_event", event, key=key) for event in sample_events(participants=own)]
+        quiet = [call for append in appends for call in (append, asking)]
 
         async def p95(for_s: float) -> float:
-            run = bench.load.run(quiet, port=server.port, connections=4, seconds=for_s, pause_s=QUIET_PAUSE_S)
+            run = drive(quiet, port=server.port, connections=4, seconds=for_s, pause_s=0.02)
             return (await run).ms(0.95)
 
         await p95(bench.seconds)
         for attack in ATTACKS:
             key = keys["noisy" if attack == "noise" else "greedy"]
             alone = await p95(seconds / 4)
-            async with LoadProcess() as asking, _attack(attack, server.port, key) as told:
-                asked = asking.run([LIVEZ], port=server.port, seconds=seconds, pause_s=LIVEZ_EVERY_S)
+            async with _attack(attack, server.port, key) as told:
+                asked = drive([request(server.port, "/livez")], port=server.port, seconds=seconds, pause_s=0.05)
                 livez, beside = await asyncio.gather(asked, p95(seconds))
             livez_ms = livez.ms(1.0)
             ratio = beside / ((alone + await p95(seconds / 4)) / 2)
@@ -87,14 +86,7 @@ async def measure(bench: Bench, report: Report) -> None:
     report.table("attacks", ("attack", "MiB peak", "livez most", "p95 alone", "p95 beside", "ratio"), rows)
 
 
-def _quiet(port: int, key: str) -> list[Request]:
-    question = {"query": "What did we decide about the memory?", "limit": 5}
-    asking = tool_call(port, "query_event_nodes", question, key=key)
-    appends = [tool_call(port, "append_event", event, key=key) for event in sample_events(participants=list(OWN))]
-    return [request for append in appends for request in (append, asking)]
-
-
-def _filling(port: int, key: str) -> list[Request]:
+def _filling(port: int, key: str) -> list[bytes]:
     """Return what keeps what the greedy key will ask for: events that are long, or of very many parts, and memories."""
     made = []
     for number_ in range(EVENTS):
@@ -105,7 +97,7 @@ def _filling(port: int, key: str) -> list[Request]:
         made.append(tool_call(port, "append_event", event, key=key))
         for part in range(2):
             memory = {"agent_id": "a", "content": f"garden {number_} {part} " + "x" * MEMORY_BYTES}
-            made.append(post(port, f"{PREFIX}/memories", memory, tag="memories", key=key))
+            made.append(request(port, f"{PREFIX}/memories", memory, key=key))
     return made
 
 
@@ -123,14 +115,13 @@ async def _attack(attack: str, port: int, key: str) -> AsyncIterator[Counter[str
         process.stdin.write(key.encode() + b"\n")
         await process.stdin.drain()
         await process.stdout.readline()  # it has begun
-        await asyncio.sleep(SETTLE_S)
+        await asyncio.sleep(0.75)
         yield told
     finally:
         process.stdin.close()
         answer = await process.stdout.read()
         await process.wait()
-        with suppress(orjson.JSONDecodeError):
-            told.update(orjson.loads(answer))
+        told.update(orjson.loads(answer))
 
 
 if __name__ == "__main__":

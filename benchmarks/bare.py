@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from benchmarks.statements import statement
+from benchmarks.cluster import statement
 from myria.log.ids import new_id, new_ids
 from myria_cli.children import stop_with_parent
 

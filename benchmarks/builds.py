@@ -15,6 +15,7 @@ from itertools import islice
 import orjson
 
 from benchmarks.databases import Built, build, built, load
+from benchmarks.load import drive
 from benchmarks.mcp_http import tool_call
 from benchmarks.options import Bench, run_part
 from benchmarks.processes import myria_server
@@ -27,7 +28,6 @@ ADDED = 100
 """Events that a scope gains in a round."""
 TARGET = 2_000
 """Events that the added scope begins with."""
-ROLLBACKS = 50
 
 MOST_TIME_RATIO = 2.0
 MOST_ROWS_RATIO = 1.1
@@ -123,7 +123,7 @@ async def _rollbacks(bench: Bench, report: Report, database: Grown) -> None:
     async with myria_server(bench.cluster.dsns(database.name).server, bench.log(database.name)) as server:
         targets: tuple[dict[str, str], ...] = ({}, {"to": database.builds[-1].snapshot_id})
         to_and_fro = [tool_call(server.port, "rollback", move) for move in targets]
-        moved = await bench.load.run(to_and_fro, port=server.port, count=ROLLBACKS)
+        moved = await drive(to_and_fro, port=server.port, count=50)
     report.check("rollback: p95", moved.ms(0.95), MOST_ROLLBACK_MS, unit="ms")
 
 

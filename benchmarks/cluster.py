@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 
-from benchmarks.statements import statement
 from myria.access.store import AccessStore, NewKey
 from myria.db import schema
 from myria.db.database import Database
+from myria.db.queries import named
 from myria_embedded import EmbeddedPostgres, RoleDsns, ensure_roles, grant_roles, role_dsns
 from myria_embedded.roles import OWNER
 
 TENANT = "default"
 _EMPTY = "bench_empty"
 """The migrated database that empty ones are copies of."""
+
+
+@cache
+def _statements() -> dict[str, str]:
+    return named(Path(__file__).with_name("statements.sql").read_text(encoding="utf-8"))
+
+
+def statement(name: str) -> str:
+    """Return a statement of statements.sql."""
+    return _statements()[name]
 
 
 class Cluster:

@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-from benchmarks.cluster import TENANT
+from benchmarks.cluster import TENANT, statement
 from benchmarks.options import Bench
 from benchmarks.processes import MYRIA, Ran, run_command
-from benchmarks.statements import statement
 from benchmarks.workload import lines
 from myria.db.database import Database
 from myria.db.queries import sql

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.cluster import Cluster
+from benchmarks.cluster import TENANT, Cluster
 from benchmarks.retrieval_logs import Event, Log
 from myria.db.database import Database
 from myria.index.embeddings.keeping import vector_keeper
@@ -25,7 +25,6 @@ Found = list[tuple[int, ...]]
 """For every question of a log the numbers of the notes that are recalled, best first."""
 
 _DATABASE = "bench_retrieval"
-_TENANT = "default"
 _HOUR_US = 3_600 * 10**6
 _MOST_EVENTS = 100_000
 _WITH_VECTORS = Settings(embeddings=EmbeddingSettings(model="local", question_deadline_s=60.0))
@@ -50,18 +49,18 @@ async def recalled(logs: Sequence[Log], limit: int, *, vectors: bool = False) ->
             async with Database(dsns.owner) as database, vector_keeper(database, _WITH_VECTORS) as keeper:
                 if keeper is None:
                     raise RuntimeError("nothing computes vectors")
-                await keeper.run(_TENANT, _MOST_EVENTS)
+                await keeper.run(TENANT, _MOST_EVENTS)
             async with Memory(dsns.server, _WITH_VECTORS) as memory:
                 return by_words, [await ask(memory, log, limit) for log in logs]
 
 
 async def keep(memory: Memory, log: Log) -> None:
     """Remember what each event of a log says, at its time."""
-    notes = await memory.notes(_TENANT)
+    notes = await memory.notes(TENANT)
     for event in log.events.values():
         draft = Draft(content=event["payload"]["text"])
         await notes.remember(
-            _TENANT, _participants(event), draft, contract="004", speaker="bot", now=_microseconds(event)
+            TENANT, _participants(event), draft, contract="004", speaker="bot", now=_microseconds(event)
         )
 
 
@@ -73,7 +72,7 @@ async def ask(memory: Memory, log: Log, limit: int) -> Found:
     found: Found = []
     for question in log.questions:
         query = RecallQuery(masks=masks, now=_microseconds(last) + _HOUR_US, text=question.text, page_size=limit)
-        fragments = await memory.recall.find(_TENANT, query)
+        fragments = await memory.recall.find(TENANT, query)
         found.append(tuple(numbers[fragment.text] for fragment in fragments if fragment.text in numbers))
     return found
 

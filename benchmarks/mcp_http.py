@@ -1,8 +1,8 @@
-"""Requests as the bytes of HTTP/1.1: tools/call as an MCP client sends it, and a plain POST."""
+"""Requests as the bytes of HTTP/1.1: tools/call as an MCP client sends it, and what else there is."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -15,50 +15,33 @@ VERSION = "2026-07-28"
 KEY_SLOT = "0" * 20
 """Stands in a request for a key that is different each time it is sent; the same number of characters."""
 
-_CLIENT = {"name": "myria-benchmarks", "version": "1"}
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A request that can be sent again and again.
-
-    `head` and `body` are complete. Where `body` holds `KEY_SLOT`, the load process writes a new key. `tag` groups
-    latencies.
-    """
-
-    head: str
-    body: str
-    tag: str
-
-
-def tool_call(port: int, tool: str, arguments: dict[str, Any], *, key: str = "") -> Request:
+def tool_call(port: int, tool: str, arguments: dict[str, Any], *, key: str = "") -> bytes:
     """Return the request that calls `tool` with `arguments` on the loopback server at `port`, with a key's text."""
     name = next(known.dotted() for known in TOOLS if known.name == tool)
     meta = {
         "io.modelcontextprotocol/protocolVersion": VERSION,
-        "io.modelcontextprotocol/clientInfo": _CLIENT,
+        "io.modelcontextprotocol/clientInfo": {"name": "myria-benchmarks", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {},
     }
     params = {"name": name, "arguments": arguments, "_meta": meta}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    headers = [
-        "Accept: application/json, text/event-stream",
-        f"MCP-Protocol-Version: {VERSION}",
-        "Mcp-Method: tools/call",
-        f"Mcp-Name: {name}",
-    ]
-    return post(port, path_of(tool), body, headers, tag=tool, key=key)
+    headers = (f"MCP-Protocol-Version: {VERSION}", "Mcp-Method: tools/call", f"Mcp-Name: {name}")
+    return request(port, path_of(tool), body, headers=headers, key=key)
 
 
-def post(port: int, path: str, body: Any, headers: list[str] | None = None, *, tag: str, key: str = "") -> Request:
-    """Return a POST of `body` as JSON."""
-    text = orjson.dumps(body).decode()
+def request(
+    port: int, path: str, body: Any = None, *, key: str = "", headers: Sequence[str] = (), kind: str = ""
+) -> bytes:
+    """Return a GET, or a POST of a body: bytes as they are, anything else as JSON."""
+    content = body if isinstance(body, bytes) else b"" if body is None else orjson.dumps(body)
     lines = [
-        f"POST {path} HTTP/1.1",
+        f"{'GET' if body is None else 'POST'} {path} HTTP/1.1",
         f"Host: 127.0.0.1:{port}",
-        "Content-Type: application/json",
-        *(headers or []),
+        f"Content-Type: {kind or 'application/json'}",
+        "Accept: application/json, text/event-stream",
+        *headers,
         *([f"Authorization: Bearer {key}"] if key else []),
-        f"Content-Length: {len(text.encode())}",
+        f"Content-Length: {len(content)}",
     ]
-    return Request(head="\r\n".join(lines) + "\r\n\r\n", body=text, tag=tag)
+    return ("\r\n".join(lines) + "\r\n\r\n").encode() + content

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import uvloop
 from platformdirs import user_cache_path
 
 from benchmarks.cluster import Cluster
-from benchmarks.load import LoadProcess
 from benchmarks.report import Report, print_bounds
 
 
@@ -28,7 +27,6 @@ class Bench:
     requests: int
     full: bool
     cluster: Cluster
-    load: LoadProcess
 
     def log(self, name: str) -> Path:
         """Return the file for what a process writes."""
@@ -48,8 +46,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=int, help="rounds of each measurement (default: 3; with --full 5)")
     made.add_argument("--seconds", type=float, help="length of a timed round (default: 3; with --full 10)")
     made.add_argument("--requests", type=int, help="requests of a counted round (default: 300; with --full 2,000)")
-    full = os.environ.get("FULL", "0") not in ("", "0")
-    made.add_argument("--full", action="store_true", default=full, help="every size and round (or FULL=1): an hour")
+    made.add_argument("--full", action="store_true", help="every size and round: an hour, 15 GB")
     return made
 
 
@@ -63,7 +60,8 @@ def run_parts(parts: Mapping[str, Part], given: argparse.Namespace) -> None:
 
     Ctrl-C and SIGTERM end what was started, too.
     """
-    raise SystemExit(asyncio.run(_run(parts, given)))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        raise SystemExit(runner.run(_run(parts, given)))
 
 
 async def _run(parts: Mapping[str, Part], given: argparse.Namespace) -> int:
@@ -72,7 +70,7 @@ async def _run(parts: Mapping[str, Part], given: argparse.Namespace) -> int:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     work_dir, full = given.work_dir.expanduser().absolute(), given.full
     reports = []
-    async with Cluster(work_dir) as cluster, LoadProcess() as load:
+    async with Cluster(work_dir) as cluster:
         bench = Bench(
             work_dir=work_dir,
             sizes=given.sizes or ((10_000, 100_000, 1_000_000) if full else (10_000,)),
@@ -81,7 +79,6 @@ async def _run(parts: Mapping[str, Part], given: argparse.Namespace) -> int:
             requests=given.requests or (2_000 if full else 300),
             full=full,
             cluster=cluster,
-            load=load,
         )
         for name, measure in parts.items():
             report = Report(name)

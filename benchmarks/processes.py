@@ -16,10 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import asyncpg
-
-from benchmarks.statements import statement
-
 ROOT = Path(__file__).resolve().parents[1]
 MYRIA = (sys.executable, "-m", "myria_cli.main")
 """The command `myria` of this Python."""
@@ -56,16 +52,6 @@ def cpu_seconds(pid: int) -> float:
         OSError: it has ended.
     """
     return time.clock_gettime(~pid << 3 | _CPU_CLOCK)
-
-
-async def backends_cpu(connection: asyncpg.Connection[asyncpg.Record]) -> dict[int, float]:
-    """Return the processor time in seconds of PostgreSQL's processes that serve others of this database, by pid."""
-    return {row["pid"]: cpu_seconds(row["pid"]) for row in await connection.fetch(statement("backends"))}
-
-
-def used_since(before: Mapping[int, float], now: Mapping[int, float]) -> float:
-    """Return what processes used between two looks at them, in seconds; those that have ended meanwhile not."""
-    return sum(cpu_s - before.get(pid, 0.0) for pid, cpu_s in now.items())
 
 
 class Server:

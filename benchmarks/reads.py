@@ -17,9 +17,10 @@ from typing import Any
 import orjson
 
 from benchmarks.databases import build, built, load, loaded
+from benchmarks.load import drive
 from benchmarks.options import Bench, run_part
 from benchmarks.processes import myria_server, usage
-from benchmarks.report import Report, median, number
+from benchmarks.report import Report, median
 from benchmarks.sides import Side, in_turns, publish
 from benchmarks.synthetic import events
 from benchmarks.workload import Scope, questions, scopes
@@ -56,16 +57,15 @@ async def _sizes(bench: Bench, report: Report) -> None:
         for name in (*names, tail, names[-1]):
             server = myria_server(bench.cluster.dsns(name).server, bench.log(f"{PART}-{len(sides)}"))
             await stack.enter_async_context(server)
-            database = await stack.enter_async_context(bench.cluster.connection(name))
-            middle, largest = await scopes(database)
+            middle, largest = await scopes(bench.cluster, name)
             is_largest = len(sides) > len(names)
             asked = questions([largest] if is_largest else middle, port=server.port, count=bench.requests)
-            what = f"largest scope: {largest.visible:,} events" if is_largest else name.removeprefix("bench_")
-            sides.append(Side(name=what, server=server, requests=asked, connections=CLIENTS, database=database))
+            what = f"largest scope: {largest.events:,} events" if is_largest else name.removeprefix("bench_")
+            sides.append(Side(name=what, server=server, requests=asked, connections=CLIENTS))
         for side in sides:
-            cold = await bench.load.run(side.requests[:1], port=side.server.port)
+            cold = await drive(side.requests[:1], port=side.server.port)
             report.figures[f"cold ms: {side.name}"] = cold.ms(0.5)
-        await in_turns(bench.load, sides, rounds=bench.rounds, count=bench.requests)
+        await in_turns(sides, rounds=bench.rounds, count=bench.requests)
         rss_mib = [usage(side.server.pid).rss_mib for side in sides[: len(names)]]
     compared = publish(report, f"reads, {CLIENTS} clients", sides)
     for side, beside in list(zip(sides, compared, strict=True))[1:]:
@@ -85,23 +85,21 @@ async def _many_scopes(bench: Bench, report: Report) -> None:
     await bench.cluster.tidy(name)
     texts = tuple(event["payload"]["text"] for event in islice(events(total, sets=1), 1_000))
     labels = {ONE: f"1 scope of {total:,}", MANY: f"{count:,} scopes of {EVENTS_EACH}"}
-    asked = {who: [Scope(participants=(who,), visible=total, texts=texts)] for who in labels}
+    asked = {who: [Scope(participants=(who,), events=total, texts=texts)] for who in labels}
     cold_ms: dict[str, list[float]] = {who: [] for who in labels}
     for start in range(COLD_STARTS):
         for who, chosen in asked.items():
             async with myria_server(dsn, bench.log(f"{PART}-cold")) as server:
                 first = questions(chosen, port=server.port, count=1, seed=start)
-                cold_ms[who].append((await bench.load.run(first, port=server.port)).ms(0.5))
+                cold_ms[who].append((await drive(first, port=server.port)).ms(0.5))
     async with myria_server(dsn, bench.log(f"{PART}-scopes")) as server:
         sides = [
             Side(name=labels[who], server=server, requests=questions(chosen, port=server.port, count=bench.requests))
             for who, chosen in asked.items()
         ]
-        await in_turns(bench.load, sides, rounds=bench.rounds, count=min(200, bench.requests))
+        await in_turns(sides, rounds=bench.rounds, count=min(200, bench.requests))
     _, many = publish(report, "an agent in very many scopes, 1 client", sides)
     report.figures["cold_ms"] = cold_ms
-    rows = [(labels[who], number(median(values), 0)) for who, values in cold_ms.items()]
-    report.table("the first question to a server", ("asked", "ms"), rows)
     report.check(f"{labels[MANY]}: warm p50", median(sides[1].ms(0.5)), MOST_WARM_MS, unit="ms")
     report.check(f"{labels[MANY]}: warm p50 / {labels[ONE]}", many.p50, MOST_SCOPES_RATIO)
     report.check(f"{labels[MANY]}: cold", median(cold_ms[MANY]), MOST_COLD_MS, unit="ms")

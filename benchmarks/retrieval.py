@@ -32,8 +32,7 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
-from benchmarks.bm25 import Bm25
-from benchmarks.in_memory import Meanings
+from benchmarks.in_memory import Bm25, Meanings
 from benchmarks.kept_notes import recalled
 from benchmarks.retrieval_logs import CLOSE_NOTES, KINDS, NOTES, Asked, Log, SetMissing, notes
 from myria.index.embeddings.local import LocalModel
@@ -208,12 +207,9 @@ def _chosen(named: str | None, *, notes_too: bool) -> list[str]:
     known = [*KINDS, *_KEPT]
     if named is None:
         return known if notes_too else list(KINDS)
-    chosen: list[str] = []
-    for name in named.split(","):
-        kinds = [kind for kind in known if kind == name or kind.startswith(f"{name} ")]
-        if not kinds:
-            raise SystemExit(f"no kind {name!r}; there are: {', '.join(known)}")
-        chosen += kinds
+    chosen = [kind for name in named.split(",") for kind in known if kind == name or kind.startswith(f"{name} ")]
+    if not chosen:
+        raise SystemExit(f"no kind {named!r}; there are: {', '.join(known)}")
     return chosen
 
 

@@ -39,6 +39,8 @@ NOTES = "notes"
 CLOSE_NOTES = "close notes"
 Event = Mapping[str, Any]
 """Arguments of append_event."""
+Told = tuple[dict[int, Event], dict[str, int]]
+"""Events by number, from 1, and the numbers of the lines that have a mark."""
 
 _FIRST_LINE = datetime(2025, 1, 1, tzinfo=UTC)
 _APART = timedelta(seconds=25)
@@ -192,14 +194,12 @@ def changed_often(data: str, folder: Path | None, *, blind: bool) -> list[Log]:
     _no_blind_half(blind)
     logs = []
     for at, chat in enumerate(_read(data)["chats"]):
-        told = written(chat["said"], chat["people"], _small_talk(at * 53))
-        states = [
-            (fact["now"], [told.numbers[mark] for mark in fact["states"]]) for fact in chat["facts"] if "now" in fact
-        ]
+        events, numbers = written(chat["said"], chat["people"], _small_talk(at * 53))
+        states = [(fact["now"], [numbers[mark] for mark in fact["states"]]) for fact in chat["facts"] if "now" in fact]
         questions = tuple(
             Asked(text=text, gold=frozenset({newest}), wrong=frozenset(older)) for text, (*older, newest) in states
         )
-        logs.append(Log(name=chat["name"], events=told.events, questions=questions))
+        logs.append(Log(name=chat["name"], events=events, questions=questions))
     return logs
 
 
@@ -311,20 +311,7 @@ KINDS: Mapping[str, Kind] = {
 """Where each kind's logs are read, by the folder of --data and whether the blind half is asked for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """Arguments of append_event by number, from 1, and the numbers of the lines that have a mark."""
-
-    events: Mapping[int, Mapping[str, Any]]
-    numbers: Mapping[str, int]
-
-    @property
-    def texts(self) -> dict[int, str]:
-        """Return what was said, by number."""
-        return {number: event["payload"]["text"] for number, event in self.events.items()}
-
-
-def written(said: str, people: Sequence[str], talk: Iterator[str] | None = None) -> Written:
+def written(said: str, people: Sequence[str], talk: Iterator[str] | None = None) -> Told:
     """Return the conversation that some lines tell.
 
     Args:
@@ -335,7 +322,7 @@ def written(said: str, people: Sequence[str], talk: Iterator[str] | None = None)
     Raises:
         ValueError: a line is none of a conversation of these people, or a mark is given twice.
     """
-    events: dict[int, Mapping[str, Any]] = {}
+    events: dict[int, Event] = {}
     numbers: dict[str, int] = {}
     when = _FIRST_LINE
     for line in said.strip().splitlines():
@@ -357,7 +344,7 @@ def written(said: str, people: Sequence[str], talk: Iterator[str] | None = None)
                 "payload": {"speaker": speaker, "text": text},
             }
             when += _APART
-    return Written(events=events, numbers=numbers)
+    return events, numbers
 
 
 def _turns(line: str, people: Sequence[str], talk: Iterator[str]) -> Iterator[tuple[str, str | None, str]]:
@@ -378,11 +365,11 @@ def _no_blind_half(blind: bool) -> None:
 
 
 def _log(log: Mapping[str, Any]) -> Log:
-    told = written(log["said"], log["people"])
+    events, numbers = written(log["said"], log["people"])
     return Log(
         name=log["name"],
-        events=told.events,
-        questions=tuple(_questions(log["questions"], told.numbers, log.get("category", ""))),
+        events=events,
+        questions=tuple(_questions(log["questions"], numbers, log.get("category", ""))),
     )
 
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
-import asyncpg
-
-from benchmarks.load import LoadProcess, Result
-from benchmarks.mcp_http import Request
-from benchmarks.processes import Server, backends_cpu, cpu_seconds, used_since
+from benchmarks.load import Result, drive
+from benchmarks.processes import Server, cpu_seconds
 from benchmarks.report import Report, median, number, ratios
-from benchmarks.statements import statement
 from myria_cli import console
 
 
@@ -21,34 +17,24 @@ class Side:
 
     Attributes:
         each: items of a request, such as the events of a batch.
-        once: each request is sent once: a round takes those that come next.
-        database: a connection to its database, for the processor time of PostgreSQL.
         kept: items acknowledged in all rounds, those that do not count included.
-        cpu_us, postgres_us: processor time for an item, by round: of the server, and of PostgreSQL.
+        cpu_us: the server's processor time for an item, by round.
     """
 
     name: str
     server: Server
-    requests: Sequence[Request]
+    requests: Sequence[bytes]
     connections: int = 1
     each: int = 1
-    once: bool = False
-    database: asyncpg.Connection[asyncpg.Record] | None = None
     kept: int = 0
     results: list[Result] = field(default_factory=list)
     cpu_us: list[float] = field(default_factory=list)
-    postgres_us: list[float] = field(default_factory=list)
 
-    async def round(self, load: LoadProcess, *, seconds: float | None, count: int | None, counted: bool) -> Result:
+    async def round(self, *, seconds: float | None, count: int | None, counted: bool) -> Result:
         """Drive it for a time or a number of requests; a round that is not counted warms up."""
-        if self.database is not None:
-            await self.database.execute(statement("checkpoint"))
-        requests = self.requests
-        if self.once:
-            requests, self.requests = requests[:count], requests[count:]
-        cpu_s, backends = cpu_seconds(self.server.pid), await self._backends()
-        result = await load.run(
-            requests,
+        cpu_s = cpu_seconds(self.server.pid)
+        result = await drive(
+            self.requests,
             port=self.server.port,
             connections=self.connections,
             seconds=seconds,
@@ -59,11 +45,7 @@ class Side:
         if counted:
             self.results.append(result)
             self.cpu_us.append((cpu_seconds(self.server.pid) - cpu_s) / items * 1e6)
-            self.postgres_us.append(used_since(backends, await self._backends()) / items * 1e6)
         return result
-
-    async def _backends(self) -> dict[int, float]:
-        return {} if self.database is None else await backends_cpu(self.database)
 
     def ms(self, q: float) -> list[float]:
         """Return a quantile of the latencies of each round."""
@@ -73,10 +55,6 @@ class Side:
         """Return the items that were acknowledged in a second of each round."""
         return [result.throughput * self.each for result in self.results]
 
-    def all_us(self) -> list[float]:
-        """Return the processor time of server and PostgreSQL for an item, by round."""
-        return [server + postgres for server, postgres in zip(self.cpu_us, self.postgres_us, strict=True)]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
@@ -85,16 +63,15 @@ class Compared:
     rate: float
     p50: float
     p95: float
-    cpu: float
 
 
 async def in_turns(
-    load: LoadProcess, sides: Sequence[Side], *, rounds: int, seconds: float | None = None, count: int | None = None
+    sides: Sequence[Side], *, rounds: int, seconds: float | None = None, count: int | None = None
 ) -> None:
     """Drive the sides in turn, after a round that does not count; who comes first alternates."""
     for number_ in range(rounds + 1):
         for side in sides if number_ % 2 else reversed(sides):
-            result = await side.round(load, seconds=seconds, count=count, counted=number_ > 0)
+            result = await side.round(seconds=seconds, count=count, counted=number_ > 0)
             rate = result.throughput * side.each
             console.say(f"round {number_}: {side.name}: {rate:,.0f}/s, p95 {result.ms(0.95):.2f} ms", "dim")
 
@@ -108,7 +85,6 @@ def publish(report: Report, title: str, sides: Sequence[Side]) -> list[Compared]
             rate=median(ratios(side.rates(), first.rates())),
             p50=median(ratios(side.ms(0.5), first.ms(0.5))),
             p95=median(ratios(side.ms(0.95), first.ms(0.95))),
-            cpu=median(ratios(side.all_us(), first.all_us())),
         )
         compared.append(one)
         rounds = {
@@ -116,11 +92,10 @@ def publish(report: Report, title: str, sides: Sequence[Side]) -> list[Compared]
             "p50_ms": side.ms(0.5),
             "p95_ms": side.ms(0.95),
             "server_us": side.cpu_us,
-            "postgres_us": side.postgres_us,
         }
         report.figures[f"{title}: {side.name}"] = {**rounds, "beside": asdict(one)}
-        figures = (*map(median, rounds.values()), one.rate, one.p95, one.cpu)
+        figures = (*map(median, rounds.values()), one.rate, one.p95)
         rows.append((side.name, *map(number, figures)))
-    columns = ("", "a second", "p50 ms", "p95 ms", "server µs", "PostgreSQL µs", "rate ratio", "p95 ratio", "CPU ratio")
+    columns = ("", "a second", "p50 ms", "p95 ms", "server µs", "rate ratio", "p95 ratio")
     report.table(f"{title}, medians of rounds", columns, rows)
     return compared

@@ -54,11 +54,6 @@ SELECT EXISTS (
     WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
 );
 
--- name: backends
--- The processes of PostgreSQL that serve others of this database.
-SELECT pid FROM pg_stat_activity
-WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid();
-
 -- name: database_bytes
 SELECT pg_database_size(current_database());
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from random import Random
 from typing import Any
 
-import asyncpg
 import orjson
 
-from benchmarks.mcp_http import KEY_SLOT, Request, tool_call
+from benchmarks.cluster import Cluster, statement
+from benchmarks.mcp_http import KEY_SLOT, tool_call
 from benchmarks.processes import ROOT
-from benchmarks.statements import statement
 from benchmarks.synthetic import events
 
 MIDDLE = range(1_000, 2_501)
-"""Events that the participants of a measured scope see."""
+"""Events of a measured scope."""
 
 ASKED_SCOPES = 12
-TEXTS_PER_SCOPE = 40
 SPARE = 1_000
 """Events that `lines` yields beyond those that are asked for: what incremental builds then add."""
 
@@ -44,35 +41,26 @@ def sample_events(count: int = 64, **fields: Any) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """A scope, how many events its participants see in all, and texts of some of its own."""
+    """A scope, how many events it has, and texts of some of them."""
 
     participants: tuple[str, ...]
-    visible: int
+    events: int
     texts: tuple[str, ...]
 
 
-async def scopes(connection: asyncpg.Connection[asyncpg.Record]) -> tuple[list[Scope], Scope]:
-    """Return some scopes of MIDDLE size (any where there is none), and the largest one."""
-    rows = await connection.fetch(statement("scope_sizes"))
-    of_participant: defaultdict[str, set[int]] = defaultdict(set)
-    for at, row in enumerate(rows):
-        for name in row["participants"]:
-            of_participant[name].add(at)
-
-    def visible(at: int) -> int:
-        seen = set.intersection(*(of_participant[name] for name in rows[at]["participants"]))
-        return sum(rows[scope]["events"] for scope in seen)
-
-    async def scope(at: int) -> Scope:
-        texts = await connection.fetch(statement("scope_texts"), rows[at]["scope_id"], TEXTS_PER_SCOPE)
-        said = tuple(row["text"] for row in texts)
-        return Scope(participants=tuple(rows[at]["participants"]), visible=visible(at), texts=said)
-
-    middle = [at for at in range(len(rows)) if visible(at) in MIDDLE] or list(range(len(rows)))
-    return [await scope(at) for at in middle[:ASKED_SCOPES]], await scope(0)
+async def scopes(cluster: Cluster, name: str) -> tuple[list[Scope], Scope]:
+    """Return some scopes of a database that are of MIDDLE size (any where there is none), and its largest one."""
+    async with cluster.connection(name) as connection:
+        rows = await connection.fetch(statement("scope_sizes"))
+        middle = [row for row in rows if row["events"] in MIDDLE] or rows
+        made = []
+        for row in (*middle[:ASKED_SCOPES], rows[0]):
+            texts = [text for (text,) in await connection.fetch(statement("scope_texts"), row["scope_id"], 40)]
+            made.append(Scope(participants=tuple(row["participants"]), events=row["events"], texts=tuple(texts)))
+    return made[:-1], made[-1]
 
 
-def questions(chosen: Sequence[Scope], *, port: int, count: int, seed: int = 1) -> list[Request]:
+def questions(chosen: Sequence[Scope], *, port: int, count: int, seed: int = 1) -> list[bytes]:
     """Return `count` questions over the chosen scopes: both query tools in turn, with their default limits.
 
     Each asks for four words of one message, so common and rare words come as they do in talk.

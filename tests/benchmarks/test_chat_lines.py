@@ -11,11 +11,14 @@ PEOPLE = ("Ann", "Ben")
 
 def test_lines_become_events_with_their_sessions_marks_and_small_talk() -> None:
     """A session's first line has its time, small talk is said in turn, and a mark names the number of its line."""
-    told = written("@ 2025-02-03 18:00\nAnn: hi: you\n~ 3\nBen: [cat] a cat!", PEOPLE, iter(["one", "two", "three"]))
-    assert told.texts == {1: "hi: you", 2: "one", 3: "two", 4: "three", 5: "a cat!"}
-    assert [event["payload"]["speaker"] for event in told.events.values()] == ["Ann", "Ann", "Ben", "Ann", "Ben"]
-    assert told.events[1]["timestamp"] == "2025-02-03T18:00:00+00:00"
-    assert told.numbers == {"cat": 5}
+    events, numbers = written(
+        "@ 2025-02-03 18:00\nAnn: hi: you\n~ 3\nBen: [cat] a cat!", PEOPLE, iter(["one", "two", "three"])
+    )
+    texts = {number: event["payload"]["text"] for number, event in events.items()}
+    assert texts == {1: "hi: you", 2: "one", 3: "two", 4: "three", 5: "a cat!"}
+    assert [event["payload"]["speaker"] for event in events.values()] == ["Ann", "Ann", "Ben", "Ann", "Ben"]
+    assert events[1]["timestamp"] == "2025-02-03T18:00:00+00:00"
+    assert numbers == {"cat": 5}
 
 
 @pytest.mark.parametrize("said", ["Cem: hello", "no speaker", "Ann: [a] one\nBen: [a] two"])

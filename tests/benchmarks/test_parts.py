@@ -66,15 +66,6 @@ def test_reads(work_dir: Path) -> None:
 
 @pytest.mark.soak
 @in_soak_runs
-def test_calls(work_dir: Path) -> None:
-    """What an agent keeps and asks stands beside the calls of the log."""
-    checks = run_part("calls", work_dir)["checks"]
-    for name in ("remember / append_event, 32 clients: CPU", "memory_before_turn / query_event_nodes, 4 clients: p95"):
-        assert checks[name]["value"] > 0
-
-
-@pytest.mark.soak
-@in_soak_runs
 def test_attacks(work_dir: Path) -> None:
     """Another tenant is answered beside each attack, and what is attacked with is refused with a code."""
     report = run_part("attacks", work_dir)

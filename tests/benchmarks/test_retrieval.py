@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from benchmarks.bm25 import Bm25
+from benchmarks.in_memory import Bm25
 from benchmarks.kept_notes import ask, keep
 from benchmarks.retrieval import Answered, answered, kind_answered, tables, weights_without
 from benchmarks.retrieval_logs import CLOSE_NOTES, KINDS, NOTES, Asked, Log, SetMissing, absent, notes, read
