@@ -557,7 +557,7 @@ class BuilderSettings(Section):
     allow_manual_trigger: bool = True
     """False refuses `trigger_build` and `myria rebuild` with `manual_trigger_disabled`."""
     processes: Annotated[int, Field(ge=1, le=64)] = 1
-    """Processes per build on one machine or in one pod: one per scope, or several on a big one that is planned anew.
+    """Processes per build on one machine or in one pod: one per scope, or several on a big one that is planned again.
     Leave PostgreSQL a core."""
     task_lease_s: Annotated[float, Field(ge=1, le=3600)] = 15.0
     """Time after which a silent worker's task may be taken over; renewed every third of it."""
