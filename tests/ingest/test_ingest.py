@@ -14,7 +14,6 @@ from myria import errors
 from myria.db.database import Connection, PoolOptions
 from myria.db.database import Database as Pool
 from myria.db.locks import lock_key
-from myria.db.queries import sql
 from myria.log.append import Ingest
 from myria.log.event import NewEvent, parse_event
 from myria.log.limits import Limits
@@ -288,16 +287,6 @@ async def _terminate_backends(dsn: str, stop: asyncio.Event) -> int:
         await asyncio.sleep(0.25)
     await connection.close()
     return kills
-
-
-async def test_an_append_looks_no_scope_up(database: Database) -> None:
-    """The plan of its insert touches the log alone, so PostgreSQL plans it once and not for each commit."""
-    async with Pool(database.server_dsn) as pool, pool.append("default") as connection:
-        row = [[None] if place in (5, 10, 12, 13) else "{NULL}" for place in range(2, 15)]
-        plan = await connection.fetch("EXPLAIN (COSTS OFF) " + sql("events.insert"), "default", *row)
-    lines = [line["QUERY PLAN"] for line in plan]
-    assert any("Insert on events" in line for line in lines)
-    assert not any("scopes" in line for line in lines)
 
 
 async def test_callers_of_one_moment_share_a_commit(database: Database) -> None:

@@ -37,6 +37,7 @@ CASES = [
     ("sessions.look_at_ended", [SEQS]),
     ("turns.fold", [SEQS]),
     ("turns.standing", ["{\\\\x00}", "{c}", "{t}"]),
+    ("turns.before_marks", ["{\\\\x00}", "{c}", "{evt_x}"]),
     ("turns.facts_named", ["{note_1,note_2}"]),
     ("turns.times_said", ["\\x00", "c", "200", "{note_1}"]),
     ("turns.days", ["\\x00", "c", "{1}", "200"]),

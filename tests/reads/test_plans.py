@@ -168,7 +168,7 @@ CASES = [
 MUST_BOUND = {"events.tail": ("xid",), "events.internal": ("xid",)}
 """Columns that must bound an index scan: a filter on them would read a whole scope."""
 
-WRITES = frozenset({"events.allocate", "events.append_new", "events.append_one", "events.insert"})
+WRITES = frozenset({"events.append", "events.append_alone"})
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -320,13 +320,12 @@ class Database:
         async with self.connection() as connection, _begun(connection, begin):
             yield connection
 
-    async def append_new(self, statement: str, tenant: str, since: str, *columns: Any) -> list[asyncpg.Record]:
-        """Append events in a transaction of their own, in one round trip; return what the statement says.
+    async def append_alone(self, tenant: str, since: str, events: Sequence[tuple[Any, ...]]) -> list[asyncpg.Record]:
+        """Append events that are new in a transaction of their own, in one round trip; return their ids and numbers.
 
         Args:
-            statement: `events.append_new`, or one that writes rows of projections, too.
             since: as of `append`.
-            columns: what the statement takes of the events.
+            events: rows of the type `myria.new_event`.
 
         Raises:
             asyncpg.UnknownPostgresError: `TENANT_REMADE`, or `NOT_NEW`; nothing was stored.
@@ -334,7 +333,7 @@ class Database:
         _, _, lock, total = self._bounds
         async with self.connection() as connection:
             rows: list[asyncpg.Record] = await connection.fetch(
-                sql(statement), tenant, since, lock_key("append", tenant), lock, total, *columns
+                sql("events.append_alone"), tenant, since, lock_key("append", tenant), lock, total, events
             )
             return rows
 
@@ -538,7 +537,7 @@ TENANT_REMADE = "MYR02"
 """The SQLSTATE with which it refuses events of a tenant whose name is another's by now."""
 
 NOT_NEW = "MYR03"
-"""The SQLSTATE with which `myria.append_new` refuses events of which one stands already, or was erased."""
+"""The SQLSTATE with which `myria.append_alone` refuses events of which one stands already, or was erased."""
 
 _DAMAGED = (
     asyncpg.DataCorruptedError,

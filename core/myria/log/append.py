@@ -14,7 +14,7 @@ import logging
 import random
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, repeat
@@ -24,15 +24,14 @@ from zoneinfo import ZoneInfo
 import asyncpg
 
 from myria import errors
-from myria.db.arrays import plain, texts
 from myria.db.clock import offset_in
 from myria.db.database import NOT_NEW, TENANT_REMADE, Connection, Database
 from myria.db.queries import sql
-from myria.log.acknowledgement import NOTHING, AppendResult
+from myria.log.acknowledgement import AppendResult
 from myria.log.event import NewEvent
 from myria.log.ids import new_ids
 from myria.log.payloads import TopicHint, dedupe_key, hints_json
-from myria.log.projections import AtOnce, Incoming, Likenesses, Projection, Stored, number_alone, numbers_alone
+from myria.log.projections import Incoming, Likenesses, Projection, Stored
 from myria.log.scopes import scope_key
 
 _log = logging.getLogger(__name__)
@@ -40,8 +39,6 @@ _log = logging.getLogger(__name__)
 MAX_WAITING_EVENTS = 20_000
 """Events that may wait for a commit, over all tenants, before appends are refused as overloaded."""
 
-_NOTHING_FOLDED = AtOnce("events.append_new", (), numbers_alone)
-_ONE_EVENT = AtOnce("events.append_one", (), number_alone, alone=True)
 _KNOWN_SCOPES = 100_000
 _JOINING = 4
 """Turns of the event loop that a commit waits at most for callers that join it, as long as some do."""
@@ -229,7 +226,7 @@ class Ingest:
             if len(rows) == 1 and may_be_new and rows[0].event.type not in self._folded:
                 # Whatever fails here is made again, or refused, the long way.
                 with suppress(_ScopesGoneError, *_RETRIED):
-                    results = await self._at_once(tenant, rows[0].scope.tenant_since, rows, {})
+                    results = await self._new_alone(tenant, rows[0].scope.tenant_since, rows)
                     if results is not None:
                         return results
                     may_be_new = False
@@ -377,7 +374,7 @@ class Ingest:
         since = rows[0].scope.tenant_since
         if any(row.scope.tenant_since != since for row in rows):
             raise _ScopesGoneError
-        if may_be_new and (results := await self._at_once(tenant, since, rows, incoming)) is not None:
+        if may_be_new and not incoming and (results := await self._new_alone(tenant, since, rows)) is not None:
             return results
         async with self._database.append(tenant, since) as connection:
             for projection, positions in projected:
@@ -426,48 +423,23 @@ class Ingest:
         self._on_commit(tenant, len(rows))
         return results
 
-    async def _at_once(
-        self, tenant: str, since: str, rows: list[_Row], folded: Mapping[int, Incoming]
-    ) -> list[AppendResult] | None:
-        """Append new events in one round trip, as far as nothing is folded of them but rows that are known.
+    async def _new_alone(self, tenant: str, since: str, rows: list[_Row]) -> list[AppendResult] | None:
+        """Append new events of which nothing is folded in one round trip.
 
         Returns:
-            None where more is folded, or one of them is not new: nothing was stored.
+            None where one of them is not new: nothing was stored.
         """
-        if folded and any(row.event.utc_offset for row in rows):
-            return None  # the statements that write rows of projections, too, know UTC alone, as what is folded does
-        order = _order(rows)
-        way = self._way(tenant, folded, order)
-        if way is None:
-            return None
         try:
-            columns = way.columns
-            if not way.whole:
-                columns = (*(_fields(rows[0]) if way.alone else _columns(rows, order)), *columns)
-            if not folded:
-                columns = (*columns, rows[0].event.utc_offset or 0 if way.alone else _utc_offsets(rows, order))
-            stored = await self._database.append_new(way.statement, tenant, since, *columns)
-        except asyncpg.UniqueViolationError:
-            return None
+            records = await self._database.append_alone(tenant, since, _new_events(rows))
         except asyncpg.UnknownPostgresError as error:
             if error.sqlstate == TENANT_REMADE:
                 raise _ScopesGoneError from error
             if error.sqlstate == NOT_NEW:
                 return None
             raise
-        numbers, alike = way.read(stored)
+        numbers = {record["event_id"]: record["event_seq"] for record in records}
         self._on_commit(tenant, len(rows))
-        return _all_new(rows, numbers, alike)
-
-    def _way(self, tenant: str, folded: Mapping[int, Incoming], order: Sequence[int]) -> AtOnce | None:
-        """Return how events are appended in one round trip, None where they cannot be."""
-        if not folded:
-            return _ONE_EVENT if len(order) == 1 else _NOTHING_FOLDED
-        for projection in self._projections:
-            way = projection.at_once(tenant, folded, order)
-            if way is not None:
-                return way
-        return None
+        return [_new(row, numbers[row.event_id], {}) for row in rows]
 
     def _projected(self, rows: list[_Row]) -> list[tuple[Projection, list[int]]]:
         """Return the projections that fold some of these rows, in their order, and the positions of those."""
@@ -511,37 +483,25 @@ def _stored(row: _Row, event_seq: int) -> Stored:
     return Stored(row.event, row.event_id, row.scope.scope_id, row.compare, event_seq)
 
 
-def _order(rows: list[_Row]) -> Sequence[int]:
-    """Return the places of rows in the order in which they are inserted: that of their keys, then those without.
-
-    They are a range where none has a key.
-    """
-    if len(rows) == 1:
-        return range(1) if rows[0].dedupe_key is None else (0,)
-    if all(row.dedupe_key is None for row in rows):
-        return range(len(rows))
-    return sorted(range(len(rows)), key=lambda i: (rows[i].dedupe_key is None, rows[i].dedupe_key or b"", i))
-
-
-def _columns(rows: list[_Row], order: Sequence[int]) -> tuple[Any, ...]:
-    """Return what the statements that insert events take of them: in this order, each with its place."""
-    ordered = rows if isinstance(order, range) else [rows[i] for i in order]
-    events, event_ids, scopes, keys, hints, _ = zip(*ordered, strict=True)
-    of = dict(zip(NewEvent._fields, zip(*events, strict=True), strict=True))
-    return (
-        plain([i + 1 for i in order]),
-        texts(event_ids),
-        plain([scope.scope_id for scope in scopes]),
-        of["timestamp"],
-        texts(of["channel"]),
-        texts(of["type"]),
-        texts(of["context_id"]),
-        texts(of["source_event_key"]),
-        keys,
-        plain(of["internal"]),
-        list(map(bytes.decode, of["payload_json"])),
-        hints,
-    )
+def _new_events(rows: list[_Row]) -> list[tuple[Any, ...]]:
+    """Return rows of the type `myria.new_event`."""
+    return [
+        (
+            row.event_id,
+            row.scope.scope_id,
+            row.event.timestamp,
+            row.event.channel,
+            row.event.type,
+            row.event.context_id,
+            row.event.source_event_key,
+            row.dedupe_key,
+            row.event.internal,
+            row.event.payload_json.decode(),
+            row.topic_hints,
+            row.event.utc_offset,
+        )
+        for row in rows
+    ]
 
 
 def _in_zone(event: NewEvent, zone: ZoneInfo) -> NewEvent:
@@ -551,32 +511,8 @@ def _in_zone(event: NewEvent, zone: ZoneInfo) -> NewEvent:
     return event._replace(utc_offset=offset_in(zone, event.timestamp))
 
 
-def _utc_offsets(rows: list[_Row], order: Sequence[int]) -> str:
-    """Return the column that the statements take which insert events of callers, who say in which zone they were."""
-    return plain([rows[i].event.utc_offset or 0 for i in order])
-
-
-def _fields(row: _Row) -> tuple[Any, ...]:
-    """Return what the statements that insert one event take of it."""
-    event = row.event
-    return (
-        row.event_id,
-        row.scope.scope_id,
-        event.timestamp,
-        event.channel,
-        event.type,
-        event.context_id,
-        event.source_event_key,
-        row.dedupe_key,
-        event.internal,
-        event.payload_json.decode(),
-        row.topic_hints,
-    )
-
-
 async def _insert(connection: Connection, tenant: str, rows: list[_Row]) -> dict[str, int]:
-    order = _order(rows)
-    inserted = await connection.fetch(sql("events.insert"), tenant, *_columns(rows, order), _utc_offsets(rows, order))
+    inserted = await connection.fetch(sql("events.append"), tenant, _new_events(rows))
     return {record["event_id"]: record["event_seq"] for record in inserted}
 
 
@@ -629,22 +565,6 @@ def _new(row: _Row, event_seq: int, alike: Likenesses) -> AppendResult:
         participants=row.event.participants,
         alike=alike.get(event_seq),
     )
-
-
-def _all_new(rows: list[_Row], numbers: Sequence[int], alike: Likenesses) -> list[AppendResult]:
-    """Return the acknowledgements of events of which none was there before."""
-    if alike:
-        return [_new(row, number, alike) for row, number in zip(rows, numbers, strict=True)]
-    fields = zip(
-        [row.event_id for row in rows],
-        numbers,
-        [row.event.participants for row in rows],
-        repeat(False),
-        repeat(False),
-        repeat(NOTHING),
-        repeat(None),
-    )
-    return list(map(AppendResult._make, fields))
 
 
 def _existing(row: _Row, known: asyncpg.Record, *, importing: bool, index: int | None) -> AppendResult:

@@ -8,10 +8,9 @@ function of the log alone, and `myria verify` can compare the two.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import asyncpg
 import orjson
 
 from myria.db.database import Connection
@@ -51,34 +50,8 @@ def payload_of(event: NewEvent) -> Mapping[str, Any]:
     return payload
 
 
-class AtOnce(NamedTuple):
-    """How new events are appended in one round trip, with the rows that are folded of them.
-
-    `statement` is named like a statement of `myria.db.sql`, `columns` is what it takes beside the events (with them,
-    where it is `whole`), and `read` gives the numbers of the events in their order, and what is like them. One that is
-    `alone` takes the one event as it is, and not in arrays.
-    """
-
-    statement: str
-    columns: tuple[Any, ...]
-    read: Callable[[Sequence[asyncpg.Record]], tuple[Sequence[int], Likenesses]]
-    whole: bool = False
-    alone: bool = False
-
-
 Likenesses = Mapping[int, tuple[tuple[int, float], ...]]
 """What is like events that a commit stored, by their numbers: numbers of earlier ones, each with its similarity."""
-
-
-def numbers_alone(rows: Sequence[asyncpg.Record]) -> tuple[Sequence[int], Likenesses]:
-    """Return the numbers of events that a statement appended of which nobody asks what is like them."""
-    numbers: Sequence[int] = rows[0]["numbers"]
-    return numbers, {}
-
-
-def number_alone(rows: Sequence[asyncpg.Record]) -> tuple[Sequence[int], Likenesses]:
-    """Return the number of the one event that a statement appended, as `numbers_alone` does of many."""
-    return (rows[0]["number"],), {}
 
 
 class Projection(ABC):
@@ -89,16 +62,6 @@ class Projection(ABC):
 
     def forget(self, tenant: str) -> None:  # noqa: B027 - most keep nothing
         """Forget what this process keeps of a tenant."""
-
-    def at_once(self, tenant: str, folded: Mapping[int, Incoming], order: Sequence[int]) -> AtOnce | None:
-        """Return how the events of a commit are appended with their rows in one round trip; None where they cannot be.
-
-        Args:
-            tenant: whose events they are.
-            folded: all events of the commit of which something is folded, by their positions in it.
-            order: the positions of all events, in the order in which they are inserted.
-        """
-        return None
 
     @abstractmethod
     async def prepare(

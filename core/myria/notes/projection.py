@@ -18,11 +18,11 @@ from myria.db.arrays import plain
 from myria.db.database import Connection
 from myria.db.queries import sql
 from myria.errors import NoteExists
-from myria.log.projections import AtOnce, Incoming, Likenesses, Projection, Stored
+from myria.log.projections import Incoming, Likenesses, Projection, Stored
 from myria.log.withdrawal.model import WITHDRAWAL_TYPE
 from myria.notes.likeness import BEGINNING, LOOKED_AT, NewestNotes, Said, said_by, those_alike
 from myria.notes.model import NOTE_TYPE, is_memory
-from myria.notes.rows import columns_of, fields_of, new_notes, payloads_of
+from myria.notes.rows import columns_of, new_notes, payloads_of
 
 _ONCE = "notes_once"
 
@@ -47,38 +47,6 @@ class NoteProjection(Projection):
         self._newest.forget(tenant)
         for known in [known for known in self._scope_ids if known[0] == tenant]:
             self._scope_ids.pop(known)
-
-    def at_once(self, tenant: str, folded: Mapping[int, Incoming], order: Sequence[int]) -> AtOnce | None:
-        """Return how the notes of a commit are appended with their rows.
-
-        Args:
-            folded: all events of the commit of which something is folded, by their positions in it.
-            order: the positions of all events, in the order in which they are inserted.
-
-        Returns:
-            None where they need statements of their own: they are of a session, of which more is folded, or not first
-            versions that this process made.
-        """
-        if any(
-            event.event.said is None or event.event.type != NOTE_TYPE or event.event.context_id is not None
-            for event in folded.values()
-        ):
-            return None
-        notes = [Stored(*event, event_seq=position + 1) for position, event in folded.items()]
-        new = new_notes(notes, payloads_of(notes))
-        if len(new) < len(notes) or any(is_memory(note.event) for note in notes):
-            return None
-
-        def read(rows: Sequence[asyncpg.Record]) -> tuple[Sequence[int], Likenesses]:
-            numbers: Sequence[int] = next(row["event_seqs"] for row in rows if row["scope_id"] is None)
-            stored = [note._replace(event_seq=numbers[note.event_seq - 1]) for note in notes]
-            before = [row for row in rows if row["scope_id"] is not None]
-            return numbers, self._likenesses(tenant, before, _asking(stored), payloads_of(stored))
-
-        looked_up = self._looked_up(tenant, notes)
-        if len(order) == 1 and not new[0].session:
-            return AtOnce("notes.append_one", (*fields_of(new[0]), *looked_up), read, alone=True)
-        return AtOnce("notes.append_new", (*columns_of(new), *looked_up), read)
 
     async def prepare(
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool

@@ -43,11 +43,6 @@ def columns_of(rows: Sequence[NewNote]) -> list[str]:
     return [written(column) for written, column in zip(_WRITTEN, columns, strict=True)]
 
 
-def fields_of(row: NewNote) -> tuple[Any, ...]:
-    """Return a row as the statement takes it that appends it with its event, which has its number, scope and time."""
-    return (row.note_id, row.kind, row.topic, row.importance, row.anchor, row.digest)
-
-
 _PLAIN = frozenset({"event_seq", "scope_id", "anchor", "session"})
 _WRITTEN: tuple[Callable[[Sequence[Any]], str], ...] = tuple(
     plain if name in _PLAIN else texts for name in NewNote._fields

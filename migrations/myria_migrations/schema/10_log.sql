@@ -124,6 +124,12 @@ COMMENT ON COLUMN myria.withdrawn.xid IS 'The appending transaction, as in event
 CREATE INDEX withdrawn_by ON myria.withdrawn (tenant_id, by_event_seq) INCLUDE (scope_id, event_seq);
 CREATE INDEX withdrawn_scope ON myria.withdrawn (tenant_id, scope_id, by_event_seq) INCLUDE (event_seq);
 
+CREATE TYPE myria.new_event AS (
+    event_id text, scope_id bigint, occurred_at timestamptz, channel text, type text, context_id text,
+    source_event_key text, dedupe_key bytea, internal boolean, payload jsonb, topic_hints jsonb, utc_offset smallint
+);
+COMMENT ON TYPE myria.new_event IS 'An event on its way into the log: a row of myria.events without its tenant and number.';
+
 -- A few rows per tenant, so that appends at the same time seldom wait for each other; each is as small as an update in
 -- place wants it.
 CREATE TABLE myria.stored_sizes (

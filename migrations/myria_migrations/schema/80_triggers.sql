@@ -1,12 +1,10 @@
 -- Which statements the trigger functions of 70 to 77 follow.
 
 -- Whoever adds rows to a tenant that is being deleted is refused, in every table of tenants but those that hold no data of
--- its own, whose rows go with others, or that record what was done to it. The functions that append look at the tenant
--- themselves, in the same transaction, and say so by myria.admits.
+-- its own, whose rows go with others, or that record what was done to it.
 DO $$
 DECLARE
     name text;
-    unless text;
 BEGIN
     FOR name IN
         SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
@@ -14,10 +12,8 @@ BEGIN
             'tenants', 'scope_members', 'stored_sizes', 'model_uses', 'key_uses', 'oauth_grants', 'oauth_tokens',
             'access_log', 'call_log')
     LOOP
-        unless := CASE WHEN name IN ('events', 'notes', 'memories', 'note_looks')
-                       THEN $w$WHEN (current_setting('myria.admits', true) IS DISTINCT FROM 'own')$w$ ELSE '' END;
         EXECUTE format('CREATE TRIGGER refuse_while_deleted BEFORE INSERT ON myria.%I
-            FOR EACH STATEMENT %s EXECUTE FUNCTION myria.refuse_while_deleted()', name, unless);
+            FOR EACH STATEMENT EXECUTE FUNCTION myria.refuse_while_deleted()', name);
     END LOOP;
 END $$;
 
@@ -80,8 +76,7 @@ CREATE TRIGGER tally_erasure_begun AFTER INSERT ON myria.erasures
 CREATE TRIGGER look_at_notes AFTER UPDATE ON myria.notes REFERENCING NEW TABLE AS written
     FOR EACH STATEMENT EXECUTE FUNCTION myria.look_at_notes();
 CREATE TRIGGER look_at_new_notes AFTER INSERT ON myria.notes REFERENCING NEW TABLE AS written
-    FOR EACH STATEMENT WHEN (current_setting('myria.looks', true) IS DISTINCT FROM 'none')
-    EXECUTE FUNCTION myria.look_at_notes();
+    FOR EACH STATEMENT EXECUTE FUNCTION myria.look_at_notes();
 
 CREATE TRIGGER refuse_keys_from_now AFTER INSERT ON myria.erasure_secrets
     FOR EACH ROW EXECUTE FUNCTION myria.refuse_keys_from_now();

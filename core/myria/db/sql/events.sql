@@ -1,38 +1,10 @@
--- name: insert
--- Numbers are allocated first and in input order (`place`); the append lock is held since the statement before.
--- Rows arrive in dedupe-key order, so that two batches never deadlock. Their scopes are not looked up: the trigger
--- refuses them all when they are another tenant's by now (`myria.tenant_since`). What was erased stays out. The bytes are
--- counted here, as `session.begin_append` says (`myria.tally`).
-WITH allocated AS MATERIALIZED (
-    SELECT place, nextval('myria.event_seq') AS event_seq
-    FROM generate_series(1, cardinality($12::jsonb[])) AS place
-), inserted AS (
-    INSERT INTO myria.events (tenant_id, event_seq, event_id, scope_id, occurred_at, channel, type, context_id,
-                              source_event_key, dedupe_key, internal, payload, topic_hints, utc_offset)
-    SELECT $1, a.event_seq, i.event_id, i.scope_id, i.occurred_at, i.channel, i.type, i.context_id,
-           i.source_event_key, i.dedupe_key, i.internal, i.payload, i.topic_hints, nullif(i.utc_offset, 0)
-    FROM unnest($2::text::bigint[], $3::text::text[], $4::text::bigint[], $5::timestamptz[], $6::text::text[],
-                $7::text::text[], $8::text::text[], $9::text::text[], $10::bytea[], $11::text::boolean[], $12::jsonb[], $13::jsonb[],
-                $14::text::smallint[])
-         WITH ORDINALITY AS i (place, event_id, scope_id, occurred_at, channel, type, context_id,
-                               source_event_key, dedupe_key, internal, payload, topic_hints, utc_offset, position)
-    JOIN allocated a ON a.place = i.place
-    WHERE i.dedupe_key IS NULL OR i.dedupe_key <> ALL ((SELECT myria.refused_among($1, $10))::bytea[])
-    ORDER BY i.position
-    ON CONFLICT DO NOTHING
-    RETURNING event_id, event_seq, octet_length(payload::text) AS bytes
-), counted AS MATERIALIZED (
-    SELECT myria.count_added($1, sum(n.bytes)) FROM inserted n HAVING count(*) > 0
-)
-SELECT n.event_id, n.event_seq FROM inserted n CROSS JOIN counted;
+-- name: append
+-- In a transaction that `session.begin_append` began; returns what is new.
+SELECT event_id, event_seq FROM myria.append($1, $2);
 
--- name: append_new
--- New events that no projection folds, as a transaction of its own; refused as a whole (MYR03) where one is not new.
-SELECT myria.append_new($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) AS numbers;
-
--- name: append_one
--- As append_new, of one event, which is given as it is and not in arrays.
-SELECT myria.append_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) AS number;
+-- name: append_alone
+-- Events of which nothing is folded, in a transaction of their own; refused as a whole (MYR03) where one is not new.
+SELECT event_id, event_seq FROM myria.append_alone($1, $2, $3, $4, $5, $6);
 
 -- name: find_duplicates
 -- What stands already where an insert was skipped: by dedupe key, or by event_id (a retry, an import). Contents are not

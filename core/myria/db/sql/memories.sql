@@ -23,17 +23,6 @@ LEFT JOIN LATERAL (
 ) found ON true
 ORDER BY asked.position;
 
--- name: append_new
--- As events.append_new, with the rows of memories among the events ($18 to $29) and their keys ($30 to $33).
-SELECT myria.append_memories($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-                             $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33) AS numbers;
-
--- name: append_alike
--- As append_new, of memories that differ in their texts, ids, keys and calls alone: these ($7 to $13), the locks of their keys
--- ($14), since when those of each call are kept once ($15), and what all share.
-SELECT myria.append_alike_memories($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-                                   $20, $21, $22, $23, $24) AS numbers;
-
 -- name: fold_made
 -- First versions of memories whose ids were made for them: what `fold` would write, at a third of its cost. They come in
 -- the order of their numbers. Their keys ($17) are locked ($16) and looked up as by `locked`; where one stands already,

@@ -67,19 +67,6 @@ CROSS JOIN LATERAL (
     ) k
 ) before;
 
--- name: append_new
--- As events.append_new, with the rows of notes among the events ($18 to $28), which come in the order of scope and digest,
--- each with the place of its event; and what is looked up by fold_new ($29 to $33). A row without a scope has the numbers.
-SELECT scope_id, scope_key, event_seqs, texts
-FROM myria.append_notes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-                        $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33);
-
--- name: append_one
--- As append_new, of one event, which is given as events.append_one takes it, and its note ($17 to $22).
-SELECT scope_id, scope_key, event_seqs, texts
-FROM myria.append_note($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-                       $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27);
-
 -- name: newest
 -- What the newest notes of scopes say that hold for longer than a session, at most $3, of each the first $4 characters.
 SELECT n.note_id, n.event_seq,

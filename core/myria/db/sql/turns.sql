@@ -38,6 +38,18 @@ LEFT JOIN LATERAL (
 ) newest ON true
 ORDER BY asked.position;
 
+-- name: before_marks
+-- Of marks ($4 their ids) that come to sessions ($2 owner, $3 context): whether each is stored already, and the newest mark
+-- of its session.
+SELECT EXISTS (SELECT FROM myria.events e WHERE e.tenant_id = $1 AND e.event_id = asked.event_id) AS is_stored,
+       (SELECT e.event_id FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq = newest.event_seq) AS newest_id
+FROM unnest($2::bytea[], $3::text[], $4::text[]) WITH ORDINALITY AS asked (owner, context_id, event_id, position)
+CROSS JOIN LATERAL (
+    SELECT max(s.last_seq) AS event_seq FROM myria.turn_sessions s
+    WHERE s.tenant_id = $1 AND s.owner = asked.owner AND s.context_id = asked.context_id
+) newest
+ORDER BY asked.position;
+
 -- name: fold
 -- The events were stored by the statement before.
 WITH marks AS (
@@ -62,13 +74,6 @@ ORDER BY n.owner, n.context_id, n.scope_id
 ON CONFLICT (tenant_id, owner, context_id, scope_id) DO UPDATE SET
     first_seq = least(s.first_seq, EXCLUDED.first_seq), last_seq = greatest(s.last_seq, EXCLUDED.last_seq),
     turns = s.turns + EXCLUDED.turns, items = s.items + EXCLUDED.items;
-
--- name: append_new
--- As events.append_new, with what is folded of marks among the events ($18 their places) that are the next of their
--- sessions ($19 scopes, $20 locks in their order, $21 to $25 owner, context, turn, items and the mark before). Each is of
--- another session.
-SELECT myria.append_turns($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-                          $18, $19, $20, $21, $22, $23, $24, $25) AS numbers;
 
 -- name: sessions
 -- The scopes of a session, and who may see each.

@@ -103,7 +103,7 @@ class MemoryChanges:
 class MemoryRow(NamedTuple):
     """What the projection of memories writes of a first version, beside its number and scope.
 
-    `form` is what it has like others: the columns of `memories.append_new` from `kinds` on, digest and key aside, as
+    `form` is what it has like others: the columns of `memories.fold_made` from `kind` on, digest and key aside, as
     PostgreSQL reads them. Another memory with this `key` that is shared with `shared` and was kept after `since` is the
     same; without a key none is.
     """
@@ -118,7 +118,7 @@ class MemoryRow(NamedTuple):
 
     @property
     def columns(self) -> tuple[str | None, ...]:
-        """The columns of `memories.append_new` from `note_ids` on."""
+        """The columns of `memories.fold_made` from `note_id` on."""
         kind, topic, importance, session_id, *others = self.form
         return (self.memory_id, kind, topic, importance, session_id, self.digest, *others, self.dedup)
 

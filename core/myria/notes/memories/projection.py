@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import asyncpg
 
@@ -13,8 +13,7 @@ from myria.db.database import Connection
 from myria.db.locks import memory_lock_keys
 from myria.db.queries import sql
 from myria.errors import DuplicateMemory
-from myria.log.payloads import hints_json
-from myria.log.projections import AtOnce, Incoming, Projection, Stored, numbers_alone, payload_of
+from myria.log.projections import Incoming, Projection, Stored, payload_of
 from myria.notes.memories.model import MemoryRow
 from myria.notes.model import NOTE_TYPE, is_memory
 from myria.notes.projection import note_exists
@@ -44,35 +43,6 @@ class MemoryProjection(Projection):
 
     def __init__(self, *, evaluates: bool = False) -> None:
         self._evaluates = evaluates
-
-    def at_once(self, tenant: str, folded: Mapping[int, Incoming], order: Sequence[int]) -> AtOnce | None:
-        """Return how the memories of a commit are appended with their rows.
-
-        Args:
-            folded: all events of the commit of which something is folded, by their positions in it.
-            order: the positions of all events, in the order in which they are inserted.
-
-        Returns:
-            None where they need statements of their own: of a session more is folded, two have one key, a model rates
-            what is kept, or they are no memories that this process made.
-        """
-        made = list(folded.items())
-        rows = [
-            row for _, event in made if isinstance(row := event.event.row, MemoryRow) and event.event.context_id is None
-        ]
-        keyed = [row for row in rows if row.key is not None]
-        if self._evaluates or len(rows) < len(made) or len({(row.key, row.shared) for row in keyed}) < len(keyed):
-            return None
-        own = _rows([place for place, _ in made], order)
-        alike = _alike(tenant, list(folded.values()), rows) if own is None else None
-        if alike is not None:
-            return AtOnce("memories.append_alike", alike, numbers_alone, whole=True)
-        columns = (
-            own,
-            *map(texts, zip(*[row.columns for row in rows], strict=True)),
-            *_asked(tenant, keyed),
-        )
-        return AtOnce("memories.append_new", columns, numbers_alone)
 
     async def prepare(
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
@@ -137,56 +107,6 @@ class MemoryProjection(Projection):
             if (exists := note_exists(error)) is None:
                 raise
             raise exists from error
-
-
-def _alike(tenant: str, events: Sequence[Incoming], rows: Sequence[MemoryRow]) -> tuple[Any, ...] | None:
-    """Return what `memories.append_alike` takes of memories, None where they differ in more than it knows."""
-    first, like, hints = events[0], rows[0], events[0].event.topic_hints
-    are_alike = (
-        [row.form for row in rows].count(like.form)
-        == [row.shared for row in rows].count(like.shared)
-        == [event.scope_id for event in events].count(first.scope_id)
-        == [event.event.topic_hints for event in events].count(hints)
-        == len(events)
-    )
-    keys = [row.key for row in rows if row.key is not None]
-    if not are_alike or len(keys) not in (0, len(rows)):
-        return None
-    times = [event.event.timestamp for event in events]
-    calls = sorted({*zip(times, [row.since for row in rows], strict=True)})
-    place_of = {timestamp: place for place, (timestamp, _) in enumerate(calls, 1)}
-    if len(place_of) < len(calls):
-        return None
-    kind, topic, weight, _, agent, event_type, tags, importance = like.form
-    return (
-        texts([event.event_id for event in events]),
-        [event.event.payload_json.decode() for event in events],
-        texts([row.memory_id for row in rows]),
-        texts([row.digest for row in rows]),
-        texts([row.dedup for row in rows]),
-        plain([place_of[timestamp] for timestamp in times]),
-        texts([to_rfc3339(timestamp) for timestamp, _ in calls]),
-        _locks(tenant, keys),
-        texts([since for _, since in calls]),
-        like.shared,
-        first.scope_id,
-        hints_json(hints),
-        kind,
-        topic,
-        weight,
-        agent,
-        event_type,
-        tags,
-        importance,
-    )
-
-
-def _rows(places: Sequence[int], order: Sequence[int]) -> str | None:
-    """Return the rows of these events in that order, None where they are all there are, one after the other."""
-    if len(places) == len(order) and isinstance(order, range):
-        return None
-    row_of = {place: row for row, place in enumerate(order, 1)}
-    return plain([row_of[place] for place in places])
 
 
 def _asked(tenant: str, keyed: Sequence[_Keyed | MemoryRow]) -> tuple[str, str, str, str]:

@@ -6,17 +6,16 @@ newest; where another came in between, its caller alone is refused, looks again,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
-from myria.db.arrays import texts
 from myria.db.database import Connection
 from myria.db.locks import turns_lock_key
 from myria.db.queries import sql
 from myria.errors import SessionMoved
-from myria.log.projections import AtOnce, Incoming, Projection, Stored, numbers_alone
+from myria.log.projections import Incoming, Projection, Stored
 from myria.notes.turns.model import TURN_TYPE
 
 
@@ -24,35 +23,6 @@ class TurnProjection(Projection):
     """Folds marks into `turns` and `turn_sessions`; implements `myria.log.projections.Projection`."""
 
     types = frozenset({TURN_TYPE})
-
-    def at_once(self, tenant: str, folded: Mapping[int, Incoming], order: Sequence[int]) -> AtOnce | None:
-        """Return how the marks of a commit are appended with their rows.
-
-        Args:
-            folded: all events of the commit of which something is folded, by their positions in it.
-            order: the positions of all events, in the order in which they are inserted.
-
-        Returns:
-            None where they need statements of their own: facts come with them, or two are of one session.
-        """
-        if any(event.event.type != TURN_TYPE or event.event.context_id is None for event in folded.values()):
-            return None
-        said = [_said(event) for event in folded.values()]
-        contexts = [event.event.context_id or "" for event in folded.values()]
-        owners = [one["owner"] for one in said]
-        if len(set(zip(owners, contexts, strict=True))) < len(said):
-            return None
-        columns = (
-            [place + 1 for place in folded],
-            [event.scope_id for event in folded.values()],
-            sorted({turns_lock_key(tenant, *session) for session in zip(owners, contexts, strict=True)}),
-            owners,
-            contexts,
-            [one["id"] for one in said],
-            [texts(one["items"]) for one in said],
-            [one["previous"] for one in said],
-        )
-        return AtOnce("turns.append_new", columns, numbers_alone)
 
     async def prepare(
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
@@ -70,19 +40,19 @@ class TurnProjection(Projection):
         if importing:
             return
         rows = await connection.fetch(
-            sql("turns.standing"),
+            sql("turns.before_marks"),
             tenant,
             [said["owner"] for _, said in marks],
             [event.event.context_id for event, _ in marks],
-            [said["id"] for _, said in marks],
+            [event.event_id for event, _ in marks],
         )
         newest: dict[tuple[bytes, str | None], str | None] = {}
         for (event, said), row in zip(marks, rows, strict=True):
-            if row["stored_id"] == event.event_id:
+            if row["is_stored"]:
                 continue  # this very mark, whose first attempt had committed unseen
             session = (said["owner"], event.event.context_id)
             last = newest.get(session, row["newest_id"])
-            if row["stored_id"] is not None or said["previous"] != last:
+            if said["previous"] != last:
                 raise SessionMoved("another turn of this session was stored meanwhile; nothing was stored: retry")
             newest[session] = event.event_id
 

@@ -1,11 +1,11 @@
-"""Appending in one round trip: what is new is written with all that is folded of it, whatever comes between."""
+"""Appending events, memories, notes and turns: each is written with all that is folded of it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
 
 import asyncpg
 import pytest
@@ -32,6 +32,8 @@ from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 from tests.turns.hosts import Host
 
+T = TypeVar("T")
+
 SETTINGS = Settings()
 KEEPING = Keeping(own=("ana",), shared="org")
 LIFETIMES: tuple[Lifetime, ...] = ("permanent", "session")
@@ -40,36 +42,76 @@ MOST_ROWS = 60
 
 
 class Watched:
-    """The statements that append in one round trip, and what each read of every table."""
+    """What each append reads of every table."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.read: list[tuple[str, str, int, int]] = []
+        self.read: list[tuple[str, int, int]] = []
         watched = self
+        append, append_alone = Pool.append, Pool.append_alone
 
-        async def append_new(
-            self: Pool, statement: str, tenant: str, since: str, *columns: Any
-        ) -> list[asyncpg.Record]:
+        @asynccontextmanager
+        async def watched_append(self: Pool, tenant: str, since: str = "") -> AsyncIterator[Any]:
+            async with append(self, tenant, since) as connection:
+                before = await _read(connection)
+                yield connection
+                watched.note(before, await _read(connection))
+
+        async def watched_alone(self: Pool, tenant: str, since: str, events: Sequence[Any]) -> list[asyncpg.Record]:
             pool: Any = self
             async with self.connection() as connection, connection.transaction():
                 pool.connection = lambda: _Lent(connection)
                 try:
                     before = await _read(connection)
-                    rows = await plain(self, statement, tenant, since, *columns)
-                    after = await _read(connection)
+                    rows = await append_alone(self, tenant, since, events)
+                    watched.note(before, await _read(connection))
                 finally:
                     del pool.connection
-            watched.read += [
-                (statement, table, seq - before.get(table, (0, 0))[0], idx - before.get(table, (0, 0))[1])
-                for table, (seq, idx) in after.items()
-            ]
             return rows
 
-        plain = Pool.append_new
-        monkeypatch.setattr(Pool, "append_new", append_new)
+        monkeypatch.setattr(Pool, "append", watched_append)
+        monkeypatch.setattr(Pool, "append_alone", watched_alone)
 
-    @property
-    def statements(self) -> set[str]:
-        return {statement for statement, *_ in self.read}
+    def note(self, before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> None:
+        """Note what was read of each table between two looks."""
+        for table, (scanned, fetched) in after.items():
+            scanned_before, fetched_before = before.get(table, (0, 0))
+            self.read.append((table, scanned - scanned_before, fetched - fetched_before))
+
+
+class Losing:
+    """Loses the answer of the next append after its commit."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.loses = False
+        losing = self
+        append, append_alone = Pool.append, Pool.append_alone
+
+        @asynccontextmanager
+        async def lost_append(self: Pool, tenant: str, since: str = "") -> AsyncIterator[Any]:
+            async with append(self, tenant, since) as connection:
+                yield connection
+            losing.lose()
+
+        async def lost_alone(self: Pool, tenant: str, since: str, events: Sequence[Any]) -> list[asyncpg.Record]:
+            rows = await append_alone(self, tenant, since, events)
+            losing.lose()
+            return rows
+
+        monkeypatch.setattr(Pool, "append", lost_append)
+        monkeypatch.setattr(Pool, "append_alone", lost_alone)
+
+    def lose(self) -> None:
+        """Lose an answer, where one is to be lost."""
+        if self.loses:
+            self.loses = False
+            raise errors.DatabaseUnavailable("the answer was lost")
+
+    async def of(self, call: Awaitable[T]) -> T:
+        """Return what a call answers, of which the first answer of the database was lost."""
+        self.loses = True
+        answer = await call
+        assert not self.loses
+        return answer
 
 
 async def _read(connection: Any) -> dict[str, tuple[int, int]]:
@@ -117,7 +159,7 @@ async def failed(dsn: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     "statistics", ["DELETE FROM pg_statistic WHERE starelid::regclass::text LIKE 'myria.%'", "ANALYZE"]
 )
-async def test_each_kind_is_written_by_one_statement_that_scans_nothing(
+async def test_each_kind_is_written_without_a_scan(
     database: Database, monkeypatch: pytest.MonkeyPatch, statistics: str
 ) -> None:
     """Events, memories, notes and turns; with hundreds of each, without statistics of any table and with them."""
@@ -144,22 +186,13 @@ async def test_each_kind_is_written_by_one_statement_that_scans_nothing(
         await notes.remember(TENANT, ("ana",), Draft(content="some words that nothing has"), contract="004")
         await notes.remember_all(TENANT, ("ana",), two_drafts(), contract="004", beside=nothing)
         await host.after("last", "one more")
-    assert watched.statements == {
-        "events.append_new",
-        "events.append_one",
-        "memories.append_alike",
-        "memories.append_new",
-        "notes.append_new",
-        "notes.append_one",
-        "turns.append_new",
-    }
     big = {"events", "notes", "memories", "turns", "note_looks"}
-    assert [read for read in watched.read if read[1] in big and read[2]] == []
-    assert [read for read in watched.read if read[3] > MOST_ROWS] == []
+    assert [read for read in watched.read if read[0] in big and read[1]] == []
+    assert [read for read in watched.read if read[2] > MOST_ROWS] == []
     assert await failed(database.dsn) == {}
 
 
-async def test_what_is_written_at_once_is_what_the_log_says(database: Database) -> None:
+async def test_what_is_folded_is_what_the_log_says(database: Database) -> None:
     """All kinds in any company, one after the other and many at the same time: `verify` finds every row as folded."""
     async with Memory(database.server_dsn, SETTINGS) as memory, Pool(database.server_dsn) as pool:
         notes = keeper(pool)
@@ -191,39 +224,23 @@ async def test_a_commit_that_nobody_heard_of_is_found_again(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer of an append is lost after its commit: the attempt after it stores nothing twice, of any kind."""
-    plain, lost = Pool.append_new, []
-
-    async def append_new(self: Pool, statement: str, tenant: str, since: str, *columns: Any) -> Any:
-        rows = await plain(self, statement, tenant, since, *columns)
-        if statement not in lost:
-            lost.append(statement)
-            raise errors.DatabaseUnavailable("the answer was lost")
-        return rows
-
     async with Memory(database.server_dsn, SETTINGS) as memory, Pool(database.server_dsn) as pool:
         host = Host(memory)
         await host.after("first", "one")
-        monkeypatch.setattr(Pool, "append_new", append_new)
-        (result,) = await memory.append_events(TENANT, [event(1)])
-        results = await memory.append_events(TENANT, [event(2), event(3)])
-        kept = await memory.memories.keep(TENANT, KEEPING, MemoryDraft(agent_id="bot", content="kept once"))
-        note = await keeper(pool).remember(TENANT, ("ana",), Draft(content="a note kept once"), contract="004")
-        two = await keeper(pool).remember_all(TENANT, ("ana",), two_drafts(), contract="004", beside=nothing)
-        turn = await host.after("second", "two")
+        of = Losing(monkeypatch).of
+        draft = MemoryDraft(agent_id="bot", content="kept once")
+        (result,) = await of(memory.append_events(TENANT, [event(1)]))
+        results = await of(memory.append_events(TENANT, [event(2), event(3)]))
+        kept = await of(memory.memories.keep(TENANT, KEEPING, draft))
+        note = await of(keeper(pool).remember(TENANT, ("ana",), Draft(content="a note kept once"), contract="004"))
+        two = await of(keeper(pool).remember_all(TENANT, ("ana",), two_drafts(), contract="004", beside=nothing))
+        turn = await of(host.after("second", "two"))
         async with pool.read(TENANT) as connection:
             counted = await connection.fetchrow(
                 "SELECT (SELECT count(*) FROM myria.memories) AS memories, "
                 "(SELECT count(*) FROM myria.turns) AS turns, "
                 "(SELECT count(*) FROM myria.notes n WHERE n.kind <> 'episodic') AS notes"
             )
-    assert sorted(lost) == [
-        "events.append_new",
-        "events.append_one",
-        "memories.append_alike",
-        "notes.append_new",
-        "notes.append_one",
-        "turns.append_new",
-    ]
     assert [one.deduplicated for one in (result, *results)] == [False] * 3
     assert (kept.is_new, turn.is_new) == (True, True)
     assert note.note_id
