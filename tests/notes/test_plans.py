@@ -15,14 +15,10 @@ from tests.support.postgres import Database
 
 KEYS = r'{"\\x00"}'
 SEQS = "{1,2,3,4,5,6,7,8,9,10,11,12}"
-NEW = ["{1}", "{n}", "{1}", "{fact}", "{t}", "{0.5}", "{f}", "{c}", "{f}", KEYS, "{2026-01-01}"]
-MADE = ["{1}", "{1}", "{n}", "{episodic}", "{t}", "{0.5}", "{c}", "{00}", "{2026-01-01}"]
-CLAIMED = ["{1}", "{k}", "{2026-01-01}", "{org}"]
 LISTED = ["2026-01-01", "2026-01-02", "0.5", "2026-01-01", "5", "10", "{a}", "{t}", "x", "10"]
 CASES = [
     ("notes.fold", [SEQS]),
-    ("notes.fold_new", [*NEW, "{1}", SEQS, "24", "2000", KEYS]),
-    ("notes.fold_new", [*NEW, "{}", "{}", "24", "2000", "{}"]),
+    ("notes.held_before", ["{1}", SEQS, "24", "2000", KEYS]),
     ("notes.fold_withdrawals", [SEQS]),
     ("notes.newest", [KEYS, "24", "2000"]),
     ("notes.of_versions", [SEQS]),
@@ -47,8 +43,6 @@ CASES = [
     ("turns.facts", ["c", "{1}", "1000"]),
     ("memories.standing", ["{k}", "{2026-01-01}", "{org}"]),
     ("memories.fold", [SEQS]),
-    ("memories.fold_made", [*MADE[:-1], "{bot}", "{general}", r'{"{}"}', "{0.5}", "{k}", MADE[-1], *CLAIMED]),
-    ("memories.locked", CLAIMED),
     ("memories.of_first_events", ["{evt_1}"]),
     ("memories.by_id", ["note_1"]),
     ("memories.by_ids", ["{note_1,note_2}"]),

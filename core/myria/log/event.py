@@ -11,8 +11,7 @@ characters that nobody sees (`myria.log.names`).
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from itertools import chain, repeat
+from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import orjson
@@ -58,8 +57,8 @@ FIELDS = frozenset(REQUIRED) | {"source_event_key", "context_id", "type", "topic
 _IMPORT_FIELDS = FIELDS | {"event_id"}
 _CANONICAL = orjson.OPT_SORT_KEYS
 _MICROSECONDS = 1_000_000
-_TOGETHER = 50
-"""Events of a request that are read together."""
+_EVENT_BYTES = 1024
+"""What reading an event costs beside its payload, in bytes of payload that cost as much."""
 
 STEP_BYTES = 64 * 1024
 """Bytes of payloads that are written in one step."""
@@ -82,9 +81,7 @@ class NewEvent(NamedTuple):
 
     `timestamp` is in microseconds since 1970 UTC. `participants` are canonical. `payload_json` is the payload as
     canonical JSON in UTF-8 (keys sorted, no white space): what is stored, measured and compared. `internal` is the
-    effective flag. Only an import sets `event_id`. `said` is what `payload_json` says, where this process made it and
-    folds it at once, and `row` what its projection writes of it: whoever replaces one replaces all. Of other payloads
-    an event that waits for its commit holds the JSON alone. `utc_offset` is that of the timestamp as it was given, in
+    effective flag. Only an import sets `event_id`. `utc_offset` is that of the timestamp as it was given, in
     minutes east of UTC; None where nobody gave one.
     """
 
@@ -98,8 +95,6 @@ class NewEvent(NamedTuple):
     topic_hints: tuple[TopicHint, ...] = ()
     internal: bool = False
     event_id: str | None = None
-    said: Mapping[str, Any] | None = None
-    row: tuple[Any, ...] | None = None
     utc_offset: int | None = None
 
 
@@ -200,135 +195,18 @@ def each_event(
             limit=limits.batch_events,
         )
     events: list[NewEvent] = []
-    for begin in range(0, len(items), _TOGETHER):
-        some = items[begin : begin + _TOGETHER]
+    size = 0
+    for index, item in enumerate(items):
         try:
-            payloads = yield from _payloads(some, limits)
-            events += _read_together(some, payloads, limits, principal)
-        except (_NotPlainError, MyriaError):
-            for index, item in enumerate(some, begin):
-                try:
-                    events.append(parse_event(item, limits, principal=principal))
-                except MyriaError as error:
-                    raise error.at_index(index) from error
-                yield
-        yield
-    return events
-
-
-class _NotPlainError(Exception):
-    """Some events cannot be read together: one by one, what is wrong is found, if anything is."""
-
-
-def _payloads(items: Sequence[Any], limits: Limits) -> Generator[None, None, list[bytes]]:
-    """Return the payloads of events as canonical JSON; a step ends where they are large.
-
-    Raises:
-        _NotPlainError, MyriaError: see `_read_together`.
-    """
-    if {*map(type, items)} != {dict}:
-        raise _NotPlainError
-    payloads = [item.get("payload") for item in items]
-    if {*map(type, payloads)} != {dict}:
-        raise _NotPlainError
-    written: list[bytes] = []
-    size, are_small = 0, True
-    try:
-        for payload in payloads:
-            written.append(orjson.dumps(payload, option=_CANONICAL))
-            size += len(written[-1])
-            if size > STEP_BYTES:
-                size, are_small = 0, False
-                yield
-    except (orjson.JSONEncodeError, TypeError) as error:
-        raise _NotPlainError from error
-    if are_small and max(map(len, written)) <= limits.payload_bytes and _are_plain(b"".join(written), len(written)):
-        return written
-    for payload, text in zip(payloads, written, strict=True):
-        if len(text) > limits.payload_bytes or not _are_plain(text, 1):
-            _check_payload(payload, text, limits)
+            event = parse_event(item, limits, principal=principal)
+        except MyriaError as error:
+            raise error.at_index(index) from error
+        events.append(event)
+        size += len(event.payload_json) + _EVENT_BYTES
+        if size > STEP_BYTES:
+            size = 0
             yield
-    return written
-
-
-def _read_together(
-    items: Sequence[dict[str, Any]], payloads: Sequence[bytes], limits: Limits, principal: Appender | None
-) -> Iterable[NewEvent]:
-    """Return some events of one request as `parse_event` reads each, at less than half its cost.
-
-    Events of a request mostly share channel, type, context and participants: each different one is checked once.
-
-    Raises:
-        _NotPlainError, MyriaError: one of them is refused, not necessarily for this reason.
-    """
-    if not FIELDS.issuperset(chain.from_iterable(items)):
-        raise _NotPlainError
-    timestamps = [parse_timestamp(item.get("timestamp")) for item in items]
-    if max(timestamps) > _latest(limits):
-        raise _NotPlainError
-    channels = [item.get("channel") for item in items]
-    for channel in _different(channels):
-        check_name(channel, "channel", MAX_CHANNEL)
-        if principal is not None:
-            principal.need_channel(channel)
-    source_event_keys = [item.get("source_event_key") for item in items]
-    for key in _different(source_event_keys):
-        if key is not None:
-            check_name(key, "source_event_key", MAX_SOURCE_EVENT_KEY)
-    contexts = [item.get("context_id") for item in items]
-    for context in _different(contexts):
-        if context is not None:
-            check_name(context, "context_id", MAX_CONTEXT_ID)
-    kinds = [item.get("type") for item in items]
-    for kind in _different(kinds):
-        if kind is not None:
-            check_type(check_name(kind, "type", MAX_TYPE), "type")
-    flags = [item.get("internal") for item in items]
-    internal: Iterable[bool] = repeat(False)
-    if flags.count(None) < len(flags) or not limits.internal_types.isdisjoint(kinds):
-        internal = [
-            (flag is not None and check_flag(flag, "internal")) or kind in limits.internal_types
-            for flag, kind in zip(flags, kinds, strict=True)
-        ]
-    return map(
-        NewEvent._make,
-        zip(
-            timestamps,
-            channels,
-            _all_participants(items, principal),
-            payloads,
-            source_event_keys,
-            contexts,
-            kinds,
-            [() if (hints := item.get("topic_hints")) is None else _hints(hints) for item in items],
-            internal,
-            repeat(None),
-            repeat(None),
-            repeat(None),
-            [utc_offset_of(item["timestamp"]) for item in items],
-        ),
-    )
-
-
-def _different(values: Sequence[Any]) -> Iterable[Any]:
-    try:
-        return set(values)
-    except TypeError as error:  # a list or an object, where a text should be
-        raise _NotPlainError from error
-
-
-def _all_participants(items: Sequence[dict[str, Any]], principal: Appender | None) -> list[tuple[str, ...]]:
-    every = []
-    known: tuple[str, ...] | None = None
-    before: Any = None
-    for item in items:
-        names = item.get("participants")
-        if names is None and principal is None:
-            raise _NotPlainError
-        if known is None or names != before:
-            known, before = _participants(names, principal), names
-        every.append(known)
-    return every
+    return events
 
 
 def _participants(names: Any, principal: Appender | None) -> tuple[str, ...]:

@@ -41,8 +41,6 @@ class Stored(NamedTuple):
 
 def payload_of(event: NewEvent) -> Mapping[str, Any]:
     """Return what an event says; nothing for what only PostgreSQL can read."""
-    if event.said is not None:
-        return event.said
     try:
         payload: dict[str, Any] = orjson.loads(event.payload_json)
     except orjson.JSONDecodeError:

@@ -47,7 +47,7 @@ def redacted_event(event: NewEvent, redactor: PayloadRedactor, *, payload_bytes:
             field="payload",
             limit=payload_bytes,
         )
-    return event._replace(payload_json=redacted.payload_json, said=None, row=None, topic_hints=hints), dict(counts)
+    return event._replace(payload_json=redacted.payload_json, topic_hints=hints), dict(counts)
 
 
 def _check_names(event: NewEvent, redactor: PayloadRedactor) -> None:

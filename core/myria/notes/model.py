@@ -35,7 +35,6 @@ def note_event(
     previous: str | None = None,
     key: str | None = None,
     idle_s: int = SESSION_IDLE_S,
-    row: tuple[Any, ...] | None = None,
 ) -> NewEvent:
     """Return the event that makes a version of a note.
 
@@ -46,7 +45,6 @@ def note_event(
         previous: the event of the version before.
         key: its source key, by which a repeat is known.
         idle_s: seconds after which its session is over by itself, where it names one.
-        row: what its projection writes of it, where that is known.
     """
     about: dict[str, Any] = {
         "id": note_id,
@@ -77,8 +75,6 @@ def note_event(
         channel=NOTE_CHANNEL,
         participants=participants,
         payload_json=orjson.dumps(payload, option=orjson.OPT_SORT_KEYS),
-        said=payload,
-        row=row,
         source_event_key=key,
         context_id=note.session_id,
         type=NOTE_TYPE,
@@ -88,8 +84,6 @@ def note_event(
 
 def is_memory(event: NewEvent) -> bool:
     """Tell whether a note may be a memory of REST; of any that is one it is true."""
-    if event.said is not None:
-        return "memory" in event.said["note"]
     return _MEMORY_MARK in event.payload_json
 
 

@@ -14,15 +14,13 @@ from typing import Any
 import asyncpg
 import orjson
 
-from myria.db.arrays import plain
 from myria.db.database import Connection
 from myria.db.queries import sql
 from myria.errors import NoteExists
-from myria.log.projections import Incoming, Likenesses, Projection, Stored
+from myria.log.projections import Incoming, Likenesses, Projection, Stored, payload_of
 from myria.log.withdrawal.model import WITHDRAWAL_TYPE
 from myria.notes.likeness import BEGINNING, LOOKED_AT, NewestNotes, Said, said_by, those_alike
 from myria.notes.model import NOTE_TYPE, is_memory
-from myria.notes.rows import columns_of, new_notes, payloads_of
 
 _ONCE = "notes_once"
 
@@ -77,24 +75,12 @@ class NoteProjection(Projection):
         return likenesses
 
     async def _fold_notes(self, connection: Connection, tenant: str, notes: Sequence[Stored]) -> Likenesses:
-        payloads = payloads_of(notes)
         asking = _asking(notes)
-        new = new_notes(notes, payloads)
-        rows: list[asyncpg.Record] = []
-        folded: set[int] = set()
-        if new or asking:
-            rows = await connection.fetch(
-                sql("notes.fold_new"),
-                tenant,
-                *columns_of(new),
-                *self._looked_up(tenant, notes),
-            )
-            folded.update(number for row in rows if row["scope_id"] is None for number in row["event_seqs"] or ())
-            rows = [row for row in rows if row["scope_id"] is not None]
-        others = [event.event_seq for event in notes if event.event_seq not in folded]
-        if others:
-            await connection.execute(sql("notes.fold"), tenant, others)
-        return self._likenesses(tenant, rows, asking, payloads)
+        held: list[asyncpg.Record] = []
+        if asking:
+            held = await connection.fetch(sql("notes.held_before"), tenant, *self._looked_up(tenant, notes))
+        await connection.execute(sql("notes.fold"), tenant, [event.event_seq for event in notes])
+        return self._likenesses(tenant, held, asking)
 
     def _looked_up(self, tenant: str, notes: Sequence[Stored]) -> tuple[Any, ...]:
         """Return in which scopes what is like notes is looked for, and what of them is known here already."""
@@ -102,19 +88,18 @@ class NoteProjection(Projection):
         further = sorted({key for event in notes for key in event.compare or ()})
         looked_at = {*asking, *(self._scope_ids[tenant, key] for key in further if (tenant, key) in self._scope_ids)}
         known = [number for scope_id in looked_at for number in self._newest.of(tenant, scope_id)]
-        return list(asking), plain(known), LOOKED_AT, BEGINNING, further
+        return list(asking), known, LOOKED_AT, BEGINNING, further
 
     def _likenesses(
         self,
         tenant: str,
         rows: Sequence[asyncpg.Record],
         asking: Mapping[int, Sequence[Stored]],
-        payloads: Mapping[int, Mapping[str, Any]],
     ) -> Likenesses:
         """Return what new notes are like, of those that scopes held before and of each other.
 
         Args:
-            rows: of each scope what `notes.fold_new` tells.
+            rows: of each scope what `notes.held_before` tells.
             asking: the new notes whose callers want to know, by their scopes.
         """
         beside: dict[bytes, list[tuple[int, Said]]] = {}
@@ -141,7 +126,7 @@ class NoteProjection(Projection):
         for scope_id, others, read, numbers in own:
             for event in sorted(asking[scope_id], key=lambda event: event.event_seq):
                 # Notes of one commit are compared in the order of their numbers, each with the newest before it.
-                payload = payloads[event.event_seq]
+                payload = payload_of(event.event)
                 read[event.event_seq] = said = said_by(payload["text"], payload["note"]["keywords"])
                 elsewhere = [other for key in event.compare or () for other in beside.get(key, ())]
                 likenesses[event.event_seq] = those_alike(said, [*others, *elsewhere])

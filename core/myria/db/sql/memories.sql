@@ -1,9 +1,6 @@
--- name: locked
--- Memories with one key follow each other: their numbers are given out, and repeats are looked for, under these locks ($2).
--- As `standing`, but what does not stand has no row.
-SELECT found.place, found.event_id, found.source_event_key
-FROM myria.standing_memories(
-    $1, $2::text::bigint[], $3::text::text[], $4::text::timestamptz[], $5::text::text[]) found;
+-- name: lock
+-- Memories with one key follow each other: their numbers are given out, and repeats are looked for, under these locks.
+SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS key;
 
 -- name: standing
 -- Of keys ($2) the newest memory that was kept since ($3), among those that are shared with somebody ($4).
@@ -22,35 +19,6 @@ LEFT JOIN LATERAL (
     ORDER BY m.created_at DESC LIMIT 1
 ) found ON true
 ORDER BY asked.position;
-
--- name: fold_made
--- First versions of memories whose ids were made for them: what `fold` would write, at a third of its cost. They come in
--- the order of their numbers. Their keys ($17) are locked ($16) and looked up as by `locked`; where one stands already,
--- nothing is written, and what stands is returned.
-WITH standing AS MATERIALIZED (
-    SELECT found.place FROM myria.standing_memories(
-        $1, $16::text::bigint[], $17::text::text[], $18::text::timestamptz[], $19::text::text[]) found
-), given AS MATERIALIZED (
-    SELECT * FROM unnest($2::text::bigint[], $3::text::bigint[], $4::text::text[], $5::text::text[], $6::text::text[],
-                         $7::text::real[], $8::text::text[], $9::text::text[], $10::text::text[], $11::text::text[],
-                         $12::text::text[], $13::text::real[], $14::text::text[], $15::text::timestamptz[])
-        AS g (event_seq, scope_id, note_id, kind, topic, note_importance, context_id, digest,
-              agent_id, event_type, tags, importance, dedup_key, occurred_at)
-    WHERE NOT EXISTS (SELECT FROM standing)
-), folded AS (
-    INSERT INTO myria.notes (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
-                             anchor, context_id, session, digest, created_at, changed_at, live, lasts_days)
-    SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, 1, g.kind, g.topic, g.note_importance, false,
-           g.context_id, false, decode(g.digest, 'hex'), g.occurred_at, g.occurred_at, true, NULL
-    FROM given g
-), kept AS (
-    INSERT INTO myria.memories (tenant_id, note_id, scope_id, event_seq, first_seq, created_at, agent_id, context_id,
-                                memory_type, event_type, tags, importance, dedup_key)
-    SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, g.occurred_at, g.agent_id, g.context_id, g.kind,
-           g.event_type, g.tags::text[], g.importance, g.dedup_key
-    FROM given g
-)
-SELECT s.place FROM standing s;
 
 -- name: fold
 -- The events were stored by the statement before. The rows of their notes are those that `notes.fold` would write.

@@ -26,44 +26,27 @@ ON CONFLICT (tenant_id, note_id) DO UPDATE SET
     lasts_days = EXCLUDED.lasts_days
 WHERE n.scope_id = EXCLUDED.scope_id AND n.event_seq < EXCLUDED.event_seq;
 
--- name: fold_new
--- First versions of notes, as their events say them: what `fold` would write, without reading their JSON. They come in the
--- order of scope and digest. A note that is there already is left alone, and not among those in the row without a scope.
--- The others say what scopes ($13, and by their keys $17) held before: their newest notes, at most $15 of each, with the
--- first $16 characters and the keywords of those that are not in $14.
-WITH folded AS (
-    INSERT INTO myria.notes AS n (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
-                                  anchor, context_id, session, digest, created_at, changed_at, live, lasts_days)
-    SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, 1, g.kind, g.topic, g.importance::real, g.anchor,
-           g.context_id, g.session, decode(g.digest, 'hex'), g.occurred_at, g.occurred_at, true, NULL
-    FROM unnest($2::text::bigint[], $3::text::text[], $4::text::bigint[], $5::text::text[], $6::text::text[],
-                $7::text::numeric[], $8::text::boolean[], $9::text::text[], $10::text::boolean[], $11::text::text[],
-                $12::text::timestamptz[])
-        AS g (event_seq, note_id, scope_id, kind, topic, importance, anchor, context_id, session, digest, occurred_at)
-    ON CONFLICT (tenant_id, note_id) DO NOTHING
-    RETURNING n.event_seq
-)
-SELECT NULL::bigint AS scope_id, NULL::bytea AS scope_key, array_agg(f.event_seq) AS event_seqs, NULL::text[] AS texts
-FROM folded f
-UNION ALL
+-- name: held_before
+-- What scopes ($2, and by their keys $6) hold before new notes are folded: their newest notes, at most $4 of each, with the
+-- first $5 characters and the keywords of those that are not in $3.
 SELECT asked.scope_id, asked.scope_key, before.event_seqs, before.texts
 FROM (
-    SELECT own AS scope_id, NULL::bytea AS scope_key FROM unnest($13::bigint[]) AS own
+    SELECT own AS scope_id, NULL::bytea AS scope_key FROM unnest($2::bigint[]) AS own
     UNION ALL
-    SELECT s.scope_id, s.scope_key FROM unnest($17::bytea[]) AS further
+    SELECT s.scope_id, s.scope_key FROM unnest($6::bytea[]) AS further
     CROSS JOIN LATERAL (
         SELECT x.scope_id, x.scope_key FROM myria.scopes x WHERE x.tenant_id = $1 AND x.scope_key = further OFFSET 0
     ) s
 ) asked
 CROSS JOIN LATERAL (
     SELECT array_agg(k.event_seq) AS event_seqs,
-           array_agg(CASE WHEN k.event_seq <> ALL ($14::text::bigint[]) THEN (
-               SELECT jsonb_build_array(coalesce(left(e.payload->>'text', $16), ''), e.payload->'note'->'keywords')::text FROM myria.events e
+           array_agg(CASE WHEN k.event_seq <> ALL ($3::bigint[]) THEN (
+               SELECT jsonb_build_array(coalesce(left(e.payload->>'text', $5), ''), e.payload->'note'->'keywords')::text FROM myria.events e
                WHERE e.tenant_id = $1 AND e.event_seq = k.event_seq) END) AS texts
     FROM (
         SELECT m.event_seq FROM myria.notes m
         WHERE m.tenant_id = $1 AND m.scope_id = asked.scope_id AND m.live AND NOT m.session
-        ORDER BY m.event_seq DESC LIMIT $15
+        ORDER BY m.event_seq DESC LIMIT $4
     ) k
 ) before;
 

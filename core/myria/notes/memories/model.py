@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, Literal, NamedTuple, get_args
 
 import orjson
 
 from myria.db.clock import to_microseconds, to_rfc3339
 from myria.log.event import NewEvent
-from myria.log.payloads import TopicHint, speaker_of, whole_text
+from myria.log.payloads import speaker_of, whole_text
 from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.kinds import policies, policy_of
 from myria.notes.model import NOTE_CHANNEL, NOTE_TYPE, hints_of
-from myria.notes.rows import note_digest, written_share
 
 MemoryType = Literal["episodic", "session", "decision", "entity"]
 
@@ -27,7 +24,6 @@ DEFAULT_EVENT_TYPE = "general"
 _DIGESTED_BYTES = 200
 _KEY_DIGITS = 32
 _SECOND = 1_000_000
-_PLAIN_TAG = re.compile(r"[A-Za-z0-9_.-]+")
 
 NOBODY = "default"
 """The agent of notes that nobody in particular keeps: those of a pool (Memento's contract)."""
@@ -100,29 +96,6 @@ class MemoryChanges:
         )
 
 
-class MemoryRow(NamedTuple):
-    """What the projection of memories writes of a first version, beside its number and scope.
-
-    `form` is what it has like others: the columns of `memories.fold_made` from `kind` on, digest and key aside, as
-    PostgreSQL reads them. Another memory with this `key` that is shared with `shared` and was kept after `since` is the
-    same; without a key none is.
-    """
-
-    memory_id: str
-    digest: str
-    dedup: str | None
-    form: tuple[str | None, ...]
-    key: str | None
-    shared: str
-    since: str
-
-    @property
-    def columns(self) -> tuple[str | None, ...]:
-        """The columns of `memories.fold_made` from `note_id` on."""
-        kind, topic, importance, session_id, *others = self.form
-        return (self.memory_id, kind, topic, importance, session_id, self.digest, *others, self.dedup)
-
-
 class StoredMemory(NamedTuple):
     """A memory as it stands; times in microseconds since 1970 UTC. `number` orders those of one time.
 
@@ -188,10 +161,6 @@ class MemoryEvents:
         self._at = at
         self._shared = shared
         self._window_s = window_s
-        self._since = to_rfc3339(at - window_s * _SECOND)
-        self._forms: dict[tuple[Any, ...], _Form] = {}
-        self._of: tuple[Any, ...] = ()
-        self._last: _Form
 
     def event(
         self,
@@ -210,40 +179,17 @@ class MemoryEvents:
             previous: the event of the version before.
             key: its source key.
         """
-        if version > 1 or draft.metadata is not None or dedup is None:
-            form = self._written(draft)
-            payload = self._payload(draft, memory_id, dedup, version=version, previous=previous)
-            written = orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
-        else:
-            form = self._form(draft)
-            written = form.write(memory_id, dedup, draft.content)
-        row = None
-        if version == 1 and form.columns is not None:
-            digest = note_digest(draft.memory_type, memory_id, draft.content)
-            once = dedup if self._window_s > 0 else None
-            row = MemoryRow(memory_id, digest, dedup, form.columns, once, self._shared, self._since)
+        payload = self._payload(draft, memory_id, dedup, version=version, previous=previous)
         return NewEvent(
-            self._at,
-            NOTE_CHANNEL,
-            self._participants,
-            written,
-            key,
-            draft.session_id,
-            NOTE_TYPE,
-            form.hints,
-            False,
-            None,
-            None,
-            row,
+            timestamp=self._at,
+            channel=NOTE_CHANNEL,
+            participants=self._participants,
+            payload_json=orjson.dumps(payload, option=orjson.OPT_SORT_KEYS),
+            source_event_key=key,
+            context_id=draft.session_id,
+            type=NOTE_TYPE,
+            topic_hints=hints_of((_topic(draft), *_keywords(draft))),
         )
-
-    def _form(self, draft: MemoryDraft) -> _Form:
-        """Return the form of a memory without metadata; most of a call have that of the one before."""
-        of = _OF_FORM(draft)
-        if of != self._of:
-            self._of = of
-            self._last = self._forms.get(of) or self._forms.setdefault(of, self._written(draft))
-        return self._last
 
     def _payload(
         self, draft: MemoryDraft, memory_id: str, dedup: str | None, *, version: int = 1, previous: str | None = None
@@ -274,65 +220,6 @@ class MemoryEvents:
         if draft.session_id is not None:
             note["idle_s"] = SESSION_IDLE_S
         return {"text": draft.content, "note": note, "speaker": draft.agent_id}
-
-    def _written(self, draft: MemoryDraft) -> _Form:
-        empty = self._payload(draft._replace(content="", metadata=None), "", "")
-        # Quotes within a text are escaped: each of these stands once, where the key of that name has its empty text.
-        _, _, rest = orjson.dumps(empty, option=orjson.OPT_SORT_KEYS).partition(_ID)
-        middle, _, rest = rest.partition(_KEY)
-        end, _, _ = rest.rpartition(_TEXT)
-        columns = None
-        written = written_share(_importance(draft))
-        if written is not None and all(map(_PLAIN_TAG.fullmatch, draft.tags)):
-            columns = (
-                draft.memory_type,
-                _topic(draft),
-                written,
-                draft.session_id,
-                draft.agent_id,
-                draft.event_type,
-                "{" + ",".join([f'"{tag}"' for tag in draft.tags]) + "}",
-                None if draft.importance is None else written,
-            )
-        hints = hints_of((_topic(draft), *_keywords(draft)))
-        return _Form(_NOTE + _ID[:-1], b'"' + middle + _KEY[:-2], end + _TEXT[:-3], columns, hints)
-
-
-class _Form(NamedTuple):
-    """What is the same in memories that differ in their ids, keys and contents alone.
-
-    Of the JSON texts it is what stands before the id, before the key and before the content; of the rows the columns
-    beside id, digest and key, None where a row is not written ahead.
-    """
-
-    before_id: bytes
-    before_key: bytes
-    before_text: bytes
-    columns: tuple[str | None, ...] | None
-    hints: tuple[TopicHint, ...]
-
-    def write(self, memory_id: str, dedup: str, content: str) -> bytes:
-        """Return the payload of a memory as JSON; ids need no escapes."""
-        return (
-            self.before_id
-            + memory_id.encode()
-            + self.before_key
-            + orjson.dumps(dedup)
-            + self.before_text
-            + orjson.dumps(content)
-            + b"}"
-        )
-
-
-_OF_FORM = itemgetter(
-    *(place for place, field in enumerate(MemoryDraft._fields) if field not in ("content", "dedup_key", "metadata"))
-)
-"""Reads by what forms are told apart."""
-
-_NOTE = b'{"note":{'
-_ID = b'"id":""'
-_KEY = b'"dedup_key":""'
-_TEXT = b'"text":""}'
 
 
 def _topic(draft: MemoryDraft) -> str:

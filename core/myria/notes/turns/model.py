@@ -192,9 +192,7 @@ def fact_events(
     if lasts_days is not None:
         payload["note"]["lasts_days"] = lasts_days
     event_id = new_id("evt")
-    made = made._replace(
-        payload_json=orjson.dumps(payload, option=orjson.OPT_SORT_KEYS), said=payload, event_id=event_id
-    )
+    made = made._replace(payload_json=orjson.dumps(payload, option=orjson.OPT_SORT_KEYS), event_id=event_id)
     if before is None or not is_live:
         return [made]
     withdrawal = Withdrawal(reason="superseded", events=(before.event_id,), superseded_by=event_id)

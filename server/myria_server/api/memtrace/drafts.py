@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import repeat
+from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any
 
 from myria.notes.memories.model import MemoryDraft
 from myria_server.api.core import inputs
-from myria_server.api.memtrace.schemas import MemoryInput, plain_memories, plain_memory
+from myria_server.api.memtrace.schemas import MemoryInput
 
-_DEFAULTS = tuple((name, MemoryDraft._field_defaults.get(name)) for name in MemoryDraft._fields)
 _GIVEN = itemgetter(*MemoryDraft._fields[:-1])
 """Reads the fields of a draft, tags aside, from those of a request, which have the same names."""
 
@@ -28,18 +26,4 @@ def read_draft(item: Mapping[str, Any]) -> MemoryDraft:
     Raises:
         as `inputs.read` of `MemoryInput`.
     """
-    plain = plain_memory(item)
-    return draft_of(inputs.read(MemoryInput, item)) if plain is None else MemoryDraft(**plain)
-
-
-def read_drafts(items: Sequence[Any]) -> list[MemoryDraft] | None:
-    """Return the memories that some decoded objects give, as `read_draft` does, at a third of its cost.
-
-    Returns:
-        None where they differ in their fields, or one is more than texts, or refused: read them one by one.
-    """
-    given = plain_memories(items)
-    if given is None:
-        return None
-    columns = (given.get(name) or repeat(default) for name, default in _DEFAULTS)
-    return list(map(MemoryDraft._make, zip(*columns, strict=False)))
+    return draft_of(inputs.read(MemoryInput, item))

@@ -30,15 +30,13 @@ from myria.text.model_tokens import token_counter
 from myria.text.passages import sought_in
 from myria_server.api.core import inputs
 from myria_server.api.memtrace import schemas as rest
-from myria_server.api.memtrace.drafts import read_draft, read_drafts
+from myria_server.api.memtrace.drafts import read_draft
 from myria_server.api.memtrace.routes import Matched
 from myria_server.api.memtrace.schemas import refused, status_of
 
 __all__ = ["Asked", "RestFace", "handlers", "refused", "status_of"]
 
 EVENT_ID_PREFIX = "evt_"
-_TOGETHER = 50
-"""Memories of a request that are read together."""
 
 Json = dict[str, Any]
 Handler = Callable[[Principal, "Asked"], Awaitable[Json]]
@@ -551,21 +549,15 @@ def _drafts(items: Sequence[Any], *, all_or_none: bool) -> Generator[None, None,
         what is wrong with the first, where `all_or_none`; the detail `index` names it.
     """
     drafts: list[MemoryDraft | MyriaError] = []
-    for begin in range(0, len(items), _TOGETHER):
-        some = items[begin : begin + _TOGETHER]
-        if (together := read_drafts(some)) is not None:
-            drafts += together
-            yield
-            continue
-        for index, item in enumerate(some, begin):
-            try:
-                drafts.append(read_draft(_object(item)))
-            except MyriaError as error:
-                refusal = type(error)(f"memories[{index}]: {error.message}", **{**error.details, "index": index})
-                if all_or_none:
-                    raise refusal from error
-                drafts.append(refusal)
-            yield
+    for index, item in enumerate(items):
+        try:
+            drafts.append(read_draft(_object(item)))
+        except MyriaError as error:
+            refusal = type(error)(f"memories[{index}]: {error.message}", **{**error.details, "index": index})
+            if all_or_none:
+                raise refusal from error
+            drafts.append(refusal)
+        yield
     return drafts
 
 

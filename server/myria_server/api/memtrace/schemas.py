@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
@@ -20,7 +20,6 @@ from myria.errors import (
     DatabaseUnavailable,
     DuplicateMemory,
     InvalidArgument,
-    InvalidText,
     InvalidTimestamp,
     MyriaError,
     StorageQuotaExceeded,
@@ -43,8 +42,6 @@ DEFAULT_LISTED, DEFAULT_FOUND, MAX_LISTED = 100, 50, 1_000
 DEFAULT_SINCE = "24h"
 MAX_OFFSET = 1_000_000
 MAX_CONTENT = 16 * 1024 * 1024
-_READ_TOGETHER = 256 * 1024
-"""Characters of memories that are read together: longer ones take a moment each."""
 """Characters of a memory; ingest.payload_bytes bounds what is kept further."""
 
 MAX_TAGS = 64
@@ -287,67 +284,6 @@ class MemoryInput(Input):
     parent_id: Annotated[str | None, _text(MAX_NAME), _schema("string", maxLength=MAX_NAME)] = Field(
         default=None, description="The memory that this one goes on from"
     )
-
-
-_TEXTS: Mapping[str, Callable[[Any, str], str]] = {
-    "agent_id": lambda value, name: _matched(value, name, _ID),
-    "content": lambda value, name: check_text(value, name, MAX_CONTENT),
-    "session_id": lambda value, name: _matched(value, name, _SESSION),
-    "event_type": lambda value, name: _matched(value, name, _TYPE),
-    "dedup_key": lambda value, name: check_text(value, name, MAX_DEDUP_KEY),
-    "parent_id": lambda value, name: check_text(value, name, MAX_NAME),
-}
-
-
-def plain_memory(item: Mapping[str, Any]) -> Json | None:
-    """Return the fields that are given of a memory of nothing but texts, as `MemoryInput` gives them, at half its cost.
-
-    Returns:
-        None for whatever else, and for what `MemoryInput` refuses: it says why.
-    """
-    if not item.keys() >= {"agent_id", "content"}:
-        return None
-    try:
-        return {name: _TEXTS[name](value, name) for name, value in item.items()}
-    except (KeyError, MyriaError):
-        return None
-
-
-def plain_memories(items: Sequence[Any]) -> dict[str, list[str]] | None:
-    """Return what several memories say, all of them plain and with the same fields, by field; see `plain_memory`.
-
-    Returns:
-        None for whatever else: one by one, each is read or refused.
-    """
-    if {*map(type, items)} != {dict} or not items[0].keys() >= {"agent_id", "content"}:
-        return None
-    names = items[0].keys()
-    if any(item.keys() != names for item in items):
-        return None
-    columns: dict[str, list[str]] = {}
-    try:
-        for name in names:
-            values = columns[name] = [item[name] for item in items]
-            if name == "content":
-                _check_contents(values)
-            else:
-                check = _TEXTS[name]
-                for value in set(values):
-                    check(value, name)
-    except (KeyError, TypeError, MyriaError):
-        return None
-    return columns
-
-
-def _check_contents(values: Sequence[Any]) -> None:
-    """Return where `check_text` takes each of these, and they are not long.
-
-    Raises:
-        MyriaError, TypeError: it does not, or they are.
-    """
-    if not all(values):
-        raise InvalidText("content is empty", field="content")
-    check_text("".join(values), "content", _READ_TOGETHER)
 
 
 class MemoriesInput(Input):
