@@ -1,4 +1,8 @@
 -- The one way into the log.
+--
+-- Whoever appends shares the append lock, which a build's capture takes alone, and allocates numbers only then: so no event
+-- below a build's cutoff is still to be committed. Nothing is looked up before it is inserted: unique indexes tell what
+-- stands already. Bytes are counted here and not by a trigger (myria.tally = own): PostgreSQL would keep the rows for it.
 
 CREATE OR REPLACE FUNCTION myria.append(tenant text, added myria.new_event[])
 RETURNS TABLE (event_id text, event_seq bigint)
