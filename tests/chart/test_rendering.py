@@ -162,4 +162,4 @@ def test_rendering_is_deterministic(name: str) -> None:
 def test_the_operator_takes_the_pod_template(name: str) -> None:
     """The operator's own check accepts the template of builds, and it is the only thing that names their image."""
     for template in rendered(name).pod_templates():
-        assert checked_pod_template(template, "pod-template.yaml").template["spec"]["restartPolicy"] == "Never"
+        assert checked_pod_template(template, "pod-template.yaml")["spec"]["restartPolicy"] == "Never"
