@@ -6,6 +6,7 @@ Clocks stand still here until a test moves them, so these tests prove the second
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +15,6 @@ import pytest
 from myria.access.ring import FRESH_S, POLL_S, KeyRing
 from myria.access.store import AccessStore
 from myria.db.database import Database as Pool
-from myria.db.database import Loan
 from myria.errors import CredentialInvalid
 from tests.support.clock import Clock
 from tests.support.keys import access_store, make_key
@@ -27,14 +27,12 @@ class Slow(Pool):
     meanwhile: Callable[[], Awaitable[None]] | None = None
     used = 0
 
-    async def lend(self, loan: Loan) -> Any:
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Any]:
         """Lend a connection."""
         self.used += 1
-        return await super().lend(loan)
-
-    async def take_back(self, loan: Loan, *, sound: bool) -> None:
-        """Take a connection back."""
-        await super().take_back(loan, sound=sound)
+        async with super().connection() as connection:
+            yield connection
         if self.meanwhile is not None:
             happens, self.meanwhile = self.meanwhile, None
             await happens()

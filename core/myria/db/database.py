@@ -7,28 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import socket
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
 from myria import errors
 from myria.db.clock import to_microseconds
-from myria.db.fairness import Caller, FairTurns, caller
+from myria.db.fairness import FairTurns, caller
 from myria.db.locks import Purpose, lock_key
 from myria.db.queries import sql
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
-    from asyncpg.transaction import Transaction
 
     Connection = PoolConnectionProxy[asyncpg.Record] | asyncpg.Connection[asyncpg.Record]
 else:
@@ -81,41 +77,6 @@ class PoolOptions:
     at_once: int | None = None
 
 
-class Loan:
-    """A connection that is lent for a block, which raises Myria's errors; see `Database.connection`.
-
-    A class where a generator would do: each append makes one, and a class takes fewer steps to enter and to leave.
-    """
-
-    __slots__ = ("_database", "asker", "lent", "pool")
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self.asker: Caller = ("", "")
-        self.lent: PoolConnectionProxy[asyncpg.Record] | None = None
-        self.pool: asyncpg.Pool[asyncpg.Record] | None = None
-
-    async def __aenter__(self) -> Connection:
-        return await self._database.lend(self)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            await self._database.take_back(self, sound=True)
-            return
-        try:
-            with translated():
-                raise error
-        except errors.DatabaseUnavailable:
-            with _quietly():
-                if self.lent is not None:
-                    self.lent.terminate()
-            raise
-        finally:
-            await self._database.take_back(self, sound=False)
-
-
 class Database:
     """A pool of connections to one PostgreSQL database."""
 
@@ -128,9 +89,6 @@ class Database:
             each = at_once - 1 if at_once > _FEW else at_once
             self._turns = FairTurns(at_once, each=each, patience=self.options.acquire_timeout)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
-        self._spare: list[PoolConnectionProxy[asyncpg.Record]] = []
-        self._giving_back: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         bounds = self.options.bounds
         self._bounds = bounds.as_settings()
         # A read holds no lock, and may compute between two statements.
@@ -154,7 +112,6 @@ class Database:
         """Close the pool; connections in use are given two seconds."""
         pool, self._pool = self._pool, None
         if pool is not None:
-            await self._give_back(pool)
             try:
                 await asyncio.wait_for(pool.close(), 2.0)
             except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
@@ -163,7 +120,7 @@ class Database:
     @property
     def in_use(self) -> int:
         """How many connections are out of the pool."""
-        return 0 if self._pool is None else self._pool.get_size() - self._pool.get_idle_size() - len(self._spare)
+        return 0 if self._pool is None else self._pool.get_size() - self._pool.get_idle_size()
 
     @property
     def waiting(self) -> int:
@@ -194,17 +151,14 @@ class Database:
             self._measured = measured
         return measured[0] + (time.monotonic_ns() - measured[1]) // 1000
 
-    def connection(self) -> Loan:
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
         """Lend a connection, outside any transaction.
 
         Raises:
             DatabaseUnavailable: PostgreSQL cannot be reached, or no connection came free in time.
             Overloaded: the caller's turn did not come in time.
         """
-        return Loan(self)
-
-    async def lend(self, loan: Loan) -> Connection:
-        """Begin a loan; see `connection`."""
         pool = self._pool or await self._open()
         asker = caller.get()
         if self._turns is not None:
@@ -213,34 +167,22 @@ class Database:
         self._waits += self._wanted > self.options.size
         try:
             connection = await self._acquire(pool)
-        except BaseException:
-            self._end_turn(asker)
-            raise
-        loan.pool, loan.asker, loan.lent = pool, asker, connection
-        return connection
-
-    async def take_back(self, loan: Loan, *, sound: bool) -> None:
-        """End a loan; a connection that is not sound is not kept for the next caller."""
-        pool, connection = loan.pool, loan.lent
-        try:
-            if pool is not None and connection is not None and not (sound and self._keep(pool, connection)):
+            try:
+                with translated():
+                    yield connection
+            except errors.DatabaseUnavailable:
+                with _quietly():
+                    connection.terminate()
+                raise
+            finally:
                 with _quietly():
                     await pool.release(connection, timeout=2.0)
         finally:
-            self._end_turn(loan.asker)
-
-    def _end_turn(self, asker: Caller) -> None:
-        self._wanted -= 1
-        if self._turns is not None:
-            self._turns.end(asker)
+            self._wanted -= 1
+            if self._turns is not None:
+                self._turns.end(asker)
 
     async def _acquire(self, pool: asyncpg.Pool[asyncpg.Record]) -> PoolConnectionProxy[asyncpg.Record]:
-        while self._spare:
-            connection = self._spare.pop()
-            if _is_sound(connection):
-                return connection
-            with _quietly():
-                await pool.release(connection, timeout=2.0)
         with translated():
             try:
                 return await pool.acquire(timeout=self.options.acquire_timeout)
@@ -248,35 +190,6 @@ class Database:
                 raise errors.DatabaseUnavailable(
                     "no database connection came free in time; retry, or raise postgres.pool_size"
                 ) from error
-
-    def _keep(self, pool: asyncpg.Pool[asyncpg.Record], connection: PoolConnectionProxy[asyncpg.Record]) -> bool:
-        """Keep a connection for the next caller, where nobody waits for one; tell whether it is kept.
-
-        To give it to the pool and to take it from there costs a task of the event loop and a tenth of an append.
-        """
-        if pool is not self._pool or self._wanted > self.options.size:
-            return False
-        if not _is_sound(connection) or connection.is_in_transaction():
-            return False
-        self._spare.append(connection)
-        if self._giving_back is None:
-            self._giving_back = asyncio.get_running_loop().call_later(_SPARE_S, self._begin_giving_back, pool)
-        return True
-
-    def _begin_giving_back(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        task = asyncio.create_task(self._give_back(pool))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _give_back(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        """Give the pool the connections that are kept: it closes those that nobody uses."""
-        if self._giving_back is not None:
-            self._giving_back.cancel()
-            self._giving_back = None
-        spare, self._spare = self._spare, []
-        for connection in spare:
-            with _quietly():
-                await pool.release(connection, timeout=2.0)
 
     @asynccontextmanager
     async def read(self, tenant: str, bounds: TransactionBounds | None = None) -> AsyncIterator[Connection]:
@@ -286,8 +199,11 @@ class Database:
             bounds: instead of the pool's, for work that is long on purpose.
         """
         settings = self._read_bounds if bounds is None else bounds.as_settings()
-        begin = _inlined("session.begin", tenant, *settings)
-        async with self.connection() as connection, _begun(connection, begin, readonly=True):
+        async with (
+            self.connection() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            await connection.execute(sql("session.begin"), tenant, *settings)
             yield connection
 
     @asynccontextmanager
@@ -298,14 +214,14 @@ class Database:
 
         Args:
             bounds: instead of the pool's, for a statement that is long on purpose.
-            sharing: a lock of the tenant that it shares from its beginning on, without a round trip more.
+            sharing: a lock of the tenant that it shares from its beginning on.
         """
         settings = self._bounds if bounds is None else bounds.as_settings()
-        if sharing is None:
-            begin = _inlined("session.begin", tenant, *settings)
-        else:
-            begin = _inlined("session.begin_sharing", tenant, *settings, str(lock_key(sharing, tenant)))
-        async with self.connection() as connection, _begun(connection, begin):
+        async with self.connection() as connection, connection.transaction():
+            if sharing is None:
+                await connection.execute(sql("session.begin"), tenant, *settings)
+            else:
+                await connection.execute(sql("session.begin_sharing"), tenant, *settings, lock_key(sharing, tenant))
             yield connection
 
     @asynccontextmanager
@@ -316,8 +232,9 @@ class Database:
             since: when the tenant was made in whose scopes is written; PostgreSQL refuses events where its name is
                 another's by now (`TENANT_REMADE`). Empty where the scopes were looked up in this transaction.
         """
-        begin = _inlined("session.begin_append", tenant, *self._bounds, str(lock_key("append", tenant)), since)
-        async with self.connection() as connection, _begun(connection, begin):
+        async with self.connection() as connection, connection.transaction():
+            lock = lock_key("append", tenant)
+            await connection.execute(sql("session.begin_append"), tenant, *self._bounds, lock, since)
             yield connection
 
     async def append_alone(self, tenant: str, since: str, events: Sequence[tuple[Any, ...]]) -> list[asyncpg.Record]:
@@ -365,74 +282,10 @@ class Database:
             await connection.execute(sql("session.look_after_the_client"))
 
 
-def _is_sound(connection: PoolConnectionProxy[asyncpg.Record]) -> bool:
-    """Tell whether a connection that was lent is still there: the pool takes back one that was lost by itself."""
-    try:
-        return not connection.is_closed()
-    except asyncpg.InterfaceError:
-        return False
-
-
-def _begun(connection: Connection, statement: str, *, readonly: bool = False) -> Transaction:
-    """Return a transaction that begins with a statement, both in one message: a round trip less.
-
-    Args:
-        readonly: REPEATABLE READ, READ ONLY; else READ COMMITTED.
-    """
-    connection.begin_with(statement)  # type: ignore[union-attr]
-    return connection.transaction(isolation="repeatable_read" if readonly else "read_committed", readonly=readonly)
-
-
-@lru_cache(maxsize=4096)
-def _inlined(name: str, *values: str) -> str:
-    """Return the statement `name` with its values in it, quoted: PostgreSQL takes no parameters where several
-    statements are one message."""
-    return _PARAMETER.sub(lambda place: _quoted(values[int(place[1]) - 1]), sql(name))
-
-
-def _quoted(value: str) -> str:
-    """Return a string constant of SQL, whatever `standard_conforming_strings` is.
-
-    Raises:
-        InvalidArgument: it holds the character NUL, which PostgreSQL cannot take.
-    """
-    if "\0" in value:
-        raise errors.InvalidArgument("the character NUL cannot be stored")
-    escaped = value.replace("\\", "\\\\").replace("'", "''")
-    return f"E'{escaped}'"
-
-
-_PARAMETER = re.compile(r"\$([1-9])")
-
-
 class _Connection(asyncpg.Connection):
-    """A connection that notices a server whose host or network is gone, instead of waiting for its answer for ever.
-
-    It asks what PostgreSQL's own types are made of (an array of what, a range of what) once in a process. asyncpg asks
-    on every connection, and again for each statement with a type that is new there: 5 ms each time.
-    """
+    """A connection that notices a server whose host or network is gone, instead of waiting for its answer for ever."""
 
     _transport: asyncio.Transport
-    _beginning = ""
-
-    def begin_with(self, statement: str) -> None:
-        """Send `statement` with the BEGIN of the next transaction."""
-        self._beginning = statement
-
-    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
-        """Run a statement."""
-        if self._beginning and query.startswith("BEGIN"):
-            query, self._beginning = query + self._beginning, ""
-        status: str = await super().execute(query, *args, timeout=timeout)
-        return status
-
-    async def _introspect_types(self, typeoids: Iterable[int], timeout: float | None) -> Any:
-        asked = frozenset(typeoids)
-        if (known := _OWN_TYPES.get(asked)) is None:
-            known = await super()._introspect_types(asked, timeout)  # type: ignore[misc]
-            if max(asked) <= _LAST_FIXED_OID:
-                _OWN_TYPES[asked] = known
-        return known
 
     def keep_alive(self) -> None:
         """Have the kernel ask an idle peer whether it is there, and give up one that takes nothing."""
@@ -449,17 +302,8 @@ class _Connection(asyncpg.Connection):
 _CLOCK_KEPT_NS = 30 * 10**9
 """Nanoseconds for which a measurement of the database's clock is relied on."""
 
-_SPARE_S = 1.0
-"""Seconds after which connections that are kept for the next caller go back to the pool."""
-
 _FEW = 2
 """Up to so many connections one caller may have all: one left free would be half of them."""
-
-_LAST_FIXED_OID = 9999
-"""Up to it, the number of a type is the same in every database (src/include/access/transam.h)."""
-
-_OWN_TYPES: dict[frozenset[int], Any] = {}
-"""What PostgreSQL told of its own types, by the numbers that were asked for together."""
 
 _PEER_SILENT_S = 30
 """Seconds after which a peer that does not acknowledge what was sent, or takes nothing more, is given up."""
