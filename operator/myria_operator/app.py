@@ -1,7 +1,8 @@
-"""`myria operate`: the watches, the queue, the poll and the sweep, wired together.
+"""`myria operate`: kopf's watches, the queue, the poll and the sweep, wired together.
 
-No handler keeps state on a resource, so there are no finalizers and no annotations. The operator survives any outage of
-the API server or the database; only when its queue no longer ticks does it count as dead.
+kopf only reports that a MyriaRebuild or a Job has changed: no handler keeps state on a resource, so there are no
+finalizers and no annotations. The operator survives any outage of the API server or the database, and the end of kopf;
+only when its queue no longer ticks does it count as dead.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from myria.db.waiting import until_current
 from myria.settings import Settings
 from myria_monitoring.figures import FigureReader
 from myria_monitoring.port import scraped
-from myria_operator.jobs import SELECTOR, read_pod_template
+from myria_operator.jobs import read_pod_template
 from myria_operator.ledger import Ledger
 from myria_operator.metrics import OperatorMetrics
 from myria_operator.observed import MANAGER
@@ -34,9 +35,8 @@ from myria_operator.reconcile import Reconciler
 from myria_operator.requests import ClusterLoop
 from myria_operator.sweep import sweep
 from myria_operator.uninstall import OwnDeployment, end_builds
-from myria_operator.watch import watch
+from myria_operator.watches import Watches
 from myria_rebuilds.connection import Connection, configuration
-from myria_rebuilds.resource import JOBS, KIND, REBUILDS, Json
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ _LONGEST_WAIT_S: Final = 5.0
 
 
 class Operator:
-    """The parts of a running operator, without its watches: tests drive them directly."""
+    """The parts of a running operator, without kopf: tests drive them directly."""
 
     def __init__(
         self, api: Connection, database: Database, settings: Settings, template_path: Path | None = None
@@ -69,12 +69,6 @@ class Operator:
             group.create_task(_again_and_again("poll", self._poll, section.poll_s), name="poll")
             group.create_task(_again_and_again("sweep", self._sweep, section.sweep_s), name="sweep")
 
-    async def watch(self) -> None:
-        """Queue what the API server reports as changed, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(watch(self.api, REBUILDS, self._rebuild_changed), name="watch of resources")
-            group.create_task(watch(self.api, JOBS, self._job_changed, labelSelector=SELECTOR), name="watch of Jobs")
-
     def idle_s(self) -> float:
         """Return how long ago the queue ticked, in seconds."""
         return time.monotonic() - self.queue.ticked_at
@@ -83,15 +77,10 @@ class Operator:
         """Return the metrics for a scrape."""
         return await self.metrics.families(queue_length=len(self.queue), idle_s=self.idle_s())
 
-    def _rebuild_changed(self, rebuild: Json) -> None:
-        self.metrics.heard(rebuild["metadata"]["name"])
-        self.queue.add(rebuild["metadata"]["name"])
-
-    def _job_changed(self, job: Json) -> None:
-        for owner in job["metadata"].get("ownerReferences") or ():
-            if owner.get("controller") and owner.get("kind") == KIND:
-                self.metrics.heard(owner["name"])
-                self.queue.add(owner["name"])
+    def heard(self, name: str) -> None:
+        """Queue a resource that a watch reports as changed, and note the time."""
+        self.metrics.heard(name)
+        self.queue.add(name)
 
     async def _poll(self) -> None:
         for name in sorted(await self.ledger.changed()):
@@ -148,10 +137,10 @@ async def operate(settings: Settings, dsn: str) -> None:
         if section.metrics_port:
             metrics = scraped("0.0.0.0", section.metrics_port, operator.families, process=True)  # noqa: S104 - see probe
             stack.enter_context(metrics)
-        logger.info("watching namespace %s", namespace, extra={"action": "operator_ready", "namespace": namespace})
+        logger.info("watching namespace %s", namespace, extra={"action": "operator_started", "namespace": namespace})
         async with asyncio.TaskGroup() as group:
             group.create_task(operator.run(), name="work")
-            group.create_task(operator.watch(), name="watches")
+            group.create_task(Watches(namespace, operator.heard).run(), name="watches")
             group.create_task(review(api), name="review")
             group.create_task(deployment.find(), name="deployment")
 

@@ -18,14 +18,14 @@ _LIVING: Final = frozenset({"Pending", "Running", "Unknown"})
 async def pods_problem(api: Connection, job: Job) -> tuple[str, str] | None:
     """Return a reason (POD_NOT_STARTING, PODS_REFUSED) and a message, None when nothing is known to be wrong."""
     try:
-        pods, _ = await api.objects(PODS, labelSelector=f"job-name={job.name}")
+        pods = await api.objects(PODS, labelSelector=f"job-name={job.name}")
         for pod in pods:
             if problem := not_starting(pod):
                 return reasons.POD_NOT_STARTING, f"pod {pod['metadata']['name']}: {problem}"
         if any((pod.get("status") or {}).get("phase") in _LIVING for pod in pods):
             return None
         about = f"involvedObject.kind=Job,involvedObject.name={job.name},involvedObject.uid={job.uid}"
-        events, _ = await api.objects(EVENTS, fieldSelector=f"{about},reason=FailedCreate,type=Warning")
+        events = await api.objects(EVENTS, fieldSelector=f"{about},reason=FailedCreate,type=Warning")
     except ClusterRefused:
         return None  # only details are lost; the permission review at the start names the missing right
     refusal = newest_refusal(events, since=max((pod["metadata"]["creationTimestamp"] for pod in pods), default=""))

@@ -35,8 +35,8 @@ async def sweep(
     """
     unfinished = await ledger.unfinished()
     waiting = await ledger.waiting()
-    jobs = [Job.from_object(body) for body in (await api.objects(JOBS, labelSelector=SELECTOR))[0]]
-    rebuilds = [Rebuild.from_object(body) for body in (await api.objects(REBUILDS))[0]]
+    jobs = [Job.from_object(body) for body in await api.objects(JOBS, labelSelector=SELECTOR)]
+    rebuilds = [Rebuild.from_object(body) for body in await api.objects(REBUILDS)]
     uids = {rebuild.uid for rebuild in rebuilds if not rebuild.deleting}
     over = {rebuild.uid for rebuild in rebuilds if rebuild.settled}
     active = {job.owner_uid for job in jobs if not job.finished}

@@ -98,7 +98,7 @@ async def end_builds(api: Connection, ledger: Ledger, reconciler: Reconciler) ->
                 while await reconciler.reconcile(build.name) == AT_ONCE:
                     pass
     with _logged("Jobs stay"):
-        for job in (await api.objects(JOBS, labelSelector=SELECTOR))[0]:
+        for job in await api.objects(JOBS, labelSelector=SELECTOR):
             await api.delete(JOBS, job["metadata"]["name"], job["metadata"]["uid"])
     return len(unfinished)
 

@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
@@ -23,17 +23,13 @@ from kubernetes.aio.client import ApiClient, Configuration
 from myria.errors import ClusterRefused, ClusterUnavailable, ConfigurationError
 from myria_rebuilds.resource import API_VERSION, KIND, REBUILDS, Json, ObjectKind
 
-_METHODS: Final = {"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "patch": "PATCH", "delete": "DELETE"}
+_METHODS: Final = {"get": "GET", "list": "GET", "create": "POST", "patch": "PATCH", "delete": "DELETE"}
 _JSON: Final = "application/json"
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _TIMEOUT_S: Final = 10.0
-_WATCH_S: Final = 240
-"""Seconds after which the API server ends a watch; whoever watches begins the next one."""
-_SILENCE_S: Final = 90.0
-"""Seconds without a line after which a watch counts as dead: an API server sends a bookmark about every minute."""
 _LONGEST_RETRY_AFTER_S: Final = 30
 _PAGE: Final = 500
 
@@ -101,8 +97,8 @@ class Connection:
                 return None
             raise
 
-    async def objects(self, kind: ObjectKind, **selectors: str) -> tuple[list[Json], str]:
-        """Return all objects that the selectors (`labelSelector`, `fieldSelector`) choose, and the list's version."""
+    async def objects(self, kind: ObjectKind, **selectors: str) -> list[Json]:
+        """Return all objects that the selectors (`labelSelector`, `fieldSelector`) choose."""
         items: list[Json] = []
         query = {**selectors, "limit": str(_PAGE)}
         while True:
@@ -110,28 +106,8 @@ class Connection:
             items.extend(answer.get("items") or [])
             following = answer["metadata"].get("continue")
             if not following:
-                return items, answer["metadata"]["resourceVersion"]
+                return items
             query["continue"] = following
-
-    async def watch(self, kind: ObjectKind, since: str, **selectors: str) -> AsyncIterator[Json]:
-        """Yield each object that changed after a list's version, or bookmark, until the API server ends the watch."""
-        query = {**selectors, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(_WATCH_S)}
-        with _answering("watch", kind.plural):
-            response = await self._send(
-                "watch", kind.plural, self._path(kind), query={**query, "resourceVersion": since}
-            )
-            try:
-                while True:
-                    async with asyncio.timeout(_SILENCE_S):
-                        line = await response.content.readline()
-                    if not line:
-                        return
-                    event = json.loads(line)
-                    if event["type"] == "ERROR":
-                        raise ClusterUnavailable(f"the watch of {kind.plural} ended: {event['object']}")
-                    yield event["object"]
-            finally:
-                response.close()
 
     async def create(self, kind: ObjectKind, manifest: Json) -> Json:
         """Make an object."""

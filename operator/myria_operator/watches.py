@@ -1,0 +1,194 @@
+"""kopf's watches, in a thread and an event loop of their own, started again whenever they end.
+
+kopf ends as a whole on answers it does not expect: an ERROR in a stream that is not 410, 410 or 404 as the status of a
+request, a stream that ends within a line, a 401. While it ends, it cancels every task of its event loop that began
+after it did. Neither may affect the queue, so this thread only hands over names. kopf may never finish ending by itself
+(it waits for tasks that it has cancelled), so this module cancels its tasks, and abandons those that do not end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import kopf
+
+from myria.errors import InternalError
+from myria_operator.jobs import COMPONENT_LABELS, SELECTOR
+from myria_rebuilds.resource import GROUP, PLURAL, VERSION
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_BACKOFF_S: Final = 5.0
+"""Between two of kopf's requests, in seconds."""
+_LONGEST_WAIT_S: Final = 2.0
+"""Between two attempts to watch, in seconds. The list that follows finds what happened meanwhile."""
+_PATIENCE_S: Final = 2.0
+"""Seconds that each part of kopf gets to end."""
+_SETTLED_S: Final = 30.0
+"""Watches that went well for so long begin anew with a short wait."""
+
+
+class _Backoffs:
+    """Waits of kopf's own requests: growing to five seconds, and without end, so that an outage never ends kopf."""
+
+    def __iter__(self) -> Iterator[float]:
+        wait = 0.2
+        while True:
+            yield wait
+            wait = min(wait * 1.6, _LONGEST_BACKOFF_S)
+
+
+class Watches:
+    """Reports each MyriaRebuild of a namespace that changes, or whose Job does, by its name.
+
+    Args:
+        namespace: the only one that is watched.
+        tell: called in the event loop that calls `run`.
+    """
+
+    def __init__(self, namespace: str, tell: Callable[[str], None]) -> None:
+        self.starts = 0
+        """How often the watches began; more than once means that something ended them."""
+        self._namespace = namespace
+        self._tell = tell
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._running: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+
+    async def run(self) -> None:
+        """Watch until cancelled.
+
+        Raises:
+            InternalError: the watching thread has ended.
+        """
+        loop = asyncio.get_running_loop()
+
+        def hand_over(name: str) -> None:
+            loop.call_soon_threadsafe(self._tell, name)
+
+        thread = threading.Thread(target=self._watch_on, args=(hand_over,), name="watches", daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():  # noqa: ASYNC110 - a thread that dies sets no event
+                await asyncio.sleep(1.0)
+            raise InternalError("the thread of the watches ended")
+        finally:
+            self._stopping.set()
+            with self._lock:
+                if self._running is not None:
+                    watching_loop, stop = self._running
+                    watching_loop.call_soon_threadsafe(stop.set)
+            await asyncio.to_thread(thread.join, 5.0)
+
+    def _watch_on(self, tell: Callable[[str], None]) -> None:
+        wait = 0.0
+        while not self._stopping.wait(wait):
+            began = time.monotonic()
+            loop = asyncio.new_event_loop()
+            error: BaseException | None = None
+            try:
+                loop.run_until_complete(self._watch(tell))
+            except (Exception, asyncio.CancelledError) as ended:  # noqa: BLE001 - it is logged below
+                error = ended
+            finally:
+                loop.close()  # not asyncio.run, which would wait for tasks that do not end
+            if self._stopping.is_set():
+                return
+            wait = 0.2 if time.monotonic() - began > _SETTLED_S else min(max(0.2, wait * 2), _LONGEST_WAIT_S)
+            logger.warning(
+                "the watches ended and begin anew in %.1f s: %s",
+                wait,
+                str(error) or type(error).__name__,
+                extra={"action": "watches_ended"},
+            )
+
+    async def _watch(self, tell: Callable[[str], None]) -> None:
+        stop = asyncio.Event()
+        with self._lock:
+            self._running = asyncio.get_running_loop(), stop
+            if self._stopping.is_set():
+                stop.set()
+        stopped = asyncio.create_task(stop.wait(), name="stop")
+        roots = {
+            *await kopf.spawn_tasks(
+                registry=self._registry(tell), settings=_settings(), standalone=True, namespaces=[self._namespace]
+            )
+        }
+        try:
+            done, _ = await asyncio.wait({stopped, *roots}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                await task
+        finally:
+            with self._lock:
+                self._running = None
+            await _end(roots)
+
+    def _registry(self, tell: Callable[[str], None]) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+
+        @kopf.on.startup(registry=registry)
+        async def started(**_: Any) -> None:
+            self.starts += 1
+            if self.starts == 1:
+                logger.info("ready", extra={"action": "operator_ready"})
+
+        @kopf.on.login(registry=registry)
+        def login(**options: Any) -> kopf.ConnectionInfo | None:
+            return kopf.login_with_kubeconfig(**options) or kopf.login_with_service_account(**options)
+
+        @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
+        async def rebuild_changed(name: str | None, **_: Any) -> None:
+            if name is not None:
+                tell(name)
+
+        @kopf.on.event("batch", "v1", "jobs", registry=registry, labels=COMPONENT_LABELS)
+        async def job_changed(meta: kopf.Meta, **_: Any) -> None:
+            for owner in meta.get("ownerReferences") or ():
+                if owner.get("controller") and owner.get("kind") == "MyriaRebuild":
+                    tell(owner["name"])
+
+        return registry
+
+
+async def _end(roots: set[asyncio.Task[None]]) -> None:
+    """End kopf: the streams first, which its orchestrator forgets when it fails, then its root tasks, then the rest."""
+    for chosen in (
+        lambda task: task.get_name().startswith("watcher for"),
+        lambda task: task in roots,
+        lambda _task: True,
+    ):
+        tasks = {task for task in asyncio.all_tasks() if task is not asyncio.current_task() and chosen(task)}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_PATIENCE_S)
+    for task in roots:
+        if task.done() and not task.cancelled():
+            task.exception()  # told of already
+
+
+def _settings() -> kopf.OperatorSettings:
+    for name in ("kopf.objects", "kopf.activities", "kopf._core.engines.activities"):
+        logging.getLogger(name).setLevel(logging.WARNING)  # a line per event would bury what the operator does
+    # Our one line about its end is enough: its traces would repeat every few seconds while a definition is missing.
+    logging.getLogger("kopf._core.reactor").setLevel(logging.CRITICAL)
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+    settings.process.ultimate_exiting_timeout = None  # it would kill the process, and with it the queue
+    settings.networking.error_backoffs = _Backoffs()
+    settings.networking.request_timeout = 20.0
+    settings.networking.connect_timeout = 5.0
+    # A silent watch is renewed: otherwise nobody would notice one that has died.
+    settings.watching.server_timeout = 240
+    settings.watching.client_timeout = 260
+    settings.watching.inactivity_timeout = 90.0
+    settings.watching.connect_timeout = 5.0
+    settings.watching.label_selectors["jobs.batch"] = SELECTOR
+    settings.queueing.error_delays = (1, 1, 2, 3, 5, 8)
+    return settings
