@@ -174,11 +174,14 @@ def test_tools_exist(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["docs/development.md", "docs/architecture.md", "docs/moving-in.md"])
 def test_names_of_the_source_exist(name: str) -> None:
-    """Modules, classes and functions that these pages name are there, under these names."""
-    files = {path.name for path in tracked()}
+    """Modules, classes, methods and functions that these pages name are there, under these names."""
+    files = ["/" + path.relative_to(ROOT).as_posix() for path in tracked()]
     for word in spoken(text_of(name)):
-        if re.fullmatch(r"[a-z_][\w-]*\.(?:py|sql|toml|ts|svg)", word):
-            assert word in files or "what_it_does" in word, word
+        if re.fullmatch(r"(?:[\w-]+/)*[\w-]+\.(?:py|sql|toml|ts|svg)", word):
+            assert "what_it_does" in word or any(path.endswith(f"/{word}") for path in files), word
+        elif method := re.fullmatch(r"([A-Z][a-z]\w*)\.(\w+)", word):
+            assert re.search(rf"^class {method[1]}\b", source(), re.MULTILINE), word
+            assert re.search(rf"\bdef {method[2]}\b", source()), word
         elif re.fullmatch(r"@?(?:[A-Z][a-z]+(?:[A-Z][a-z]+)+|[a-z]+(?:_[a-z0-9]+)+)", word):
             assert re.search(rf"\b{word.lstrip('@')}\b", source()) or word in MEMENTOS, word
 

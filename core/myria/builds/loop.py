@@ -2,7 +2,8 @@
 
 Every cause of a build is a row in `rebuild_requests`, unique on the cause; a waiting row becomes the tenant's one
 unfinished build; that build has a builder process until it ends. The loop keeps nothing that matters in memory: it may
-stop at any point, start anew elsewhere, and run twice at once.
+stop at any point, start anew elsewhere, and run twice at once. It polls: a NOTIFY in each append would make PostgreSQL
+commit appends one after the other.
 
 What it does not guarantee: that a build starts within a second while the database is away, or when there are so many
 tenants that one look at all of them takes longer.

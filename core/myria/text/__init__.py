@@ -1,6 +1,4 @@
-"""Text analysis: pinned tokenizer and stemmer, so that indexes and plans are equal on every machine (trap
-11).
-"""
+"""Text analysis: pinned tokenizer and stemmer, so that indexes and plans are equal on every machine (trap 11)."""
 
 from myria.text.words import (
     MAX_TERM_CHARACTERS,

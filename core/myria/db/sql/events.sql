@@ -31,7 +31,8 @@ JOIN myria.scopes own ON own.tenant_id = $1 AND own.scope_id = i.scope_id
 ORDER BY i.position;
 
 -- name: by_seqs
--- Whole events of the scopes given, for answers; the caller's mask is applied again here.
+-- Whole events of the scopes given, for answers; the caller's mask is applied again here. OFFSET 0 keeps each look-up one
+-- by number: without statistics, as in a new database, PostgreSQL would read all of the tenant's index entries.
 SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.utc_offset, e.channel, e.type, e.context_id,
        e.source_event_key, e.internal, e.payload, e.topic_hints
 FROM unnest($2::bigint[]) AS wanted
