@@ -228,7 +228,7 @@ def build_app(
     origins = CrossOrigins(settings.mcp.cors_origins)
     public = () if auth.public_url is None else (urlsplit(auth.public_url).netloc,)
     hosts = HostList((*settings.mcp.allowed_hosts, *public), origins)
-    bodies = Bodies(values=settings.mcp.body_values, payload_bytes=settings.ingest.payload_bytes, wait_s=body_timeout)
+    bodies = Bodies(values=settings.mcp.body_values, wait_s=body_timeout)
     limits = CredentialLimits(requests_per_s=auth.requests_per_s, concurrency=auth.concurrency, ticks=ticks)
     gate = Gate(
         faces=faces,

@@ -150,7 +150,7 @@ def test_a_truth_value_is_true_or_false(flag: Any) -> None:
 
 
 def test_json_text_of_one_call_is_bounded() -> None:
-    """A body is decoded in steps; texts within it are read at one go, and beyond the bound they are refused by name."""
+    """Texts of JSON within a body are read at one go, and beyond the bound they are refused by name."""
     half = json.dumps(["x" * (MAX_JSON_TEXT // 2)])
     with pytest.raises(MyriaError, match=r"(keywords|linkedTo) is JSON as text") as caught:
         coerced(agent_notes.RememberInput, {"keywords": half, "linkedTo": half})

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from myria.errors import InvalidText, MalformedJson, MyriaError, PayloadTooDeep
-from myria.log.jsontext import MAX_DEPTH, check_storable, decode, outline
+from myria.log.jsontext import MAX_DEPTH, check_storable, decode, envelope, holds_more, outline
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 NUMBERS = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -168,3 +168,29 @@ def test_outline_reads_leniently() -> None:
     assert outline(b'{"id":3,"id":4,"x":NaN}')["id"] == 4
     assert outline(b"{") is None
     assert outline(b"\xff") is None
+
+
+def count(value: Any) -> int:
+    """Return how many containers and further members a value has, as brackets and commas write them."""
+    if not isinstance(value, list | dict):
+        return 0
+    members = list(value.values()) if isinstance(value, dict) else value
+    return max(1, len(members)) + sum(map(count, members))
+
+
+@given(VALUES, st.booleans(), st.sampled_from([None, 1]))
+def test_values_are_counted_before_decoding(value: Any, ascii_only: bool, indent: int | None) -> None:
+    """Brackets, commas and quotes within texts do not count."""
+    data = json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode()
+    assert not holds_more(data, count(value))
+    assert count(value) == 0 or holds_more(data, count(value) - 1)
+
+
+def test_an_envelope_says_whose_a_text_is() -> None:
+    """Of a text that holds too much, what tells the call is read; a text that is wide at its top tells nothing."""
+    call = b'{"id":7,"params":{"arguments":{"a":["}",%s1]},"name":"n\\"]"}}'
+    told = {"id": 7, "params": {"arguments": {}, "name": 'n"]'}}
+    assert envelope(call % (b"1," * 1000), 10) == told
+    assert envelope(call % (b'"[\\"{",' * 1000), 10) == told
+    assert envelope(b'{"id":7' + b',"a":1' * 1000 + b"}", 10) is None
+    assert envelope(b'{"id":7,"params":{"arguments":["', 10) is None

@@ -12,9 +12,8 @@ from myria.access.store import AccessStore
 from myria.db.fairness import Caller, FairTurns, caller
 from myria.errors import Overloaded
 from myria.memory import Memory
-from myria.search.steps import STEP_S
 from myria.settings import AuthSettings, Settings
-from myria_server.mcp.bodies import REST, Bodies
+from myria_server.mcp.bodies import SMALL_BYTES, Bodies
 from tests.server.wire import call, headers, serving
 from tests.support.keys import access_store, make_key
 from tests.support.patience import PATIENCE_S
@@ -146,31 +145,21 @@ async def test_a_question_is_answered_before_those_that_another_key_asked_at_onc
         assert {await task for task in noise} == {200}
 
 
-async def test_a_big_body_rests_only_while_small_ones_are_answered() -> None:
-    """Then it gets a fifth of the time; alone it goes on at once."""
-    rests: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        rests.append(seconds)
+async def test_a_big_body_keeps_no_small_one_waiting() -> None:
+    """What comes after it is decoded meanwhile, and both are what was sent."""
+    bodies = Bodies(values=10**6, wait_s=PATIENCE_S)
+    async with asyncio.TaskGroup() as group:
+        big = group.create_task(bodies.decode(b"[" + b"1," * 400_000 + b"1]"))
         await asyncio.sleep(0)
-
-    bodies = Bodies(values=10**6, payload_bytes=10**6, wait_s=PATIENCE_S, sleep=sleep)
-    body = b"[" + b"1," * 400_000 + b"1]"
-    async with bodies.in_hand(body, NOISY):
-        assert len(await bodies.decode(body)) == 400_001
-        assert rests
-        assert not any(rests)
-        rests.clear()
-        async with bodies.in_hand(b"{}", QUIET):
-            assert len(await bodies.decode(body)) == 400_001
-        assert rests
-        assert all(seconds >= REST * STEP_S for seconds in rests)
+        assert await bodies.decode(b"{}") == {}
+        assert not big.done()
+    assert big.result() == [1] * 400_001
 
 
 async def test_one_caller_has_one_big_body_in_hand() -> None:
     """The place beside it is another's."""
-    bodies = Bodies(values=10, payload_bytes=10, wait_s=0)
-    body = b" " * 100_000
+    bodies = Bodies(values=10, wait_s=0)
+    body = b" " * (SMALL_BYTES + 1)
     async with bodies.in_hand(body, NOISY):
         with pytest.raises(Overloaded):
             async with bodies.in_hand(body, NOISY):

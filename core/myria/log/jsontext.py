@@ -21,10 +21,11 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 
 from myria.errors import InvalidText, MalformedJson, MyriaError, PayloadTooDeep
@@ -39,37 +40,21 @@ _NINETEEN_DIGITS = b"0" * 19
 _TWENTY_DIGITS = b"0" * 20
 _MINUS_NINETEEN_DIGITS = b"-" + _NINETEEN_DIGITS
 _LONG_INTEGER = re.compile(rb"(?:^|[\[:,\s])(-?[0-9]{19,})(?![0-9.eE])")
+_OPENING, _CLOSING = list(b"{["), list(b"}]")
+_VALUE_BEGINS = list(b"{[,")
+_ENVELOPE_DEPTH = 2
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_ESCAPED_PAIR = re.compile(rb"\\.", re.DOTALL)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
-    """Which part of a larger text a text is: some members of the container at `path`, in brackets of their own.
-
-    `number` is that of the first element in a list; None for a single value, the one at `path`. `offset` is the byte in
-    the larger text at which the part's own bracket would stand.
-    """
-
-    path: str
-    number: int | None
-    offset: int
-
-    def places(self, value: Any) -> list[tuple[str, Any]]:
-        """Return (path, item) for what the part holds."""
-        if not isinstance(value, list):
-            return [(self.path, value)]
-        if self.number is None:
-            return [(self.path, item) for item in value]
-        return [(f"{self.path}[{self.number + position}]", item) for position, item in enumerate(value)]
+class Unproven(Exception):
+    """A text of which only the slow reader can tell whether it is strict."""
 
 
-def decode(data: bytes, part: Part | None = None) -> Any:
+def decode(data: bytes) -> Any:
     """Return the value a JSON text stands for.
 
     Args:
         data: UTF-8 without a byte order mark.
-        part: where the text stands in a larger one, for what is said about it.
 
     Raises:
         MalformedJson: not JSON, or duplicate keys, NaN, Infinity, numbers beyond double or integers beyond 64 bits.
@@ -77,22 +62,39 @@ def decode(data: bytes, part: Part | None = None) -> Any:
         PayloadTooDeep: nested deeper than `MAX_DEPTH`.
         The details hold the JSON path as `path` where there is one.
     """
+    with suppress(Unproven):
+        return decode_proven(data)
     try:
         value = orjson.loads(data)
+        orjson.dumps(value)
     except orjson.JSONDecodeError as error:
-        raise _refusal(data, f"not JSON: {error}", part) from error
-    try:
-        written = orjson.dumps(value)
+        raise _refusal(data, f"not JSON: {error}") from error
     except orjson.JSONEncodeError as error:
         raise _too_deep(data) from error
+    if _has_duplicates(data):
+        raise _refusal(data, "an object has the same key twice; keep one")
+    if _has_long_integer(data):
+        raise _refusal(data, "an integer does not fit 64 bits; send it as text")
+    return value
+
+
+def decode_proven(data: bytes) -> Any:
+    """Return what `decode` does, where cheap checks prove a text strict.
+
+    Raises:
+        Unproven: they do not. `decode` says more, in up to a hundred times as long.
+    """
+    try:
+        value = orjson.loads(data)
+        written = orjson.dumps(value)
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError) as error:
+        raise Unproven from error
     if written == data:
         return value
-    escaped = b"\\" in data and b"\\u003" in data and (b"\\u003a" in data or b"\\u003A" in data)
-    if (escaped and _has_duplicates(data)) or (not escaped and data.count(b":") != written.count(b":")):
-        raise _refusal(data, "an object has the same key twice; keep one", part)
-    zeros = data.translate(_DIGITS_TO_ZERO)
-    if _has_many_digits(zeros) and _has_long_integer(data):
-        raise _refusal(data, "an integer does not fit 64 bits; send it as text", part)
+    if b"\\u003a" in data or b"\\u003A" in data or data.count(b":") != written.count(b":"):
+        raise Unproven
+    if _has_many_digits(data.translate(_DIGITS_TO_ZERO)):
+        raise Unproven
     return value
 
 
@@ -157,9 +159,26 @@ def outline(data: bytes) -> Any:
     `MAX_DEPTH`.
     """
     try:
-        return json.loads(_prune(data), parse_int=_integer)
+        return json.loads(_prune(data, MAX_DEPTH), parse_int=_integer)
     except (ValueError, RecursionError):
         return None
+
+
+def holds_more(data: bytes, values: int) -> bool:
+    """Tell whether a text has more members and elements than `values`, before anything is made of it."""
+    if sum(map(data.count, (b"{", b"[", b","))) <= values:
+        return False
+    raw, outside = _outside_strings(data)  # text has brackets and commas too
+    return int(np.count_nonzero(np.isin(raw, _VALUE_BEGINS) & outside)) > values
+
+
+def envelope(data: bytes, values: int) -> Any:
+    """Return the outline of a text that holds more than `values`, or None.
+
+    A JSON-RPC message with what `params` holds directly, containers there empty. None where that is too much as well.
+    """
+    shallow = _prune(data, _ENVELOPE_DEPTH)
+    return None if holds_more(shallow, values) else outline(shallow)
 
 
 class _Duplicate:
@@ -176,26 +195,17 @@ class _NotANumber:
         self.text = text
 
 
-def duplicate(key: str, path: str) -> MalformedJson:
-    """Return the error for a key that the object at `path` has twice."""
-    shown = _shown(f"{path}.{key}" if path else key)
-    return MalformedJson(f"the key {shown} appears twice in one object; keep one", path=shown)
-
-
-def _refusal(data: bytes, otherwise: str, part: Part | None) -> MyriaError:
+def _refusal(data: bytes, otherwise: str) -> MyriaError:
     """Read a text that will be refused again, slowly, to say what is wrong and where."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        return _not_utf8(data, error, 0 if part is None else part.offset)
+        return _not_utf8(data, error)
     if text.startswith("\ufeff"):
         return MalformedJson("JSON text must not begin with a byte order mark; remove it")
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=_NotANumber, parse_int=_integer)
     except json.JSONDecodeError as error:
-        if part is not None:
-            offset = part.offset + len(text[: error.pos].encode())
-            return MalformedJson(f"not JSON: {error.msg.removesuffix(' at')} at byte {offset}", offset=offset)
         return MalformedJson(
             f"not JSON: {error.msg.removesuffix(' at')} at line {error.lineno}, column {error.colno}",
             line=error.lineno,
@@ -204,9 +214,8 @@ def _refusal(data: bytes, otherwise: str, part: Part | None) -> MyriaError:
     except RecursionError:
         return _too_deep(data)
     try:
-        for start, branch in [("", value)] if part is None else part.places(value):
-            for where, item in itertools.islice(_walk(branch, start), _WALK_LIMIT):
-                _check(item, where)
+        for where, item in itertools.islice(_walk(value, ""), _WALK_LIMIT):
+            _check(item, where)
     except MyriaError as error:
         return error
     return MalformedJson(otherwise)
@@ -217,7 +226,8 @@ def _check(item: Any, where: str) -> None:
         if _SURROGATE.search(item):
             raise _surrogate(where)
     elif isinstance(item, _Duplicate):
-        raise duplicate(item.key, where)
+        shown = _shown(f"{where}.{item.key}" if where else item.key)
+        raise MalformedJson(f"the key {shown} appears twice in one object; keep one", path=shown)
     elif isinstance(item, _NotANumber):
         raise MalformedJson(f"{item.text} at {_shown(where)} is not JSON; send a finite number", path=_shown(where))
     elif isinstance(item, float) and not math.isfinite(item):
@@ -296,21 +306,21 @@ def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield where, item
 
 
-def _byte_depths(data: bytes) -> Any:
-    """Return the nesting depth behind each byte, brackets inside strings not counted."""
-    raw = np.frombuffer(_ESCAPED_PAIR.sub(b"__", data), dtype=np.uint8)
-    inside = np.cumsum(raw == ord('"'), dtype=np.int32) & 1
-    step = np.isin(raw, (ord("{"), ord("["))).astype(np.int32) - np.isin(raw, (ord("}"), ord("]")))
-    return np.cumsum(np.where(inside, 0, step), dtype=np.int32)
+def _outside_strings(data: bytes) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
+    """Return the bytes with escapes made harmless, and for each whether it stands outside every string."""
+    raw = np.frombuffer(data.replace(b"\\\\", b"__").replace(b'\\"', b"__"), dtype=np.uint8)
+    return raw, np.cumsum(raw == ord('"'), dtype=np.uint8) & 1 == 0
 
 
-def _prune(data: bytes) -> bytes:
-    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+def _prune(data: bytes, depth: int) -> bytes:
+    """Cut away what nests deeper than `depth`."""
+    if data.count(b"[") + data.count(b"{") <= depth:
         return data
-    depths = _byte_depths(data)
-    before = np.concatenate((depths[:1] * 0, depths[:-1]))
-    shallow: bytes = np.frombuffer(data, dtype=np.uint8)[np.minimum(depths, before) <= MAX_DEPTH].tobytes()
-    return shallow
+    raw, outside = _outside_strings(data)
+    step = (np.isin(raw, _OPENING) & outside).astype(np.int8) - (np.isin(raw, _CLOSING) & outside)
+    behind = np.cumsum(step, dtype=np.int32)
+    kept: bytes = np.frombuffer(data, dtype=np.uint8)[np.minimum(behind, behind - step) <= depth].tobytes()
+    return kept
 
 
 def _too_deep(data: bytes) -> MyriaError:
@@ -332,14 +342,12 @@ def _too_deep(data: bytes) -> MyriaError:
     )
 
 
-def _not_utf8(data: bytes, error: UnicodeDecodeError, offset: int) -> MyriaError:
+def _not_utf8(data: bytes, error: UnicodeDecodeError) -> MyriaError:
     try:
         data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
-        at = offset + error.start
-        return MalformedJson(f"JSON text must be UTF-8; byte {at} is not", offset=at)
-    at = offset + error.start
-    return InvalidText(f"a lone surrogate is encoded at byte {at}; send valid Unicode", offset=at)
+        return MalformedJson(f"JSON text must be UTF-8; byte {error.start} is not", offset=error.start)
+    return InvalidText(f"a lone surrogate is encoded at byte {error.start}; send valid Unicode", offset=error.start)
 
 
 def _surrogate(where: str) -> MyriaError:

@@ -139,10 +139,9 @@ class McpSettings(Section):
     cors_origins: tuple[str, ...] = ()
     """Origins whose pages may call from a browser, such as `https://app.example.com`; `*` for all. Their preflight
     requests are answered before authentication. Empty: none."""
-    body_bytes: Annotated[int, Field(ge=1024, le=1024 * 1024 * 1024)] = 16 * 1024 * 1024
-    """Largest request body, in bytes. Far below 500 events of the largest payload on purpose (that would be
-    128 MB in memory per request): a full batch of events up to 32 KiB fits, bigger ones go in smaller
-    batches."""
+    body_bytes: Annotated[int, Field(ge=1024, le=1024 * 1024 * 1024)] = 4 * 1024 * 1024
+    """Largest request body, in bytes. Far below 500 events of the largest payload on purpose: a full batch of events
+    up to 8 KiB fits, bigger ones go in smaller batches, or raise this."""
     body_values: Annotated[int, Field(ge=1000, le=10_000_000)] = 100_000
     """Most members and elements in the JSON of one request. What they cost in memory is some hundred times what they
     cost as text, so bytes alone bound nothing; 500 events may have 200 each."""
@@ -307,7 +306,7 @@ class IngestSettings(Section):
     payload_depth: Annotated[int, Field(ge=1, le=256)] = 32
     """Deepest nesting of a payload, in levels."""
     batch_events: Annotated[int, Field(ge=1, le=500)] = 500
-    """Most events in one `append_events`, which is one transaction."""
+    """Most events in one `append_events`, which is one transaction. Its request must fit into mcp.body_bytes."""
     future_limit_s: Annotated[float | None, Field(ge=0)] = _DAY_S
     """How far an event's timestamp may be ahead of the server's clock. Put planned dates into the payload. 0 or unset:
     no limit."""

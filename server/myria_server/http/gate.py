@@ -34,7 +34,6 @@ from myria.errors import (
     UnavailableError,
 )
 from myria.log.fields import unknown_field
-from myria.log.jsonslices import Refused
 from myria_server.api.memtrace.handlers import Asked, RestFace
 from myria_server.api.memtrace.routes import Route, match
 from myria_server.http.authentication import CREDENTIALS, Authentication
@@ -42,7 +41,7 @@ from myria_server.http.cors import CrossOrigins
 from myria_server.http.failure_limiter import Door
 from myria_server.mcp import requestlog
 from myria_server.mcp.answers import SMALL_BYTES, Answers, Held
-from myria_server.mcp.bodies import Bodies
+from myria_server.mcp.bodies import Bodies, Refused
 from myria_server.mcp.envelope import fault, with_object_arguments
 from myria_server.mcp.fast_path import VERSION_KEY, FastPath
 from myria_server.mcp.refusals import blamed_call, code_of, id_of, rpc_error
@@ -56,7 +55,7 @@ NO_CONTENT = 204
 MAX_BATCH_MESSAGES = 100
 """Messages in one JSON-RPC batch."""
 
-BODIES_AT_ONCE = 3
+BODIES_AT_ONCE = 12
 """How many bodies of the largest size may be held in memory at once."""
 
 SDK_BYTES = 16 * 1024

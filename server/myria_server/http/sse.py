@@ -41,13 +41,12 @@ from myria.errors import (
     RateLimited,
     UnavailableError,
 )
-from myria.log.jsonslices import Refused
 from myria_server.http.authentication import ACCESS_KEY, CREDENTIALS, Authentication, Headers
 from myria_server.http.failure_limiter import Door
 from myria_server.http.gate import HostList
 from myria_server.mcp import requestlog
 from myria_server.mcp.answers import Unanswered
-from myria_server.mcp.bodies import Bodies
+from myria_server.mcp.bodies import Bodies, Refused
 from myria_server.mcp.envelope import fault
 from myria_server.mcp.refusals import code_of, id_of, rpc_error
 from myria_server.mcp.server import ADDRESS_KEY, PRINCIPAL_KEY

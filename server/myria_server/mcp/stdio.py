@@ -25,12 +25,11 @@ from pydantic import ValidationError
 from myria.access.journal import Journal
 from myria.access.principal import Face, local_principal
 from myria.errors import BodyTooLarge, MyriaError
-from myria.log.jsonslices import Refused
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.mcp.answers import ANSWERS_AT_ONCE, Unanswered
 from myria_server.mcp.background import running
-from myria_server.mcp.bodies import Bodies
+from myria_server.mcp.bodies import Bodies, Refused
 from myria_server.mcp.envelope import fault, with_object_arguments
 from myria_server.mcp.fast_path import VERSION_KEY, FastPath
 from myria_server.mcp.refusals import blamed_call, id_of, rpc_error
@@ -78,11 +77,7 @@ class _Pipe:
         self._line_bytes = settings.mcp.body_bytes
         self._drain_s = settings.mcp.request_deadline_s
         self._render = FastPath(toolbox, server.server_info_stamp)
-        self._bodies = Bodies(
-            values=settings.mcp.body_values,
-            payload_bytes=settings.ingest.payload_bytes,
-            wait_s=settings.mcp.request_deadline_s,
-        )
+        self._bodies = Bodies(values=settings.mcp.body_values, wait_s=settings.mcp.request_deadline_s)
         self._unanswered = Unanswered()
         self._settled = asyncio.Condition()
         self._write_lock = asyncio.Lock()

@@ -36,7 +36,7 @@ MAX_NAME = 90
 MAX_TURN_ID = 200
 MAX_TOKEN = 8 * 1024 * 1024
 MAX_TEXT = 16 * 1024 * 1024
-"""Characters of any text; the settings of turns bound those that are kept further."""
+"""Characters of any text; `mcp.body_bytes` bounds a request, and the settings of turns those that are kept."""
 
 _MAX_ITEMS = 10_000
 _MAX_PARTS = 1_000
