@@ -116,8 +116,8 @@ async def test_every_transaction_of_every_plane_is_bounded(database: Database) -
                     assert (idle == "0") is bouncer
 
 
-async def test_an_append_is_one_statement_and_a_repeat_four_more(database: Database) -> None:
-    """Its bounds and its lock travel with it; of what is not new they travel with the beginning, before the insert, the
+async def test_an_append_is_one_statement_and_a_repeat_five_more(database: Database) -> None:
+    """Its bounds and its lock travel with it; of what is not new they come after the beginning, before the insert, the
     look at what stands, and the commit."""
     statements: list[str] = []
     async with Pool(database.server_dsn, PoolOptions(size=1)) as pool:
@@ -132,7 +132,7 @@ async def test_an_append_is_one_statement_and_a_repeat_four_more(database: Datab
         await ingest.append_events(TENANT, [event(1, "is repeated", key="k")])
         await ingest.close()
 
-    assert len(statements) == 1 + 1 + 4, statements
+    assert len(statements) == 1 + 1 + 5, statements
     assert sum("set_config" in statement for statement in statements) == 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tomllib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 import httpx
 import pytest
 
-import myria_client
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings, TurnsSettings
 from myria_client import AsyncClient, Busy, Client, NotAllowed, Refused, Retry, Unreachable
@@ -270,12 +268,3 @@ def test_nobody_there() -> None:
         turn = client.turns.session("s").openai([user("hi")], required=False)
         turn.keep("hello")
         assert isinstance(turn.error, Unreachable)
-
-
-def test_its_version_is_the_server_s() -> None:
-    """In its package and in its code."""
-    versions = {
-        tomllib.loads((ROOT / place / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-        for place in (".", "clients/python")
-    }
-    assert versions == {myria_client.__version__}

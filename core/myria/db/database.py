@@ -217,7 +217,7 @@ class Database:
             sharing: a lock of the tenant that it shares from its beginning on.
         """
         settings = self._bounds if bounds is None else bounds.as_settings()
-        async with self.connection() as connection, connection.transaction():
+        async with self.connection() as connection, connection.transaction(isolation="read_committed"):
             if sharing is None:
                 await connection.execute(sql("session.begin"), tenant, *settings)
             else:
@@ -232,7 +232,7 @@ class Database:
             since: when the tenant was made in whose scopes is written; PostgreSQL refuses events where its name is
                 another's by now (`TENANT_REMADE`). Empty where the scopes were looked up in this transaction.
         """
-        async with self.connection() as connection, connection.transaction():
+        async with self.connection() as connection, connection.transaction(isolation="read_committed"):
             lock = lock_key("append", tenant)
             await connection.execute(sql("session.begin_append"), tenant, *self._bounds, lock, since)
             yield connection

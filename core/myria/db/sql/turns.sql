@@ -40,14 +40,19 @@ ORDER BY asked.position;
 
 -- name: before_marks
 -- Of marks ($4 their ids) that come to sessions ($2 owner, $3 context): whether each is stored already, and the newest mark
--- of its session.
-SELECT EXISTS (SELECT FROM myria.events e WHERE e.tenant_id = $1 AND e.event_id = asked.event_id) AS is_stored,
-       (SELECT e.event_id FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq = newest.event_seq) AS newest_id
+-- of its session. OFFSET 0 keeps each look-up one by an index, also where PostgreSQL has no statistics yet.
+SELECT stored.event_seq IS NOT NULL AS is_stored, newest.event_id AS newest_id
 FROM unnest($2::bytea[], $3::text[], $4::text[]) WITH ORDINALITY AS asked (owner, context_id, event_id, position)
 CROSS JOIN LATERAL (
     SELECT max(s.last_seq) AS event_seq FROM myria.turn_sessions s
     WHERE s.tenant_id = $1 AND s.owner = asked.owner AND s.context_id = asked.context_id
-) newest
+) last
+LEFT JOIN LATERAL (
+    SELECT x.event_seq FROM myria.events x WHERE x.tenant_id = $1 AND x.event_id = asked.event_id OFFSET 0
+) stored ON true
+LEFT JOIN LATERAL (
+    SELECT x.event_id FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = last.event_seq OFFSET 0
+) newest ON true
 ORDER BY asked.position;
 
 -- name: fold
