@@ -17,6 +17,7 @@ import difflib
 import inspect
 import itertools
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
@@ -32,6 +33,9 @@ T = TypeVar("T")
 _CONFIG: ConfigDict = {"strict": True, "extra": "forbid", "allow_inf_nan": False}
 _TEXTS: Mapping[str, tuple[type, ...]] = {"str": (str,), "str | None": (str, type(None))}
 """Annotations of fields that take any text, with the types of what they hold: nothing is to be checked of it."""
+
+BASE_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
+"""Where a provider of language models is: plain HTTP, without credentials."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))

@@ -1,0 +1,168 @@
+"""Settings of the database: connections, what enters the log, how long it is kept, and how it is erased."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import field
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from myria.errors import ConfigurationError
+from myria.settings.redaction_kinds import Kind
+from myria.settings.sections import Section, section
+
+if TYPE_CHECKING:
+    from pydantic import Field
+
+_DAY_S = 86_400.0
+
+
+@section
+class PostgresSettings(Section):
+    """How to reach PostgreSQL (15 or newer)."""
+
+    section_name: ClassVar[str] = "postgres"
+
+    dsn: str | None = field(default=None, repr=False)
+    """Connection string, `postgresql://user:password@host:port/database`; never logged or printed. Unset: the embedded
+    server of the data folder."""
+    pool_size: Annotated[int, Field(ge=1, le=1000)] = 10
+    """Connections per process for everything but appends. More than two per database core rarely helps."""
+    append_pool_size: Annotated[int, Field(ge=1, le=1000)] = 4
+    """Further connections per serving process, for appends and readiness only, so that questions cannot delay them. Two
+    per busy tenant, four for big batches."""
+    connect_timeout_s: Annotated[float, Field(ge=0.1, le=300)] = 5.0
+    """Wait for a new connection before the database counts as unavailable."""
+    statement_timeout_s: Annotated[float, Field(ge=0.1, le=86_400)] = 30.0
+    """Time after which PostgreSQL cancels a serving statement."""
+    idle_timeout_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
+    """Time after which PostgreSQL ends a transaction whose client stands still; a process stopped during an append
+    delays its tenant's builds this long. Builders use builder.task_lease_s."""
+    lock_timeout_s: Annotated[float, Field(ge=0.1, le=3600)] = 20.0
+    """Longest wait for a lock; longer than idle_timeout_s, so that a stalled client loses it first."""
+    migrate_on_start: bool | None = None
+    """Whether a program migrates before it starts, under the lock of `myria migrate`. Unset: only `myria up`. True:
+    `myria serve` too, with a role that owns the schema. False: neither. The embedded server is always migrated."""
+    pgbouncer: bool = False
+    """True behind PgBouncer in transaction mode: no statement cache, no session state."""
+
+
+@section
+class MigrateSettings(Section):
+    """What a program does at its start while the database's schema is not its own."""
+
+    section_name: ClassVar[str] = "migrate"
+
+    wait_s: Annotated[float, Field(ge=0, le=86_400)] = 0.0
+    """How long `myria serve`, `myria operate` and `myria build` wait for another process to migrate. 0: operator and
+    build end at once; a server answers `schema_outdated` until somebody has migrated."""
+
+
+@section
+class IngestSettings(Section):
+    """What an event may hold, and how appends share commits."""
+
+    section_name: ClassVar[str] = "ingest"
+
+    payload_bytes: Annotated[int, Field(ge=2, le=64 * 1024 * 1024)] = 256 * 1024
+    """Largest payload as compact UTF-8 JSON. Keep blobs elsewhere and a reference here."""
+    payload_depth: Annotated[int, Field(ge=1, le=256)] = 32
+    """Deepest nesting of a payload, in levels."""
+    batch_events: Annotated[int, Field(ge=1, le=500)] = 500
+    """Most events in one `append_events`, which is one transaction. Its request must fit into mcp.body_bytes."""
+    future_limit_s: Annotated[float | None, Field(ge=0)] = _DAY_S
+    """How far an event's timestamp may be ahead of the server's clock. Put planned dates into the payload. 0 or unset:
+    no limit."""
+    internal_types: tuple[str, ...] = ()
+    """Event types that are always internal (kept, but never in topics), whatever the caller's flag says."""
+    group_commit_events: Annotated[int, Field(ge=1, le=10_000)] = 128
+    """Most events of concurrent appends that share one commit; 1 gives every append its own."""
+    group_commit_writers: Annotated[int, Field(ge=1, le=64)] = 2
+    """Commits of a tenant in flight per process; twice as many where waiting events fill half a commit."""
+
+
+@section
+class RedactionSettings(Section):
+    """What is replaced by `[REDACTED_...]` in payloads before they are stored. It cannot be restored."""
+
+    section_name: ClassVar[str] = "redaction"
+
+    kinds: tuple[Kind, ...] = ("secret", "password", "card")
+    """`secret` (API keys, tokens, private keys), `password` (values with such a name), `card`, `email`, `phone`. Empty:
+    nothing. Per tenant: `myria tenant redact`."""
+    phone_regions: tuple[str, ...] = ("KR", "US")
+    """Countries (two letters) whose telephone numbers are recognised without a country code; numbers with + always
+    are."""
+
+    def rules(self) -> None:
+        """A region is two capital letters."""
+        for region in self.phone_regions:
+            if not re.fullmatch("[A-Z]{2}", region):
+                raise ConfigurationError(
+                    f"redaction.phone_regions: {region!r} is no country of two capital letters, such as KR.",
+                    field="redaction.phone_regions",
+                )
+
+
+@section
+class RetentionSettings(Section):
+    """Which snapshots are kept. The event log is never trimmed."""
+
+    section_name: ClassVar[str] = "retention"
+
+    keep_snapshots: Annotated[int, Field(ge=1, le=1_000_000)] = 20
+    """Archived snapshots kept for rollback, newest first, beside the active one."""
+    min_archived_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 3600.0
+    """Time for which a snapshot stays after it was active, even beyond keep_snapshots: requests and cursors may still
+    read it."""
+    keep_failed: Annotated[int, Field(ge=0, le=1_000_000)] = 20
+    """Failed builds kept with their reasons, newest first."""
+    llm_calls_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 30 * _DAY_S
+    """Age after which the audit of a language model's call is removed."""
+
+
+@section
+class AuditSettings(Section):
+    """What is recorded about callers, beside administrative acts and refusals (always recorded)."""
+
+    section_name: ClassVar[str] = "audit"
+
+    calls: Annotated[float | None, Field(ge=0, le=1)] = None
+    """Share of tool calls that are recorded, without content: `myria audit --calls`. Unset: all calls with credentials,
+    none in mode `none`. 0: none."""
+    calls_per_s: Annotated[float, Field(gt=0, le=100_000)] = 50.0
+    """Most such records per second and process, in bursts of ten seconds' worth. Others are left out and counted."""
+    keep_calls_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 7 * _DAY_S
+    """Age after which the record of a call is removed."""
+    keep_access_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 365 * _DAY_S
+    """Age after which the record of an administrative act or a refusal is removed."""
+
+
+@section
+class ErasureSettings(Section):
+    """What the tool `erase` may take, and who carries it out."""
+
+    section_name: ClassVar[str] = "erasure"
+
+    max_events: Annotated[int, Field(ge=1, le=100_000_000)] = 100_000
+    """Most events of one call of the tool `erase`, against stolen keys. `myria erase` has no such limit."""
+    max_open: Annotated[int, Field(ge=1, le=10_000)] = 20
+    """Most unfinished erasures of a tenant; further calls of the tool are refused."""
+    carry_on: bool = True
+    """Whether the control plane carries out erasures that the tool began. False: somebody runs `myria erase
+    --resume`."""
+    lease_s: Annotated[float, Field(ge=1, le=3600)] = 20.0
+    """Time after which another process may continue the erasure of a killed one."""
+
+
+@section
+class SecretsSettings(Section):
+    """Secrets that must be sent as they are, such as providers' keys, sealed at rest; see docs/security.md."""
+
+    section_name: ClassVar[str] = "secrets"
+
+    file: str | None = None
+    """File of sealed secrets (AES-256-GCM), written by `myria secret set`; templates name them as `${secret:NAME}`. A
+    process reads it at its start, and ends if one cannot be opened."""
+    master_key_file: str | None = None
+    """File of the master key: 32 bytes in base64. Further keys, one per line, still open what they sealed. Unset: the
+    variable MYRIA_MASTER_KEY, with commas between keys."""

@@ -1,0 +1,307 @@
+"""Settings of memory: notes, recall, builds and their planner, questions, and the operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from myria.errors import ConfigurationError
+from myria.settings import schedule
+from myria.settings.planner import PlannerSettings
+from myria.settings.sections import Section, section
+
+if TYPE_CHECKING:
+    from pydantic import Field
+
+_DAY_S = 86_400.0
+
+
+@section
+class NotesSettings(Section):
+    """What agents keep on purpose."""
+
+    section_name: ClassVar[str] = "notes"
+
+    content_characters: Annotated[int, Field(ge=100, le=1_000_000)] = 10_000
+    """Longest text of a note; a longer one is refused, never cut. Only answers shorten."""
+    session_idle_s: Annotated[int, Field(ge=60, le=86_400 * 365)] = 3600
+    """Time after the last note of a session at which it ends by itself and its own notes expire."""
+    consolidate_s: Annotated[float, Field(ge=0, le=86_400 * 30)] = 300.0
+    """Interval at which the control plane withdraws expired notes and merges equal ones. 0: off; recall leaves out
+    expired notes anyway."""
+    consolidate_notes: Annotated[int, Field(ge=1, le=10_000)] = 500
+    """Most notes of a tenant per consolidation run; the rest comes with the next."""
+    evaluate: bool = False
+    """Whether the control plane lets the model of llm.template rate notes, for recall's ranking and utility. Their
+    texts leave the house; see docs/llm.md."""
+    evaluate_s: Annotated[float, Field(gt=0, le=86_400 * 30)] = 60.0
+    """Interval at which the control plane looks for unrated notes."""
+    evaluate_notes: Annotated[int, Field(ge=1, le=1_000)] = 24
+    """Most notes of a tenant rated in one run."""
+
+
+@section
+class RecallSettings(Section):
+    """What moves a memory up or down in recall beside its match; a share of 0.1 is worth a tenth of the match."""
+
+    section_name: ClassVar[str] = "recall"
+
+    importance: Annotated[float, Field(ge=0, le=10)] = 0.15
+    """Share that a note of importance 1 gains, others in proportion."""
+    recency: Annotated[float, Field(ge=0, le=10)] = 0.1
+    """Share that a memory of now gains; it halves every recall.recency_days."""
+    recency_days: Annotated[float, Field(gt=0, le=36_500)] = 90.0
+    """Days in which the gain of recent memories halves."""
+    keywords: Annotated[float, Field(ge=0, le=10)] = 0.3
+    """Share that a note with all keywords asked for gains."""
+    context: Annotated[float, Field(ge=0, le=10)] = 0.3
+    """Share that a memory with all words of contextText, or six of them, gains."""
+    topics: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Share of its best event's score that a topic gets when its label holds all words of the question; 0 leaves topics
+    out."""
+    quality: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Share that a note gains which a model rates 1 (notes.evaluate), and loses at rating 0."""
+    use: Annotated[float, Field(ge=0, le=1)] = 0.05
+    """Most that a note of importance 1 gains for being recalled often; half of it after three times. Not with pages."""
+    linked_limit: Annotated[int, Field(ge=0, le=200)] = 10
+    """Most notes added because a link leads to one that was found."""
+    stale_after_fact_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
+    """Days after which an unchanged fact is called old, in its line and `stale_days`; 0 for never. Unset: by kind
+    (facts 60, decisions 90, procedures 30)."""
+    stale_after_decision_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
+    """The same for a decision."""
+    stale_after_procedure_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
+    """The same for a procedure."""
+    stale_after_other_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
+    """The same for every other kind."""
+
+    def stale_after(self, kind: str, default: int) -> int:
+        """Return after how many days a note of a kind is called old, 0 for never; `default` is the kind's own."""
+        chosen = {
+            "fact": self.stale_after_fact_days,
+            "decision": self.stale_after_decision_days,
+            "procedure": self.stale_after_procedure_days,
+        }.get(kind, self.stale_after_other_days)
+        return default if chosen is None else chosen
+
+
+@section
+class BuilderSettings(Section):
+    """When a build starts, how it works, what happens with its result."""
+
+    section_name: ClassVar[str] = "builder"
+
+    inactivity_timeout_s: Annotated[float, Field(ge=0, le=86_400 * 365)] = 30.0
+    """Quiet time after which waiting events are built; 0 switches this trigger off."""
+    max_unindexed_events: Annotated[int, Field(ge=0, le=1_000_000_000)] = 100
+    """Events past the active cutoff (without internal ones) that start a build; 0 switches this trigger off."""
+    min_interval_s: Annotated[float, Field(ge=0, le=86_400)] = 60.0
+    """Shortest time between a tenant's build and the next because of max_unindexed_events. It does not apply while the
+    tail is as long as everything in topics, nor to inactivity_timeout_s."""
+    time_share: Annotated[float, Field(ge=0.001, le=1)] = 0.1
+    """Largest share of time for a tenant's automatic builds: after one of 10 s, the next begins 90 s later. 1: no
+    pause."""
+    long_tail_events: Annotated[int, Field(ge=1, le=1_000_000_000)] = 50_000
+    """Events past the active cutoff from which long_tail_time_share applies instead."""
+    long_tail_time_share: Annotated[float, Field(ge=0.001, le=1)] = 0.25
+    """Share of time for builds while the tail is that long. If the tail still grows, raise `builder.processes` or
+    `operator.default_parallelism`."""
+    full_rebuild_schedule: str | None = None
+    """When every tenant is rebuilt in full: a cron expression in UTC, such as `0 3 * * SUN`. It finds rows changed by
+    hand, and ends as nothing_to_do without a difference. A manual build that waits while builds are paused; a missed
+    time is made up for once. Unset: never."""
+    auto_publish: bool = True
+    """True publishes a valid snapshot at once; false holds it until `myria publish` or the publish tool."""
+    allow_manual_trigger: bool = True
+    """False refuses `trigger_build` and `myria rebuild` with `manual_trigger_disabled`."""
+    processes: Annotated[int, Field(ge=1, le=64)] = 1
+    """Processes per build on one machine or in one pod: one per scope, or several on a big one that is planned again.
+    Leave PostgreSQL a core."""
+    task_lease_s: Annotated[float, Field(ge=1, le=3600)] = 15.0
+    """Time after which a silent worker's task may be taken over; renewed every third of it."""
+    turn_s: Annotated[float, Field(ge=0.01, le=86_400)] = 20.0
+    """Time after which a build yields to waiting ones. On one machine it stops and continues later, up to eight times
+    as long; on Kubernetes it goes on beside them (operator.overtime_builds)."""
+    timeout_s: Annotated[float, Field(ge=0.1, le=31_536_000)] = 3600.0
+    """Longest working time of a build on one machine; then it fails and the tenant backs off. On Kubernetes
+    operator.deadline_s applies."""
+    max_task_attempts: Annotated[int, Field(ge=1, le=1000)] = 20
+    """Times a task may be started before its build fails, killed workers included."""
+    backoff_base_s: Annotated[float, Field(ge=0.1, le=3600)] = 5.0
+    """Wait after the first failed build before a trigger may start the next; doubles each time."""
+    backoff_max_s: Annotated[float, Field(ge=0.1, le=86_400)] = 600.0
+    """Longest such wait."""
+    poll_s: Annotated[float, Field(ge=0.05, le=60)] = 0.5
+    """Interval at which due triggers and requests are looked for; a trigger is found within two."""
+
+    def rules(self) -> None:
+        """The backoff's base must not exceed its maximum, and a long tail must not slow builds down."""
+        if self.time_share > self.long_tail_time_share:
+            raise ConfigurationError(
+                f"builder.time_share ({self.time_share}) exceeds builder.long_tail_time_share "
+                f"({self.long_tail_time_share}); raise the second, or lower the first.",
+                field="builder.time_share",
+            )
+        if self.full_rebuild_schedule is not None:
+            schedule.check(self.full_rebuild_schedule, "builder.full_rebuild_schedule")
+        if self.backoff_base_s > self.backoff_max_s:
+            raise ConfigurationError(
+                f"builder.backoff_base_s ({self.backoff_base_s}) exceeds builder.backoff_max_s ({self.backoff_max_s}).",
+                field="builder.backoff_base_s",
+            )
+
+
+@section
+class PlannerSection(Section):
+    """How a scope's events become topics. A change replans every scope at the next build."""
+
+    section_name: ClassVar[str] = "planner"
+
+    gap_s: Annotated[int, Field(ge=1, le=86_400 * 365)] = 1800
+    """Silence between two events that begins a new segment."""
+    marker_types: tuple[str, ...] = (
+        "topic_marker",
+        "marker",
+        "task_start",
+        "task_boundary",
+        "session_start",
+    )
+    """Event types that begin a new segment (markers and task boundaries)."""
+    leaf_min: Annotated[int, Field(ge=2, le=64)] = 2
+    """Fewest events of a leaf topic wherever a merge is possible."""
+    leaf_target: Annotated[int, Field(ge=2, le=256)] = 5
+    """Events of a typical leaf topic: about one exchange on one subject."""
+    leaf_max: Annotated[int, Field(ge=2, le=1024)] = 12
+    """Most events of a leaf topic."""
+    max_children: Annotated[int, Field(ge=16, le=256)] = 16
+    """Most children of an internal topic; beyond it a level is added. At least 16, the widest digit of the calendar
+    trie."""
+    subjects: bool = True
+    """Whether builds also gather what different conversations say about one subject. Changing it replans no tree."""
+
+    def rules(self) -> None:
+        """A leaf must be splittable: min <= target <= max, and two smallest leaves fit into one largest."""
+        if not self.leaf_min <= self.leaf_target <= self.leaf_max:
+            raise ConfigurationError(
+                f"planner.leaf_target must lie between leaf_min and leaf_max: "
+                f"{self.leaf_min} <= {self.leaf_target} <= {self.leaf_max} does not hold.",
+                field="planner.leaf_target",
+            )
+        if self.leaf_max < 2 * self.leaf_min - 1:
+            raise ConfigurationError(
+                f"planner.leaf_max ({self.leaf_max}) must be at least 2 * leaf_min - 1 "
+                f"({2 * self.leaf_min - 1}), or some numbers of events cannot be divided.",
+                field="planner.leaf_max",
+            )
+
+    def for_planner(self) -> PlannerSettings:
+        """Return the same as the planner takes it: microseconds, and with what is not for people to set."""
+        return PlannerSettings(
+            gap_us=self.gap_s * 1_000_000,
+            marker_types=self.marker_types,
+            leaf_min=self.leaf_min,
+            leaf_target=self.leaf_target,
+            leaf_max=self.leaf_max,
+            max_fan_out=self.max_children,
+            subjects=self.subjects,
+        )
+
+
+@section
+class RetrievalSettings(Section):
+    """What reading may use."""
+
+    section_name: ClassVar[str] = "retrieval"
+
+    cache_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = 256 * 1024 * 1024
+    """Memory per process for cached immutable parts of snapshots; least recently used ones go first."""
+    cursor_lifetime_s: Annotated[float, Field(ge=1, le=86_400 * 30)] = 3600.0
+    """How long a cursor surely works; within twice as long it becomes `cursor_expired`. Keep retention.min_archived_s
+    at least as long."""
+    answer_bytes: Annotated[int, Field(ge=16 * 1024, le=1 << 30)] = 1024 * 1024
+    """Largest answer of a query or list as JSON, whatever `limit` says; MCP sends it twice. The rest is on the next
+    page. A request (or JSON-RPC batch) gets at most four times this or ingest.payload_bytes, then `answer_too_large`; a
+    process holds sixteen times this of unread answers, half for one tenant, then `overloaded`."""
+    ranking_threads: Annotated[int, Field(ge=1, le=64)] = 2
+    """Threads that rank outside the event loop."""
+    reads_at_once: Annotated[int, Field(ge=1, le=1000)] = 4
+    """Reads worked on at once per process, of at most postgres.pool_size connections; credentials take turns, and one
+    leaves a slot of more than two free. More than two per core rarely helps."""
+    heavy_reads: Annotated[int, Field(ge=1, le=64)] = 1
+    """Heavy reads (thousands of scopes, or more than 20,000 events to rank) at once; others wait without a
+    connection."""
+
+
+@section
+class TopicSettings(Section):
+    """When a topic's state changes, measured against the newest visible event that is not ahead of the clock."""
+
+    section_name: ClassVar[str] = "topics"
+
+    dormant_after_s: Annotated[float, Field(ge=0)] = 14 * _DAY_S
+    """Silence after which an active topic is shown as dormant."""
+    archived_after_s: Annotated[float, Field(ge=0)] = 90 * _DAY_S
+    """Silence after which a topic is shown as archived; merged topics are archived at once."""
+
+    def rules(self) -> None:
+        """A topic is dormant before it is archived."""
+        if self.dormant_after_s > self.archived_after_s:
+            raise ConfigurationError(
+                "topics.dormant_after_s must not exceed topics.archived_after_s.",
+                field="topics.dormant_after_s",
+            )
+
+
+@section
+class OperatorSettings(Section):
+    """The control plane on Kubernetes (`myria operate`)."""
+
+    section_name: ClassVar[str] = "operator"
+
+    namespace: str = ""
+    """The installation's namespace, the only one it watches and changes. Empty: that of the pod or of the kubeconfig's
+    context."""
+    deployment: str = ""
+    """Name of the operator's own Deployment. If it was deleted when the operator ends, running builds end too, so that
+    none publishes after an uninstallation. Empty: they go on."""
+    pod_template: str = "/etc/myria/pod-template.yaml"
+    """File with the PodTemplate of build pods; examples/kubernetes has one."""
+    max_builds: Annotated[int, Field(ge=1, le=1000)] = 4
+    """Builds at work at once, over all tenants, in the order of requests. Tenants whose last build failed come later
+    and never get the last slot."""
+    overtime_builds: Annotated[int, Field(ge=0, le=1000)] = 2
+    """Builds beyond that number that may go on after builder.turn_s while others begin."""
+    default_parallelism: Annotated[int, Field(ge=1, le=64)] = 1
+    """Pods per build where the resource does not say; never more than changed scopes."""
+    deadline_s: Annotated[int, Field(ge=10, le=604_800)] = 3600
+    """Time after which a build's Job is stopped where the resource does not say."""
+    pod_start_timeout_s: Annotated[int, Field(ge=1, le=604_800)] = 600
+    """Time after which a build fails whose pods are refused (quota, priority class, admission) or cannot start (image,
+    scheduling, missing Secret)."""
+    backoff_limit: Annotated[int, Field(ge=0, le=100)] = 6
+    """Failed pods tolerated per build where the resource does not say."""
+    job_ttl_s: Annotated[int, Field(ge=0, le=2_592_000)] = 3600
+    """Time for which an ended Job and its logs are kept where the resource does not say."""
+    keep_succeeded: Annotated[int, Field(ge=0, le=100_000)] = 20
+    """Succeeded MyriaRebuilds of the operator's own making kept per tenant, newest first. Those that people made are
+    theirs to delete."""
+    keep_failed: Annotated[int, Field(ge=0, le=100_000)] = 20
+    """The same for failed ones."""
+    sweep_s: Annotated[float, Field(ge=0.2, le=3600)] = 30.0
+    """Interval at which all resources, Jobs and unfinished builds are compared, to find what a lost watch or crash
+    left."""
+    poll_s: Annotated[float, Field(ge=0.05, le=60)] = 1.0
+    """Interval at which changed builds and requests are looked for."""
+    workers: Annotated[int, Field(ge=1, le=256)] = 8
+    """Resources worked on at once; each mostly waits."""
+    probe_port: Annotated[int, Field(ge=0, le=65_535)] = 8080
+    """TCP port of the liveness probe (/healthz); 0 opens none."""
+    metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 8081
+    """TCP port of /metrics, another than that of the probe; 0 opens none."""
+
+    def rules(self) -> None:
+        """Probe and metrics are two ports."""
+        if self.probe_port and self.probe_port == self.metrics_port:
+            raise ConfigurationError(
+                f"operator.probe_port and operator.metrics_port are both {self.probe_port}; choose two ports.",
+                field="operator.metrics_port",
+            )

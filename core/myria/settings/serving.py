@@ -1,0 +1,355 @@
+"""Settings of what is served: the APIs, who may call them, logs and metrics."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from myria.errors import ConfigurationError
+from myria.settings.redaction_kinds import Kind
+from myria.settings.sections import BASE_URL, Section, section
+
+if TYPE_CHECKING:
+    from pydantic import Field
+
+_DAY_S = 86_400.0
+Profile = Literal["core", "observe", "admin"]
+NameStyle = Literal["dotted", "plain"]
+AuthMode = Literal["none", "keys"]
+AppendOthers = Literal["patterns", "anyone"]
+_PUBLIC_URL = re.compile(
+    r"(?:https://(?:[A-Za-z0-9.-]+|\[[0-9a-f:.]+\])|http://(?:localhost|127\.0\.0\.1|\[::1\]))(?::[0-9]{1,5})?"
+)
+
+
+@section
+class ServiceSettings(Section):
+    """What the process calls itself, and how it logs."""
+
+    section_name: ClassVar[str] = "service"
+
+    name: str = "myria"
+    """Name in log lines, metrics and the MCP server's identity. Change it when several installations share a log."""
+    time_zone: str = "UTC"
+    """Zone (such as `Europe/Lisbon`) for days without one: relative days of a question, days of notes and turns."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe level that is logged. `debug` adds one line per request, without its content, and one per build
+    task."""
+    log_format: Literal["auto", "json", "text"] = "auto"
+    """`json` is one object per line, `text` is for people; `auto` is text on a terminal, else json."""
+
+    @property
+    def zone(self) -> ZoneInfo | None:
+        """The zone by its name, None for UTC.
+
+        Raises:
+            ConfigurationError: this machine knows no such zone.
+        """
+        if self.time_zone == "UTC":
+            return None
+        try:
+            return ZoneInfo(self.time_zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise ConfigurationError(
+                f"service.time_zone ({self.time_zone}) is no zone that this machine knows; name one as the IANA "
+                "database does, such as Europe/Lisbon, or install tzdata.",
+                field="service.time_zone",
+            ) from error
+
+    def rules(self) -> None:
+        """The zone must be known."""
+        _ = self.zone
+
+
+@section
+class LogSettings(Section):
+    """A log file beside standard error, for a machine that does not collect it. Containers need none."""
+
+    section_name: ClassVar[str] = "log"
+
+    file: str | None = None
+    """File to which every process of this machine also logs, one JSON object per line, whatever service.log_format
+    says."""
+    file_bytes: Annotated[int, Field(ge=1024, le=1 << 40)] = 10 * 1024 * 1024
+    """Size at which the file is renamed to `FILE.1` and a new one begun."""
+    file_count: Annotated[int, Field(ge=1, le=1000)] = 5
+    """Renamed files that are kept, newest first."""
+
+
+@section
+class McpSettings(Section):
+    """Where the server listens, and what one request may cost."""
+
+    section_name: ClassVar[str] = "mcp"
+
+    host: str = "127.0.0.1"
+    """Address to listen on. Loopback by default, since auth.mode is `none` by default."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8321
+    """TCP port; 0 lets the system choose one and prints it."""
+    tls_certificate: str | None = None
+    """PEM file with the server's certificate and chain; the server then speaks only HTTPS, and reads a renewed one
+    within seconds. Unset where a proxy ends TLS."""
+    tls_key: str | None = None
+    """PEM file with the private key of mcp.tls_certificate, without a passphrase."""
+    tool_names: NameStyle = "plain"
+    """Advertised names: `myria_append_event`, which every host accepts, or `myria.append_event`. Calls may use both."""
+    profiles: tuple[Profile, ...] = ("core", "observe", "admin")
+    """Groups of tools to offer: `core` (append, query), `observe` (snapshots, status), `admin` (build, publish, roll
+    back, resume)."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Accepted Host headers beside loopback names: `name` (any port), `name:port`, `*.domain`, or `*`. Needed behind a
+    Service or Ingress, and for `host.docker.internal`."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins whose pages may call from a browser, such as `https://app.example.com`; `*` for all. Their preflight
+    requests are answered before authentication. Empty: none."""
+    body_bytes: Annotated[int, Field(ge=1024, le=1024 * 1024 * 1024)] = 4 * 1024 * 1024
+    """Largest request body, in bytes. Far below 500 events of the largest payload on purpose: a full batch of events
+    up to 8 KiB fits, bigger ones go in smaller batches, or raise this."""
+    body_values: Annotated[int, Field(ge=1000, le=10_000_000)] = 100_000
+    """Most members and elements in the JSON of one request. What they cost in memory is some hundred times what they
+    cost as text, so bytes alone bound nothing; 500 events may have 200 each."""
+    compress_bytes: Annotated[int, Field(ge=0, le=1024 * 1024 * 1024)] = 16 * 1024
+    """Smallest answer that is compressed (gzip) for clients that accept it; 0 compresses none."""
+    legacy_sse: bool = False
+    """Whether clients of the HTTP+SSE transport of 2024-11-05 may use the agent API (`GET /sse?accessKey=`, `POST
+    /message`, `GET` and `DELETE` at the MCP paths). Proxies log the keys in these addresses."""
+    request_deadline_s: Annotated[float, Field(ge=0.1, le=3600)] = 30.0
+    """Time after which a read ends with `deadline_exceeded`."""
+    append_deadline_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
+    """Time after which an append ends with `deadline_exceeded`. Retry with the same source_event_key: the first attempt
+    may have been committed."""
+    max_in_flight: Annotated[int, Field(ge=1, le=100_000)] = 256
+    """Requests worked on at once; the next is answered `overloaded` (retryable)."""
+    linger_s: Annotated[float, Field(ge=0, le=3600)] = 5.0
+    """Time for which `myria serve` still serves after SIGTERM while /readyz already fails. Ctrl-C and a second signal
+    do not wait."""
+    ready_grace_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
+    """Time for which /readyz still succeeds without the database, so that a short failover takes no process out of
+    service."""
+    stdio_builds: bool = True
+    """Whether `myria serve --stdio` on a data folder also runs triggers and builds while nobody else does."""
+    drain_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
+    """Time for open requests to finish once nothing new is accepted; open streams end then."""
+
+    @property
+    def scheme(self) -> str:
+        """`https` where TLS is set up, else `http`."""
+        return "http" if self.tls_certificate is None else "https"
+
+    def rules(self) -> None:
+        """A certificate and its key come together."""
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ConfigurationError(
+                "mcp.tls_certificate and mcp.tls_key belong together; name both files, or neither",
+                field="mcp.tls_key" if self.tls_key is None else "mcp.tls_certificate",
+            )
+
+
+@section
+class AuthSettings(Section):
+    """How callers prove who they are."""
+
+    section_name: ClassVar[str] = "auth"
+
+    mode: AuthMode = "none"
+    """`none`: no credentials; listen on loopback or behind something that authenticates. `keys`: every request needs a
+    key (`myria key create`)."""
+    local_participants: tuple[str, ...] = ("agent", "me")
+    """Participants of a call that names none, in mode `none`."""
+    append_others: AppendOthers = "patterns"
+    """Whom an append may name beside the key's own participants: those that match its patterns, or `anyone`, which
+    reveals nothing but puts events before people for whom the key does not speak."""
+    requests_per_s: Annotated[float | None, Field(gt=0, le=1_000_000)] = None
+    """Requests per second of a credential without its own rate (`myria key create --rate`), per process, in bursts of
+    two seconds' worth. Unset: any."""
+    concurrency: Annotated[int | None, Field(ge=1, le=100_000)] = 128
+    """Requests at once of a credential without its own number (`myria key create --concurrency`), per process. Unset:
+    any."""
+    tenant_events_per_s: Annotated[float | None, Field(gt=0, le=10_000_000)] = None
+    """Events per second of a tenant without its own number (`myria tenant set`), per process, in bursts of two seconds'
+    worth. Beyond: `quota_exceeded`. Unset: any."""
+    tenant_bytes_stored: Annotated[int | None, Field(ge=1, le=1 << 60)] = None
+    """Payload bytes that a tenant without its own number (`myria tenant set`) may store; derived data comes on top.
+    Beyond: `storage_quota_exceeded`. Unset: any."""
+    failures_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 60.0
+    """Refused credentials of one address or key id per minute; further ones get 429 instead of 401. A good credential
+    is never refused for them. Unset: any."""
+    proxies: tuple[str, ...] = ()
+    """Networks of proxies (`10.0.0.0/8`) whose X-Forwarded-For names the client's address. Empty: the peer of the
+    connection."""
+    public_url: str | None = None
+    """Where clients reach this server, such as `https://memory.example.com`, without a path. Tokens are issued for it
+    with an API's path. Needed for issuers_file and server."""
+    issuers_file: str | None = None
+    """YAML or JSON file of authorization servers whose tokens (JWT) are accepted beside keys; see docs/oauth.md. Needs
+    mode `keys`. Read at the start."""
+
+    server: bool = False
+    """Whether this server is an authorization server too, so that MCP clients need only its address. Needs mode `keys`
+    and public_url; see docs/oauth.md."""
+
+    registrations_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 20.0
+    """Programs of one network that may register per minute and process (`auth.server`). At most 50 wait for a sign-in,
+    each for an hour. Unset: any."""
+    sign_ins_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 20.0
+    """Grants that one key may give per minute and process; five times that for all keys of a tenant. Unset: any."""
+    grants_per_key: Annotated[int | None, Field(ge=1, le=1_000_000)] = 100
+    """Most grants of one key at once; `myria grant revoke` ends one. Unset: any."""
+    grants_per_tenant: Annotated[int | None, Field(ge=1, le=10_000_000)] = 1000
+    """Most grants of all keys of a tenant at once. Unset: any."""
+
+    def rules(self) -> None:
+        """The public URL is an origin, over HTTPS or on this machine."""
+        if self.public_url is not None and not _PUBLIC_URL.fullmatch(self.public_url):
+            raise ConfigurationError(
+                "auth.public_url must be https://host[:port] without a path, or http:// on a loopback host.",
+                field="auth.public_url",
+            )
+
+    def require_servable(self) -> None:
+        """Refuse to serve issuers, and a server of our own, without what they need.
+
+        Programs that serve nobody read the same file: `myria up --auth` gives the mode that `myria status` is not told.
+
+        Raises:
+            ConfigurationError: the mode or the public URL is missing.
+        """
+        for name in ("issuers_file", "server"):
+            if not getattr(self, name):
+                continue
+            if self.mode != "keys":
+                raise ConfigurationError(
+                    f"auth.{name} needs auth.mode: keys; without it nobody proves anything.", field=f"auth.{name}"
+                )
+            if self.public_url is None:
+                raise ConfigurationError(
+                    f"auth.{name} needs auth.public_url: tokens are issued for the address of this server.",
+                    field="auth.public_url",
+                )
+
+
+@section
+class AgentSettings(Section):
+    """The agent API, /mcp/agent; [agents.md](agents.md) says how to use it."""
+
+    section_name: ClassVar[str] = "agent"
+
+    enabled: bool = True
+    """Whether `/mcp/agent` is served. A key needs the face `agent`."""
+    text: Literal["lines", "json"] = "lines"
+    """Text of an answer: `lines` for a model, or the `json` of the structured content. A call chooses by `format`;
+    clients without structured content get `json`."""
+    pool: bool = True
+    """Whether all agents of a caller share the notes without an agentId (or with `default`). False: each call names its
+    agent and reads only that agent's notes."""
+    redaction_kinds: tuple[Kind, ...] = ("email", "phone")
+    """What is redacted from notes beside redaction.kinds or the tenant's own."""
+
+
+@section
+class TurnsSettings(Section):
+    """Memory that a host calls before and after each turn, /mcp/turns; [turns.md](turns.md) says how to use it."""
+
+    section_name: ClassVar[str] = "turns"
+
+    enabled: bool = False
+    """Whether `/mcp/turns`, `/v1/turns:before` and `/v1/turns:after` are served. A key needs the face `turns`. Nothing
+    else has to be set."""
+    recent_context_items: Annotated[int, Field(ge=0, le=1_000)] = 30
+    """Most items of earlier turns put before a new one."""
+    recall_facts_limit: Annotated[int, Field(ge=0, le=1_000)] = 20
+    """Most facts recalled before a turn."""
+    search_limit: Annotated[int, Field(ge=0, le=100)] = 5
+    """Most pieces of earlier turns that match the new one and are recalled before it."""
+    compact_threshold: Annotated[float, Field(gt=0, le=1)] = 0.8
+    """Share of `max_input_tok` from which a summary replaces earlier items."""
+    session_lock_timeout_ms: Annotated[int, Field(ge=10, le=60_000)] = 5_000
+    """Longest wait of a turn for others of its session, in milliseconds; then RESOURCE_BUSY."""
+    request_bytes: Annotated[int, Field(ge=1024, le=1024 * 1024 * 1024)] = 2 * 1024 * 1024
+    """Largest request body of this API, at most mcp.body_bytes. Such a request needs less than 64 MiB of memory, a
+    larger one proportionally more."""
+    max_items: Annotated[int, Field(ge=1, le=10_000)] = 1_000
+    """Most items of each list of a request."""
+    part_bytes: Annotated[int, Field(ge=256, le=16 * 1024 * 1024)] = 64 * 1024
+    """Longest text of a content part or a tool's output, in bytes of UTF-8."""
+    shadow: bool = False
+    """Whether answers are compared with results of hosts (`client_result`), for tenants without `myria turns mode`.
+    Answers do not change; `myria turns shadow` shows differences."""
+    shadow_keep_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 30 * _DAY_S
+    """Age after which a comparison is removed."""
+    l1_retention_days: Annotated[int, Field(ge=1, le=3_650)] = 1
+    """UTC days for which a new fact of tier L1 holds, the first being the day on which it was said."""
+    l2_retention_days: Annotated[int, Field(ge=1, le=3_650)] = 7
+    """The same for tier L2."""
+    heuristic_enabled: bool = False
+    """Whether the control plane also lets a model find facts in users' words, beside the rules. Their words leave the
+    house; see docs/turns.md."""
+    heuristic_model: str = "openai/gpt-oss-120b"
+    """Name of that model."""
+    heuristic_base_url: str = ""
+    """Absolute URL of the Responses API, without credentials; `/v1/responses` is appended unless it ends so. Needed
+    with heuristic_enabled."""
+    heuristic_timeout_ms: Annotated[int, Field(ge=50, le=3_600_000)] = 12_000
+    """Time for one request to it, in milliseconds."""
+    heuristic_max_output_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 800
+    """Most tokens of one reply."""
+    heuristic_template: str | None = None
+    """JSON file with more of a request, as llm.template: `headers` with credentials. The section `llm` gives pauses,
+    limits, budgets and audit."""
+    heuristic_s: Annotated[float, Field(gt=0, le=86_400 * 30)] = 10.0
+    """Interval at which the control plane looks for turns that wait for the model."""
+    heuristic_turns: Annotated[int, Field(ge=1, le=1_000)] = 24
+    """Most turns of a tenant shown to the model in one run."""
+    maintenance_s: Annotated[float, Field(ge=0, le=86_400 * 30)] = 3_600.0
+    """Interval at which the control plane withdraws expired facts, as `memory_run_maintenance` does. 0: off; no prompt
+    holds expired facts anyway."""
+    compaction_min_age_hours: Annotated[int, Field(ge=0)] = 24
+    """No effect: the log archives nothing. Accepted for settings of memory-tools."""
+    summary_refresh_interval_minutes: Annotated[int, Field(ge=0)] = 60
+    """No effect: abstracts are computed on request."""
+    max_processed_turns: Annotated[int, Field(ge=0)] = 1_024
+    """No effect: a repeated turn is recognised however late it comes."""
+
+    def rules(self) -> None:
+        """A model needs an address, which is absolute and carries no credentials."""
+        if self.heuristic_enabled and not self.heuristic_base_url:
+            raise ConfigurationError(
+                "turns.heuristic_enabled needs turns.heuristic_base_url, such as https://api.openai.com.",
+                field="turns.heuristic_base_url",
+            )
+        if self.heuristic_base_url and not BASE_URL.fullmatch(self.heuristic_base_url):
+            # The value is not shown: what is wrong with it may be a password.
+            raise ConfigurationError(
+                "turns.heuristic_base_url must be http(s)://host[:port][/path], without user, password, query or "
+                "fragment; a host alone will not do.",
+                field="turns.heuristic_base_url",
+            )
+
+
+@section
+class RestSettings(Section):
+    """Memory over REST, `/api/v1` and `/mcp/memtrace`; [rest.md](rest.md) says how to use it."""
+
+    section_name: ClassVar[str] = "rest"
+
+    enabled: bool = True
+    """Whether `/api/v1` and `/mcp/memtrace` are served. A key needs the face `rest`."""
+    shared_participant: Annotated[str, Field(min_length=1, max_length=200)] = "org"
+    """Participant with whom all memories of this API are shared. Memories kept under an earlier name stay with that
+    name."""
+    dedup_window_s: Annotated[int, Field(ge=0, le=86_400 * 365)] = 86_400
+    """Seconds within which a memory with the same key is a duplicate; 0 keeps all."""
+    scanned_memories: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    """Most memories whose text one search compares with `content_contains`, the first that match its other filters. The
+    answer says when there are more."""
+
+
+@section
+class MetricsSettings(Section):
+    """What is exported to Prometheus; [metrics.md](metrics.md) lists all of it."""
+
+    section_name: ClassVar[str] = "metrics"
+
+    tenant_label: bool = False
+    """True gives each tenant its own series (label `tenant`) where that makes sense. Leave it off with many tenants."""
