@@ -31,6 +31,7 @@ class _Shape:
     """What a schema allows: the types, and those of what lies in an object or a list."""
 
     types: frozenset[str]
+    takes_text: bool
     properties: Mapping[str, _Shape] = field(default_factory=dict)
     items: _Shape | None = None
 
@@ -39,7 +40,8 @@ class _Shape:
         branches = schema.get("anyOf", (schema,))
         properties = {name: cls.of(each) for branch in branches for name, each in branch.get("properties", {}).items()}
         items = next((cls.of(branch["items"]) for branch in branches if branch.get("items")), None)
-        return cls(types=frozenset(_types(branches)), properties=properties, items=items)
+        types = frozenset(_types(branches))
+        return cls(types=types, takes_text=not types or "string" in types, properties=properties, items=items)
 
 
 def _types(branches: Iterable[Mapping[str, Any]]) -> Iterable[str]:
@@ -74,20 +76,28 @@ class _Coercion:
         self._left = MAX_JSON_TEXT
 
     def value(self, given: Any, shape: _Shape, path: str) -> Any:
-        if type(given) is str and shape.types and "string" not in shape.types:
+        """Return what a value stands for; the value itself where nothing of it changes."""
+        if type(given) is str and not shape.takes_text:
             given = self._read(given, shape.types, path)
         if type(given) is float and "number" not in shape.types and "integer" in _types_of(given) & shape.types:
             return int(given)
+        parts: Iterable[tuple[Any, Any, _Shape | None]] = ()
         if type(given) is dict and shape.properties:
-            known = shape.properties.keys() & given.keys()
-            changed = {
-                name: self.value(given[name], shape.properties[name], f"{path}.{name}" if path else name)
-                for name in known
-            }
-            return {**given, **changed}
-        if type(given) is list and shape.items is not None:
-            return [self.value(item, shape.items, f"{path}[{at}]") for at, item in enumerate(given)]
-        return given
+            parts = [(name, part, shape.properties.get(name)) for name, part in given.items()]
+        elif type(given) is list and shape.items is not None:
+            parts = [(at, part, shape.items) for at, part in enumerate(given)]
+        changed = {}
+        for key, part, of in parts:
+            # Nearly every value is a text that may be one: nothing of it is looked at.
+            if of is None or (type(part) is str and of.takes_text):
+                continue
+            place = f"{path}[{key}]" if type(given) is list else f"{path}.{key}" if path else key
+            meant = self.value(part, of, place)
+            if meant is not part:
+                changed[key] = meant
+        if not changed:
+            return given
+        return {**given, **changed} if type(given) is dict else [changed.get(at, part) for at, part in enumerate(given)]
 
     def _read(self, text: str, types: frozenset[str], path: str) -> Any:
         """Return what a JSON text stands for, or the text where that is not of these types."""
