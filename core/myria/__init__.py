@@ -1,4 +1,4 @@
-"""Myria's domain: events, scopes, topics, TopicIndex, retrieval, snapshots and the store beneath them."""
+"""Myria's domain: the log, topics, the index, builds, search and notes, and the database beneath them."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Reading the files that memory-tools keep (contract 002) as turns of sessions, with their facts.
+"""Reading the files that memory-tools keep as turns of sessions, with their facts.
 
 A session is a folder `<project>/memory/<session>`. What was said stands in `log.jsonl`, `context.jsonl`, `events/` and
 `runtime/context/current.jsonl`, facts in `memory_facts.jsonl`, `memory_tiers/` and `indexes/active_facts.json`, both in

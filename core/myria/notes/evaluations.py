@@ -65,7 +65,7 @@ class Evaluation:
 
 
 class EvaluationProjection(Projection):
-    """Folds ratings into `note_evaluations`; implements `myria.log.projections.Projection`."""
+    """Folds ratings into `note_evaluations`."""
 
     types = frozenset({EVALUATION_TYPE})
 

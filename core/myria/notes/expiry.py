@@ -71,7 +71,7 @@ class Lasting:
         if policy is None:
             return None
         if isinstance(policy.lifetime, int):
-            # whole days, as contract 002 counts them: the day on which it was made is the first
+            # whole days, as memory-tools counts them: the day on which it was made is the first
             return (self.changed_at // DAY_US + policy.lifetime) * DAY_US
         if policy.lifetime != "tier" or not policy.stale_days or self.tier(self.idle_since) == "permanent":
             return None

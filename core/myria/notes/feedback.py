@@ -90,7 +90,7 @@ class Feedback:
 
 
 class FeedbackProjection(Projection):
-    """Folds feedback into `tool_feedback`; implements `myria.log.projections.Projection`."""
+    """Folds feedback into `tool_feedback`."""
 
     types = frozenset({FEEDBACK_TYPE})
 

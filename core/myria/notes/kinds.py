@@ -22,7 +22,7 @@ PERMANENT_IMPORTANCE = 0.8
 """From this importance on a note is permanent (Memento's contract, 5.2)."""
 
 FACT_KINDS = ("fact_l0", "fact_l1", "fact_l2")
-"""The kinds of facts by tier (contract 002): what one context knows under one name, so that none stands for another."""
+"""The kinds of facts by tier (memory-tools): what one context knows under one name, so that none stands for another."""
 
 WARM_IMPORTANCE = 0.5
 """Below this importance a new note begins cold, where its kind says nothing else."""

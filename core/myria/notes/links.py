@@ -125,7 +125,7 @@ def link_event(
 
 
 class LinkProjection(Projection):
-    """Folds links into `note_relations`; implements `myria.log.projections.Projection`."""
+    """Folds links into `note_relations`."""
 
     types = frozenset({LINK_TYPE})
 

@@ -29,7 +29,7 @@ _MOST_SCOPES = 1_000
 
 
 class NoteProjection(Projection):
-    """Folds notes and their withdrawals into `notes`; implements `myria.log.projections.Projection`.
+    """Folds notes and their withdrawals into `notes`.
 
     It stands after the projection of withdrawals, whose rows it reads, and after that of memories, which folds theirs.
     """

@@ -22,7 +22,7 @@ from myria.log.withdrawal.model import WITHDRAWAL_CHANNEL, WITHDRAWAL_TYPE, Reas
 
 
 class WithdrawalProjection(Projection):
-    """Folds withdrawals into `withdrawn`; implements `myria.log.projections.Projection`."""
+    """Folds withdrawals into `withdrawn`."""
 
     types = frozenset({WITHDRAWAL_TYPE})
 

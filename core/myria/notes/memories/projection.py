@@ -28,7 +28,7 @@ class _Keyed(NamedTuple):
 
 
 class MemoryProjection(Projection):
-    """Folds memories into `notes` and `memories`; implements `myria.log.projections.Projection`.
+    """Folds memories into `notes` and `memories`.
 
     It stands before the projection of notes, which leaves these to it and folds withdrawals after them.
 

@@ -19,7 +19,7 @@ _NAMES_ONCE = "registrations_name"
 
 
 class RegistrationProjection(Projection):
-    """Folds registrations into `registrations`; implements `myria.log.projections.Projection`."""
+    """Folds registrations into `registrations`."""
 
     types = frozenset({REGISTRATION_TYPE})
 

@@ -1,4 +1,4 @@
-"""What an agent should know when a session begins, as one text within a budget of tokens (contract 004, `context`).
+"""What an agent should know when a session begins, as one text within a budget of tokens (Memento, `context`).
 
 Core memory comes first: of each kind in turn the newest note, then the most important one, then the next of each, as
 far as there is room; within a kind the newest is told first. What a newer note may say anew comes last, under a heading
@@ -347,7 +347,7 @@ def _standing(rows: Iterable[asyncpg.Record], now: int, wanted: Details, zone: Z
 
 
 def _core_text(notes: Sequence[OpeningNote]) -> list[str]:
-    """Return core memory as contract 004 writes it: a heading per kind, its notes below, the newest first.
+    """Return core memory as Memento writes it: a heading per kind, its notes below, the newest first.
 
     Those that hold from a later day on come last of their kind.
     """

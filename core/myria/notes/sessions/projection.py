@@ -17,7 +17,7 @@ from myria.notes.sessions.model import SESSION_TYPE
 
 
 class SessionProjection(Projection):
-    """Folds notes of sessions, and their ends, into `sessions`; implements `myria.log.projections.Projection`.
+    """Folds notes of sessions, and their ends, into `sessions`.
 
     It stands after the projection of notes, whose rows it reads.
     """

@@ -1,4 +1,4 @@
-"""The directories of a session as contract 002 lays them out, computed from the log and the active snapshot.
+"""The directories of a session as memory-tools lays them out, computed from the log and the active snapshot.
 
 There are no files: reading writes nothing. Abstracts say what is there, from facts, turns and topics.
 """

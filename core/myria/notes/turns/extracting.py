@@ -1,4 +1,4 @@
-"""Facts that a model finds in what users said, beside the rules (contract 002, `heuristic.*`): off unless switched on.
+"""Facts that a model finds in what users said, beside the rules (memory-tools, `heuristic.*`): off unless switched on.
 
 Nothing waits for it. A turn that is about to be stored is noted as waiting; a run takes a bounded number of such turns,
 shows the model what the user said in each with the facts that its session knows, and appends what it finds as the next

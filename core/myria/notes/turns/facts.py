@@ -1,4 +1,4 @@
-"""Facts of a session: what they are, how long they last, and how they are ranked for recall (contract 002). Pure."""
+"""Facts of a session: what they are, how long they last, and how they are ranked for recall (memory-tools). Pure."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def terms_of(text: str) -> frozenset[str]:
 
 
 def recall_score(known: KnownFact, terms: frozenset[str], now: int) -> float:
-    """Return what a fact is worth to a question (contract 002): confidence, tier, freshness, and words in common."""
+    """Return what a fact is worth to a question (memory-tools): confidence, tier, freshness, and words in common."""
     fact = known.fact
     hours = max(0, now - known.at) / _HOUR_US
     score = fact.confidence + _TIER_BONUS[fact.tier] + max(0.0, _FRESHNESS - hours / _FADING_HOURS)

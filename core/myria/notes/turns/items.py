@@ -1,4 +1,4 @@
-"""Items of a turn, as hosts hand them over and models take them (contract 002, ResponseItem). Pure."""
+"""Items of a turn, as hosts hand them over and models take them (memory-tools, ResponseItem). Pure."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def answers_a_call(item: Mapping[str, Any]) -> bool:
 
 
 def estimated_tokens(items: Sequence[Mapping[str, Any]]) -> int:
-    """Return what items cost, estimated as a quarter of the bytes of what they say (contract 002)."""
+    """Return what items cost, estimated as a quarter of the bytes of what they say (memory-tools)."""
     size = 0
     for item in items:
         size += sum(len(text.encode()) for name in _ITEM_TEXTS if (text := item.get(name)))

@@ -1,4 +1,4 @@
-"""Maintenance of sessions of turns: facts that have expired are withdrawn, session by session (contract 002).
+"""Maintenance of sessions of turns: facts that have expired are withdrawn, session by session (memory-tools).
 
 A run takes a session's lock, so that no two processes maintain it at once and no turn of it is stored beside it by the
 same process. It looks at a bounded number of facts of that one context, the longest due first. A run that is killed

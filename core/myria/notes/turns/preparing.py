@@ -282,7 +282,7 @@ def _is_new(hit: FoundEvent, shown: set[str]) -> bool:
 
 
 _IN_LOWER_CASE: Final = frozenset({"user_name", "user_preference", "user_like", "today_task", "weekly_task"})
-"""Facts whose values contract 002 shows in lower case; how they were written stands beside, as `text`."""
+"""Facts whose values memory-tools shows in lower case; how they were written stands beside, as `text`."""
 
 
 def _fact_json(known: KnownFact) -> Json:

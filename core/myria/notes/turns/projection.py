@@ -20,7 +20,7 @@ from myria.notes.turns.model import TURN_TYPE
 
 
 class TurnProjection(Projection):
-    """Folds marks into `turns` and `turn_sessions`; implements `myria.log.projections.Projection`."""
+    """Folds marks into `turns` and `turn_sessions`."""
 
     types = frozenset({TURN_TYPE})
 

@@ -1,7 +1,7 @@
 """Which facts of a session belong to what is said now: those that matter whatever it is, and those it is about. Pure.
 
 Facts that an answer must heed (a name, an allergy, a preference, today's task) are told whatever is asked, and all are
-where a text is about nothing ("And now?") or about its writer ("What do you know about me?"): contract 002 recalls by
+where a text is about nothing ("And now?") or about its writer ("What do you know about me?"): memory-tools recalls by
 rank alone. Of a text that is about something, other facts share a word with it or with what it may be said by.
 """
 

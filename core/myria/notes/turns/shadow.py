@@ -1,4 +1,4 @@
-"""Shadow mode: what a host computed itself, compared with what the tools answered, before its cut-over (contract 002).
+"""Shadow mode: what a host computed itself, compared with what the tools answered, before its cut-over (memory-tools).
 
 A comparison runs beside the call and changes nothing of its answer. What is kept of it are figures: how many facts,
 items and tokens each side had, and how many of them the other had not; nothing of what was said.

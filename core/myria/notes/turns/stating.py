@@ -1,4 +1,4 @@
-"""Facts that a text states, or denies, of its writer, found by form (contract 002; facts.toml). Pure.
+"""Facts that a text states, or denies, of its writer, found by form (memory-tools; facts.toml). Pure.
 
 Precision comes first. A text is read clause by clause: a clause states a fact only where all of it is a phrase of
 facts.toml, at the beginning of a sentence or right after a clause that states one. So what stands behind "if", "she

@@ -1,8 +1,8 @@
 """The arguments of every tool as models: they publish the JSON Schemas, and read the arguments of all but appends.
 
 Unknown fields are refused by name, optional fields may be null, and in queries an empty text or list is as good as
-absent (agents fill in every field they see). `EventInput` repeats the rules of
-`contract.event`, which appends use because it is ten times faster; a test holds the two together.
+absent (agents fill in every field they see). `EventInput` repeats the rules of `myria.log.event`,
+which appends use because it is ten times faster; a test holds the two together.
 """
 
 from __future__ import annotations

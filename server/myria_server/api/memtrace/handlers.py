@@ -1,4 +1,4 @@
-"""The face of REST (contract 003): its routes, and its seven tools over MCP, in terms of the memory."""
+"""Memtrace's REST API: its routes, and its seven tools over MCP, in terms of the memory."""
 
 from __future__ import annotations
 

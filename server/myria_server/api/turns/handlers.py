@@ -1,4 +1,4 @@
-"""The face of turns (contract 002): what a host calls before and after each turn."""
+"""memory-tools' API of turns: what a host calls before and after each turn."""
 
 from __future__ import annotations
 

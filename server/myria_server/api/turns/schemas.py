@@ -1,4 +1,4 @@
-"""The tools of turns (contract 002): their arguments, answers and refusals.
+"""The tools of turns (memory-tools): their arguments, answers and refusals.
 
 Nothing is required in a schema, and what is blank is left out. What an item has beside the fields of the contract is
 dropped. Refusals are the contract's own: `{code, message, retryable}`.
