@@ -1,101 +1,17 @@
-"""The whole error tree.
+"""The whole error tree. docs/errors.md is generated from it.
 
     MyriaError
     ├── InputError                    the caller must change the request
-    │   ├── InvalidArgument           invalid_argument
-    │   ├── UnknownField              unknown_field
-    │   ├── UnknownTool               unknown_tool
-    │   ├── InvalidParticipants       invalid_participants
-    │   ├── InvalidTimestamp          invalid_timestamp
-    │   ├── InvalidText               invalid_text
-    │   ├── InvalidPayload            invalid_payload
-    │   ├── ReservedType              reserved_type
-    │   ├── PayloadTooLarge           payload_too_large
-    │   ├── PayloadTooDeep            payload_too_deep
-    │   ├── BatchTooLarge             batch_too_large
-    │   ├── BodyTooLarge              body_too_large
-    │   ├── AnswerTooLarge            answer_too_large
-    │   ├── MalformedJson             malformed_json
-    │   ├── CursorInvalid             cursor_invalid
-    │   ├── CursorExpired             cursor_expired
-    │   └── MethodNotAllowed          method_not_allowed
     ├── NotFoundError                 absent and forbidden look alike
-    │   ├── EventNotFound             event_not_found
-    │   ├── NoteNotFound              note_not_found
-    │   ├── AgentNotFound             agent_not_found
-    │   ├── SessionNotFound           session_not_found
-    │   ├── TopicNotFound             topic_not_found
-    │   ├── SnapshotNotFound          snapshot_not_found
-    │   ├── BuildNotFound             build_not_found
-    │   ├── TenantNotFound            tenant_not_found
-    │   ├── KeyNotFound               key_not_found
-    │   ├── GrantNotFound             grant_not_found
-    │   ├── SecretNotFound            secret_not_found
-    │   ├── ErasureNotFound           erasure_not_found
-    │   └── PathNotFound              path_not_found
     ├── ConflictError                 the state of the memory forbids it
-    │   ├── StaleParent               stale_parent
-    │   ├── SnapshotNotHeld           snapshot_not_held
-    │   ├── SnapshotNotRestorable     snapshot_not_restorable
-    │   ├── NoPreviousSnapshot        no_previous_snapshot
-    │   ├── EventIdConflict           event_id_conflict
-    │   ├── SourceEventKeyTaken       source_event_key_taken
-    │   ├── EventErased               event_erased
-    │   ├── ErasureChanged            erasure_changed
-    │   ├── ErasureTooLarge           erasure_too_large
-    │   ├── AlreadySuperseded         already_superseded
-    │   ├── NoteExists                note_exists
-    │   ├── DuplicateMemory           duplicate_memory
-    │   ├── AgentExists               agent_exists
-    │   ├── IdempotencyKeyReused      idempotency_key_reused
-    │   ├── SessionMoved              session_moved
-    │   ├── ManualTriggerDisabled     manual_trigger_disabled
-    │   ├── TenantExists              tenant_exists
-    │   ├── TenantDeleting            tenant_deleting
-    │   ├── StorageQuotaExceeded      storage_quota_exceeded
-    │   └── ToolNotEnabled            tool_not_enabled
     ├── AccessError                   who calls may not do this
-    │   ├── CredentialMissing         credential_missing
-    │   ├── CredentialInvalid         credential_invalid
-    │   ├── RoleRequired              role_required
-    │   ├── FaceNotAllowed            face_not_allowed
-    │   ├── ParticipantsNotAllowed    participants_not_allowed
-    │   ├── ChannelNotAllowed         channel_not_allowed
-    │   ├── TenantSuspended           tenant_suspended
-    │   ├── HostNotAllowed            host_not_allowed
-    │   ├── OriginNotAllowed          origin_not_allowed
-    │   └── RateLimited               rate_limited
     ├── UnavailableError              nothing was changed for certain; retry helps
-    │   ├── DatabaseUnavailable       database_unavailable
-    │   ├── DeadlineExceeded          deadline_exceeded
-    │   ├── IssuerUnavailable         issuer_unavailable
-    │   ├── Overloaded                overloaded
-    │   ├── TurnBusy                  turn_busy
-    │   ├── QuotaExceeded             quota_exceeded
-    │   ├── ClusterUnavailable        cluster_unavailable
-    │   ├── ModelFailed               model_failed
-    │   └── DiskFull                  disk_full
     ├── OperationalError              a person must act before the process can work
-    │   ├── ConfigurationError        configuration_error
-    │   ├── SchemaOutdated            schema_outdated
-    │   ├── DataCorrupted             data_corrupted
-    │   ├── SchemaTooNew              schema_too_new
-    │   ├── DataDirInUse              data_dir_in_use
-    │   ├── DataDirUnusable           data_dir_unusable
-    │   ├── PortInUse                 port_in_use
-    │   ├── ClusterRefused            cluster_refused
-    │   └── EmbeddedPostgresFailed    embedded_postgres_failed
-    ├── BuildError
-    │   ├── BuildInvalid              build_invalid
-    │   ├── BuildSuperseded           build_superseded
-    │   ├── BuildInterrupted          build_interrupted
-    │   ├── BuildTimedOut             build_timed_out
-    │   ├── LogBusy                   log_busy
-    │   └── LeaseLost                 lease_lost
-    └── InternalError                 internal_error
+    ├── BuildError                    no snapshot was published
+    └── InternalError                 a bug
 
-Every leaf has a stable `code`, says whether a retry of the same request can help, and maps to one process exit
-status. `details` is JSON and never holds another participant's text.
+A family says how its errors end: HTTP status, exit status, whether a retry of the same request can help. A leaf has a
+stable `code`, and says only what differs from its family. `details` is JSON and never holds another participant's text.
 """
 
 from __future__ import annotations
@@ -124,6 +40,16 @@ class MyriaError(Exception):
         self.message = message
         self.details: Mapping[str, JsonValue] = details
 
+    def __init_subclass__(
+        cls, *, code: str = "", retryable: bool = False, exit_status: int = 0, http_status: int = 0
+    ) -> None:
+        """Take what a leaf says in the line of its name; the rest stays as its family has it."""
+        super().__init_subclass__()
+        cls.code = code or cls.code
+        cls.retryable = retryable or cls.retryable
+        cls.exit_status = exit_status or cls.exit_status
+        cls.http_status = http_status or cls.http_status
+
     def to_json(self) -> dict[str, JsonValue]:
         """Return the wire form `{code, message, retryable, details}`."""
         return {
@@ -145,108 +71,72 @@ class InputError(MyriaError):
     http_status = 400
 
 
-class InvalidArgument(InputError):
+class InvalidArgument(InputError, code="invalid_argument"):
     """An argument has a wrong type or value."""
 
-    code = "invalid_argument"
 
-
-class UnknownField(InputError):
+class UnknownField(InputError, code="unknown_field"):
     """A field is not part of the contract; the message names the nearest known one."""
 
-    code = "unknown_field"
 
-
-class UnknownTool(InputError):
+class UnknownTool(InputError, code="unknown_tool"):
     """No tool of this endpoint has this name; the message names the nearest one and its endpoint."""
 
-    code = "unknown_tool"
 
-
-class InvalidParticipants(InputError):
+class InvalidParticipants(InputError, code="invalid_participants"):
     """Participants must be 1..64 unique names of 1..200 characters, without control or invisible characters."""
 
-    code = "invalid_participants"
 
-
-class InvalidTimestamp(InputError):
+class InvalidTimestamp(InputError, code="invalid_timestamp"):
     """A timestamp must be RFC 3339 with a zone, in the years 0001-9999."""
 
-    code = "invalid_timestamp"
 
-
-class InvalidText(InputError):
+class InvalidText(InputError, code="invalid_text"):
     """Text is too long or holds what cannot be stored (NUL, lone surrogate), or a name holds an invisible character."""
 
-    code = "invalid_text"
 
-
-class InvalidPayload(InputError):
+class InvalidPayload(InputError, code="invalid_payload"):
     """A payload must be a JSON object of finite numbers and storable text."""
 
-    code = "invalid_payload"
 
-
-class ReservedType(InputError):
+class ReservedType(InputError, code="reserved_type"):
     """Event types that begin with `myria.` are Myria's own; use another."""
 
-    code = "reserved_type"
 
-
-class PayloadTooLarge(InputError):
+class PayloadTooLarge(InputError, code="payload_too_large"):
     """A payload is larger than the limit; store the blob elsewhere and keep a reference."""
 
-    code = "payload_too_large"
 
-
-class PayloadTooDeep(InputError):
+class PayloadTooDeep(InputError, code="payload_too_deep"):
     """A payload is nested deeper than the limit."""
 
-    code = "payload_too_deep"
 
-
-class BatchTooLarge(InputError):
+class BatchTooLarge(InputError, code="batch_too_large"):
     """A batch holds more events than the limit; split it."""
 
-    code = "batch_too_large"
 
-
-class BodyTooLarge(InputError):
+class BodyTooLarge(InputError, code="body_too_large", http_status=413):
     """A request body is larger than the limit; split it."""
 
-    code = "body_too_large"
-    http_status = 413
 
-
-class AnswerTooLarge(InputError):
+class AnswerTooLarge(InputError, code="answer_too_large"):
     """The answer exceeds the limit (retrieval.answer_bytes); ask for less at once."""
 
-    code = "answer_too_large"
 
-
-class MalformedJson(InputError):
+class MalformedJson(InputError, code="malformed_json"):
     """Text is not JSON, or holds duplicate keys or non-finite numbers."""
 
-    code = "malformed_json"
 
-
-class CursorInvalid(InputError):
+class CursorInvalid(InputError, code="cursor_invalid"):
     """A cursor was not made here, or belongs to another query."""
 
-    code = "cursor_invalid"
 
-
-class CursorExpired(InputError):
+class CursorExpired(InputError, code="cursor_expired"):
     """A cursor is older than its lifetime; ask again without it."""
 
-    code = "cursor_expired"
 
-
-class MethodNotAllowed(InputError):
+class MethodNotAllowed(InputError, code="method_not_allowed", http_status=405):
     """The endpoint does not take this HTTP method; see the header Allow."""
-
-    code = "method_not_allowed"
-    http_status = 405
 
 
 class NotFoundError(MyriaError):
@@ -256,82 +146,56 @@ class NotFoundError(MyriaError):
     http_status = 404
 
 
-class EventNotFound(NotFoundError):
+class EventNotFound(NotFoundError, code="event_not_found"):
     """No such event is visible to these participants."""
 
-    code = "event_not_found"
 
-
-class ErasureNotFound(NotFoundError):
+class ErasureNotFound(NotFoundError, code="erasure_not_found"):
     """There is no such erasure, or it has no receipt yet."""
 
-    code = "erasure_not_found"
 
-
-class NoteNotFound(NotFoundError):
+class NoteNotFound(NotFoundError, code="note_not_found"):
     """No such note, or none that you may see, or it was withdrawn."""
 
-    code = "note_not_found"
 
-
-class AgentNotFound(NotFoundError):
+class AgentNotFound(NotFoundError, code="agent_not_found"):
     """No agent with this id or name is registered where you can see it."""
 
-    code = "agent_not_found"
 
-
-class SessionNotFound(NotFoundError):
+class SessionNotFound(NotFoundError, code="session_not_found"):
     """No session with this id was opened where you can see it."""
 
-    code = "session_not_found"
 
-
-class TopicNotFound(NotFoundError):
+class TopicNotFound(NotFoundError, code="topic_not_found"):
     """No such topic or node is visible to these participants in this snapshot."""
 
-    code = "topic_not_found"
 
-
-class SnapshotNotFound(NotFoundError):
+class SnapshotNotFound(NotFoundError, code="snapshot_not_found"):
     """No such snapshot is kept for this tenant."""
 
-    code = "snapshot_not_found"
 
-
-class BuildNotFound(NotFoundError):
+class BuildNotFound(NotFoundError, code="build_not_found"):
     """No such build is known for this tenant."""
 
-    code = "build_not_found"
 
-
-class TenantNotFound(NotFoundError):
+class TenantNotFound(NotFoundError, code="tenant_not_found"):
     """No such tenant is in this database."""
 
-    code = "tenant_not_found"
 
-
-class KeyNotFound(NotFoundError):
+class KeyNotFound(NotFoundError, code="key_not_found"):
     """No such key is in this database."""
 
-    code = "key_not_found"
 
-
-class GrantNotFound(NotFoundError):
+class GrantNotFound(NotFoundError, code="grant_not_found"):
     """No such grant is in this database; those that ended long ago are forgotten."""
 
-    code = "grant_not_found"
 
-
-class SecretNotFound(NotFoundError):
+class SecretNotFound(NotFoundError, code="secret_not_found"):
     """The tenant has no secret of this name."""
 
-    code = "secret_not_found"
 
-
-class PathNotFound(NotFoundError):
+class PathNotFound(NotFoundError, code="path_not_found"):
     """Nothing is served at this path."""
-
-    code = "path_not_found"
 
 
 class ConflictError(MyriaError):
@@ -341,126 +205,84 @@ class ConflictError(MyriaError):
     http_status = 409
 
 
-class StaleParent(ConflictError):
+class StaleParent(ConflictError, code="stale_parent"):
     """The snapshot's parent is no longer the active one; rebuild instead of publishing it."""
 
-    code = "stale_parent"
 
-
-class SnapshotNotHeld(ConflictError):
+class SnapshotNotHeld(ConflictError, code="snapshot_not_held"):
     """Only a held snapshot can be published or given up."""
 
-    code = "snapshot_not_held"
 
-
-class SnapshotNotRestorable(ConflictError):
+class SnapshotNotRestorable(ConflictError, code="snapshot_not_restorable"):
     """Only a kept snapshot that was active once can be rolled back to."""
 
-    code = "snapshot_not_restorable"
 
-
-class NoPreviousSnapshot(ConflictError):
+class NoPreviousSnapshot(ConflictError, code="no_previous_snapshot"):
     """The active snapshot has no parent to roll back to."""
 
-    code = "no_previous_snapshot"
 
-
-class EventIdConflict(ConflictError):
+class EventIdConflict(ConflictError, code="event_id_conflict"):
     """An imported event_id exists already with other content."""
 
-    code = "event_id_conflict"
 
-
-class EventErased(ConflictError):
+class EventErased(ConflictError, code="event_erased"):
     """An event with this channel and source_event_key was erased, and stays so; nothing was stored."""
 
-    code = "event_erased"
 
-
-class ErasureChanged(ConflictError):
+class ErasureChanged(ConflictError, code="erasure_changed"):
     """The number of events to erase differs from the caller's; look at a dry run again."""
 
-    code = "erasure_changed"
 
-
-class ErasureTooLarge(ConflictError):
+class ErasureTooLarge(ConflictError, code="erasure_too_large"):
     """The erasure exceeds what a tool may erase, or too many of the tenant are unfinished."""
 
-    code = "erasure_too_large"
 
-
-class SourceEventKeyTaken(ConflictError):
+class SourceEventKeyTaken(ConflictError, code="source_event_key_taken"):
     """An event that these participants may not see has this channel and key; nothing was stored."""
 
-    code = "source_event_key_taken"
 
-
-class AlreadySuperseded(ConflictError):
+class AlreadySuperseded(ConflictError, code="already_superseded"):
     """Another event has replaced that event already; nothing was stored. Read it again."""
 
-    code = "already_superseded"
 
-
-class NoteExists(ConflictError):
+class NoteExists(ConflictError, code="note_exists"):
     """The same people keep a note with this text and kind; nothing was stored."""
 
-    code = "note_exists"
 
-
-class DuplicateMemory(ConflictError):
+class DuplicateMemory(ConflictError, code="duplicate_memory"):
     """The same memory was kept within the window of deduplication; nothing was stored."""
 
-    code = "duplicate_memory"
 
-
-class AgentExists(ConflictError):
+class AgentExists(ConflictError, code="agent_exists"):
     """An agent with this name is registered already; nothing was stored."""
 
-    code = "agent_exists"
 
-
-class IdempotencyKeyReused(ConflictError):
+class IdempotencyKeyReused(ConflictError, code="idempotency_key_reused"):
     """The key was used for something else; nothing was stored."""
 
-    code = "idempotency_key_reused"
 
-
-class SessionMoved(ConflictError):
+class SessionMoved(ConflictError, code="session_moved", retryable=True):
     """The session or a turn of it changed meanwhile; nothing was stored. Try again."""
 
-    code = "session_moved"
-    retryable = True
 
-
-class ManualTriggerDisabled(ConflictError):
+class ManualTriggerDisabled(ConflictError, code="manual_trigger_disabled"):
     """Manual rebuilds are switched off by builder.allow_manual_trigger."""
 
-    code = "manual_trigger_disabled"
 
-
-class ToolNotEnabled(ConflictError):
+class ToolNotEnabled(ConflictError, code="tool_not_enabled", http_status=403):
     """The tool belongs to a profile that this server does not offer."""
 
-    code = "tool_not_enabled"
-    http_status = 403
 
-
-class TenantExists(ConflictError):
+class TenantExists(ConflictError, code="tenant_exists"):
     """A tenant of this name exists already."""
 
-    code = "tenant_exists"
 
-
-class TenantDeleting(ConflictError):
+class TenantDeleting(ConflictError, code="tenant_deleting"):
     """The tenant is being deleted; nothing is written for it any more."""
 
-    code = "tenant_deleting"
 
-
-class StorageQuotaExceeded(ConflictError):
+class StorageQuotaExceeded(ConflictError, code="storage_quota_exceeded"):
     """The tenant's storage is full; an administrator raises the quota or removes something."""
-
-    code = "storage_quota_exceeded"
 
 
 class AccessError(MyriaError):
@@ -470,70 +292,44 @@ class AccessError(MyriaError):
     http_status = 403
 
 
-class CredentialMissing(AccessError):
+class CredentialMissing(AccessError, code="credential_missing", http_status=401):
     """No credential came with the request."""
 
-    code = "credential_missing"
-    http_status = 401
 
-
-class CredentialInvalid(AccessError):
+class CredentialInvalid(AccessError, code="credential_invalid", http_status=401):
     """The credential is malformed, unknown, expired or revoked."""
 
-    code = "credential_invalid"
-    http_status = 401
 
-
-class RoleRequired(AccessError):
+class RoleRequired(AccessError, code="role_required"):
     """The credential lacks the role that this tool needs."""
 
-    code = "role_required"
 
-
-class FaceNotAllowed(AccessError):
+class FaceNotAllowed(AccessError, code="face_not_allowed"):
     """The credential may not use this endpoint."""
 
-    code = "face_not_allowed"
 
-
-class ParticipantsNotAllowed(AccessError):
+class ParticipantsNotAllowed(AccessError, code="participants_not_allowed"):
     """The credential may not ask or append as these participants."""
 
-    code = "participants_not_allowed"
 
-
-class ChannelNotAllowed(AccessError):
+class ChannelNotAllowed(AccessError, code="channel_not_allowed"):
     """The credential may not append to this channel."""
 
-    code = "channel_not_allowed"
 
-
-class TenantSuspended(AccessError):
+class TenantSuspended(AccessError, code="tenant_suspended"):
     """The credential's tenant is suspended."""
 
-    code = "tenant_suspended"
 
-
-class HostNotAllowed(AccessError):
+class HostNotAllowed(AccessError, code="host_not_allowed", http_status=421):
     """The server does not answer under the name in Host; mcp.allowed_hosts adds names."""
 
-    code = "host_not_allowed"
-    http_status = 421
 
-
-class OriginNotAllowed(AccessError):
+class OriginNotAllowed(AccessError, code="origin_not_allowed"):
     """A page of this origin may not call the server; mcp.cors_origins adds origins."""
 
-    code = "origin_not_allowed"
 
-
-class RateLimited(AccessError):
+class RateLimited(AccessError, code="rate_limited", retryable=True, exit_status=5, http_status=429):
     """The credential or address asks too often or too much at once."""
-
-    code = "rate_limited"
-    retryable = True
-    exit_status = 5
-    http_status = 429
 
 
 class UnavailableError(MyriaError):
@@ -544,60 +340,40 @@ class UnavailableError(MyriaError):
     http_status = 503
 
 
-class DatabaseUnavailable(UnavailableError):
+class DatabaseUnavailable(UnavailableError, code="database_unavailable"):
     """PostgreSQL cannot be reached or is restarting."""
 
-    code = "database_unavailable"
 
-
-class DeadlineExceeded(UnavailableError):
+class DeadlineExceeded(UnavailableError, code="deadline_exceeded"):
     """The request did not finish within its deadline."""
 
-    code = "deadline_exceeded"
 
-
-class IssuerUnavailable(UnavailableError):
+class IssuerUnavailable(UnavailableError, code="issuer_unavailable"):
     """The keys of a token's authorization server cannot be fetched, so it cannot be checked."""
 
-    code = "issuer_unavailable"
 
-
-class Overloaded(UnavailableError):
+class Overloaded(UnavailableError, code="overloaded"):
     """Too many requests wait; slow down and retry."""
 
-    code = "overloaded"
 
-
-class TurnBusy(UnavailableError):
+class TurnBusy(UnavailableError, code="turn_busy", http_status=409):
     """Another request stores the turn, or too many turns of its session wait."""
 
-    code = "turn_busy"
-    http_status = 409
 
-
-class QuotaExceeded(UnavailableError):
+class QuotaExceeded(UnavailableError, code="quota_exceeded", http_status=429):
     """The tenant uses as much as it may; later there is room again."""
 
-    code = "quota_exceeded"
-    http_status = 429
 
-
-class ClusterUnavailable(UnavailableError):
+class ClusterUnavailable(UnavailableError, code="cluster_unavailable"):
     """The Kubernetes API server cannot be reached, is overloaded, or failed."""
 
-    code = "cluster_unavailable"
 
-
-class ModelFailed(UnavailableError):
+class ModelFailed(UnavailableError, code="model_failed"):
     """A language model gave no usable answer; the deterministic one is taken."""
 
-    code = "model_failed"
 
-
-class DiskFull(UnavailableError):
+class DiskFull(UnavailableError, code="disk_full"):
     """The database has no room left; nothing was written."""
-
-    code = "disk_full"
 
 
 class OperationalError(MyriaError):
@@ -606,58 +382,40 @@ class OperationalError(MyriaError):
     exit_status = 6
 
 
-class ConfigurationError(OperationalError):
+class ConfigurationError(OperationalError, code="configuration_error"):
     """A setting is unknown, malformed or contradicts another."""
 
-    code = "configuration_error"
 
-
-class DataCorrupted(OperationalError):
+class DataCorrupted(OperationalError, code="data_corrupted"):
     """PostgreSQL cannot read something it stored; the rest is served. `myria verify` says what; restore a backup."""
 
-    code = "data_corrupted"
 
-
-class SchemaOutdated(OperationalError):
+class SchemaOutdated(OperationalError, code="schema_outdated"):
     """The database schema is older than this program; run `myria migrate`."""
 
-    code = "schema_outdated"
 
-
-class SchemaTooNew(OperationalError):
+class SchemaTooNew(OperationalError, code="schema_too_new"):
     """The database schema is newer than this program; upgrade the program."""
 
-    code = "schema_too_new"
 
-
-class DataDirInUse(OperationalError):
+class DataDirInUse(OperationalError, code="data_dir_in_use"):
     """Another `myria up` uses this data directory."""
 
-    code = "data_dir_in_use"
 
-
-class DataDirUnusable(OperationalError):
+class DataDirUnusable(OperationalError, code="data_dir_unusable"):
     """The data directory cannot be written or has no room."""
 
-    code = "data_dir_unusable"
 
-
-class PortInUse(OperationalError):
+class PortInUse(OperationalError, code="port_in_use"):
     """Another program listens on the port."""
 
-    code = "port_in_use"
 
-
-class ClusterRefused(OperationalError):
+class ClusterRefused(OperationalError, code="cluster_refused"):
     """The Kubernetes API server refused a request; the details have its status and reason."""
 
-    code = "cluster_refused"
 
-
-class EmbeddedPostgresFailed(OperationalError):
+class EmbeddedPostgresFailed(OperationalError, code="embedded_postgres_failed"):
     """The embedded PostgreSQL did not start; the message quotes its log."""
-
-    code = "embedded_postgres_failed"
 
 
 class BuildError(MyriaError):
@@ -666,48 +424,33 @@ class BuildError(MyriaError):
     exit_status = 7
 
 
-class BuildInvalid(BuildError):
+class BuildInvalid(BuildError, code="build_invalid"):
     """A staged snapshot broke a validation rule; the details list rule and message."""
 
-    code = "build_invalid"
 
-
-class BuildSuperseded(BuildError):
+class BuildSuperseded(BuildError, code="build_superseded"):
     """The active snapshot moved while the build ran."""
 
-    code = "build_superseded"
 
-
-class BuildInterrupted(BuildError):
+class BuildInterrupted(BuildError, code="build_interrupted"):
     """The build was cut off (Job gone, database away); the details have the reason.
 
     `details.transient` is true where nothing suggests that the events are to blame, so that an automatic build tries
     the same events again, later each time.
     """
 
-    code = "build_interrupted"
 
-
-class BuildTimedOut(BuildError):
+class BuildTimedOut(BuildError, code="build_timed_out"):
     """The build exceeded its time; raise the limit if it was not hanging."""
 
-    code = "build_timed_out"
 
-
-class LogBusy(BuildError):
+class LogBusy(BuildError, code="log_busy", retryable=True):
     """A transaction kept the append lock, so a build could not read its cutoff; the details name it."""
 
-    code = "log_busy"
-    retryable = True
 
-
-class LeaseLost(BuildError):
+class LeaseLost(BuildError, code="lease_lost"):
     """Another worker took the task over; this one's work is discarded."""
 
-    code = "lease_lost"
 
-
-class InternalError(MyriaError):
+class InternalError(MyriaError, code="internal_error"):
     """A bug in Myria; the log holds the trace."""
-
-    code = "internal_error"
