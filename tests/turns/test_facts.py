@@ -6,7 +6,8 @@ import pathlib
 
 import pytest
 
-from myria.notes.turns.facts import Fact, KnownFact, best_facts, recall_score, terms_of
+from myria.notes.turns.facts import Fact, KnownFact
+from myria.notes.turns.ranking import best_facts, recall_score, terms_of
 from myria.notes.turns.stating import rules, statements_in
 
 HOUR = 3_600 * 10**6

@@ -116,7 +116,7 @@ async def test_a_fact_with_another_id_is_not_doubled(memory: Memory, monkeypatch
     """One whose id names another tenant, or none, goes on under it: its next value takes its place."""
     host = Host(memory)
     with monkeypatch.context() as before:
-        before.setattr("myria.notes.turns.keeping.note_id_of", lambda _, *named: note_id_of("elsewhere", *named))
+        before.setattr("myria.notes.turns.facts.note_id_of", lambda _, *named: note_id_of("elsewhere", *named))
         await host.after("t1", "My name is Ada. I live in Porto. I like tea.")
     ids = await rows(memory, "SELECT note_id FROM myria.notes ORDER BY note_id")
     assert (await host.after("t2", "My name is Ada. I live in Faro. I work as a baker.")).facts == {"L0": 2}

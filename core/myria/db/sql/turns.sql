@@ -22,21 +22,13 @@ ORDER BY min(due.look_at), s.owner, s.context_id
 LIMIT $2;
 
 -- name: standing
--- Of sessions ($2 owner, $3 context) the mark of a turn ($4), where it is stored, and that of the newest one.
-SELECT asked.position, stored.event_id AS stored_id, newest.event_id AS newest_id
-FROM unnest($2::bytea[], $3::text[], $4::text[]) WITH ORDINALITY AS asked (owner, context_id, turn_id, position)
-LEFT JOIN myria.turns t
-    ON t.tenant_id = $1 AND t.owner = asked.owner AND t.context_id = asked.context_id AND t.turn_id = asked.turn_id
-LEFT JOIN LATERAL (
-    SELECT e.event_id FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq = t.event_seq OFFSET 0
-) stored ON true
-LEFT JOIN LATERAL (
-    SELECT (SELECT e.event_id FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq = n.event_seq) AS event_id
-    FROM myria.turns n
-    WHERE n.tenant_id = $1 AND n.owner = asked.owner AND n.context_id = asked.context_id
-    ORDER BY n.event_seq DESC LIMIT 1
-) newest ON true
-ORDER BY asked.position;
+-- Of a session ($2 owner, $3 context) whether a turn ($4) is stored, and the mark of the newest one.
+SELECT EXISTS (SELECT FROM myria.turns t
+               WHERE t.tenant_id = $1 AND t.owner = $2 AND t.context_id = $3 AND t.turn_id = $4) AS is_stored,
+       (SELECT e.event_id FROM myria.events e
+        WHERE e.tenant_id = $1 AND e.event_seq = (
+            SELECT max(n.event_seq) FROM myria.turns n
+            WHERE n.tenant_id = $1 AND n.owner = $2 AND n.context_id = $3)) AS newest_id;
 
 -- name: before_marks
 -- Of marks ($4 their ids) that come to sessions ($2 owner, $3 context): whether each is stored already, and the newest mark
@@ -113,27 +105,20 @@ ORDER BY m.turn_seq, m.position;
 
 -- name: facts_named
 -- Facts by the ids of their notes, withdrawn ones too.
-SELECT n.note_id, n.version, n.event_seq, n.live, (
+SELECT n.note_id, n.version, n.live, n.kind, n.reason, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at,
+       n.used_at, e.event_id, e.payload, greatest(n.event_seq, (
            SELECT max(w.by_event_seq) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.event_seq = n.event_seq
-       ) AS withdrawn_by, n.kind, n.reason, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at,
-       n.used_at, e.event_id, e.payload
+       )) AS changed_by
 FROM myria.standing_notes n
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
 WHERE n.tenant_id = $1 AND n.note_id = ANY ($2::text[]);
 
 -- name: facts
--- The live facts of a context in scopes ($3), those that changed last first: at most $4.
-SELECT n.note_id, n.version, n.kind, n.reason, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at,
-       n.used_at, e.event_id, e.payload
-FROM (
-    SELECT x.note_id FROM myria.notes x
-    WHERE x.tenant_id = $1 AND x.scope_id = ANY ($3::bigint[]) AND x.context_id = $2 AND x.live
-      AND x.kind IN ('fact_l0', 'fact_l1', 'fact_l2')
-    ORDER BY x.event_seq DESC LIMIT $4
-) chosen
-JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.note_id = chosen.note_id
-JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
-ORDER BY n.event_seq DESC;
+-- The ids of the live facts of a context in scopes ($3), those that changed last first: at most $4.
+SELECT n.note_id FROM myria.notes n
+WHERE n.tenant_id = $1 AND n.scope_id = ANY ($3::bigint[]) AND n.context_id = $2 AND n.live
+  AND n.kind IN ('fact_l0', 'fact_l1', 'fact_l2')
+ORDER BY n.event_seq DESC LIMIT $4;
 
 -- name: times_said
 -- How many of the last turns of a session ($4) said each of these facts.
@@ -193,11 +178,9 @@ WHERE d.tenant_id = $1 AND d.owner = taken.owner AND d.context_id = taken.contex
 RETURNING d.owner, d.context_id, d.turn_id, d.attempts;
 
 -- name: awaited
--- Turns ($2 owner, $3 context, $4 turn) as they are stored, and what went into them: no row for one that is not.
-SELECT asked.position, t.event_seq, t.scope_id, mark.occurred_at, s.participants, given.payloads
-FROM unnest($2::bytea[], $3::text[], $4::text[]) WITH ORDINALITY AS asked (owner, context_id, turn_id, position)
-JOIN myria.turns t
-    ON t.tenant_id = $1 AND t.owner = asked.owner AND t.context_id = asked.context_id AND t.turn_id = asked.turn_id
+-- A turn ($2 owner, $3 context, $4 turn) as it is stored, and what went into it without what was withdrawn.
+SELECT t.event_seq, t.scope_id, t.context_id, mark.occurred_at, s.participants, given.payloads
+FROM myria.turns t
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = t.scope_id
 CROSS JOIN LATERAL (
     SELECT e.occurred_at FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq = t.event_seq OFFSET 0
@@ -214,12 +197,11 @@ CROSS JOIN LATERAL (
                      WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq ORDER BY w.by_event_seq DESC LIMIT 1) last
         WHERE last.reason <> 'restored')
 ) given
-ORDER BY t.event_seq;
+WHERE t.tenant_id = $1 AND t.owner = $2 AND t.context_id = $3 AND t.turn_id = $4;
 
 -- name: awaited_no_longer
 DELETE FROM myria.turn_extractions_due d
-USING unnest($2::bytea[], $3::text[], $4::text[]) AS given (owner, context_id, turn_id)
-WHERE d.tenant_id = $1 AND d.owner = given.owner AND d.context_id = given.context_id AND d.turn_id = given.turn_id;
+WHERE d.tenant_id = $1 AND d.owner = $2 AND d.context_id = $3 AND d.turn_id = $4;
 
 -- name: tally_found
 -- Count facts that a model found: $1 tiers, $2 how many of each.

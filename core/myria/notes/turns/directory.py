@@ -5,26 +5,23 @@ There are no files: reading writes nothing. Abstracts say what is there, from fa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+
+import asyncpg
 
 from myria.db.clock import to_microseconds, to_rfc3339
 from myria.db.queries import sql
 from myria.errors import InvalidArgument
 from myria.log.masks import Masks
-from myria.notes.expiry import Lasting
 from myria.notes.model import NOTE_TYPE
 from myria.notes.recalling import Reads
-from myria.notes.turns.facts import KnownFact, Tier
-from myria.notes.turns.keeping import known_fact
-from myria.notes.turns.model import Session
-from myria.notes.turns.storing import visible_scopes
+from myria.notes.turns.facts import KnownFact, Tier, facts_in
+from myria.notes.turns.items import Json
+from myria.notes.turns.model import Session, visible_scopes
 from myria.search.found import EventFinder
 from myria.search.queries import EventNodesQuery
 
-_MOST_FACTS = 1_000
 _MOST_TURNS = 10_000
 _NAMED_FACTS = 5
 _TOPICS_FROM = 200
@@ -34,35 +31,6 @@ _TIERS: Mapping[Tier, str] = {
     "L1": "Facts of the day",
     "L2": "Facts of the week",
 }
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DirectorySummary:
-    """One directory; `updated_at` in microseconds since 1970 UTC."""
-
-    path: str
-    abstract: str
-    updated_at: int
-    has_overview: bool
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it with the contract's keys."""
-        return {
-            "path": self.path,
-            "abstract": self.abstract,
-            "updated_at": to_rfc3339(self.updated_at),
-            "has_overview": self.has_overview,
-        }
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Day:
-    """The turns of one day in UTC, `name` being YYYY/MM/DD."""
-
-    name: str
-    turns: int
-    items: int
-    last_at: int
 
 
 class Directories:
@@ -75,10 +43,8 @@ class Directories:
     def __init__(self, read: Reads) -> None:
         self._read = read
 
-    async def below(
-        self, tenant: str, session: Session, path: str, *, depth: int, limit: int, now: int
-    ) -> Sequence[DirectorySummary]:
-        """Return a directory and those below it, by path. A session without turns has none.
+    async def below(self, tenant: str, session: Session, path: str, *, depth: int, limit: int, now: int) -> list[Json]:
+        """Return a directory and those below it, by path, with the contract's keys. A session without turns has none.
 
         Args:
             path: below the session's root, or absolute; empty for the root.
@@ -93,30 +59,19 @@ class Directories:
         masks = Masks.containing(session.participants)
         found = await self._read(tenant, masks, partial(self._all, session, masks, now))
         inside = [
-            summary
-            for summary in found
-            if summary.path == wanted
-            or (summary.path.startswith(f"{wanted}/") and summary.path.count("/") - wanted.count("/") <= depth)
+            found[path]
+            for path in sorted(found)
+            if path == wanted or (path.startswith(f"{wanted}/") and path.count("/") - wanted.count("/") <= depth)
         ]
-        return sorted(inside, key=lambda summary: summary.path)[:limit]
+        return inside[:limit]
 
-    async def _all(self, session: Session, masks: Masks, now: int, reader: EventFinder) -> list[DirectorySummary]:
+    async def _all(self, session: Session, masks: Masks, now: int, reader: EventFinder) -> dict[str, Json]:
         connection, tenant = reader.connection, reader.tenant
         scopes = await visible_scopes(connection, tenant, session)
         if not scopes:
-            return []
-        rows = await connection.fetch(sql("turns.days"), tenant, session.owner, session.context_id, scopes, _MOST_TURNS)
-        days = [
-            _Day(
-                name=row["day"],
-                turns=row["turns"],
-                items=row["items"],
-                last_at=to_microseconds(row["last_at"]),
-            )
-            for row in rows
-        ]
-        rows = await connection.fetch(sql("turns.facts"), tenant, session.context_id, scopes, _MOST_FACTS)
-        facts = [known_fact(row) for row in rows if not Lasting.of(row).has_expired(now)]
+            return {}
+        days = await connection.fetch(sql("turns.days"), tenant, session.owner, session.context_id, scopes, _MOST_TURNS)
+        facts = await facts_in(connection, tenant, session.context_id, scopes, now=now)
         query = EventNodesQuery(masks=masks, context_id=session.context_id, order="newest", limit=_TOPICS_FROM)
         found = await reader.find(query)
         topics = await reader.topics(found, among=_TOPICS_FROM, at_least=1, without=NOTE_TYPE)
@@ -136,46 +91,51 @@ def _absolute(path: str, session: Session) -> str:
 
 
 def _layout(
-    root: str, days: Sequence[_Day], facts: Sequence[KnownFact], labels: Sequence[str]
-) -> list[DirectorySummary]:
-    last = max((day.last_at for day in days), default=0)
-    turns, items = sum(day.turns for day in days), sum(day.items for day in days)
+    root: str, days: Sequence[asyncpg.Record], facts: Sequence[KnownFact], labels: Sequence[str]
+) -> dict[str, Json]:
+    """Return every directory of a session by its path.
+
+    Args:
+        days: rows of `turns.days`.
+        labels: of its newest topics.
+    """
+    turns, items = sum(row["turns"] for row in days), sum(row["items"] for row in days)
+    last = max((to_microseconds(row["last_at"]) for row in days), default=0)
     about = f" About {'; '.join(labels)}." if labels else ""
+    found: dict[str, Json] = {}
 
-    def summary(path: str, abstract: str, at: int = last, *, overview: bool = False) -> DirectorySummary:
-        return DirectorySummary(
-            path=f"{root}/{path}" if path else root, abstract=abstract, updated_at=at, has_overview=overview
-        )
+    def add(path: str, abstract: str, at: int = last, *, overview: bool = False) -> None:
+        whole = f"{root}/{path}" if path else root
+        found[whole] = {
+            "path": whole,
+            "abstract": abstract,
+            "updated_at": to_rfc3339(at),
+            "has_overview": overview,
+        }
 
-    listed = [
-        summary("", f"{turns} turns with {items} items, {len(facts)} facts.{about}", overview=bool(labels)),
-        summary("meta", f"The session has {turns} turns."),
-        summary("runtime", "What comes into the next prompt."),
-        summary("runtime/context", f"The last of {items} items."),
-        summary("events", f"{items} items of {turns} turns.{about}", overview=bool(labels)),
-        summary("events/raw", f"{items} items of {turns} turns, by day."),
-        summary("events/compact", about.strip() or "Nothing is summed up yet.", overview=bool(labels)),
-        summary("events/archive", "Nothing: the log keeps every item where it is."),
-        summary("memory_tiers", f"{len(facts)} facts.", overview=bool(facts)),
-        summary("insights", "What the history of facts comes to; computed when a turn begins."),
-        summary("indexes", f"{len(facts)} active facts."),
-    ]
+    add("", f"{turns} turns with {items} items, {len(facts)} facts.{about}", overview=bool(labels))
+    add("meta", f"The session has {turns} turns.")
+    add("runtime", "What comes into the next prompt.")
+    add("runtime/context", f"The last of {items} items.")
+    add("events", f"{items} items of {turns} turns.{about}", overview=bool(labels))
+    add("events/raw", f"{items} items of {turns} turns, by day.")
+    add("events/compact", about.strip() or "Nothing is summed up yet.", overview=bool(labels))
+    add("events/archive", "Nothing: the log keeps every item where it is.")
+    add("memory_tiers", f"{len(facts)} facts.", overview=bool(facts))
+    add("insights", "What the history of facts comes to; computed when a turn begins.")
+    add("indexes", f"{len(facts)} active facts.")
     for tier, title in _TIERS.items():
         of_tier = [known for known in facts if known.fact.tier == tier]
         at = max((known.at for known in of_tier), default=last)
-        listed.append(summary(f"memory_tiers/{tier}", f"{title}: {_named(of_tier)}.", at, overview=bool(of_tier)))
-    above: dict[str, list[_Day]] = {}
-    for day in days:
-        parts = day.name.split("/")
-        for length in range(1, len(parts) + 1):
-            above.setdefault("/".join(parts[:length]), []).append(day)
-    for name, of_name in above.items():
-        abstract = f"{sum(day.items for day in of_name)} items of {sum(day.turns for day in of_name)} turns."
-        listed.append(summary(f"events/raw/{name}", abstract, max(day.last_at for day in of_name)))
-    return listed
+        add(f"memory_tiers/{tier}", f"{title}: {_named(of_tier)}.", at, overview=bool(of_tier))
+    for name in dict.fromkeys(row["day"][:length] for row in days for length in (4, 7, 10)):  # year, month and day
+        below = [row for row in days if row["day"].startswith(name)]
+        abstract = f"{sum(row['items'] for row in below)} items of {sum(row['turns'] for row in below)} turns."
+        add(f"events/raw/{name}", abstract, max(to_microseconds(row["last_at"]) for row in below))
+    return found
 
 
-def _named(facts: Iterable[KnownFact]) -> str:
+def _named(facts: Sequence[KnownFact]) -> str:
     named = [known.fact.key for known in facts]
     more = f" and {len(named) - _NAMED_FACTS} more" if len(named) > _NAMED_FACTS else ""
     return ", ".join(named[:_NAMED_FACTS]) + more if named else "none"

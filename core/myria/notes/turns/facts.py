@@ -1,30 +1,45 @@
-"""Facts of a session: what they are, how long they last, and how they are ranked for recall (memory-tools). Pure."""
+"""Facts of a session: what one is, how each stands, and the events that keep, replace and end them (memory-tools).
+
+A fact is a note of a kind of its own. Its id follows from whose it is and what it is about, so a newer value of the
+same identity is the next version of the same note, whoever finds it.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import asyncpg
+import orjson
+
+from myria.db.clock import to_microseconds
+from myria.db.database import Connection
+from myria.db.queries import sql
 from myria.log.canonical import digest
+from myria.log.event import NewEvent
+from myria.log.ids import new_id
+from myria.log.scopes import scope_key
+from myria.log.withdrawal.model import Withdrawal, withdrawal_event
+from myria.notes.drafting import NoteText
+from myria.notes.expiry import Lasting
+from myria.notes.kinds import policies
 from myria.notes.likeness import essence
+from myria.notes.model import note_event
+from myria.settings import TurnsSettings
 
 Tier = Literal["L0", "L1", "L2"]
+
+KIND_OF_TIER: Mapping[Tier, str] = {"L0": "fact_l0", "L1": "fact_l1", "L2": "fact_l2"}
+_TIERS: Mapping[str, Tier] = {kind: tier for tier, kind in KIND_OF_TIER.items()}
+
+MOST_FACTS = 1_000
+"""Facts of a session that are looked at: those that changed last."""
 
 VALUE_BYTES = 128
 """The longest value that is found by form, in UTF-8: of a longer one nobody knows where it ends."""
 
 _HOME = "home"
-_HOUR_US = 3_600 * 10**6
-_TIER_BONUS: Mapping[Tier, float] = {"L0": 0.35, "L2": 0.20, "L1": 0.10}
-_FRESHNESS = 0.25
-_FADING_HOURS = 240
-_MATCH, _PER_TERM = 0.25, 0.15
-_PER_TERM_OF_INSIGHT = 0.3
-_LEAST_TERM = 2
-_STOP_WORDS = frozenset("the a an and or is are am to of my what who do you i".split())  # noqa: SIM905
-_NO_TERM = re.compile(r"[\W_]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +57,6 @@ class Fact:
         """What it is known by: a newer value of the same identity replaces it."""
         return identity_of(self.fact_id, self.key)
 
-    @property
-    def text(self) -> str:
-        """What its note says."""
-        return f"{self.key}: {self.value}"
-
     def says_the_same(self, other: Fact) -> bool:
         """Tell whether another fact has the same value in the same tier."""
         return self.tier == other.tier and essence(self.value) == essence(other.value)
@@ -56,20 +66,23 @@ class Fact:
         own, other = essence(self.value).casefold(), essence(denied.value).casefold()
         return own == other or (self.key == _HOME and _town(own) == _town(other))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what the event of its note says of it."""
-        return {"fact_id": self.fact_id, "key": self.key, "value": self.value, "confidence": self.confidence}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFact:
-    """A fact as it stands: its note, its version, and when that was made, in microseconds since 1970 UTC."""
+    """The newest version of a fact; `at` is when it was made, in microseconds since 1970 UTC.
+
+    It is recalled while it `stands`: neither withdrawn (`is_live`) nor expired. `changed_by` is the event that changed
+    it last: its own, or that of a withdrawal, or of what brought it back.
+    """
 
     note_id: str
     event_id: str
     version: int
     fact: Fact
     at: int
+    is_live: bool = True
+    stands: bool = True
+    changed_by: int = 0
 
 
 def identity_of(fact_id: str, key: str) -> str:
@@ -86,71 +99,183 @@ def note_id_of(tenant: str, owner: bytes, participants: Iterable[str], context_i
     return f"note_{digest([tenant, owner.hex(), list(participants), context_id, identity]).hex()[:32]}"
 
 
+async def facts_in(
+    connection: Connection, tenant: str, context_id: str, scopes: Sequence[int], *, now: int, most: int = MOST_FACTS
+) -> list[KnownFact]:
+    """Return the facts of a context that stand in some scopes, those that changed last first.
+
+    Args:
+        now: in microseconds since 1970 UTC.
+    """
+    rows = await connection.fetch(sql("turns.facts"), tenant, context_id, scopes, most)
+    ids = [row["note_id"] for row in rows]
+    known = await facts_named(connection, tenant, ids, now=now) if ids else {}
+    return [known[note_id] for note_id in ids if known[note_id].stands]
+
+
+async def facts_named(
+    connection: Connection, tenant: str, note_ids: Iterable[str], *, now: int
+) -> dict[str, KnownFact]:
+    """Return facts by the ids of their notes, those withdrawn or expired too.
+
+    Args:
+        now: in microseconds since 1970 UTC.
+    """
+    rows = await connection.fetch(sql("turns.facts_named"), tenant, list(note_ids))
+    return {row["note_id"]: _known(row, now) for row in rows}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FactContext:
+    """Where facts are kept: in a context of an owner, to be seen by some participants (canonical)."""
+
+    tenant: str
+    owner: bytes
+    participants: tuple[str, ...]
+    context_id: str
+
+    async def known(
+        self, connection: Connection, facts: Iterable[Fact], *, now: int
+    ) -> tuple[dict[str, Fact], dict[str, KnownFact]]:
+        """Return facts by the ids of their notes, of one identity the last one, and what stands under these ids.
+
+        A fact that stands under another id goes on under it: the log was moved from another tenant.
+
+        Args:
+            now: in microseconds since 1970 UTC.
+        """
+        own = {
+            note_id_of(self.tenant, self.owner, self.participants, self.context_id, fact.identity): fact
+            for fact in facts
+        }
+        known = await facts_named(connection, self.tenant, own, now=now)
+        if not own.keys() - known.keys():
+            return own, known
+        rows = await connection.fetch(sql("notes.scopes_exactly"), self.tenant, [scope_key(self.participants)])
+        scopes = [row["scope_id"] for row in rows]
+        others = await facts_in(connection, self.tenant, self.context_id, scopes, now=now)
+        known |= {other.note_id: other for other in others}
+        ids = {other.fact.identity: other.note_id for other in others}
+        named = {
+            note_id if note_id in known else ids.get(fact.identity, note_id): fact for note_id, fact in own.items()
+        }
+        return named, known
+
+    def versions(
+        self,
+        facts: Mapping[str, Fact],
+        known: Mapping[str, KnownFact],
+        settings: TurnsSettings,
+        *,
+        at: int,
+        user_id: str | None,
+    ) -> tuple[list[NewEvent], dict[str, int]]:
+        """Return the events that make facts stand, and how many of each tier are new; what stands so needs none.
+
+        Args:
+            facts: by the ids of their notes.
+            at: when they were said, in microseconds since 1970 UTC.
+            user_id: who said them, where that is known.
+        """
+        events: list[NewEvent] = []
+        kept: dict[str, int] = {}
+        for note_id, fact in facts.items():
+            before = known.get(note_id)
+            if before is not None and before.stands and before.fact.says_the_same(fact):
+                continue
+            kept[fact.tier] = kept.get(fact.tier, 0) + 1
+            version = self._version(note_id, fact, before, settings, at=at, user_id=user_id)
+            events.append(version)
+            if before is not None and before.is_live:
+                events.append(self._ending(before, by=version.event_id))
+        return events, kept
+
+    def denials(
+        self, denied: Mapping[str, Fact], known: Mapping[str, KnownFact], denying: Mapping[str, str | None]
+    ) -> list[NewEvent]:
+        """Return the withdrawals of facts that are denied; of another value nothing was said.
+
+        Args:
+            denied: by the ids of their notes.
+            denying: by their identities the events that deny them, which are told in their place.
+        """
+        return [
+            self._ending(before, by=denying[fact.identity])
+            for note_id, fact in denied.items()
+            if (before := known.get(note_id)) is not None and before.stands and before.fact.is_denied_by(fact)
+        ]
+
+    def _version(
+        self,
+        note_id: str,
+        fact: Fact,
+        before: KnownFact | None,
+        settings: TurnsSettings,
+        *,
+        at: int,
+        user_id: str | None,
+    ) -> NewEvent:
+        note = NoteText(
+            content=f"{fact.key}: {fact.value}",
+            kind=KIND_OF_TIER[fact.tier],
+            topic=fact.key,
+            keywords=(fact.fact_id,),
+            importance=fact.confidence,
+            source=None,
+            lifetime="permanent",
+            anchor=False,
+            session_id=self.context_id,
+        )
+        event = note_event(
+            note,
+            self.participants,
+            note_id=note_id,
+            version=1 if before is None else before.version + 1,
+            timestamp=at,
+            speaker=user_id,
+            previous=None if before is None else before.event_id,
+        )
+        payload = orjson.loads(event.payload_json)
+        payload["note"]["fact"] = {
+            "fact_id": fact.fact_id,
+            "key": fact.key,
+            "value": fact.value,
+            "confidence": fact.confidence,
+        }
+        days = {"L1": settings.l1_retention_days, "L2": settings.l2_retention_days}.get(fact.tier)
+        if days is not None and days != policies()[note.kind].lifetime:
+            payload["note"]["lasts_days"] = days
+        return event._replace(payload_json=orjson.dumps(payload, option=orjson.OPT_SORT_KEYS), event_id=new_id("evt"))
+
+    def _ending(self, before: KnownFact, *, by: str | None) -> NewEvent:
+        withdrawal = Withdrawal(reason="superseded", events=(before.event_id,), superseded_by=by)
+        return withdrawal_event(withdrawal, self.participants, timestamp=before.at)
+
+
+def _known(row: asyncpg.Record, now: int) -> KnownFact:
+    return KnownFact(
+        note_id=row["note_id"],
+        event_id=row["event_id"],
+        version=row["version"],
+        fact=_fact(row["kind"], orjson.loads(row["payload"])),
+        at=to_microseconds(row["changed_at"]),
+        is_live=row["live"],
+        stands=row["live"] and not Lasting.of(row).has_expired(now),
+        changed_by=row["changed_by"],
+    )
+
+
+def _fact(kind: str, payload: Mapping[str, Any]) -> Fact:
+    """Return the fact that a version of a note says. One that was amended elsewhere says it by its text alone."""
+    about = payload["note"]
+    said = about.get("fact")
+    if not isinstance(said, dict):
+        keywords = about.get("keywords") or [about["topic"]]
+        text = payload["text"].removeprefix(f"{about['topic']}: ")
+        said = {"fact_id": keywords[0], "key": about["topic"], "value": text, "confidence": about["importance"]}
+    return Fact(tier=_TIERS[kind], **{name: said[name] for name in ("fact_id", "key", "value", "confidence")})
+
+
 def _town(place: str) -> str:
     """Return a place without where it is."""
     return place.partition(",")[0].strip()
-
-
-def terms_of(text: str) -> frozenset[str]:
-    """Return the words by which facts are matched: in lower case, two characters at least, stop words left out."""
-    words = _NO_TERM.sub(" ", text.lower()).split()
-    return frozenset(word for word in words if len(word) >= _LEAST_TERM and word not in _STOP_WORDS)
-
-
-def recall_score(known: KnownFact, terms: frozenset[str], now: int) -> float:
-    """Return what a fact is worth to a question (memory-tools): confidence, tier, freshness, and words in common."""
-    fact = known.fact
-    hours = max(0, now - known.at) / _HOUR_US
-    score = fact.confidence + _TIER_BONUS[fact.tier] + max(0.0, _FRESHNESS - hours / _FADING_HOURS)
-    matching = _matching(f"{fact.key} {fact.value} {fact.fact_id}", terms)
-    return score + (_MATCH + _PER_TERM * matching if matching else 0.0)
-
-
-def best_facts(facts: Iterable[KnownFact], terms: frozenset[str], now: int, limit: int) -> list[KnownFact]:
-    """Return the facts that are worth most, best first; of equals the newer, then the more confident."""
-    scored = [(recall_score(known, terms, now), known.at, known.fact.confidence, known) for known in facts]
-    scored.sort(key=lambda item: (-item[0], -item[1], -item[2], item[3].note_id))
-    return [known for *_, known in scored[:limit]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Insight:
-    """What the history of a fact comes to: that it changed, or that it was said again. `confidence` is in 0..1."""
-
-    insight_id: str
-    type: Literal["fact_evolution", "fact_stability"]
-    summary: str
-    confidence: float
-
-
-def insight_of(known: KnownFact, times_said: int) -> Insight | None:
-    """Return the insight about a fact, None where there is none.
-
-    Args:
-        times_said: how often turns said what it says now.
-    """
-    fact = known.fact
-    name = digest(["insight", known.note_id]).hex()[:16]
-    if known.version > 1:
-        summary = f"{fact.key} changed over time; it is now: {fact.value}"
-        return Insight(insight_id=f"insight-{name}", type="fact_evolution", summary=summary, confidence=0.84)
-    if times_said > 1:
-        summary = f"{fact.key} was said {times_said} times: {fact.value}"
-        return Insight(insight_id=f"insight-{name}", type="fact_stability", summary=summary, confidence=0.78)
-    return None
-
-
-def best_insights(insights: Iterable[Insight], terms: frozenset[str], limit: int) -> list[Insight]:
-    """Return the insights that are worth most, best first."""
-    return sorted(
-        insights,
-        key=lambda insight: (
-            -(insight.confidence + _PER_TERM_OF_INSIGHT * _matching(insight.summary, terms)),
-            insight.insight_id,
-        ),
-    )[:limit]
-
-
-def _matching(text: str, terms: frozenset[str]) -> int:
-    lowered = text.lower()
-    return sum(1 for term in terms if term in lowered)

@@ -19,8 +19,8 @@ from myria.db.locks import maintenance_lock_key
 from myria.db.queries import sql
 from myria.errors import TurnBusy
 from myria.notes.consolidating import Consolidation, Within
-from myria.notes.turns.model import Session
-from myria.notes.turns.storing import TurnStore, visible_scopes
+from myria.notes.turns.model import Session, visible_scopes
+from myria.notes.turns.storing import TurnStore
 
 MOST_SESSIONS = 200
 """Sessions of a tenant that one run by schedule looks at; what else is due comes with the next."""

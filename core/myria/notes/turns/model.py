@@ -1,33 +1,29 @@
-"""What a turn is in the log: an event for each item, notes for its facts, and a mark that says that it is complete.
+"""Sessions of turns, and what a turn is in the log: an event for each item, notes for its facts, and a mark.
 
-The mark is an internal event of a reserved type. It names the items, and the mark of the turn before: so turns of one
-session follow each other, whoever stores them.
+The mark says that the turn is complete. It is an internal event of a reserved type that names the items, and the mark
+of the turn before: so turns of one session follow each other, whoever stores them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import orjson
 
+from myria.db.database import Connection
+from myria.db.queries import sql
 from myria.log.canonical import digest
 from myria.log.event import NewEvent
 from myria.log.ids import new_id
-from myria.log.withdrawal.model import Withdrawal, withdrawal_event
-from myria.notes.drafting import NoteText
-from myria.notes.model import note_event
-from myria.notes.turns.facts import Fact, KnownFact, Tier
-from myria.notes.turns.items import Json, packed, text_of
+from myria.notes.turns.facts import FactContext
+from myria.notes.turns.items import Json, packed, text_of, unpacked
 
 TURN_TYPE = "myria.turn"
 INPUT_TYPE, OUTPUT_TYPE = "input_item", "output_item"
 CHANNEL_PREFIX = "turn:"
 
-KIND_OF_TIER: Mapping[Tier, str] = {"L0": "fact_l0", "L1": "fact_l1", "L2": "fact_l2"}
-_TIERS: Mapping[str, Tier] = {kind: tier for tier, kind in KIND_OF_TIER.items()}
 _OWNER_SHOWN = 12
 
 
@@ -57,6 +53,10 @@ class Session:
     def channel(self) -> str:
         """The channel of its events."""
         return f"{CHANNEL_PREFIX}{self.context_id}"
+
+    def facts_of(self, tenant: str) -> FactContext:
+        """Return where a tenant keeps its facts."""
+        return FactContext(tenant=tenant, owner=self.owner, participants=self.participants, context_id=self.context_id)
 
     def key(self, name: str) -> str:
         """Return the source key of one of its events."""
@@ -147,70 +147,18 @@ def mark_event(
     )
 
 
-def fact_events(
-    participants: tuple[str, ...],
-    context_id: str,
-    fact: Fact,
-    *,
-    note_id: str,
-    before: KnownFact | None,
-    is_live: bool,
-    at: int,
-    user_id: str | None,
-    lasts_days: int | None,
-) -> list[NewEvent]:
-    """Return the next version of a fact, and the withdrawal of the one that it replaces.
-
-    Args:
-        participants: canonical; who may see it.
-        lasts_days: for how many days in UTC it holds; None where that is what its kind says.
-        before: its newest version, where there is one.
-        is_live: whether that is not withdrawn.
-    """
-    note = NoteText(
-        content=fact.text,
-        kind=KIND_OF_TIER[fact.tier],
-        topic=fact.key,
-        keywords=(fact.fact_id,),
-        importance=fact.confidence,
-        source=None,
-        lifetime="permanent",
-        anchor=False,
-        session_id=context_id,
-    )
-    made = note_event(
-        note,
-        participants,
-        note_id=note_id,
-        version=1 if before is None else before.version + 1,
-        timestamp=at,
-        speaker=user_id,
-        previous=None if before is None else before.event_id,
-    )
-    payload = orjson.loads(made.payload_json)
-    payload["note"]["fact"] = fact.to_json()
-    if lasts_days is not None:
-        payload["note"]["lasts_days"] = lasts_days
-    event_id = new_id("evt")
-    made = made._replace(payload_json=orjson.dumps(payload, option=orjson.OPT_SORT_KEYS), event_id=event_id)
-    if before is None or not is_live:
-        return [made]
-    withdrawal = Withdrawal(reason="superseded", events=(before.event_id,), superseded_by=event_id)
-    return [made, withdrawal_event(withdrawal, participants, timestamp=before.at)]
+async def visible_scopes(connection: Connection, tenant: str, session: Session) -> list[int]:
+    """Return the scopes of a session that its participants see, ascending."""
+    rows = await connection.fetch(sql("turns.sessions"), tenant, session.owner, session.context_id)
+    asking = set(session.participants)
+    return [row["scope_id"] for row in rows if asking.issubset(row["participants"])]
 
 
-def fact_of(kind: str, payload: Mapping[str, Any]) -> Fact:
-    """Return the fact that a version of a note says. One that was amended elsewhere says it by its text alone."""
-    about = payload["note"]
-    said = about.get("fact")
-    if not isinstance(said, dict):
-        keywords = about.get("keywords") or [about["topic"]]
-        text = payload["text"].removeprefix(f"{about['topic']}: ")
-        said = {"fact_id": keywords[0], "key": about["topic"], "value": text, "confidence": about["importance"]}
-    return Fact(
-        fact_id=said["fact_id"],
-        key=said["key"],
-        value=said["value"],
-        tier=_TIERS[kind],
-        confidence=said["confidence"],
-    )
+async def recent_items(
+    connection: Connection, tenant: str, session: Session, scopes: Sequence[int], limit: int
+) -> tuple[Json, ...]:
+    """Return the last items of a session in some of its scopes, oldest first."""
+    if not scopes or not limit:
+        return ()
+    rows = await connection.fetch(sql("turns.recent"), tenant, session.owner, session.context_id, scopes, limit)
+    return tuple(unpacked(orjson.loads(row["payload"])) for row in rows)

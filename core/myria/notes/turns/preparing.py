@@ -11,11 +11,10 @@ from myria.db.clock import to_rfc3339
 from myria.db.queries import sql
 from myria.log.masks import Masks
 from myria.log.payloads import searchable_text, speaker_of
-from myria.notes.expiry import Lasting
 from myria.notes.kinds import FACT_KINDS
 from myria.notes.model import NOTE_TYPE
 from myria.notes.recalling import Reads
-from myria.notes.turns.facts import Insight, KnownFact, best_facts, best_insights, insight_of, terms_of
+from myria.notes.turns.facts import Fact, KnownFact, facts_in
 from myria.notes.turns.items import (
     Json,
     answers_a_call,
@@ -26,10 +25,8 @@ from myria.notes.turns.items import (
     text_of,
     unpacked,
 )
-from myria.notes.turns.keeping import MOST_FACTS, known_fact
-from myria.notes.turns.model import INPUT_TYPE, OUTPUT_TYPE, Session
-from myria.notes.turns.relating import facts_about
-from myria.notes.turns.storing import recent_items, visible_scopes
+from myria.notes.turns.model import INPUT_TYPE, OUTPUT_TYPE, Session, recent_items, visible_scopes
+from myria.notes.turns.ranking import best_facts, best_insights, facts_about, terms_of
 from myria.search.found import EventFinder, FoundEvent
 from myria.search.queries import EventNodesQuery
 from myria.settings import TurnsSettings
@@ -81,16 +78,17 @@ class Prepared:
 class _Recalled:
     """What was recalled; `recent` are items that the caller has not."""
 
-    facts: tuple[KnownFact, ...]
-    insights: tuple[Insight, ...]
-    chunks: tuple[Json, ...]
-    recent: tuple[Json, ...]
-    topics: tuple[str, ...]
+    facts: Sequence[KnownFact] = ()
+    insights: Sequence[Json] = ()
+    chunks: Sequence[Json] = ()
+    recent: Sequence[Json] = ()
+    topics: Sequence[str] = ()
 
     def pair(self, earlier: Sequence[str] = ()) -> list[Json]:
         """Return it as a prompt has it, with what stands for items that are left out."""
-        facts, insights = map(_fact_json, self.facts), map(_insight_json, self.insights)
-        return memory_pair(list(facts), list(insights), self.chunks, earlier=earlier)
+        return memory_pair(
+            [_fact_json(known.fact) for known in self.facts], self.insights, self.chunks, earlier=earlier
+        )
 
 
 class Preparing:
@@ -120,7 +118,7 @@ class Preparing:
         return Prepared(
             items=tuple(items),
             fact_ids=tuple(known.fact.fact_id for known in recalled.facts),
-            insight_ids=tuple(insight.insight_id for insight in recalled.insights),
+            insight_ids=tuple(insight["id"] for insight in recalled.insights),
             tokens=estimated_tokens(items),
             compacted=compacted,
         )
@@ -129,11 +127,10 @@ class Preparing:
         session, settings, connection = before.session, self._settings, reader.connection
         scopes = await visible_scopes(connection, reader.tenant, session)
         if not scopes:
-            return _Recalled(facts=(), insights=(), chunks=(), recent=(), topics=())
+            return _Recalled()
         question = "\n".join(text_of(item) for item in before.current)[:_QUESTION_CHARACTERS].strip()
         terms = terms_of(question)
-        rows = await connection.fetch(sql("turns.facts"), reader.tenant, session.context_id, scopes, MOST_FACTS)
-        standing = [known_fact(row) for row in rows if not Lasting.of(row).has_expired(now)]
+        standing = await facts_in(connection, reader.tenant, session.context_id, scopes, now=now)
         facts = best_facts(facts_about(standing, question), terms, now, settings.recall_facts_limit)
         recent = await recent_items(connection, reader.tenant, session, scopes, settings.recent_context_items)
         insights = await self._insights(reader, session, facts, terms, len(recent))
@@ -146,16 +143,16 @@ class Preparing:
         if self._threshold(before) <= estimated_tokens([*before.history, *recent, *before.current]):
             topics = await self._topics(reader, session, masks)
         return _Recalled(
-            facts=tuple(facts),
-            insights=tuple(insights),
+            facts=facts,
+            insights=insights,
             chunks=chunks,
-            recent=tuple(item for item, name in zip(recent, recent_names, strict=True) if name not in given),
+            recent=[item for item, name in zip(recent, recent_names, strict=True) if name not in given],
             topics=topics,
         )
 
     async def _insights(
-        self, reader: EventFinder, session: Session, facts: Sequence[KnownFact], terms: frozenset[str], items: int
-    ) -> list[Insight]:
+        self, reader: EventFinder, session: Session, facts: Sequence[KnownFact], asked: frozenset[str], items: int
+    ) -> list[Json]:
         if not facts or items < min(_LEAST_ITEMS, self._settings.recent_context_items):
             return []
         rows = await reader.connection.fetch(
@@ -166,9 +163,7 @@ class Preparing:
             _TURNS_LOOKED_AT,
             [known.note_id for known in facts],
         )
-        times = {row["note_id"]: row["times"] for row in rows}
-        insights = (insight_of(known, times.get(known.note_id, 0)) for known in facts)
-        return best_insights((insight for insight in insights if insight is not None), terms, INSIGHTS)
+        return best_insights(facts, {row["note_id"]: row["times"] for row in rows}, asked, INSIGHTS)
 
     async def _chunks(
         self,
@@ -285,8 +280,7 @@ _IN_LOWER_CASE: Final = frozenset({"user_name", "user_preference", "user_like", 
 """Facts whose values memory-tools shows in lower case; how they were written stands beside, as `text`."""
 
 
-def _fact_json(known: KnownFact) -> Json:
-    fact = known.fact
+def _fact_json(fact: Fact) -> Json:
     value = fact.value.lower() if fact.fact_id in _IN_LOWER_CASE else fact.value
     return {
         "id": fact.fact_id,
@@ -295,15 +289,6 @@ def _fact_json(known: KnownFact) -> Json:
         "value": value,
         **({} if value == fact.value else {"text": fact.value}),
         "confidence": f"{fact.confidence:.2f}",
-    }
-
-
-def _insight_json(insight: Insight) -> Json:
-    return {
-        "id": insight.insight_id,
-        "type": insight.type,
-        "summary": insight.summary,
-        "confidence": f"{insight.confidence:.2f}",
     }
 
 

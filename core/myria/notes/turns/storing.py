@@ -5,23 +5,22 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from weakref import WeakValueDictionary
 
 import orjson
 
-from myria.db.database import Connection, Database
+from myria.db.database import Database
 from myria.db.queries import sql
 from myria.errors import AlreadySuperseded, NoteExists, PayloadTooLarge, SessionMoved, TurnBusy
 from myria.log.acknowledgement import AppendResult
 from myria.log.event import NewEvent
 from myria.log.redaction.redactor import PayloadRedactor
 from myria.notes.turns.facts import Fact
-from myria.notes.turns.items import Json, is_spoken_by_user, says_something, text_of, unpacked, without_echo
-from myria.notes.turns.keeping import as_they_stand, ended, next_versions
-from myria.notes.turns.model import Session, item_events, mark_event
+from myria.notes.turns.items import Json, is_spoken_by_user, says_something, text_of, without_echo
+from myria.notes.turns.model import Session, item_events, mark_event, recent_items, visible_scopes
 from myria.notes.turns.stating import StatedFacts, statements_in
 from myria.settings import TurnsSettings
 from myria.settings.redaction_kinds import Kind
@@ -32,16 +31,13 @@ Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
 RedactorOf = Callable[[str], Awaitable[PayloadRedactor]]
 """Returns what takes out of a tenant's texts what must not be kept."""
 
+_SessionName = tuple[str, bytes, str]
+"""Tenant, owner and context of a session."""
+
 _BIG_BYTES = 16 * 1024
 """JSON from which on redacting and searching for facts is done in a thread: it may take milliseconds."""
 
 _PAUSE_S = 0.02
-_KNOWN_SESSIONS = 16_384
-"""Sessions of which a process remembers what it stored last, a kilobyte each at most."""
-
-_KNOWN_TURNS = 64
-"""Turns of a session that a process remembers to have stored."""
-
 _FIRST_LOOK_S = 2.0
 """Seconds after which a model may be shown a turn: by then it is stored, as a rule."""
 
@@ -75,23 +71,6 @@ class StoredTurn:
     given: Sequence[Json] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _State:
-    """What a session is when a turn comes."""
-
-    is_stored: bool
-    newest: str | None
-    recent: tuple[Json, ...]
-
-
-@dataclass(slots=True)
-class _StoredLately:
-    """What this process stored of a session: its newest mark, and the turns. A guess: others may have stored since."""
-
-    newest: str | None = None
-    turns: OrderedDict[str, None] = field(default_factory=OrderedDict)
-
-
 class TurnStore:
     """Stores the turns of one process.
 
@@ -121,9 +100,9 @@ class TurnStore:
         self._settings = settings
         self._payload_bytes = payload_bytes
         self._on_redacted = on_redacted
-        self._under_way: set[tuple[str, bytes, str, str]] = set()
-        self._queues: dict[tuple[str, bytes, str], _Queue] = {}
-        self._known: OrderedDict[tuple[str, bytes, str], _StoredLately] = OrderedDict()
+        self._under_way: set[tuple[*_SessionName, str]] = set()
+        # A lock lasts while somebody holds it or waits for it.
+        self._locks: WeakValueDictionary[_SessionName, asyncio.Lock] = WeakValueDictionary()
 
     async def store(self, tenant: str, turn: FinishedTurn, *, now: int | None = None) -> StoredTurn:
         """Store a turn, once: a repeat, also with other items, changes nothing.
@@ -162,15 +141,13 @@ class TurnStore:
     async def _store(self, tenant: str, turn: FinishedTurn, now: int, deadline: float) -> StoredTurn:
         redactor = await self._redactor_of(tenant)
         is_awaited = False
-        name = (tenant, turn.session.owner, turn.session.context_id)
-        state = self._guess(name, turn)
         while True:
-            state = state or await self._state(tenant, turn)
-            if state.is_stored:
+            newest, recent, is_stored = await self._before(tenant, turn)
+            if is_stored:
                 return StoredTurn(is_new=False, facts={})
-            given = list(turn.given) if turn.is_current else without_echo(turn.given, state.recent)
+            given = list(turn.given) if turn.is_current else without_echo(turn.given, recent)
             clean, said, redacted = await _prepared(replace(turn, given=given, came_out=list(turn.came_out)), redactor)
-            events, kept = await self._events(tenant, clean, said, previous=state.newest, now=now)
+            events, kept = await self._events(tenant, clean, said, previous=newest, now=now)
             asks = self._settings.heuristic_enabled and turn.facts is None and says_something(clean.given)
             if asks and not is_awaited:
                 await self._await_facts(tenant, turn)
@@ -178,8 +155,7 @@ class TurnStore:
             try:
                 results = await self._append(tenant, events)
             except (SessionMoved, AlreadySuperseded, NoteExists) as error:
-                self._known.pop(name, None)
-                state = None
+                # Another process stored a turn of this session meanwhile: look again, and come behind it.
                 pause = _PAUSE_S * random.uniform(0.5, 1.5)  # noqa: S311 - jitter
                 if time.monotonic() + pause >= deadline:
                     raise _busy() from error
@@ -187,49 +163,26 @@ class TurnStore:
                 continue
             if results[-1].deduplicated:
                 return StoredTurn(is_new=False, facts={})
-            self._remember(name, turn.turn_id, results[-1].event_id)
             for kind, count in redacted.items():
                 self._on_redacted(kind, count)
             return StoredTurn(is_new=True, facts=kept, found=said.facts, given=clean.given)
 
-    def _guess(self, name: tuple[str, bytes, str], turn: FinishedTurn) -> _State | None:
-        """Return what the session probably is, where this process stored its last turn; None where it must look.
-
-        The append refuses a turn that follows another than the newest, or that is stored: a wrong guess costs time.
-        """
-        known = self._known.get(name)
-        if known is None or turn.turn_id in known.turns or self._needs_recent(turn):
-            return None
-        return _State(is_stored=False, newest=known.newest, recent=())
-
-    def _remember(self, name: tuple[str, bytes, str], turn_id: str, mark: str) -> None:
-        known = self._known.pop(name, None) or _StoredLately()
-        known.newest = mark
-        known.turns[turn_id] = None
-        if len(known.turns) > _KNOWN_TURNS:
-            known.turns.popitem(last=False)
-        self._known[name] = known
-        if len(self._known) > _KNOWN_SESSIONS:
-            self._known.popitem(last=False)
-
-    @staticmethod
-    def _needs_recent(turn: FinishedTurn) -> bool:
-        """Tell whether what was said before may lead a turn's items."""
-        return not turn.is_current and len(turn.given) > 1
-
-    async def _state(self, tenant: str, turn: FinishedTurn) -> _State:
+    async def _before(self, tenant: str, turn: FinishedTurn) -> tuple[str | None, tuple[Json, ...], bool]:
+        """Return the newest mark of a turn's session, what was said last where that may lead the turn's items, and
+        whether the turn is stored already."""
         session = turn.session
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(
-                sql("turns.standing"), tenant, [session.owner], [session.context_id], [turn.turn_id]
+                sql("turns.standing"), tenant, session.owner, session.context_id, turn.turn_id
             )
             if row is None:
-                raise AssertionError("each session that is asked for has a row")
+                raise AssertionError("a statement without FROM gives one row")
+            newest: str | None = row["newest_id"]
             recent: tuple[Json, ...] = ()
-            if self._needs_recent(turn) and row["newest_id"] is not None:
+            if newest is not None and not turn.is_current and len(turn.given) > 1:
                 scopes = await visible_scopes(connection, tenant, session)
                 recent = await recent_items(connection, tenant, session, scopes, self._settings.recent_context_items)
-        return _State(is_stored=row["stored_id"] is not None, newest=row["newest_id"], recent=recent)
+        return newest, recent, row["is_stored"]
 
     async def _await_facts(self, tenant: str, turn: FinishedTurn) -> None:
         """Let a turn wait for a model that looks for facts, before it is stored: so none is forgotten."""
@@ -257,18 +210,19 @@ class TurnStore:
                     f"an item is {len(event.payload_json)} bytes of JSON; at most {self._payload_bytes} are stored",
                     limit=self._payload_bytes,
                 )
-        stated: Mapping[str, Fact] = {}
-        versions: Sequence[NewEvent] = ()
+        stated: dict[str, Fact] = {}
+        versions: list[NewEvent] = []
         kept: dict[str, int] = {}
         if said.facts or said.denied:
+            context = session.facts_of(tenant)
             denying = {fact.identity: items[place].event_id for place, fact in said.denied}
             facts = [*said.facts, *(fact for _, fact in said.denied)]
             async with self._database.read(tenant) as connection:
-                names, standing = await as_they_stand(connection, tenant, session, facts, now)
-            stated = {note_id: fact for note_id, fact in names.items() if fact.identity not in denying}
-            versions, kept = next_versions(session, stated, standing, self._settings, at=now, user_id=turn.user_id)
-            denied = {note_id: fact for note_id, fact in names.items() if fact.identity in denying}
-            versions = [*versions, *ended(session, denied, standing, denying)]
+                named, known = await context.known(connection, facts, now=now)
+            stated = {note_id: fact for note_id, fact in named.items() if fact.identity not in denying}
+            versions, kept = context.versions(stated, known, self._settings, at=now, user_id=turn.user_id)
+            denied = {note_id: fact for note_id, fact in named.items() if fact.identity in denying}
+            versions += context.denials(denied, known, denying)
         mark = mark_event(
             session,
             turn.turn_id,
@@ -280,49 +234,18 @@ class TurnStore:
         return [*items, *versions, mark], kept
 
     @asynccontextmanager
-    async def _in_order(self, session: tuple[str, bytes, str], deadline: float) -> AsyncIterator[None]:
+    async def _in_order(self, session: _SessionName, deadline: float) -> AsyncIterator[None]:
         """Wait for the turns of a session that this process stores, in the order in which they came."""
-        queue = self._queues.setdefault(session, _Queue())
-        queue.users += 1
+        lock = self._locks.setdefault(session, asyncio.Lock())
         try:
-            try:
-                async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-                    await queue.lock.acquire()
-            except TimeoutError as error:
-                raise _busy() from error
-            try:
-                yield
-            finally:
-                queue.lock.release()
+            async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                await lock.acquire()
+        except TimeoutError as error:
+            raise _busy() from error
+        try:
+            yield
         finally:
-            queue.users -= 1
-            if not queue.users:
-                self._queues.pop(session, None)
-
-
-class _Queue:
-    """The turns of a session that wait in this process."""
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.users = 0
-
-
-async def visible_scopes(connection: Connection, tenant: str, session: Session) -> list[int]:
-    """Return the scopes of a session that its participants see, ascending."""
-    rows = await connection.fetch(sql("turns.sessions"), tenant, session.owner, session.context_id)
-    asking = set(session.participants)
-    return [row["scope_id"] for row in rows if asking.issubset(row["participants"])]
-
-
-async def recent_items(
-    connection: Connection, tenant: str, session: Session, scopes: Sequence[int], limit: int
-) -> tuple[Json, ...]:
-    """Return the last items of a session in some of its scopes, oldest first."""
-    if not scopes or not limit:
-        return ()
-    rows = await connection.fetch(sql("turns.recent"), tenant, session.owner, session.context_id, scopes, limit)
-    return tuple(unpacked(orjson.loads(row["payload"])) for row in rows)
+            lock.release()
 
 
 async def _prepared(

@@ -172,7 +172,7 @@ class _TurnTools:
             limit=request.limit,
             now=await self._memory.database.now(),
         )
-        return {"summaries": [summary.to_json() for summary in found]}
+        return {"summaries": found}
 
     async def _mode(self, principal: Principal) -> TurnsMode:
         """Return whether answers are compared with what hosts compute themselves.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from myria.notes.turns.facts import KnownFact
-from myria.notes.turns.relating import facts_about
+from myria.notes.turns.ranking import facts_about
 from myria.notes.turns.stating import statements_in
 
 TEXTS = (
