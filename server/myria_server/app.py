@@ -50,7 +50,7 @@ from myria_server.http.sse import MESSAGE_PATH, STREAM_PATH, Endpoint, LegacyTra
 from myria_server.mcp.answers import Answers, in_pieces
 from myria_server.mcp.background import running
 from myria_server.mcp.bodies import Bodies
-from myria_server.mcp.fast_path import FastPath
+from myria_server.mcp.calls import Calls
 from myria_server.mcp.server import build_server
 from myria_server.mcp.toolbox import Toolbox
 from myria_server.metrics import ServerMetrics
@@ -151,7 +151,6 @@ def build_app(
     tenant: str = "default",
     metrics: ServerMetrics | None = None,
     body_timeout: float = BODY_TIMEOUT_S,
-    fast: bool = True,
     now: Callable[[], float] = time.time,
     ticks: Callable[[], float] = time.monotonic,
 ) -> ServerApp:
@@ -162,7 +161,6 @@ def build_app(
         tenant: whose memory is used where there are no credentials (auth.mode none).
         metrics: where to count; share it with the memory's hooks.
         body_timeout: seconds within which a request body must have arrived.
-        fast: False sends every call through the SDK (for comparison).
         now: seconds since 1970, by which credentials expire.
         ticks: a steady clock in seconds, by which rates count, and what is known of credentials grows old.
 
@@ -212,11 +210,9 @@ def build_app(
             app=server, json_response=True, stateless=True, max_request_body_size=settings.mcp.body_bytes
         )
         managers.append(manager)
-        fast_path = FastPath(toolbox, server.server_info_stamp)
         faces[path] = FaceParts(
             toolbox=toolbox,
-            fast_path=fast_path if fast else None,
-            render=fast_path,
+            calls=Calls(toolbox, server.server_info_stamp),
             sdk=manager.handle_request,
             body_bytes=min(settings.mcp.body_bytes, settings.turns.request_bytes) if face == "turns" else None,
         )

@@ -21,7 +21,7 @@ from myria_server.api.memtrace.schemas import PREFIX, refused
 from myria_server.app import BODY_TIMEOUT_S, ServerApp, build_app
 from myria_server.http.certificate import Certificate
 from myria_server.http.listening import reserve_port
-from myria_server.mcp.refusals import rpc_error
+from myria_server.mcp.messages import rpc_error
 from myria_server.metrics import ServerMetrics
 
 logger = logging.getLogger(__name__)

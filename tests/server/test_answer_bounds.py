@@ -185,19 +185,6 @@ async def test_lists_merged_of_several_are_in_order(narrow: Served) -> None:
     assert times == sorted(times, reverse=True)
 
 
-@pytest.mark.parametrize("version", [None, "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
-async def test_a_large_answer_is_the_same_by_both_ways(memory: Memory, version: str | None) -> None:
-    """What the SDK does not get to see is answered as the fast path answers it."""
-    async with serving(memory) as fast, serving(memory, fast=False) as slow:
-        await told(fast, 30, 3_000)
-        message = call(QUERY, ASKED, version=version, request_id="an id")
-        sent = headers(QUERY, version=version)
-        quick, through = await fast.post(message, sent), await slow.post(message, sent)
-        assert len(quick.content) > SMALL_BYTES
-        assert through.status_code == 200
-        assert through.json() == quick.json()
-
-
 def test_one_answer_has_a_bound_and_all_have_one() -> None:
     """Beyond the first it is refused for good; beyond the second, or a tenant's half of it, for now."""
     answers = Answers(PAGE * 8)

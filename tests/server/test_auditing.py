@@ -113,17 +113,14 @@ async def test_refused_attempts_are_written_down_without_what_was_sent(memory: M
     assert "carl" not in written
 
 
-@pytest.mark.parametrize("fast", [True, False])
-async def test_a_refused_call_and_an_act_name_the_address_behind_a_proxy(
-    memory: Memory, control: Pool, *, fast: bool
-) -> None:
-    """By the fast path, by the SDK, in a batch, of a resource; the address is the one that the trusted proxy names."""
+async def test_a_refused_call_and_an_act_name_the_address_behind_a_proxy(memory: Memory, control: Pool) -> None:
+    """Of a call, in a batch, of a resource; the address is the one that the trusted proxy names."""
     text, _ = await key(control, roles=("append", "admin"), faces=("core", "agent", "admin"), channels=("mail",))
     auth = AuthSettings(mode="keys", proxies=("127.0.0.1",))
     resource = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "memory://stats"}}
     message = call("myria_append_event", event(participants=["ada"], channel="chat"), version=None)
     forwarded = {"authorization": f"Bearer {text}", "x-forwarded-for": "192.0.2.1, 203.0.113.7"}
-    async with serving(memory, Settings(auth=auth), fast=fast) as served:
+    async with serving(memory, Settings(auth=auth)) as served:
         named = headers("myria_append_event", version=None) | forwarded
         assert (await served.post(message, named)).json()["result"]["isError"]
         assert (await served.post([message], named)).json()[0]["result"]["isError"]
@@ -143,11 +140,10 @@ async def refusals(control: Pool) -> Rows:
     return [entry for entry in await journal.entries(control, None, 100) if entry["kind"] == "refusal"]
 
 
-@pytest.mark.parametrize("fast", [True, False])
-async def test_a_call_leaves_one_record_on_every_path(memory: Memory, control: Pool, *, fast: bool) -> None:
-    """By the fast path, by the SDK, in a batch; with how it ended, and nothing of what was said."""
+async def test_a_call_leaves_one_record_on_every_path(memory: Memory, control: Pool) -> None:
+    """With how it ended, and nothing of what was said."""
     text, actor = await key(control)
-    async with serving(memory, Settings(auth=AuthSettings(mode="keys")), fast=fast) as served:
+    async with serving(memory, Settings(auth=AuthSettings(mode="keys"))) as served:
         arguments = event(text="never written", participants=["ada"], context_id="thread-7")
         await ask(served, text, "append_event", arguments)
         await ask(served, text, "get_event", {"event_id": "evt_" + "0" * 32})

@@ -97,8 +97,8 @@ async def test_events_memories_and_turns_take_json_text(served: Served) -> None:
         assert prepared["input_items"][-1]["content"][0]["text"] == "Where is the kiln?"
 
 
-async def test_over_stdio_and_without_the_fast_path(memory: Memory) -> None:
-    """The SDK's way of a call reads arguments as the fast one does."""
+async def test_over_stdio(memory: Memory) -> None:
+    """Arguments are read there as over HTTP."""
     hello = {
         "jsonrpc": "2.0",
         "id": 0,

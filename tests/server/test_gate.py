@@ -67,7 +67,7 @@ async def test_both_spellings_of_the_path_answer(served: Served) -> None:
 
 
 async def test_white_space_around_header_values_does_not_matter(served: Served) -> None:
-    """RFC 9110 allows it; neither the fast path nor the SDK stumbles."""
+    """RFC 9110 allows it; neither a call nor the SDK stumbles."""
     spaced = (
         b"POST /mcp HTTP/1.1\r\nhost: \t localhost \r\nconnection: close\r\ncontent-type:   application/json \t\r\n"
         b"accept:  application/json  \r\nmcp-protocol-version:  2026-07-28 \r\nmcp-method: \ttools/call \r\n"

@@ -100,7 +100,7 @@ async def test_liveness_knows_no_database(served: Served) -> None:
 
 
 async def test_a_draining_server_answers_and_closes(served: Served) -> None:
-    """Every answer carries Connection: close, those of the fast path, of the SDK and of refusals alike."""
+    """Every answer carries Connection: close, those of calls, of the SDK and of refusals alike."""
     open_before = await served.client.get("/livez")
     assert "connection" not in open_before.headers
     served.server.app.readiness.draining = True

@@ -1,7 +1,7 @@
 """The checks between the HTTP server and MCP.
 
-They come in this order: host, credential, face, rate, method, body (size, pace), strict JSON, batch, role, fast path,
-envelope, SDK. What is refused here never reaches the SDK.
+They come in this order: host, credential, face, rate, method, body (size, pace), strict JSON, batch, role, message.
+Then a call of a tool is answered by `mcp.calls`, everything else by the SDK.
 """
 
 from __future__ import annotations
@@ -42,10 +42,17 @@ from myria_server.http.failure_limiter import Door
 from myria_server.mcp import requestlog
 from myria_server.mcp.answers import SMALL_BYTES, Answers, Held
 from myria_server.mcp.bodies import Bodies, Refused
-from myria_server.mcp.envelope import fault, with_object_arguments
-from myria_server.mcp.fast_path import VERSION_KEY, FastPath
-from myria_server.mcp.refusals import blamed_call, code_of, id_of, rpc_error
-from myria_server.mcp.server import ADDRESS_KEY, ARGUMENTS_KEY, OUTCOMES_KEY, PRINCIPAL_KEY, LargeOutcome
+from myria_server.mcp.calls import VERSION_HEADER, Calls
+from myria_server.mcp.messages import (
+    blamed_call,
+    called_tool,
+    code_of,
+    fault,
+    id_of,
+    rpc_error,
+    with_object_arguments,
+)
+from myria_server.mcp.server import ADDRESS_KEY, PRINCIPAL_KEY
 from myria_server.mcp.toolbox import Toolbox
 from myria_server.metrics import ServerMetrics
 
@@ -59,7 +66,7 @@ BODIES_AT_ONCE = 12
 """How many bodies of the largest size may be held in memory at once."""
 
 SDK_BYTES = 16 * 1024
-"""Bytes of a message that the SDK parses, beside the arguments of a tool."""
+"""Bytes of a message that the SDK parses once more, at one go."""
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _BATCH_VERSIONS = frozenset({None, b"2024-11-05", b"2025-03-26"})
@@ -68,11 +75,8 @@ _BATCH_VERSIONS = frozenset({None, b"2024-11-05", b"2025-03-26"})
 _JSON, _EVENTS = b"application/json", b"text/event-stream"
 _MODERN = b"2026-07-28"
 _VERSIONS = frozenset(version.encode() for version in KNOWN_PROTOCOL_VERSIONS)
-_ROUTING = frozenset(
-    {b"mcp-protocol-version", b"mcp-method", b"mcp-name", b"content-type", b"accept", b"host", b"authorization"}
-)
-_LISTED = frozenset({*CREDENTIALS, b"accept"})
-"""Headers whose values count together where they stand twice."""
+_LISTED = frozenset({*CREDENTIALS, b"accept", b"host"})
+"""Headers whose values count together where they stand twice: two credentials are none, and two hosts."""
 
 _WHITE = b" \t"
 _REFUSED_RANGE = re.compile(rb";\s*q=0(\.0*)?\s*$")
@@ -85,7 +89,7 @@ _METHODS = frozenset({"initialize", "ping", "tools/list", "tools/call", "notific
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FaceParts:
-    """What answers at one face's path: its tools, its fast path (None: off), what writes answers, and the SDK.
+    """What answers at one face's path: its tools, its calls over MCP, and the SDK for all else.
 
     `tool` is the one that a plain POST of its arguments calls there, without MCP; `rest` what runs the routes below its
     path. Both are None where MCP is spoken.
@@ -93,8 +97,7 @@ class FaceParts:
     """
 
     toolbox: Toolbox
-    fast_path: FastPath | None
-    render: FastPath
+    calls: Calls
     sdk: ASGIApp
     tool: str | None = None
     body_bytes: int | None = None
@@ -213,19 +216,17 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
         headers: dict[bytes, bytes] = {}
-        repeated = False
         for name, given in scope["headers"]:
-            if name in headers and name in _ROUTING:
-                repeated = True
-            if name in headers and name in _LISTED:  # two credentials are none
-                given = headers[name] + b", " + given
-            headers[name] = given.strip(_WHITE)
+            if name not in headers:
+                headers[name] = given.strip(_WHITE)
+            elif name in _LISTED:
+                headers[name] += b", " + given.strip(_WHITE)
         face = self._face(scope["path"])
         if not requestlog.is_on():
-            await self._judged(scope, headers, face, receive, send, repeated=repeated)
+            await self._judged(scope, headers, face, receive, send)
             return
         with requestlog.noting(headers, face.toolbox.face) as noted:
-            await self._judged(scope, headers, face, receive, noted.watching(send), repeated=repeated)
+            await self._judged(scope, headers, face, receive, noted.watching(send))
 
     async def _judged(
         self,
@@ -234,12 +235,9 @@ class Gate:
         face: FaceParts,
         receive: Receive,
         send: Send,
-        *,
-        repeated: bool,
     ) -> None:
-        """Answer a request whose headers were read; `repeated`: one that says where it goes stands there twice."""
-        foreign = "host" if repeated and _count(scope, b"host") > 1 else None
-        foreign = foreign or self._hosts.refusal(headers.get(b"host", b""), headers.get(b"origin"))
+        """Answer a request whose headers were read."""
+        foreign = self._hosts.refusal(headers.get(b"host", b""), headers.get(b"origin"))
         if foreign is None and not face.is_mcp and _is_form_of_a_page(scope["method"], headers):
             foreign = "form"
         if foreign is not None:
@@ -270,11 +268,11 @@ class Gate:
             noted.tenant = principal.tenant
         request = _Request(scope, headers, principal, face, receive, usage, self._door)
         if usage is None:
-            await self._admitted(request, send, plain=not repeated)
+            await self._admitted(request, send)
             return
         try:
             telling = _announcing(send, usage) if usage.has_rate else send
-            await self._admitted(request, telling, plain=not repeated)
+            await self._admitted(request, telling)
         finally:
             usage.end()
 
@@ -298,7 +296,7 @@ class Gate:
             return None
         finally:
             self._held_bytes -= sum(taken)
-        is_batch = type(message) is list and headers.get(b"mcp-protocol-version") != _MODERN
+        is_batch = type(message) is list and headers.get(VERSION_HEADER) != _MODERN
         ids = [id_of(one) for one in message[:MAX_BATCH_MESSAGES]] if is_batch else [id_of(message)]
         answers = [_error_body(face, one, code_of(error), error) for one in ids if one is not None]
         if not answers:
@@ -309,7 +307,7 @@ class Gate:
         face = self._faces.get(path.rstrip("/"))
         return face or next(parts for prefix, parts in self._below.items() if path.startswith(prefix))
 
-    async def _admitted(self, request: _Request, send: Send, *, plain: bool) -> None:
+    async def _admitted(self, request: _Request, send: Send) -> None:
         """Answer a request whose caller may make it."""
         is_mcp = request.face.is_mcp
         if self._streams is not None and is_mcp and request.scope["method"] == "GET" and _wants_stream(request.headers):
@@ -338,7 +336,7 @@ class Gate:
                     if request.face.rest is not None:
                         await self._answer_rest(request, request.face.rest, body, send)
                     else:
-                        await self._answer(request, body, send, plain=plain)
+                        await self._answer(request, body, send)
         except (BodyTooLarge, DeadlineExceeded, Overloaded) as error:
             self._metrics.refused(error.code)
             # Closed only when the body has stalled. Else the rest is read and dropped: a reset could discard
@@ -349,47 +347,57 @@ class Gate:
         finally:
             self._held_bytes -= sum(taken)
 
-    async def _answer(self, request: _Request, body: bytes, send: Send, *, plain: bool) -> None:
+    async def _answer(self, request: _Request, body: bytes, send: Send) -> None:
         """Answer a request whose body is there."""
-        headers = request.headers
+        headers, face = request.headers, request.face
         try:
             message = await self._bodies.decode(body)
         except Refused as refused:
             await self._refuse_text(send, request, refused)
             return
-        if request.face.is_mcp and (meant := with_object_arguments(message)) is not message:
+        if face.is_mcp and (meant := with_object_arguments(message)) is not message:
             message, body = meant, orjson.dumps(meant)
         if (noted := requestlog.current()) is not None and isinstance(message, dict):
             method = message.get("method")
             noted.method = method if method in _METHODS else None
-        if request.face.tool is not None:
-            outcome = await request.face.toolbox.call(request.face.tool, message, request.principal, request.address)
+        if face.tool is not None:
+            outcome = await face.toolbox.call(face.tool, message, request.principal, request.address)
             await self._send(request, send, outcome.body, status=outcome.status)
             return
-        version = headers.get(b"mcp-protocol-version")
-        if type(message) is list and version != _MODERN:
+        if type(message) is list and headers.get(VERSION_HEADER) != _MODERN:
             await self._batch(request, message, send)
             return
         if (forbidden := _forbidden(request, message)) is not None:
             self._note(request, forbidden, message)
-            await self._turn_away(send, request.face, id_of(message), forbidden)
+            await self._turn_away(send, face, id_of(message), forbidden)
             return
-        face = request.face
-        if plain and face.fast_path is not None and _is_usual(headers):
-            call = face.fast_path.recognise(headers, message)
-            if call is not None:
-                outcome = await face.toolbox.call(call.name, call.arguments, request.principal, request.address)
-                await self._send(request, send, face.fast_path.render(call, outcome))
-                return
         if (wrong := fault(message)) is not None:
             self._metrics.refused("message")
             await self._refuse(send, id_of(message), InvalidArgument(wrong[1]), status=400, code=wrong[0])
             return
+        version = headers.get(VERSION_HEADER)
         if version is not None and version not in _VERSIONS and not _names_version(message):
             self._metrics.refused("protocol_version")
             await _respond(send, 400, _unsupported(id_of(message), version.decode("latin-1")[:40]))
             return
-        await self._hand_over(request, message, body, send)
+        if (unusual := _unusual_headers(headers)) is not None:
+            self._metrics.refused("headers")
+            status, text = unusual
+            code = mcp_types.INVALID_REQUEST
+            await self._refuse(send, id_of(message), InvalidArgument(text), status=status, code=code)
+            return
+        if message.get("method") == "tools/call" and "id" in message:
+            status, answer = await self._call(request, message)
+            await self._send(request, send, answer, status=status)
+        else:
+            await self._hand_over(request, id_of(message), body, send)
+
+    async def _call(self, request: _Request, message: Mapping[str, Any]) -> tuple[int, bytes]:
+        named = request.headers.get(VERSION_HEADER)
+        version = mcp_types.DEFAULT_NEGOTIATED_VERSION if named is None else named.decode("latin-1")
+        return await request.face.calls.answer(
+            message, request.scope["headers"], version, request.principal, request.address
+        )
 
     async def _answer_rest(self, request: _Request, face: RestFace, body: bytes, send: Send) -> None:
         """Answer a request to a route of REST, whose body is there."""
@@ -507,7 +515,7 @@ class Gate:
     def _note(self, request: _Request, error: MyriaError, message: Any = None) -> None:
         """Note that a caller who proved who they are was refused, and which known tool they called with a message."""
         toolbox = request.face.toolbox
-        name = _called(message)
+        name = called_tool(message)
         tool = name if name is not None and toolbox.knows(name) else None
         self._door.note(request.scope, request.headers, toolbox.face, request.principal, error, tool=tool)
 
@@ -551,10 +559,9 @@ class Gate:
         if blamed is not None and face.toolbox.knows(blamed[1]):
             request_id, name, about_arguments = blamed
             face.toolbox.count(name, error.code)
-            modern = headers.get(b"mcp-protocol-version") == _MODERN
-            await _respond(
-                send, 200, face.render.response(request_id, face.toolbox.refusal(about_arguments), modern=modern)
-            )
+            is_modern = headers.get(VERSION_HEADER) == _MODERN
+            refusal = face.toolbox.refusal(about_arguments)
+            await _respond(send, OK, face.calls.written(request_id, refusal, is_modern=is_modern))
             return
         self._metrics.refused(error.code)
         is_large = isinstance(error, BodyTooLarge)
@@ -578,7 +585,7 @@ class Gate:
 
     async def _batch(self, request: _Request, messages: list[Any], send: Send) -> None:
         """Answer a JSON-RPC batch, message by message, where the protocol version has batches."""
-        version = request.headers.get(b"mcp-protocol-version")
+        version = request.headers.get(VERSION_HEADER)
         refused: str | None = None
         if version not in _BATCH_VERSIONS:
             shown = version.decode("latin-1")[:40] if version else ""
@@ -630,51 +637,39 @@ class Gate:
             self._note(request, forbidden, message)
             text = forbidden.message
             return rpc_error(id_of(message), mcp_types.INVALID_REQUEST, text, forbidden.to_json())
-        face = request.face
-        if face.fast_path is not None and _is_usual(request.headers):
-            plain = face.fast_path.recognise(request.headers, message)
-            if plain is not None:
-                outcome = await face.toolbox.call(plain.name, plain.arguments, request.principal, request.address)
-                return face.fast_path.render(plain, outcome)
+        if (unusual := _unusual_headers(request.headers)) is not None:
+            return rpc_error(id_of(message), mcp_types.INVALID_REQUEST, unusual[1])
+        if message.get("method") == "tools/call" and "id" in message:
+            return (await self._call(request, message))[1]
         parts: list[bytes] = []
 
         async def capture(sent: Message) -> None:
             if sent["type"] == "http.response.body":
                 parts.append(sent.get("body", b""))
 
-        await self._hand_over(request, message, orjson.dumps(message), capture)
+        await self._hand_over(request, id_of(message), orjson.dumps(message), capture)
         return b"".join(parts)
 
-    async def _hand_over(self, request: _Request, message: Any, body: bytes, send: Send) -> None:
+    async def _hand_over(self, request: _Request, request_id: int | str | None, body: bytes, send: Send) -> None:
         """Let the SDK answer, with the body read already and white space around header values gone.
 
-        httptools keeps that white space, and the SDK compares header values with the body as they are. The SDK parses
-        a body once more, at one go: a large one goes without a call's arguments, which travel beside it.
+        httptools keeps that white space, and the SDK compares header values with the body as they are.
         """
-        inner: MutableMapping[str, Any] = dict(request.scope)
         if len(body) > SDK_BYTES:
-            params = message.get("params") if isinstance(message, dict) else None
-            if isinstance(params, dict) and params.get("arguments") is not None:
-                inner[ARGUMENTS_KEY] = params["arguments"]
-                body = orjson.dumps({**message, "params": {**params, "arguments": {}}})
-            if len(body) > SDK_BYTES:
-                text = f"a message may hold {SDK_BYTES} bytes beside the arguments of a tool"
-                too_large = BodyTooLarge(text, limit=SDK_BYTES)
-                self._metrics.refused(too_large.code)
-                status, code = too_large.http_status, mcp_types.INVALID_REQUEST
-                await self._refuse(send, id_of(message), too_large, status=status, code=code)
-                return
+            too_large = BodyTooLarge(f"a message that calls no tool may hold {SDK_BYTES} bytes", limit=SDK_BYTES)
+            self._metrics.refused(too_large.code)
+            status, code = too_large.http_status, mcp_types.INVALID_REQUEST
+            await self._refuse(send, request_id, too_large, status=status, code=code)
+            return
+        inner: MutableMapping[str, Any] = dict(request.scope)
         inner["path"], inner["raw_path"] = "/mcp", b"/mcp"
         inner["headers"] = [
-            (name, value.strip(_WHITE) if name != b"content-length" else str(len(body)).encode())
+            (name, value.strip(_WHITE))
             for name, value in request.scope["headers"]
-            if name not in (b"transfer-encoding", b"accept")
+            if name not in (b"transfer-encoding", b"content-length", b"accept")
         ]
-        if _answer_type(request.headers) is not None:
-            inner["headers"].append((b"accept", _JSON + b", " + _EVENTS))
+        inner["headers"] += [(b"content-length", b"%d" % len(body)), (b"accept", _JSON + b", " + _EVENTS)]
         inner[PRINCIPAL_KEY], inner[ADDRESS_KEY] = request.principal, request.address
-        outcomes: list[LargeOutcome] = []
-        inner[OUTCOMES_KEY] = outcomes
         given = False
 
         async def replay() -> Message:
@@ -684,32 +679,7 @@ class Gate:
             given = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        start: Message = {}
-        parts: list[bytes] = []
-
-        async def send_coded(answer: Message) -> None:
-            """Send the SDK's answer on once it is whole; a refusal of its own that is no JSON becomes a coded one."""
-            nonlocal start
-            if answer["type"] == "http.response.start":
-                start = answer
-                return
-            parts.append(answer.get("body", b""))
-            if answer.get("more_body", False):
-                return
-            said = b"".join(parts)
-            if outcomes:
-                await self._send(request, send, outcomes[0].written(said, request.face.render))
-            elif start["status"] >= 400 and not _says_json(start):
-                text = said.decode("utf-8", "replace")[:200]
-                error = InvalidArgument(text or "send Content-Type and Accept headers that say application/json")
-                self._metrics.refused("headers")
-                status, code = start["status"], mcp_types.INVALID_REQUEST
-                await self._refuse(send, id_of(message), error, status=status, code=code)
-            else:
-                await send(start)
-                await send({"type": "http.response.body", "body": said})
-
-        await request.face.sdk(inner, replay, send_coded)
+        await request.face.sdk(inner, replay, send)
 
 
 def _too_large(limit: int) -> MyriaError:
@@ -725,7 +695,7 @@ def _error_body(face: FaceParts | None, request_id: int | str | None, code: int,
 
 def _forbidden(request: _Request, message: Any) -> AccessError | None:
     """Return why a message is a call that its principal may not make, or None."""
-    name, toolbox = _called(message), request.face.toolbox
+    name, toolbox = called_tool(message), request.face.toolbox
     if name is None or not toolbox.knows(name):
         return None
     try:
@@ -736,22 +706,17 @@ def _forbidden(request: _Request, message: Any) -> AccessError | None:
     return None
 
 
-def _called(message: Any) -> str | None:
-    """Return the name of the tool that a message calls; None of a message that calls none."""
-    if not isinstance(message, dict) or message.get("method") != "tools/call":
-        return None
-    params = message.get("params")
-    name = params.get("name") if isinstance(params, dict) else None
-    return name if isinstance(name, str) else None
-
-
 def _wants_stream(headers: Mapping[bytes, bytes]) -> bool:
     return b"text/event-stream" in headers.get(b"accept", b"")
 
 
-def _is_usual(headers: Mapping[bytes, bytes]) -> bool:
-    """Tell whether the headers of a POST say that it is JSON and accepts what is answered."""
-    return headers.get(b"content-type", b"").lower().startswith(_JSON) and _answer_type(headers) is not None
+def _unusual_headers(headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
+    """Return status and text where the headers of a POST do not say that it is JSON and accepts what is answered."""
+    if not headers.get(b"content-type", b"").lower().startswith(_JSON):
+        return 400, "Invalid Content-Type header"
+    if _answer_type(headers) is None:
+        return 406, "send Content-Type and Accept headers that say application/json"
+    return None
 
 
 def _answer_type(headers: Mapping[bytes, bytes]) -> bytes | None:
@@ -799,7 +764,7 @@ def _names_version(message: Mapping[str, Any]) -> bool:
     """Tell whether a message names its protocol version itself, as modern ones do: then the SDK compares the two."""
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
-    return isinstance(meta, dict) and VERSION_KEY in meta
+    return isinstance(meta, dict) and mcp_types.PROTOCOL_VERSION_META_KEY in meta
 
 
 def _unsupported(request_id: int | str | None, version: str) -> bytes:
@@ -851,10 +816,6 @@ def _says_json(answer: Message) -> bool:
     return any(
         name.lower() == b"content-type" and value.startswith(b"application/json") for name, value in answer["headers"]
     )
-
-
-def _count(scope: Scope, name: bytes) -> int:
-    return sum(1 for header, _ in scope["headers"] if header == name)
 
 
 async def _respond(

@@ -47,8 +47,7 @@ from myria_server.http.gate import HostList
 from myria_server.mcp import requestlog
 from myria_server.mcp.answers import Unanswered
 from myria_server.mcp.bodies import Bodies, Refused
-from myria_server.mcp.envelope import fault
-from myria_server.mcp.refusals import code_of, id_of, rpc_error
+from myria_server.mcp.messages import code_of, fault, id_of, rpc_error
 from myria_server.mcp.server import ADDRESS_KEY, PRINCIPAL_KEY
 
 STREAM_PATH = "/sse"

@@ -1,13 +1,13 @@
-"""The MCP server proper: the SDK's low-level server over the toolbox, for every protocol version.
+"""The SDK's server over the tools of one API, for every protocol version.
 
-It serves stdio, and over HTTP everything the fast path does not: handshakes, listings, unusual requests.
+Over HTTP it serves everything but calls of tools: handshakes, lists, prompts, resources (see `calls`). Over stdio and
+the SSE transport of 2024 it serves calls too.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib.metadata import version
 from typing import Any
@@ -17,18 +17,15 @@ import orjson
 from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
-from mcp.shared.exceptions import MCPError
 
 from myria.access.principal import Face, Principal
 from myria.log.limits import Limits, limits_of
 from myria.settings import NameStyle, Settings
 from myria_server.api.memento.prompts import listed_prompts, prompt_named
 from myria_server.api.memento.resources import listed_resources, read_resource
-from myria_server.api.results import REPORT, CallResult
+from myria_server.api.results import REPORT
 from myria_server.api.tools import Tool, description, input_schema, output_schema
-from myria_server.mcp import requestlog
-from myria_server.mcp.answers import SMALL_BYTES
-from myria_server.mcp.fast_path import TEXT_VERSIONS, FastPath
+from myria_server.mcp.calls import TEXT_VERSIONS, unknown_tool
 from myria_server.mcp.toolbox import AddressOf, Toolbox
 
 AGENT_INSTRUCTIONS = (
@@ -66,32 +63,6 @@ PRINCIPAL_KEY = "myria.principal"
 ADDRESS_KEY = "myria.address"
 """Where the ASGI scope holds what tells from where the request comes (`toolbox.AddressOf`)."""
 
-ARGUMENTS_KEY = "myria.arguments"
-"""Where the ASGI scope holds the decoded arguments of a call whose body is too large for the SDK to parse."""
-
-OUTCOMES_KEY = "myria.outcomes"
-"""Where the ASGI scope takes a `LargeOutcome` over HTTP."""
-
-
-@dataclass(frozen=True, slots=True)
-class LargeOutcome:
-    """A tool's outcome that the SDK does not get to see: it would decode, copy and write it, for tenths of a second.
-
-    It writes an empty result, in whose place this one is put.
-    """
-
-    outcome: CallResult
-    structured: bool
-
-    def written(self, sdk_answer: bytes, render: FastPath) -> bytes:
-        """Return the JSON-RPC response with this outcome, where the SDK wrote one with an empty result."""
-        answer = orjson.loads(sdk_answer)
-        if "result" not in answer:
-            return sdk_answer
-        is_modern = "resultType" in answer["result"]
-        return render.response(answer["id"], self.outcome, modern=is_modern, structured=self.structured)
-
-
 _LISTINGS: tuple[CacheableMethod, ...] = (
     "server/discover",
     "tools/list",
@@ -117,13 +88,6 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
     def address_of(context: _Context) -> AddressOf | None:
         found: AddressOf | None = None if context.request is None else context.request.scope.get(ADDRESS_KEY)
         return found
-
-    # A tool is described when somebody asks: making its schemas takes longer than all else that a server begins with.
-    by_name = {name: tool for tool in toolbox.offered for name in (tool.name, tool.dotted(), tool.plain())}
-
-    def input_schema_of(name: str) -> dict[str, Any] | None:
-        tool = by_name.get(name)
-        return None if tool is None else describe(tool, settings).input_schema
 
     async def list_tools(
         context: _Context, _params: mcp_types.PaginatedRequestParams | None
@@ -161,22 +125,15 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
 
     async def call_tool(context: _Context, params: mcp_types.CallToolRequestParams) -> mcp_types.CallToolResult:
         if not toolbox.knows(params.name):
-            requestlog.refused("unknown_tool")
-            unknown = toolbox.unknown(params.name)
-            raise MCPError(code=mcp_types.INVALID_PARAMS, message=unknown.message, data=unknown.to_json())
-        request = context.request
-        arguments = params.arguments if request is None else request.scope.get(ARGUMENTS_KEY, params.arguments)
-        reporting = REPORT.set(partial(_report, context))
+            raise unknown_tool(toolbox, params.name)
+        reporting = REPORT.set(context.session.report_progress)
         try:
-            outcome = await toolbox.call(params.name, arguments, calling(context), address_of(context))
+            outcome = await toolbox.call(params.name, params.arguments, calling(context), address_of(context))
         finally:
             REPORT.reset(reporting)
-        structured = context.protocol_version not in TEXT_VERSIONS
-        if request is not None and len(outcome.body) > SMALL_BYTES and OUTCOMES_KEY in request.scope:
-            request.scope[OUTCOMES_KEY].append(LargeOutcome(outcome, structured))
-            return mcp_types.CallToolResult(content=[], is_error=outcome.is_error)
+        text = outcome.text_for(structured=context.protocol_version not in TEXT_VERSIONS)
         return mcp_types.CallToolResult(
-            content=[mcp_types.TextContent(type="text", text=outcome.text_for(structured=structured))],
+            content=[mcp_types.TextContent(type="text", text=text)],
             structured_content=orjson.loads(outcome.body),
             is_error=outcome.is_error,
         )
@@ -188,7 +145,6 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
         description="Long-term memory for conversational agents",
         instructions=_INSTRUCTIONS_OF.get(toolbox.face, INSTRUCTIONS),
         cache_hints=dict.fromkeys(_LISTINGS, _LISTING_HINT),
-        get_tool_input_schema=input_schema_of,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_prompts=list_prompts,
@@ -199,11 +155,6 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
     )
     server.middleware.clear()
     return server
-
-
-async def _report(context: _Context, done: int, of: int) -> None:
-    """Tell the client how far its call is, where it asked to be told and can be."""
-    await context.session.report_progress(done, of)
 
 
 def describe(tool: Tool, settings: Settings) -> mcp_types.Tool:

@@ -30,9 +30,8 @@ from myria.settings import Settings
 from myria_server.mcp.answers import ANSWERS_AT_ONCE, Unanswered
 from myria_server.mcp.background import running
 from myria_server.mcp.bodies import Bodies, Refused
-from myria_server.mcp.envelope import fault, with_object_arguments
-from myria_server.mcp.fast_path import VERSION_KEY, FastPath
-from myria_server.mcp.refusals import blamed_call, id_of, rpc_error
+from myria_server.mcp.calls import Calls
+from myria_server.mcp.messages import blamed_call, fault, id_of, rpc_error, with_object_arguments
 from myria_server.mcp.server import build_server
 from myria_server.mcp.toolbox import Toolbox
 from myria_server.metrics import ServerMetrics
@@ -76,7 +75,7 @@ class _Pipe:
         self._toolbox = toolbox
         self._line_bytes = settings.mcp.body_bytes
         self._drain_s = settings.mcp.request_deadline_s
-        self._render = FastPath(toolbox, server.server_info_stamp)
+        self._calls = Calls(toolbox, server.server_info_stamp)
         self._bodies = Bodies(values=settings.mcp.body_values, wait_s=settings.mcp.request_deadline_s)
         self._unanswered = Unanswered()
         self._settled = asyncio.Condition()
@@ -156,8 +155,8 @@ class _Pipe:
         if blamed is None or not self._toolbox.knows(blamed[1]):
             return rpc_error(id_of(outline), mcp_types.PARSE_ERROR, error.message, error.to_json())
         meta = outline["params"].get("_meta")
-        modern = isinstance(meta, dict) and VERSION_KEY in meta
-        return self._render.response(blamed[0], self._toolbox.refusal(blamed[2]), modern=modern)
+        is_modern = isinstance(meta, dict) and mcp_types.PROTOCOL_VERSION_META_KEY in meta
+        return self._calls.written(blamed[0], self._toolbox.refusal(blamed[2]), is_modern=is_modern)
 
     async def _write(self, from_server: MemoryObjectReceiveStream[SessionMessage]) -> None:
         async with from_server:

@@ -1,6 +1,6 @@
 """Running one tool call: find the tool, read its arguments, ask the memory within a deadline, name the outcome.
 
-Every transport goes through here, so a call means the same over HTTP, the fast path and stdio.
+Every transport goes through here, so a call means the same over HTTP and stdio.
 """
 
 from __future__ import annotations
