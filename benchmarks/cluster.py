@@ -95,7 +95,7 @@ class Cluster:
             store = AccessStore(database, actor="benchmark")
             await store.ensure_tenant(tenant)
             new = NewKey(name="bench", tenant=tenant, own=own, **fields)
-            return (await store.create_key(new, actor="benchmark"))[0].text
+            return (await store.create_key(new))[0].text
 
     async def _execute(self, text: str) -> None:
         connection = await asyncpg.connect(self._server.dsn)

@@ -27,9 +27,9 @@ from myria.access.addresses import Proxies
 from myria.access.grants import Grants
 from myria.access.issuers import load_issuers
 from myria.access.journal import Journal
+from myria.access.key_cache import KeyCache
 from myria.access.limits import CredentialLimits, Failures
 from myria.access.principal import Face, local_principal
-from myria.access.ring import KeyRing
 from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
 from myria.memory import Memory
 from myria.settings import Settings, variable_of
@@ -180,23 +180,23 @@ def build_app(
     open_routes: list[Route] = []
     if settings.auth.mode == "keys":
         anyone = settings.auth.append_others == "anyone"
-        ring = KeyRing(memory.appending, appends_for_anyone=anyone, now=now, ticks=ticks)
-        work.append(ring.run)
+        key_cache = KeyCache(memory.appending, appends_for_anyone=anyone, now=now, ticks=ticks)
+        work.append(key_cache.run)
         tokens = resource = None
         if auth.public_url is not None and (auth.issuers_file is not None or auth.server):
             issuers = () if auth.issuers_file is None else load_issuers(auth.issuers_file)
             resource = ProtectedResource(auth.public_url, issuers, own=auth.server, faces=served)
             open_routes += resource.routes()
             if issuers:
-                tokens = Tokens(issuers, ring, resource.urls, appends_for_anyone=anyone, now=now, ticks=ticks)
+                tokens = Tokens(issuers, key_cache, resource.urls, appends_for_anyone=anyone, now=now, ticks=ticks)
                 work += [keys.run for keys in tokens.key_sets]
             if auth.server:
                 grants = Grants(memory.appending, per_key=auth.grants_per_key, per_tenant=auth.grants_per_tenant)
                 rates = RegistrationRates(auth, ticks=ticks)
                 open_routes += AuthorizationServer(
-                    auth.public_url, resource.urls, grants=grants, ring=ring, door=door, rates=rates
+                    auth.public_url, resource.urls, grants=grants, key_cache=key_cache, door=door, rates=rates
                 ).routes()
-        authentication = KeysAndTokens(ring, tokens, resource)
+        authentication = KeysAndTokens(key_cache, tokens, resource)
     answers = Answers.within(settings)
     faces: dict[str, FaceParts] = {}
     below: dict[str, FaceParts] = {}

@@ -37,7 +37,7 @@ async def control(database: Database) -> AsyncIterator[Pool]:
         store, ingest = AccessStore(pool), event_log(serving)
         for tenant in ("gone", "kept"):
             await store.create_tenant(tenant)
-            made, _ = await store.create_key(NewKey(name="a", tenant=tenant, own=("ana",)), actor="test")
+            made, _ = await store.create_key(NewKey(name="a", tenant=tenant, own=("ana",)))
             await grant_tokens(Grants(serving), made)
             await ingest.append_events(tenant, conversation(60))
             await build(database, tenant=tenant)
@@ -131,7 +131,7 @@ async def test_from_the_mark_on_nothing_is_written(database: Database, control: 
         with pytest.raises(TenantDeleting):
             await Registry(serving, SETTINGS).request_build("gone")
         with pytest.raises(TenantDeleting):
-            await AccessStore(control).create_key(NewKey(name="b", tenant="gone", own=("ana",)), actor="test")
+            await AccessStore(control).create_key(NewKey(name="b", tenant="gone", own=("ana",)))
         await ingest.append_events("kept", [event(2, "two")])
         after = await rows(database)
     assert {k: v for k, v in after.items() if k[1] == "gone"} == {k: v for k, v in before.items() if k[1] == "gone"}

@@ -61,8 +61,8 @@ async def test_every_act_on_keys_and_tenants_is_written_down(control: Pool) -> N
     """With who did it, in the order in which it was done, and never a secret."""
     store = AccessStore(control, actor="cli:root")
     await store.create_tenant("team")
-    made, _ = await store.create_key(NewKey(name="k", tenant="team", own=("ada",)), actor="cli:root")
-    newer, _ = await store.rotate_key(made.key_id, overlap_s=60, actor="cli:root")
+    made, _ = await store.create_key(NewKey(name="k", tenant="team", own=("ada",)))
+    newer, _ = await store.rotate_key(made.key_id, overlap_s=60)
     await store.revoke_key(newer.key_id)
     await store.revoke_key(newer.key_id)  # again: no act, and no second entry
     await store.suspend_tenant("team", "unpaid")

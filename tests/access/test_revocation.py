@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from myria.access.ring import FRESH_S, POLL_S, KeyRing
+from myria.access.key_cache import FRESH_S, POLL_S, KeyCache
 from myria.access.store import AccessStore
 from myria.db.database import Database as Pool
 from myria.errors import CredentialInvalid
@@ -56,9 +56,9 @@ async def pool(database: Database) -> AsyncIterator[Slow]:
 async def test_a_look_counts_from_its_beginning(store: AccessStore, pool: Slow) -> None:
     """A slow look that saw the key before its revocation is believed for a second from when it was asked."""
     clock = Clock()
-    ring = KeyRing(pool, ticks=clock)
+    cache = KeyCache(pool, ticks=clock)
     text = await make_key(store, "ada")
-    await ring.principal(text)
+    await cache.principal(text)
     clock.at += FRESH_S + 0.001
     asked_at = clock.at
 
@@ -67,12 +67,12 @@ async def test_a_look_counts_from_its_beginning(store: AccessStore, pool: Slow) 
         clock.at += 0.75
 
     pool.meanwhile = revoke
-    assert (await ring.principal(text)).own == ("ada",)
+    assert (await cache.principal(text)).own == ("ada",)
     clock.at = asked_at + FRESH_S
-    assert ring.known(text) is not None, "a second has not passed yet"
+    assert cache.known(text) is not None, "a second has not passed yet"
     clock.at = asked_at + FRESH_S + 0.001
     with pytest.raises(CredentialInvalid):
-        await ring.principal(text)
+        await cache.principal(text)
 
 
 async def test_the_epoch_is_looked_at_twice_a_second_without_any_request(store: AccessStore, pool: Slow) -> None:
@@ -91,16 +91,16 @@ async def test_the_epoch_is_looked_at_twice_a_second_without_any_request(store: 
         if len(slept) == 4:
             await store.revoke_key(text.split("_")[1])
         if len(slept) == 5:
-            assert ring.known(text) is None, "the first look after the revocation has seen it"
+            assert cache.known(text) is None, "the first look after the revocation has seen it"
             raise Enough
-        assert ring.known(text) is not None
+        assert cache.known(text) is not None
 
-    ring = KeyRing(pool, ticks=clock, sleep=sleep)
+    cache = KeyCache(pool, ticks=clock, sleep=sleep)
     text = await make_key(store, "ada")
-    await ring.principal(text)
+    await cache.principal(text)
     clock.at += FRESH_S * 10
     with pytest.raises(Enough):
-        await ring.run()
+        await cache.run()
     assert slept == [POLL_S] * 5
     assert POLL_S * 2 <= FRESH_S
     assert [later - earlier for earlier, later in pairwise(looks)] == [1] * 4

@@ -133,10 +133,8 @@ async def test_the_login_of_serving_alone_erases_nothing(database: Database) -> 
     async with Pool(database.operator_dsn) as control, Pool(database.server_dsn) as serving:
         store = AccessStore(control)
         await store.ensure_tenant(TENANT)
-        officer, _ = await store.create_key(
-            NewKey(name="o", tenant=TENANT, roles=("erase",), faces=("admin",)), actor="x"
-        )
-        reader, _ = await store.create_key(NewKey(name="r", tenant=TENANT, own=("ana",), roles=("read",)), actor="x")
+        officer, _ = await store.create_key(NewKey(name="o", tenant=TENANT, roles=("erase",), faces=("admin",)))
+        reader, _ = await store.create_key(NewKey(name="r", tenant=TENANT, own=("ana",), roles=("read",)))
         for proof in (
             None,
             Proof(key_id=reader.key_id, digest=reader.digest),

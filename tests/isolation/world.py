@@ -360,7 +360,7 @@ async def make_credentials(database: Database) -> list[Credential]:
                     roles=roles,
                     faces=faces,  # type: ignore[arg-type]
                 )
-                key, _ = await store.create_key(new, actor="test")
+                key, _ = await store.create_key(new)
                 made.append(
                     Credential(
                         tenant=tenant,

@@ -41,7 +41,7 @@ def quick_writing(monkeypatch: pytest.MonkeyPatch) -> None:
 async def key(control: Pool, **more: Any) -> tuple[str, str]:
     """Make a key and return its text and its actor."""
     new = NewKey(**{"name": "k", "tenant": "default", "own": ("ada",), **more})
-    made, _ = await AccessStore(control, actor="test").create_key(new, actor="test")
+    made, _ = await AccessStore(control, actor="test").create_key(new)
     return made.text, f"key:{made.key_id}"
 
 

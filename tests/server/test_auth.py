@@ -11,7 +11,7 @@ import asyncpg
 import httpx
 import pytest
 
-from myria.access.ring import FRESH_S
+from myria.access.key_cache import FRESH_S
 from myria.access.store import AccessStore
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 import pytest
 
 from myria.access import journal
-from myria.access.consents import Consents
 from myria.access.grants import Grants
 from myria.access.secrets import parse_key
 from myria.access.store import AccessStore
@@ -55,20 +54,20 @@ async def test_a_grant_is_listed_and_taken_back(served: Served, store: AccessSto
     program = await client_id(served)
     issued, others = await tokens(served, program, mine), await tokens(served, program, theirs)
     async with Pool(database.operator_dsn) as pool:
-        consents = Consents(pool, actor="cli:test")
-        (grant,) = await consents.grants("default")
+        store = AccessStore(pool, actor="cli:test")
+        (grant,) = await store.grants("default")
         assert (grant["client"], grant["state"], grant["face"]) == ("Editor", "active", "core")
         assert (grant["key_id"], grant["scopes"]) == (mine.split("_")[1], ["append", "read"])
-        assert len(await consents.grants()) == 2
-        assert await consents.grant(grant["grant_id"]) == grant
-        ended = await consents.revoke(grant["grant_id"])
+        assert len(await store.grants()) == 2
+        assert await store.grant(grant["grant_id"]) == grant
+        ended = await store.revoke_grant(grant["grant_id"])
         assert (ended["state"], ended["ended_at"] is None) == ("ended", False)
         while (await send(served, issued["access_token"])).status_code == 200:
             pass
         assert (await refresh(served, program, issued["refresh_token"])).json()["error"] == "invalid_grant"
         assert (await send(served, others["access_token"])).status_code == 200
         assert (await send(served, mine)).status_code == 200
-        assert await consents.revoke(grant["grant_id"]) == ended
+        assert await store.revoke_grant(grant["grant_id"]) == ended
     assert (await noted(database, "default"))[-1] == ("cli:test", "grant.revoke", grant["grant_id"], "ok")
 
 

@@ -89,7 +89,7 @@ async def texts(database: Database) -> list[str | None]:
         keys = []
         for roles in (("append", "read"), ROLES):
             new = NewKey(name="k", tenant="default", own=("ada",), roles=roles, faces=tuple(PATH_OF))
-            keys.append((await store.create_key(new, actor="test"))[0].text)
+            keys.append((await store.create_key(new))[0].text)
     return [None, "myr_aaaaaaaaaaaa_" + "a" * 32, *keys, *keys]
 
 

@@ -45,7 +45,7 @@ async def guarded(memory: Memory) -> AsyncIterator[Served]:
 async def key(control: Pool, tenant: str) -> str:
     """Make a key that may do everything in a tenant."""
     new = NewKey(name="k", tenant=tenant, own=("ana",), roles=("append", "read", "admin"), faces=FACES)
-    return (await AccessStore(control).create_key(new, actor="test"))[0].text
+    return (await AccessStore(control).create_key(new))[0].text
 
 
 async def tool(served: Served, key: str, name: str, arguments: Any, *, path: str = "/mcp") -> Any:

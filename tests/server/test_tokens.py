@@ -14,7 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from myria.access.issuers import load_issuers
-from myria.access.ring import KeyRing
+from myria.access.key_cache import KeyCache
 from myria.access.store import AccessStore, NewKey
 from myria.db.database import Database as Pool
 from myria.memory import Memory
@@ -138,7 +138,7 @@ async def test_a_token_asks_and_appends_as_its_subject(served: Served, issuer: R
 
 async def test_keys_go_on_to_work_beside_tokens(served: Served, store: AccessStore) -> None:
     """An issuer is added; nothing is taken away."""
-    made, _ = await store.create_key(NewKey(name="k", tenant="default", own=("ada",)), actor="test")
+    made, _ = await store.create_key(NewKey(name="k", tenant="default", own=("ada",)))
     assert (await send(served, made.text)).status_code == 200
 
 
@@ -439,7 +439,7 @@ async def test_an_issuer_that_is_away_from_the_start_is_503(  # noqa: PLR0917 - 
 ) -> None:
     """Nobody can tell, so nobody throws a token away; keys work on, and it comes back by itself."""
     issuer.mode = mode
-    made, _ = await store.create_key(NewKey(name="k", tenant="default", own=("ada",)), actor="test")
+    made, _ = await store.create_key(NewKey(name="k", tenant="default", own=("ada",)))
     async with serving(memory, configured(), now=clock.now, ticks=clock.ticks) as served:
         for _ in range(3):
             response = await send(served, issuer.token())
@@ -515,12 +515,12 @@ async def test_a_verified_token_is_a_look_up(
     del store
     path = configured().auth.issuers_file
     assert path is not None
-    ring = KeyRing(memory.appending, now=clock.now, ticks=clock.ticks)
+    cache = KeyCache(memory.appending, now=clock.now, ticks=clock.ticks)
     faces: dict[Any, str] = {"core": f"{PUBLIC_URL}/mcp", "admin": f"{PUBLIC_URL}/mcp/admin"}
-    tokens = Tokens(load_issuers(path), ring, faces, now=clock.now, ticks=clock.ticks)
+    tokens = Tokens(load_issuers(path), cache, faces, now=clock.now, ticks=clock.ticks)
     text = issuer.token()
     assert tokens.known(text, "core") is None
     principal = await tokens.principal(text, "core")
     for _ in range(1000):
         assert tokens.known(text, "core") is principal
-    assert (tokens.verified, ring.looks, issuer.fetches) == (1, 1, 1)
+    assert (tokens.verified, cache.looks, issuer.fetches) == (1, 1, 1)

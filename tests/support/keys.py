@@ -15,7 +15,7 @@ from tests.support.postgres import Database
 async def access_store(database: Database, *tenants: str) -> AsyncIterator[AccessStore]:
     """Open the store of a database's tenants and keys; `default` and the other `tenants` exist in it."""
     async with Pool(database.operator_dsn) as pool:
-        store = AccessStore(pool)
+        store = AccessStore(pool, actor="test")
         for tenant in ("default", *tenants):
             await store.ensure_tenant(tenant)
         yield store
@@ -24,5 +24,5 @@ async def access_store(database: Database, *tenants: str) -> AsyncIterator[Acces
 async def make_key(store: AccessStore, *own: str, **more: Any) -> str:
     """Make a key that asks as `own`, and return its text; `more` are fields of `NewKey`."""
     new = NewKey(**{"name": "k", "tenant": "default", "own": own, **more})
-    made, _ = await store.create_key(new, actor="test")
+    made, _ = await store.create_key(new)
     return made.text

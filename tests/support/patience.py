@@ -84,7 +84,7 @@ def be_patient() -> None:
 
     tests/settings compares the defaults with docs/settings.md, in a process without this.
     """
-    from myria.access import grants, ring
+    from myria.access import grants, key_cache
     from myria_server.http import keysets
 
     for made, longer in _LONGER.items():
@@ -93,7 +93,7 @@ def be_patient() -> None:
             for name, value in longer.items():
                 os.environ.setdefault(variable_of(f"{made.section_name}.{name}"), str(value))
     _let_default(PoolOptions, {"bounds": TransactionBounds()})
-    for module, name in ((grants, "_STATEMENT_S"), (ring, "_STATEMENT_S"), (keysets, "FETCH_S")):
+    for module, name in ((grants, "_STATEMENT_S"), (key_cache, "_STATEMENT_S"), (keysets, "FETCH_S")):
         assert hasattr(module, name)
         setattr(module, name, OF_MYRIA_S)
 

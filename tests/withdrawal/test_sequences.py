@@ -743,7 +743,7 @@ async def test_withdrawn_is_in_no_byte(
             new = NewKey(
                 name="k", tenant=tenant, own=POOL, roles=("append", "read", "admin"), faces=("core", "agent", "admin")
             )
-            key, _ = await keys.create_key(new, actor="test")
+            key, _ = await keys.create_key(new)
             caplog.clear()
             world = World(installation, tenant, key.text, random.Random(seed))
             try:

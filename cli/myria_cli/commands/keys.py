@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.panel import Panel
@@ -21,8 +21,7 @@ from myria_cli.options import Options, actor, command
 from myria_cli.place import database_of
 
 if TYPE_CHECKING:
-    from myria.access.consents import Consents
-    from myria.access.store import KeyDetails
+    from myria.access.store import AccessStore
 
 KeyId = Annotated[str, typer.Argument(metavar="KEY_ID", help="The key's public id.")]
 GrantId = Annotated[str, typer.Argument(metavar="GRANT_ID", help="The grant's id, as `myria grant list` shows it.")]
@@ -128,19 +127,19 @@ async def create(
         if new.tenant == "default" or given is not None:
             await store.ensure_tenant(new.tenant)
         if given is not None:
-            details, is_new = await store.ensure_key(new, given, actor=actor())
+            shown, is_new = await store.ensure_key(new, given)
             sentence = "this key is known now" if is_new else "this key is known already: nothing changed"
-            _show_key(options, details, sentence)
+            options.answer(shown, console.fields(shown), sentence)
             return
-        made, details = await store.create_key(new, actor=actor())
-    _hand_over(options, made, details)
+        made, shown = await store.create_key(new)
+    _hand_over(options, made, shown)
 
 
 @command(key, "list")
 async def list_(options: Options, *, all_tenants: AllTenants = False) -> None:
     """List keys: what each may do, until when, and when it was last used. Never their secrets."""
     async with access_store(options) as store:
-        keys = [details.to_json() for details in await store.keys(None if all_tenants else options.tenant)]
+        keys = await store.keys(None if all_tenants else options.tenant)
     columns: dict[str, console.Column] = {
         "key": "key_id",
         **{name: name for name in ("name", "tenant", "state", "roles", "as")},
@@ -157,7 +156,8 @@ async def list_(options: Options, *, all_tenants: AllTenants = False) -> None:
 async def show(options: Options, key_id: KeyId) -> None:
     """Show what one key may do."""
     async with access_store(options) as store:
-        _show_key(options, await store.key(_id_of(key_id)))
+        shown = await store.key(_id_of(key_id))
+    options.answer(shown, console.fields(shown))
 
 
 @command(key, "rotate")
@@ -175,25 +175,23 @@ async def rotate(
     from myria.access.durations import parse_duration
 
     async with access_store(options) as store:
-        made, details = await store.rotate_key(
-            _id_of(key_id), overlap_s=parse_duration(overlap, "overlap"), actor=actor()
-        )
-    _hand_over(options, made, details)
+        made, shown = await store.rotate_key(_id_of(key_id), overlap_s=parse_duration(overlap, "overlap"))
+    _hand_over(options, made, shown)
 
 
 @command(key, "revoke")
 async def revoke(options: Options, key_id: KeyId) -> None:
     """End a key: within a second no process accepts it any more."""
     async with access_store(options) as store:
-        details = await store.revoke_key(_id_of(key_id))
-    _show_key(options, details, f"the key {details.row['key_id']} is revoked")
+        shown = await store.revoke_key(_id_of(key_id))
+    options.answer(shown, console.fields(shown), f"the key {shown['key_id']} is revoked")
 
 
 @command(grant, "list")
 async def list_grants(options: Options, *, all_tenants: AllTenants = False) -> None:
     """List grants: which program may do what with whose key, since when, and until when."""
-    async with _consents(options) as consents:
-        grants = await consents.grants(None if all_tenants else options.tenant)
+    async with _grants(options) as store:
+        grants = await store.grants(None if all_tenants else options.tenant)
     columns: dict[str, console.Column] = {
         "grant": "grant_id",
         "program": "client",
@@ -211,40 +209,35 @@ async def list_grants(options: Options, *, all_tenants: AllTenants = False) -> N
 @command(grant, "show")
 async def show_grant(options: Options, grant_id: GrantId) -> None:
     """Show one grant."""
-    async with _consents(options) as consents:
-        shown = await consents.grant(grant_id)
+    async with _grants(options) as store:
+        shown = await store.grant(grant_id)
     options.answer(shown, console.fields(shown))
 
 
 @command(grant, "revoke")
 async def revoke_grant(options: Options, grant_id: GrantId) -> None:
     """End a grant with all its tokens: within a second no process accepts them any more. The key stays good."""
-    async with _consents(options) as consents:
-        ended = await consents.revoke(grant_id)
+    async with _grants(options) as store:
+        ended = await store.revoke_grant(grant_id)
     options.answer(ended, console.fields(ended), f"the grant {grant_id} has ended")
 
 
 @asynccontextmanager
-async def _consents(options: Options) -> AsyncIterator[Consents]:
-    from myria.access.consents import Consents
+async def _grants(options: Options) -> AsyncIterator[AccessStore]:
+    from myria.access.store import AccessStore
 
     async with database_of(options, "control") as database:
-        yield Consents(database, actor=actor())
+        yield AccessStore(database, actor=actor())
 
 
-def _hand_over(options: Options, made: MadeKey, details: KeyDetails) -> None:
+def _hand_over(options: Options, made: MadeKey, shown: dict[str, Any]) -> None:
     """Show a key with its text, this once."""
-    shown = details.to_json()
     options.answer(
         {"key_id": shown["key_id"], "key": made.text, **shown},
         Panel(Text(made.text, style="bold cyan"), title="The key, shown this once", expand=False),
         console.fields(shown),
         "send it in the header `Authorization: Bearer ...`",
     )
-
-
-def _show_key(options: Options, details: KeyDetails, sentence: str | None = None) -> None:
-    options.answer(details.to_json(), console.fields(details.to_json()), sentence)
 
 
 def _given(key_file: Path | None, key_env: str | None) -> MadeKey | None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from myria.access.principal import Principal
-from myria.errors import InvalidArgument, ParticipantsNotAllowed
+from myria.errors import InvalidArgument
 from myria.log.masks import Mask, Masks
 from myria.log.scopes import canonical_participants
 from myria.settings import AuthSettings, RestSettings
@@ -81,52 +80,22 @@ def acting(
         InvalidParticipants: a name that nobody can have.
         ParticipantsNotAllowed: the principal may not ask as this agent, or has no participants of its own for a pool.
     """
+    own = principal.own or principal.fallback
+    speaker: str | None = None
     if agent_id is None or agent_id == POOL:
         if not pooled:
             raise InvalidArgument("name the agent in agentId: this server keeps no pool", field="agentId")
-        return _in_pool(principal, shared)
-    (agent,) = canonical_participants([agent_id], field="agentId")
-    own = principal.own or principal.fallback
-    check_not_reserved(agent, reserved.union(own), field="agentId")
-    together = canonical_participants([*own, agent], field="agentId")
-    participants = principal.asking_as(together, field="agentId")
-    held = Masks.containing(participants)
-    if pooled and own:
-        held = Masks.of([*held, principal.pool()])
-    masks = _together(held, _beside(principal, shared))
-    return Acting(participants=participants, held=held, masks=masks, speaker=agent)
-
-
-def _in_pool(principal: Principal, shared: str | None) -> Acting:
-    own = principal.own or principal.fallback
-    if not own:
-        raise ParticipantsNotAllowed(
-            "this credential has no participants of its own, so it has no pool: name an agent that it may ask as",
-            field="agentId",
-        )
-    return _of_pool(own, _beside(principal, shared))
-
-
-@lru_cache(maxsize=4096)
-def _of_pool(own: tuple[str, ...], beside: Mask | None) -> Acting:
-    """Return as whom nearly every call acts: made once for those who call again."""
-    pool = Mask(own, exact=True)
-    held = Masks.of([pool])
-    return Acting(participants=pool.participants, held=held, masks=_together(held, beside), speaker=None)
-
-
-@lru_cache(maxsize=4096)
-def _mask(participants: tuple[str, ...], exact: bool) -> Mask:
-    return Mask(participants, exact=exact)
-
-
-def _beside(principal: Principal, shared: str | None) -> Mask | None:
-    """Return the mask of what an organisation shares, which is seen beside its own, unless a key speaks for many."""
-    own = principal.own or principal.fallback
-    if shared is None or not own or principal.may_ask:
-        return None
-    return _mask((shared,), False) if "rest" in principal.faces else _mask((*own, shared), True)
-
-
-def _together(held: Masks, beside: Mask | None) -> Masks:
-    return held if beside is None else Masks.of([*held, beside])
+        pool = principal.pool()
+        participants, held = pool.participants, Masks.of([pool])
+    else:
+        (speaker,) = canonical_participants([agent_id], field="agentId")
+        check_not_reserved(speaker, reserved.union(own), field="agentId")
+        together = canonical_participants([*own, speaker], field="agentId")
+        participants = principal.asking_as(together, field="agentId")
+        held = Masks.containing(participants)
+        if pooled and own:
+            held = Masks.of([*held, principal.pool()])
+    masks = held
+    if shared is not None and own and not principal.may_ask:  # one that speaks for many shares with nobody
+        masks = Masks.of([*held, Mask((shared,)) if "rest" in principal.faces else Mask((*own, shared), exact=True)])
+    return Acting(participants=participants, held=held, masks=masks, speaker=speaker)

@@ -58,8 +58,7 @@ _log = logging.getLogger(__name__)
 
 Dropped = Literal["calls", "refusals"]
 
-_Call = tuple[float, Principal, Face, str, str | None, float, str]
-"""A call as it was noted: when, who, face, tool, context_id, seconds, outcome."""
+Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,8 +135,7 @@ class Journal:
         rate = settings.calls_per_s
         self._room = TokenBucket(rate, max(1.0, rate * _CALL_BURST_S), ticks())
         self._refusal_room = TokenBucket(_REFUSALS_PER_S, MAX_KINDS, ticks())
-        self._allowed = 0
-        self._calls: deque[_Call] = deque()
+        self._calls: deque[tuple[str, Row]] = deque()
         self._writing = asyncio.Lock()
         self._attempts: dict[RefusedAttempt, _Repeats] = {}
 
@@ -147,26 +145,21 @@ class Journal:
         """Note one call, if it is one of those that are recorded.
 
         Of its arguments only the context is kept: context_id, or the project and session of a turn.
-
-        The request waits for this, so it takes what is there; the writing makes the record of it (`_record`).
         """
-        share = self._share
-        if share is None:
+        if self._share is None:
             if principal.credential is None:
                 return
-        elif share < 1 and random.random() >= share:  # noqa: S311 - a sample
+        elif self._share < 1 and random.random() >= self._share:  # noqa: S311 - a sample
             return
-        if not self._allowed:
-            self._allowed = self._room.left(self._ticks())
-            self._room.take(self._allowed, self._ticks())
-        if not self._allowed or len(self._calls) >= MAX_WAITING:
+        if len(self._calls) >= MAX_WAITING or self._room.take(1, self._ticks()):
             self._dropped("calls", 1)
             return
-        self._allowed -= 1
-        context = _context_of(face, arguments) if type(arguments) is dict else None
-        if context is not None and (type(context) is not str or len(context) > _MAX_CONTEXT):
+        context = _context_of(face, arguments) if isinstance(arguments, dict) else None
+        if not (isinstance(context, str) and len(context) <= _MAX_CONTEXT and context.isprintable()):
             context = None
-        self._calls.append((self._now(), principal, face, tool, context, seconds, outcome))
+        at, request_id = datetime.fromtimestamp(self._now(), UTC), f"req_{random.getrandbits(128):032x}"
+        row = (at, request_id, principal.actor, face, tool, context, seconds * 1000, outcome)
+        self._calls.append((principal.tenant, row))
 
     def refused(self, attempt: RefusedAttempt) -> None:
         """Note a refused attempt."""
@@ -207,7 +200,7 @@ class Journal:
 
     async def _flush(self) -> None:
         attempts, self._attempts = self._attempts, {}
-        refusals: dict[str, list[tuple[Any, ...]]] = {}
+        refusals: dict[str, list[Row]] = {}
         for attempt, seen in attempts.items():
             row = (
                 attempt.actor,
@@ -223,14 +216,14 @@ class Journal:
         for tenant, rows in refusals.items():
             await self._write("audit.write_refusals", tenant, rows, "refusals")
         while self._calls:
-            calls: dict[str, list[tuple[Any, ...]]] = {}
+            calls: dict[str, list[Row]] = {}
             for _ in range(min(_WRITTEN_AT_ONCE, len(self._calls))):
-                call = self._calls.popleft()
-                calls.setdefault(call[1].tenant, []).append(_record(call))
+                tenant, row = self._calls.popleft()
+                calls.setdefault(tenant, []).append(row)
             for tenant, rows in calls.items():
                 await self._write("audit.write_calls", tenant, rows, "calls")
 
-    async def _write(self, statement: str, tenant: str, rows: list[tuple[Any, ...]], sort: Dropped) -> None:
+    async def _write(self, statement: str, tenant: str, rows: list[Row], sort: Dropped) -> None:
         try:
             async with self._database.write(tenant) as connection:
                 if sort == "calls":
@@ -251,20 +244,6 @@ def _context_of(face: Face, arguments: Json) -> Any:
         return arguments.get("context_id")
     names = [arguments.get(name) for name in ("project", "session_id")]
     return "/".join(name if isinstance(name, str) and name.strip() else "default" for name in names)
-
-
-def _record(call: _Call) -> tuple[Any, ...]:
-    at, principal, face, tool, context, seconds, outcome = call
-    return (
-        datetime.fromtimestamp(at, UTC),
-        f"req_{random.getrandbits(128):032x}",
-        principal.actor,
-        face,
-        tool,
-        context if context is None or context.isprintable() else None,
-        seconds * 1000,
-        outcome,
-    )
 
 
 async def entries(database: Database, tenant: str | None, limit: int) -> list[Json]:

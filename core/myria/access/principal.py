@@ -159,7 +159,7 @@ class Principal:
     def pool(self) -> Mask:
         """Return the mask that sees what exactly its own participants hold: the pool that its agents share.
 
-        For a face to ask under, alone or beside others. It needs no match of a pattern: nobody else is part of it.
+        It needs no match of a pattern: nobody else is part of it.
 
         Raises:
             ParticipantsNotAllowed: it has no participants of its own.
@@ -167,8 +167,8 @@ class Principal:
         own = self.own or self.fallback
         if not own:
             raise ParticipantsNotAllowed(
-                "this credential has no participants of its own, so it has no pool; use one that has",
-                field="participants",
+                "this credential has no participants of its own, so it has no pool: name an agent that it may ask as",
+                field="agentId",
             )
         return Mask(own, exact=True)
 

@@ -1,7 +1,11 @@
-"""Tenants and keys in the database, as the control plane keeps them: made, shown, changed and ended."""
+"""Tenants, keys and grants in the database, as the control plane keeps them: made, shown, changed and ended.
+
+Nobody has more of a key, a code or a token than a digest.
+"""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
@@ -25,7 +29,7 @@ from myria.access.tenants import checked_tenant
 from myria.db.clock import rfc3339_of
 from myria.db.database import ALL_TENANTS, Connection, Database
 from myria.db.queries import sql
-from myria.errors import InvalidArgument, KeyNotFound, TenantDeleting, TenantExists, TenantNotFound
+from myria.errors import GrantNotFound, InvalidArgument, KeyNotFound, TenantDeleting, TenantExists, TenantNotFound
 from myria.log.jsontext import check_storable
 from myria.log.scopes import canonical_participants
 from myria.settings.redaction_kinds import KINDS, Kind
@@ -95,42 +99,13 @@ class NewKey:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KeyDetails:
-    """A key as it may be shown: all but its secret."""
-
-    row: asyncpg.Record
-
-    def to_json(self) -> Json:
-        """Return the wire form; moments are RFC 3339."""
-        row = self.row
-        moments = ("created_at", "expires_at", "revoked_at", "last_used_at")
-        return {
-            "key_id": row["key_id"],
-            "name": row["name"],
-            "description": row["description"],
-            "tenant": row["tenant_id"],
-            "state": row["state"],
-            "roles": list(row["roles"]),
-            "faces": list(row["faces"]),
-            "as": list(row["own_participants"]),
-            "may_ask": list(row["may_ask"]),
-            "channels": None if row["channels"] is None else list(row["channels"]),
-            "requests_per_s": row["requests_per_s"],
-            "concurrency": row["concurrency"],
-            "format": row["text_format"],
-            "created_by": row["created_by"],
-            "replaces": row["replaces_key_id"],
-            "replaced_by": row["replaced_by"],
-            **{name: None if row[name] is None else rfc3339_of(row[name]) for name in moments},
-        }
-
-
 class AccessStore:
-    """Tenants and keys of one database, and the journal of what is done to them. Needs the rights of the control plane.
+    """Tenants, keys and grants of one database. What is done to them goes into the journal with it.
+
+    Needs the rights of the control plane. Tenants, keys and grants are returned as JSON, their moments in RFC 3339.
 
     Args:
-        actor: who does it, for the journal, where a method is not told.
+        actor: who does it, for the journal.
     """
 
     def __init__(self, database: Database, *, actor: str = "cli") -> None:
@@ -144,21 +119,17 @@ class AccessStore:
             InvalidArgument: not a tenant's name.
             TenantExists: there is one of this name.
         """
-        checked_tenant(name)
-        async with self._database.write(name) as connection:
-            created_at = await connection.fetchval(sql("access.create_tenant"), name)
-            if created_at is not None:
-                await self._note(connection, name, "tenant.create", name)
-        if created_at is None:
+        if not await self.ensure_tenant(name):
             raise TenantExists(f"there is a tenant {name} already", tenant=name)
         return await self.tenant(name)
 
-    async def ensure_tenant(self, name: str) -> None:
-        """Make a tenant where there is none of this name."""
-        checked_tenant(name)
-        async with self._database.write(name) as connection:
-            if await connection.fetchval(sql("access.create_tenant"), name) is not None:
+    async def ensure_tenant(self, name: str) -> bool:
+        """Make a tenant where there is none of this name; tell whether it was made."""
+        async with self._database.write(checked_tenant(name)) as connection:
+            is_new = await connection.fetchval(sql("access.create_tenant"), name) is not None
+            if is_new:
                 await self._note(connection, name, "tenant.create", name)
+        return is_new
 
     async def tenants(self) -> list[Json]:
         """Return all tenants by name."""
@@ -192,12 +163,8 @@ class AccessStore:
             TenantNotFound: there is none of this name.
         """
         values = {quota: _amount(quota, value) for quota, value in quotas.items()}
-        async with self._database.write(checked_tenant(name)) as connection:
-            amounts = [values.get(quota) for quota in QUOTAS]
-            if await connection.fetchrow(sql("access.set_quotas"), name, list(values), *amounts) is None:
-                raise _no_tenant(name)
-            await self._note(connection, name, "tenant.set", name, **values)
-        return await self.tenant(name)
+        changes = (list(values), *(values.get(quota) for quota in QUOTAS))
+        return await self._change_tenant(name, "tenant.set", sql("access.set_quotas"), *changes, **values)
 
     async def set_redaction(self, name: str, kinds: Sequence[Kind] | None) -> Json:
         """Say what is taken out of a tenant's payloads from now on, within five seconds; what is stored stays.
@@ -210,11 +177,7 @@ class AccessStore:
             TenantNotFound: there is none of this name.
         """
         chosen = None if kinds is None else list(_chosen(kinds, KINDS, "kind", least=0))
-        async with self._database.write(checked_tenant(name)) as connection:
-            if await connection.fetchrow(sql("access.set_redaction"), name, chosen) is None:
-                raise _no_tenant(name)
-            await self._note(connection, name, "tenant.redact", name, kinds=chosen)
-        return await self.tenant(name)
+        return await self._change_tenant(name, "tenant.redact", sql("access.set_redaction"), chosen, kinds=chosen)
 
     async def set_turns(self, name: str, mode: TurnsMode | None) -> Json:
         """Say whether turns are served to a tenant, and compared with its own results, within five seconds.
@@ -228,11 +191,7 @@ class AccessStore:
         """
         if mode is not None:
             _chosen([mode], get_args(TurnsMode), "mode", least=1)
-        async with self._database.write(checked_tenant(name)) as connection:
-            if await connection.fetchrow(sql("access.set_turns"), name, mode) is None:
-                raise _no_tenant(name)
-            await self._note(connection, name, "tenant.turns", name, mode=mode)
-        return await self.tenant(name)
+        return await self._change_tenant(name, "tenant.turns", sql("access.set_turns"), mode, mode=mode)
 
     async def suspend_tenant(self, name: str, reason: str | None = None) -> Json:
         """Refuse a tenant's credentials from now on, on every pod within a second; its data stays.
@@ -241,11 +200,7 @@ class AccessStore:
             TenantNotFound: there is none of this name.
         """
         check_storable(reason, "reason")
-        async with self._database.write(checked_tenant(name)) as connection:
-            if await connection.fetchrow(sql("access.suspend_tenant"), name, reason) is None:
-                raise _no_tenant(name)
-            await self._note(connection, name, "tenant.suspend", name, reason=reason)
-        return await self.tenant(name)
+        return await self._change_tenant(name, "tenant.suspend", sql("access.suspend_tenant"), reason, reason=reason)
 
     async def resume_tenant(self, name: str) -> Json:
         """Accept a suspended tenant's credentials again; ends a deletion that has removed nothing yet.
@@ -263,11 +218,10 @@ class AccessStore:
             raise TenantDeleting(f"a part of tenant {name} is removed already; `myria tenant delete {name}` goes on")
         return tenant
 
-    async def create_key(self, new: NewKey, *, actor: str, made: MadeKey | None = None) -> tuple[MadeKey, KeyDetails]:
+    async def create_key(self, new: NewKey, made: MadeKey | None = None) -> tuple[MadeKey, Json]:
         """Make a key; return its text, which nobody can read again, and what it may do.
 
         Args:
-            actor: who makes it, for the record.
             made: a text of one's own; by default a random one.
 
         Raises:
@@ -275,19 +229,16 @@ class AccessStore:
             TenantNotFound: there is no such tenant.
         """
         new, made = new.checked(), made or make_key()
+        allowed = {"name": new.name, "roles": new.roles, "faces": new.faces, "as": new.own, "may_ask": new.may_ask}
         async with self._database.write(new.tenant) as connection:
-            await _insert(connection, new, made, actor=actor, replaces=None)
-            allowed = {"name": new.name, "roles": new.roles, "faces": new.faces, "as": new.own, "may_ask": new.may_ask}
-            await write_act(
-                connection,
-                Act(tenant=new.tenant, actor=actor, action="key.create", target=made.key_id, details=allowed),
-            )
+            await self._insert_key(connection, new, made, replaces=None)
+            await self._note(connection, new.tenant, "key.create", made.key_id, **allowed)
         return made, await self.key(made.key_id)
 
     async def create_first_key(self, tenant: str, own: Sequence[str]) -> MadeKey | None:
         """Make a tenant and a key that may do everything but erase; None where the tenant has a key that is good."""
         await self.ensure_tenant(tenant)
-        if any(details.row["state"] == "active" for details in await self.keys(tenant)):
+        if any(key["state"] == "active" for key in await self.keys(tenant)):
             return None
         new = NewKey(
             name="first",
@@ -297,10 +248,9 @@ class AccessStore:
             own=own,
             description="made by `myria up --auth`",
         )
-        made, _ = await self.create_key(new, actor=self._actor)
-        return made
+        return (await self.create_key(new))[0]
 
-    async def ensure_key(self, new: NewKey, made: MadeKey, *, actor: str) -> tuple[KeyDetails, bool]:
+    async def ensure_key(self, new: NewKey, made: MadeKey) -> tuple[Json, bool]:
         """Make the key of a text that is kept elsewhere, unless it is there; return it, and whether it was made now.
 
         Raises:
@@ -309,14 +259,14 @@ class AccessStore:
         async with self._database.read(ALL_TENANTS) as connection:
             row = await connection.fetchrow(sql("access.key_digest"), made.key_id)
         if row is None:
-            return (await self.create_key(new, actor=actor, made=made))[1], True
+            return (await self.create_key(new, made))[1], True
         if row["digest"] != made.digest:
             raise InvalidArgument(
                 "there is a key of this id with another secret; give this one another id", field="key"
             )
         return await self.key(made.key_id), False
 
-    async def rotate_key(self, key_id: str, *, overlap_s: float, actor: str) -> tuple[MadeKey, KeyDetails]:
+    async def rotate_key(self, key_id: str, *, overlap_s: float) -> tuple[MadeKey, Json]:
         """Make a key that may do what another may, for as long as that was made for; the other ends after an overlap.
 
         Raises:
@@ -324,6 +274,7 @@ class AccessStore:
             InvalidArgument: it was rotated already.
         """
         made = make_key()
+        overlap_s = max(0.0, overlap_s)
         check_storable(key_id, "key_id")
         async with self._database.write(ALL_TENANTS) as connection:
             await connection.execute(sql("access.hold_key"), key_id)
@@ -351,16 +302,12 @@ class AccessStore:
                 description=old["description"],
                 expires_s=old["lifetime_s"],
             ).checked()
-            await _insert(connection, new, made, actor=actor, replaces=key_id)
-            await connection.fetchval(sql("access.expire_key"), key_id, max(0.0, overlap_s))
-            details = {"new_key": made.key_id, "overlap_s": max(0.0, overlap_s)}
-            await write_act(
-                connection,
-                Act(tenant=new.tenant, actor=actor, action="key.rotate", target=key_id, details=details),
-            )
+            await self._insert_key(connection, new, made, replaces=key_id)
+            await connection.fetchval(sql("access.expire_key"), key_id, overlap_s)
+            await self._note(connection, new.tenant, "key.rotate", key_id, new_key=made.key_id, overlap_s=overlap_s)
         return made, await self.key(made.key_id)
 
-    async def revoke_key(self, key_id: str) -> KeyDetails:
+    async def revoke_key(self, key_id: str) -> Json:
         """End a key, on every pod within a second; one that was revoked before stays so, and nothing is noted.
 
         Raises:
@@ -376,12 +323,12 @@ class AccessStore:
                 await self._note(connection, row["tenant_id"], "key.revoke", key_id)
         return await self.key(key_id)
 
-    async def keys(self, tenant: str | None = None) -> list[KeyDetails]:
+    async def keys(self, tenant: str | None = None) -> list[Json]:
         """Return the keys of a tenant, or of all."""
         async with self._database.read(ALL_TENANTS) as connection:
-            return [KeyDetails(row=row) for row in await connection.fetch(sql("access.keys"), tenant, None)]
+            return [_key(row) for row in await connection.fetch(sql("access.keys"), tenant, None)]
 
-    async def key(self, key_id: str) -> KeyDetails:
+    async def key(self, key_id: str) -> Json:
         """Return one key.
 
         Raises:
@@ -393,36 +340,74 @@ class AccessStore:
             row = await connection.fetchrow(sql("access.keys"), None, key_id)
         if row is None:
             raise _no_key(key_id)
-        return KeyDetails(row=row)
+        return _key(row)
+
+    async def grants(self, tenant: str | None = None) -> list[Json]:
+        """Return the grants of a tenant, or of all, oldest first."""
+        async with self._database.read(ALL_TENANTS) as connection:
+            return [_grant(row) for row in await connection.fetch(sql("oauth.grants"), tenant, None)]
+
+    async def grant(self, grant_id: str) -> Json:
+        """Return one grant.
+
+        Raises:
+            GrantNotFound: no such grant, or it ended so long ago that it was forgotten.
+        """
+        async with self._database.read(ALL_TENANTS) as connection:
+            row = await connection.fetchrow(sql("oauth.grants"), None, _grant_id(grant_id))
+        if row is None:
+            raise _no_grant(grant_id)
+        return _grant(row)
+
+    async def revoke_grant(self, grant_id: str) -> Json:
+        """End a grant and all its tokens, on every pod within a second; one that has ended stays as it is.
+
+        Raises:
+            GrantNotFound: no such grant.
+        """
+        async with self._database.write(ALL_TENANTS) as connection:
+            await connection.execute(sql("oauth.end_grant"), _grant_id(grant_id), f"revoked by {self._actor}")
+        return await self.grant(grant_id)
+
+    async def _change_tenant(self, name: str, action: str, statement: str, *values: Any, **details: Any) -> Json:
+        """Run a statement that changes a tenant's row, with its act in the journal; return the tenant.
+
+        Raises:
+            TenantNotFound: there is none of this name.
+        """
+        async with self._database.write(checked_tenant(name)) as connection:
+            if await connection.fetchrow(statement, name, *values) is None:
+                raise _no_tenant(name)
+            await self._note(connection, name, action, name, **details)
+        return await self.tenant(name)
 
     async def _note(self, connection: Connection, tenant: str, action: str, target: str, **details: Any) -> None:
         act = Act(tenant=tenant, actor=self._actor, action=action, target=target, details=details)
         await write_act(connection, act)
 
-
-async def _insert(connection: Connection, new: NewKey, made: MadeKey, *, actor: str, replaces: str | None) -> None:
-    try:
-        await connection.fetchrow(
-            sql("access.create_key"),
-            new.tenant,
-            made.key_id,
-            new.name,
-            new.description,
-            made.digest,
-            list(new.roles),
-            list(new.faces),
-            list(new.own),
-            list(new.may_ask),
-            None if new.channels is None else list(new.channels),
-            new.requests_per_s,
-            new.concurrency,
-            actor,
-            new.expires_s,
-            replaces,
-            new.text_format,
-        )
-    except asyncpg.ForeignKeyViolationError as error:
-        raise _no_tenant(new.tenant) from error
+    async def _insert_key(self, connection: Connection, new: NewKey, made: MadeKey, *, replaces: str | None) -> None:
+        try:
+            await connection.fetchrow(
+                sql("access.create_key"),
+                new.tenant,
+                made.key_id,
+                new.name,
+                new.description,
+                made.digest,
+                list(new.roles),
+                list(new.faces),
+                list(new.own),
+                list(new.may_ask),
+                None if new.channels is None else list(new.channels),
+                new.requests_per_s,
+                new.concurrency,
+                self._actor,
+                new.expires_s,
+                replaces,
+                new.text_format,
+            )
+        except asyncpg.ForeignKeyViolationError as error:
+            raise _no_tenant(new.tenant) from error
 
 
 def _amount(quota: str, value: float | None) -> float | int | None:
@@ -467,12 +452,10 @@ def _patterns(patterns: Sequence[str], name: str) -> tuple[str, ...]:
 
 
 def _tenant(row: asyncpg.Record) -> Json:
-    suspended_at = row["suspended_at"]
     return {
         "tenant": row["tenant_id"],
-        "state": "deleting" if row["deleting_at"] is not None else "active" if suspended_at is None else "suspended",
-        "created_at": rfc3339_of(row["created_at"]),
-        "suspended_at": None if suspended_at is None else rfc3339_of(suspended_at),
+        "state": "deleting" if row["deleting_at"] else "suspended" if row["suspended_at"] else "active",
+        **_moments(row, "created_at", "suspended_at"),
         "suspended_reason": row["suspended_reason"],
         **{quota: row[quota] for quota in QUOTAS},
         "redacted": row["redacted"],
@@ -487,9 +470,63 @@ def _tenant(row: asyncpg.Record) -> Json:
     }
 
 
+def _key(row: asyncpg.Record) -> Json:
+    """Return a key as it may be shown: all but its secret."""
+    return {
+        "key_id": row["key_id"],
+        "name": row["name"],
+        "description": row["description"],
+        "tenant": row["tenant_id"],
+        "state": row["state"],
+        "roles": row["roles"],
+        "faces": row["faces"],
+        "as": row["own_participants"],
+        "may_ask": row["may_ask"],
+        "channels": row["channels"],
+        "requests_per_s": row["requests_per_s"],
+        "concurrency": row["concurrency"],
+        "format": row["text_format"],
+        "created_by": row["created_by"],
+        "replaces": row["replaces_key_id"],
+        "replaced_by": row["replaced_by"],
+        **_moments(row, "created_at", "expires_at", "revoked_at", "last_used_at"),
+    }
+
+
+def _grant(row: asyncpg.Record) -> Json:
+    return {
+        "grant_id": str(row["grant_id"]),
+        "tenant": row["tenant_id"],
+        "state": row["state"],
+        "client": row["client"],
+        "client_id": row["client_id"],
+        "key_id": row["key_id"],
+        "key": row["key"],
+        "face": row["face"],
+        "scopes": row["scopes"],
+        "ended_reason": row["ended_reason"],
+        **_moments(row, "created_at", "last_used_at", "expires_at", "ended_at"),
+    }
+
+
+def _moments(row: asyncpg.Record, *names: str) -> Json:
+    return {name: None if row[name] is None else rfc3339_of(row[name]) for name in names}
+
+
+def _grant_id(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(text)
+    except ValueError as error:
+        raise _no_grant(text) from error
+
+
 def _no_tenant(name: str) -> TenantNotFound:
     return TenantNotFound(f"there is no tenant {name}; `myria tenant create {name}` makes it", tenant=name)
 
 
 def _no_key(key_id: str) -> KeyNotFound:
     return KeyNotFound(f"there is no key {key_id}; `myria key list` shows them", key_id=key_id)
+
+
+def _no_grant(grant_id: str) -> GrantNotFound:
+    return GrantNotFound(f"there is no grant {grant_id[:100]}; `myria grant list` shows them", grant_id=grant_id[:100])

@@ -24,13 +24,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from myria.access.tenants import checked_tenant
 from myria.errors import ConfigurationError, InvalidArgument, MyriaError, SecretNotFound
 from myria.settings import MASTER_KEY_VARIABLE, SecretsSettings
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 Json = dict[str, Any]
 
@@ -44,18 +47,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HOW = "32 random bytes in base64, as `head -c 32 /dev/urandom | base64` prints them"
 
 
-class _Cipher(Protocol):
-    def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes: ...
-
-    def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes: ...
-
-
 @dataclass(frozen=True, slots=True)
 class MasterKey:
     """A key of AES-256, and the id by which a ciphertext names it: a digest, from which it cannot be computed."""
 
     key_id: str
-    cipher: _Cipher = field(repr=False)
+    cipher: AESGCM = field(repr=False)
 
     @classmethod
     def parse(cls, text: str, where: str) -> MasterKey:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Protocol
 
+from myria.access.key_cache import KeyCache
 from myria.access.principal import Face, Principal, Role
-from myria.access.ring import KeyRing
 from myria.access.secrets import parse_key
 from myria.db.database import Database
 from myria.db.queries import sql
@@ -125,8 +125,10 @@ class KeysAndTokens:
         resource: what tokens are issued for, and where that is described; None where there are no tokens.
     """
 
-    def __init__(self, ring: KeyRing, tokens: Tokens | None = None, resource: ProtectedResource | None = None) -> None:
-        self._ring = ring
+    def __init__(
+        self, key_cache: KeyCache, tokens: Tokens | None = None, resource: ProtectedResource | None = None
+    ) -> None:
+        self._key_cache = key_cache
         self._tokens = tokens
         self._resource = resource
 
@@ -139,7 +141,7 @@ class KeysAndTokens:
         text = _credential(headers, face)
         if self._tokens is not None and looks_like_token(text):
             return self._tokens.known(text, face)
-        return self._ring.known(text)
+        return self._key_cache.known(text)
 
     async def principal(self, headers: Headers, face: Face) -> Principal:
         """Return the principal of a credential.
@@ -150,7 +152,7 @@ class KeysAndTokens:
         text = _credential(headers, face)
         if self._tokens is not None and looks_like_token(text):
             return await self._tokens.principal(text, face)
-        return await self._ring.principal(text)
+        return await self._key_cache.principal(text)
 
     def challenge(self, error: AccessError, face: Face) -> tuple[tuple[bytes, bytes], ...]:
         """Return the challenge of a refusal (RFC 6750), which says where the resource is described (RFC 9728)."""

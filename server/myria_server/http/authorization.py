@@ -18,9 +18,9 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from myria.access.grants import ACCESS_S, SCOPES, Client, Grants, Issued, is_challenge
+from myria.access.key_cache import KeyCache
 from myria.access.limits import Rates, network_of
 from myria.access.principal import Face, Principal
-from myria.access.ring import KeyRing
 from myria.access.secrets import parse_key
 from myria.errors import (
     AccessError,
@@ -126,7 +126,7 @@ class AuthorizationServer:
     Args:
         public_url: where clients reach it; its name as an issuer too.
         resources: the address of each face.
-        ring: knows keys.
+        key_cache: knows keys.
         door: counts refused keys.
         rates: count registrations and consents.
     """
@@ -137,14 +137,14 @@ class AuthorizationServer:
         resources: Mapping[Face, str],
         *,
         grants: Grants,
-        ring: KeyRing,
+        key_cache: KeyCache,
         door: Door,
         rates: RegistrationRates,
     ) -> None:
         self._issuer = public_url
         self._resources = resources
         self._grants = grants
-        self._ring = ring
+        self._key_cache = key_cache
         self._door = door
         self._rates = rates
 
@@ -303,7 +303,7 @@ class AuthorizationServer:
         try:
             if key is None:
                 raise CredentialInvalid("This is no key. It reads myr_<id>_<secret>.")
-            principal: Principal = await self._ring.principal(text)
+            principal: Principal = await self._key_cache.principal(text)
         except AccessError as error:
             sent = {b"authorization": b"Bearer " + text.encode()}
             shown = self._door.judged(request.scope, sent, error)

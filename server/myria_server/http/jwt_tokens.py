@@ -21,8 +21,8 @@ from jwt.exceptions import PyJWTError
 
 from myria.access.claims import check_audience, check_times, principal_of
 from myria.access.issuers import Issuer
+from myria.access.key_cache import KeyCache
 from myria.access.principal import Face, Principal
-from myria.access.ring import KeyRing
 from myria.errors import CredentialInvalid
 from myria_server.http.keysets import KeySet
 
@@ -56,7 +56,7 @@ class Tokens:
     """Turns signed tokens into principals.
 
     Args:
-        ring: knows which tenants are there and not suspended.
+        key_cache: knows which tenants are there and not suspended.
         resources: the address of each face, for which tokens are issued.
         now: seconds since 1970.
         ticks: a steady clock, in seconds.
@@ -65,14 +65,14 @@ class Tokens:
     def __init__(
         self,
         issuers: Sequence[Issuer],
-        ring: KeyRing,
+        key_cache: KeyCache,
         resources: Mapping[Face, str],
         *,
         appends_for_anyone: bool = False,
         now: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._ring = ring
+        self._key_cache = key_cache
         self._appends_for_anyone = appends_for_anyone
         self._now = now
         self._issuing = {
@@ -101,7 +101,7 @@ class Tokens:
         if entry is None:
             return None
         keys = entry.issuer.keys
-        if not keys.usable or not keys.holds(entry.key) or not self._ring.tenant_known(entry.principal.tenant):
+        if not keys.usable or not keys.holds(entry.key) or not self._key_cache.tenant_known(entry.principal.tenant):
             return None
         if self._now() >= entry.ends_at:
             raise CredentialInvalid("this token has expired; get a new one", reason="expired")
@@ -119,7 +119,7 @@ class Tokens:
         """
         entry = await self._verified(text)
         check_audience(entry.claims, entry.issuer.audiences[face])
-        await self._ring.check_tenant(entry.principal.tenant)
+        await self._key_cache.check_tenant(entry.principal.tenant)
         digest = _digest(text)
         self._known[digest] = entry
         self._known.move_to_end(digest)

@@ -12,13 +12,12 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncpg
 
@@ -29,6 +28,9 @@ from myria.db.database import Database
 from myria.db.queries import sql
 from myria.errors import CredentialInvalid, DatabaseUnavailable, MyriaError, Overloaded, TenantSuspended
 
+Name = TypeVar("Name")
+Entry = TypeVar("Entry")
+
 _log = logging.getLogger(__name__)
 
 POLL_S = 0.5
@@ -38,7 +40,7 @@ FRESH_S = 1.0
 """Seconds for which an epoch that was read is good."""
 
 MAX_KNOWN = 10_000
-"""Keys remembered by one process, and as many refused ones; the one looked up longest ago goes first."""
+"""Keys remembered by one process, as many refused ones, and as many tenants; the oldest entry goes first."""
 
 LOOKED_AT_ONCE = 256
 """Keys that one statement looks up."""
@@ -57,12 +59,11 @@ class _Known:
     """What a key's text stands for, as of an epoch: a principal, or why it is refused."""
 
     epoch: int
-    principal: Principal | None
-    refusal: MyriaError | None
-    expires_at: float | None
+    answer: Principal | MyriaError
+    expires_at: float | None = None
 
 
-class KeyRing:
+class KeyCache:
     """Turns keys, and access tokens that were granted with one, into principals.
 
     Args:
@@ -95,7 +96,7 @@ class KeyRing:
         self._epoch = -1
         self._read_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
-        self._used: dict[str, set[str]] = {}
+        self._used: defaultdict[str, set[str]] = defaultdict(set)
         self._tenants: OrderedDict[str, tuple[int, MyriaError | None]] = OrderedDict()
         self.looks = 0
 
@@ -143,11 +144,11 @@ class KeyRing:
         if epoch != self._epoch:
             return False
         if refusal is not None:
-            raise refusal
+            raise refusal.with_traceback(None)
         return True
 
     async def check_tenant(self, tenant: str) -> None:
-        """Return when the credentials of a tenant are good that somebody else than the ring verifies.
+        """Return when the credentials of a tenant are good that somebody else verifies.
 
         Raises:
             CredentialInvalid: there is no such tenant.
@@ -168,10 +169,7 @@ class KeyRing:
             refusal = CredentialInvalid("the tenant of this credential is not known here")
         elif row["suspended_at"] is not None:
             refusal = TenantSuspended("the tenant of this credential is suspended")
-        self._tenants[tenant] = (row["epoch"], refusal)
-        self._tenants.move_to_end(tenant)
-        while len(self._tenants) > MAX_KNOWN:
-            self._tenants.popitem(last=False)
+        _remember(self._tenants, tenant, (row["epoch"], refusal))
         if refusal is not None:
             raise refusal
 
@@ -192,7 +190,7 @@ class KeyRing:
 
     async def note_uses(self) -> None:
         """Write down which keys were used since the last time; losing that when the database is away is allowed."""
-        used, self._used = self._used, {}
+        used, self._used = self._used, defaultdict(set)
         for tenant, keys in used.items():
             try:
                 async with self._database.write(tenant) as connection:
@@ -231,7 +229,9 @@ class KeyRing:
                 continue
             for (name, (_, answer)), entry in zip(wanted.items(), entries, strict=True):
                 del self._wanted[name]
-                self._remember(name, entry)
+                is_good = isinstance(entry.answer, Principal)
+                (self._refused if is_good else self._known).pop(name, None)
+                _remember(self._known if is_good else self._refused, name, entry)
                 answer.set_result(entry)
 
     async def _rows(self, keys: list[MadeKey]) -> list[asyncpg.Record]:
@@ -243,38 +243,24 @@ class KeyRing:
             raise DatabaseUnavailable("the keys cannot be looked at now; retry")
         return rows
 
-    def _remember(self, name: bytes, entry: _Known) -> None:
-        remembered, other = self._known, self._refused
-        if entry.principal is None:
-            remembered, other = other, remembered
-        other.pop(name, None)
-        remembered[name] = entry
-        remembered.move_to_end(name)
-        while len(remembered) > MAX_KNOWN:
-            remembered.popitem(last=False)
-
     def _answer(self, entry: _Known) -> Principal:
-        if entry.principal is None:
-            raise entry.refusal or CredentialInvalid("this key is not known")
+        if not isinstance(entry.answer, Principal):
+            raise entry.answer.with_traceback(None)  # else the kept error would grow by a frame with each request
         if entry.expires_at is not None and self._now() >= entry.expires_at:
             raise CredentialInvalid("this key has expired; make a new one", reason="expired")
-        principal = entry.principal
-        if principal.credential is not None:
-            used = self._used.get(principal.tenant)
-            if used is None:
-                used = self._used[principal.tenant] = set()
-            used.add(principal.credential)
-        return principal
+        if entry.answer.credential is not None:
+            self._used[entry.answer.tenant].add(entry.answer.credential)
+        return entry.answer
 
     def _judged(self, row: asyncpg.Record, made: MadeKey) -> _Known:
-        epoch = row["epoch"]
+        epoch, expires_at = row["epoch"], row["expires_at"]
         if row["key_id"] is None:
-            return _Known(epoch, None, CredentialInvalid("this key is not known, or is not whole"), None)
+            return _Known(epoch, CredentialInvalid("this key is not known, or is not whole"))
         if row["revoked_at"] is not None:
-            return _Known(epoch, None, CredentialInvalid("this key was revoked", reason="revoked"), None)
+            return _Known(epoch, CredentialInvalid("this key was revoked", reason="revoked"))
         if row["suspended_at"] is not None:
-            return _Known(epoch, None, TenantSuspended("the tenant of this key is suspended"), None)
-        return _Known(epoch, self._principal(row, made), None, _seconds(row["expires_at"]))
+            return _Known(epoch, TenantSuspended("the tenant of this key is suspended"))
+        return _Known(epoch, self._principal(row, made), None if expires_at is None else expires_at.timestamp())
 
     def _principal(self, row: asyncpg.Record, made: MadeKey) -> Principal:
         return Principal(
@@ -307,8 +293,11 @@ class KeyRing:
         self._epoch, self._read_at = epoch, asked_at
 
 
-def _seconds(moment: datetime | None) -> float | None:
-    return None if moment is None else moment.timestamp()
+def _remember(entries: OrderedDict[Name, Entry], name: Name, entry: Entry) -> None:
+    entries[name] = entry
+    entries.move_to_end(name)
+    if len(entries) > MAX_KNOWN:
+        entries.popitem(last=False)
 
 
 def _seen(task: asyncio.Future[Any]) -> None:
