@@ -56,7 +56,7 @@ async def recalled(logs: Sequence[Log], limit: int, *, vectors: bool = False) ->
 
 async def keep(memory: Memory, log: Log) -> None:
     """Remember what each event of a log says, at its time."""
-    notes = await memory.notes(TENANT)
+    notes = memory.notes
     for event in log.events.values():
         draft = Draft(content=event["payload"]["text"])
         await notes.remember(

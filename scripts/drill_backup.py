@@ -114,7 +114,7 @@ async def live_through(dsns: RoleDsns) -> None:
     part = len(events) // 5
     async with Memory(dsns.server, Settings()) as memory:
         for number in range(5):
-            await memory.append_events(TENANT, events[number * part : (number + 1) * part if number < 4 else None])
+            await memory.log.append_events(TENANT, events[number * part : (number + 1) * part if number < 4 else None])
             if number < 4:
                 await build(dsns, hold=number == 3)
             if number == 1:
@@ -155,7 +155,7 @@ async def going_on(drill: Drill, dsns: RoleDsns) -> None:
     """Use the restored memory: append, ask, build, roll back."""
     drill.step("go on with it: append, ask, build, roll back")
     async with Memory(dsns.server, Settings()) as memory:
-        event_id = (await memory.append_events(TENANT, [parse_event(LATER, Limits())]))[0].event_id
+        event_id = (await memory.log.append_events(TENANT, [parse_event(LATER, Limits())]))[0].event_id
         question = EventNodesQuery(participants=("mika",), query="Where is the zeppelin?")
 
         async def is_found() -> bool:

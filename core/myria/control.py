@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 from myria import errors
 from myria.access import journal
-from myria.access.quotas import TenantQuotas
 from myria.access.vault import Secrets, opened_secrets
 from myria.builds.collect import collect_garbage, tenants_with_garbage
 from myria.builds.finish import free_numbers
@@ -29,8 +28,8 @@ from myria.index.embeddings.former import remove_former
 from myria.index.embeddings.keeping import VectorKeeper
 from myria.llm import waits
 from myria.llm.waits import Work
-from myria.log.redaction.redactor import PayloadRedactor
-from myria.notes.consolidating import Append, Consolidation
+from myria.log.event_log import EventLog
+from myria.notes.consolidating import Consolidation
 from myria.notes.folding import event_log
 from myria.notes.turns.maintaining import TurnMaintenance
 from myria.notes.turns.shadow import forget_shadows
@@ -50,7 +49,7 @@ class _AsksModel(Protocol):
     async def close(self) -> None: ...
 
 
-def _evaluator(database: Database, append: Append, settings: Settings, secrets: Secrets) -> _AsksModel | None:
+def _evaluator(log: EventLog, settings: Settings, secrets: Secrets) -> _AsksModel | None:
     """Return what rates notes, None where nothing does.
 
     Raises:
@@ -66,10 +65,10 @@ def _evaluator(database: Database, append: Append, settings: Settings, secrets: 
         raise errors.ConfigurationError(
             "notes.evaluate needs a language model: set llm.template, or switch it off.", field="notes.evaluate"
         )
-    return Evaluator(database, append, model, most=settings.notes.evaluate_notes)
+    return Evaluator(log, model, most=settings.notes.evaluate_notes)
 
 
-def _extractor(database: Database, append: Append, settings: Settings, secrets: Secrets) -> _AsksModel | None:
+def _extractor(log: EventLog, settings: Settings, secrets: Secrets) -> _AsksModel | None:
     """Return what looks for facts in turns, None where nothing does.
 
     Raises:
@@ -79,13 +78,7 @@ def _extractor(database: Database, append: Append, settings: Settings, secrets: 
         return None
     from myria.notes.turns.extracting import Extractor, configured  # noqa: PLC0415 - only where a model is asked
 
-    quotas = TenantQuotas(database, None)
-
-    async def redactor_of(tenant: str) -> PayloadRedactor:
-        kinds = await quotas.redacted(tenant)
-        return PayloadRedactor(settings.redaction.kinds if kinds is None else kinds, settings.redaction.phone_regions)
-
-    return Extractor(database, append, configured(settings, secrets=secrets), redactor_of, settings.turns)
+    return Extractor(log, configured(settings, secrets=secrets), settings.turns)
 
 
 class ControlLoop(BuildLoop):
@@ -100,16 +93,16 @@ class ControlLoop(BuildLoop):
 
     def __init__(self, database: Database, settings: Settings, launch: Launch, *, max_builders: int = 4) -> None:
         super().__init__(database, settings, launch, max_builders=max_builders)
-        append = event_log(database).append_events
+        log = event_log(database, settings)
         self._consolidation = Consolidation(
-            database, append, most=settings.notes.consolidate_notes, evaluates=settings.notes.evaluate
+            log, most=settings.notes.consolidate_notes, evaluates=settings.notes.evaluate
         )
         self._turn_maintenance = TurnMaintenance(
             database, self._consolidation, lock_timeout_ms=settings.turns.session_lock_timeout_ms
         )
         secrets = opened_secrets(settings.secrets)
-        self._evaluator = _evaluator(database, append, settings, secrets)
-        self._extractor = _extractor(database, append, settings, secrets)
+        self._evaluator = _evaluator(log, settings, secrets)
+        self._extractor = _extractor(log, settings, secrets)
         self._vectors = VectorKeeper.configured(database, settings, secrets)
 
     def _beside(self) -> Sequence[Coroutine[Any, Any, Any]]:
@@ -133,7 +126,7 @@ class ControlLoop(BuildLoop):
         return ErasureCarrier(
             database,
             Registry(database, settings),
-            event_log(database, deadline=WITHDRAWN_WITHIN_S).append_events,
+            event_log(database, settings, deadline=WITHDRAWN_WITHIN_S),
             settings.erasure,
             unproved=settings.auth.mode == "none",
         )

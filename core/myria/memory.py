@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from myria import errors
 from myria.access.principal import Principal
-from myria.access.quotas import TenantQuotas
 from myria.builds.administration import Administration
 from myria.db.queries import sql
 from myria.erasure.commands import WITHDRAWN_WITHIN_S, Asker, Erasures
@@ -17,8 +16,7 @@ from myria.index.embeddings.choosing import chosen
 from myria.log.acknowledgement import AppendResult
 from myria.log.event import NewEvent
 from myria.log.masks import Masks
-from myria.log.redacting import redacted_events
-from myria.log.redaction.redactor import PayloadRedactor
+from myria.log.quotas import TenantQuotas
 from myria.log.withdrawal.commands import MaySee, WithdrawalResult, Withdrawals
 from myria.log.withdrawal.model import Reason
 from myria.notes.answertext import AnswerText, ShownAnswer
@@ -47,7 +45,6 @@ from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.search.service import Retrieval
 from myria.search.spellings import other_spellings
 from myria.settings import Settings
-from myria.settings.redaction_kinds import Kind
 from myria.text.model_tokens import token_counter
 from myria.text.passages import sought_in
 
@@ -66,39 +63,44 @@ class Memory(Administration):
         on_redacted: Callable[[str, int], None] | None = None,
     ) -> None:
         super().__init__(dsn, settings)
-        self._redactors: dict[frozenset[Kind], PayloadRedactor] = {}
-        self._usual_redactor: PayloadRedactor | None = None
-        self._on_redacted = on_redacted or (lambda _kind, _count: None)
-        self.ingest = event_log(
+        self.retrieval = Retrieval(self.database, settings)
+        self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s, settings.auth.tenant_bytes_stored)
+
+        def committed(tenant: str, events: int) -> None:
+            self.retrieval.turns.count_other()
+            if on_commit is not None:
+                on_commit(tenant, events)
+
+        self.log = event_log(
             self.appending,
+            settings,
+            quotas=self.quotas,
+            on_redacted=on_redacted,
             events_per_commit=settings.ingest.group_commit_events,
             writers=settings.ingest.group_commit_writers,
             deadline=settings.mcp.append_deadline_s,
-            on_commit=on_commit,
+            on_commit=committed,
             evaluates=settings.notes.evaluate,
             zone=settings.service.zone,
         )
-        self.withdrawals = Withdrawals(self.appending, self.append_events)
-        self.retrieval = Retrieval(self.database, settings)
+        self.withdrawals = Withdrawals(self.log)
         self.similar = Similar(self.appending)
-        self.links = NoteLinks(self.appending, self.append_events)
+        self.links = NoteLinks(self.log)
         self._recall: Recall | None = None
         self._openings: Openings | None = None
         self.consolidation = Consolidation(
-            self.appending,
-            self.append_events,
+            self.log,
             most=settings.notes.consolidate_notes,
             evaluates=settings.notes.evaluate,
             vectors=self.vectors,
         )
-        self.turns = TurnStore(
-            self.appending,
-            self.append_events,
-            self._redactor_of,
-            settings.turns,
-            payload_bytes=settings.ingest.payload_bytes,
-            on_redacted=self._on_redacted,
+        self.notes = Notes(
+            self.log,
+            content_characters=settings.notes.content_characters,
+            redaction_kinds=settings.agent.redaction_kinds,
+            session_idle_s=settings.notes.session_idle_s,
         )
+        self.turns = TurnStore(self.log, settings.turns)
         self.turn_maintenance = TurnMaintenance(
             self.appending,
             self.consolidation,
@@ -107,83 +109,22 @@ class Memory(Administration):
         self.before_turns = Preparing(self._read, settings.turns)
         self.shadows = ShadowLog(self.appending)
         self.directories = Directories(self._read)
-        self.memories = Memories(
-            self.appending,
-            self.append_events,
-            self._redactor_of,
-            window_s=settings.rest.dedup_window_s,
-            payload_bytes=settings.ingest.payload_bytes,
-            on_redacted=self._on_redacted,
-        )
+        self.memories = Memories(self.log, window_s=settings.rest.dedup_window_s)
         page_bytes = settings.retrieval.answer_bytes
         self.memory_reader = MemoryReader(self.database, scanned=settings.rest.scanned_memories, page_bytes=page_bytes)
         self.memory_search = MemorySearch(self._read, page_bytes=page_bytes)
-        self.registrations = Registrations(
-            self.appending,
-            self.append_events,
-            self._redactor_of,
-            payload_bytes=settings.ingest.payload_bytes,
-            page_bytes=page_bytes,
-        )
+        self.registrations = Registrations(self.log, page_bytes=page_bytes)
         self.usage = NoteUsage(self.database)
         self.shown = ShownNotes(self.appending)
-        self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s, settings.auth.tenant_bytes_stored)
         self.forgetting = Forgetting(self.appending, self.forget, again_s=settings.mcp.request_deadline_s + 1.0)
 
     async def close(self) -> None:
         """Finish the commits under way and close the connections."""
-        await self.ingest.close()
+        await self.log.close()
         await self.usage.close()
         await self.shadows.close()
         await self.retrieval.close()
         await super().close()
-
-    async def append_events(
-        self, tenant: str, events: Sequence[NewEvent], *, compare: tuple[bytes, ...] | None = None
-    ) -> list[AppendResult]:
-        """Append events atomically, within the tenant's quotas, redacted; see `Ingest.append_events`.
-
-        Raises:
-            QuotaExceeded, StorageQuotaExceeded: the tenant appended as much as it may; see `TenantQuotas.append`.
-            PayloadTooLarge: redaction makes a payload longer than may be; see `redacted_events`.
-        """
-        await self._check_schema_once()
-        size = sum(len(event.payload_json) for event in events)
-        async with self.quotas.append(tenant, len(events), size) as kinds:
-            self.retrieval.turns.count_other()
-            limit = self.settings.ingest.payload_bytes
-            events, redacted = await redacted_events(events, self._redactor(kinds), payload_bytes=limit)
-            results = await self.ingest.append_events(tenant, events, compare=compare)
-        for position, counts in redacted.items():
-            results[position] = results[position]._replace(redacted=counts)
-            for kind, count in counts.items():
-                self._on_redacted(kind, count)
-        return results
-
-    async def notes(self, tenant: str, *, without: Collection[Kind] = ()) -> Notes:
-        """Return the commands of notes for a tenant.
-
-        Args:
-            without: kinds to take out of what is kept, beside those of the tenant.
-
-        Raises:
-            DatabaseUnavailable: nobody can tell now what is taken out.
-        """
-        return Notes(
-            self.appending,
-            self.append_events,
-            await self._redactor_of(tenant, without=without),
-            content_characters=self.settings.notes.content_characters,
-            payload_bytes=self.settings.ingest.payload_bytes,
-            on_redacted=self._on_redacted,
-            session_idle_s=self.settings.notes.session_idle_s,
-        )
-
-    async def _redactor_of(self, tenant: str, *, without: Collection[Kind] = ()) -> PayloadRedactor:
-        """Return what takes out of a tenant's texts what must not be kept, and some more kinds."""
-        await self._check_schema_once()
-        kinds = await self.quotas.redacted(tenant)
-        return self._redactor((*(self.settings.redaction.kinds if kinds is None else kinds), *without))
 
     @property
     def vectors(self) -> str | None:
@@ -210,17 +151,6 @@ class Memory(Administration):
         if self._openings is None:
             self._openings = Openings(self.database, token_counter(), self.settings.service.zone)
         return self._openings
-
-    def _redactor(self, kinds: Sequence[Kind] | None) -> PayloadRedactor:
-        """Return what takes these kinds out, or those of the settings; there are few, and making one takes a moment."""
-        if kinds is None and self._usual_redactor is not None:
-            return self._usual_redactor
-        chosen = frozenset(self.settings.redaction.kinds if kinds is None else kinds)
-        if chosen not in self._redactors:
-            self._redactors[chosen] = PayloadRedactor(chosen, self.settings.redaction.phone_regions)
-        if kinds is None:
-            self._usual_redactor = self._redactors[chosen]
-        return self._redactors[chosen]
 
     async def append_superseding(
         self,
@@ -389,7 +319,7 @@ class Memory(Administration):
             self.database,
             self.registry,
             # Very many events at one moment: the commit may take longer than an append may.
-            event_log(self.appending, deadline=WITHDRAWN_WITHIN_S).append_events,
+            event_log(self.appending, self.settings, deadline=WITHDRAWN_WITHIN_S),
             principal.tenant,
             actor=principal.actor,
             asker=asker,
@@ -398,4 +328,4 @@ class Memory(Administration):
     def forget(self, tenant: str) -> None:
         """Forget what this process keeps of a tenant between requests: something of it was erased."""
         self.retrieval.forget(tenant)
-        self.ingest.forget(tenant)
+        self.log.forget(tenant)

@@ -206,7 +206,7 @@ async def test_a_name_that_is_used_again_is_a_new_memory(database: Database, con
         await gone.stop()
         await gone.remove()
         assert await seen(memory) == set()
-        stored = await memory.append_events("gone", new)
+        stored = await memory.log.append_events("gone", new)
         if is_built:
             await build(database, tenant="gone")
         visible = {result.event_id for result in stored if "ana" in result.participants}

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from myria.access import limits
 from myria.access.addresses import UNKNOWN, Proxies
-from myria.access.limits import CredentialLimits, Failures, TokenBucket, network_of
+from myria.access.limits import CredentialLimits, Failures, network_of
 from myria.access.principal import Principal, local_principal
 from myria.errors import ConfigurationError, RateLimited
+from myria.log.quotas import TokenBucket
 
 
 class Clock:

@@ -9,13 +9,13 @@ from typing import Any
 import asyncpg
 import pytest
 
-from myria.access.quotas import FRESH_S, TenantQuotas
 from myria.access.store import AccessStore
 from myria.builds.queue import take_up
 from myria.builds.snapshots import Registry
 from myria.control import ControlLoop
 from myria.db.database import Database as Pool
 from myria.errors import InvalidArgument, QuotaExceeded, StorageQuotaExceeded, TenantNotFound
+from myria.log.quotas import FRESH_S, TenantQuotas
 from myria.memory import Memory
 from myria.notes.memories.commands import Keeping
 from myria.notes.memories.model import MemoryDraft
@@ -145,15 +145,15 @@ async def test_an_append_beyond_the_stored_bytes_is_refused_whole(database: Data
     await store.set_quotas("default", {"bytes_stored": 2_000})
     fill = event(0, "x" * 900)
     async with Memory(database.server_dsn, Settings()) as memory:
-        await memory.append_events("default", [fill])
+        await memory.log.append_events("default", [fill])
         with pytest.raises(StorageQuotaExceeded) as caught:
-            await memory.append_events("default", [fill, fill])
+            await memory.log.append_events("default", [fill, fill])
         refused = caught.value
         assert (refused.details["quota"], refused.details["limit"], refused.http_status) == ("bytes_stored", 2_000, 409)
         assert not refused.retryable
         assert "myria tenant set default bytes_stored=" in refused.message
-        assert (await memory.append_events("default", [fill]))[0].deduplicated is False
-        await memory.append_events("other", [fill] * 10)
+        assert (await memory.log.append_events("default", [fill]))[0].deduplicated is False
+        await memory.log.append_events("other", [fill] * 10)
     used = (await store.tenant("default"))["use"]["bytes_stored"]
     assert used == await stored(database, "default") <= 2_000
 
@@ -164,7 +164,7 @@ async def test_a_repetition_takes_no_room(database: Database, store: AccessStore
     once = event(0, "x" * 900, key="k")
     async with Memory(database.server_dsn, Settings()) as memory:
         for repeated in (False, True, True, True):
-            assert (await memory.append_events("default", [once]))[0].deduplicated is repeated
+            assert (await memory.log.append_events("default", [once]))[0].deduplicated is repeated
 
 
 async def test_the_tally_is_what_is_stored(database: Database, store: AccessStore) -> None:
@@ -172,8 +172,8 @@ async def test_the_tally_is_what_is_stored(database: Database, store: AccessStor
     first, second = (Memory(database.server_dsn, Settings()) for _ in range(2))
     async with first, second:
         for size in (1, 40, 700):
-            await first.append_events("default", [event(0, "é" * size, key=f"k{size}"), event(0, "plain")])
-            await second.append_events("default", [event(0, "é" * size, key=f"k{size}")])
+            await first.log.append_events("default", [event(0, "é" * size, key=f"k{size}"), event(0, "plain")])
+            await second.log.append_events("default", [event(0, "é" * size, key=f"k{size}")])
     assert (await store.tenant("default"))["use"]["bytes_stored"] == await stored(database, "default") > 1_400
     await execute(database, "UPDATE myria.events SET payload = '{}' WHERE source_event_key = 'k700'")
     assert (await store.tenant("default"))["use"]["bytes_stored"] == await stored(database, "default") < 1_400
@@ -188,11 +188,11 @@ async def test_every_way_of_appending_is_counted(database: Database, store: Acce
         assert (await store.tenant("default"))["use"]["bytes_stored"] == await stored(database, "default")
 
     async with Memory(database.server_dsn, Settings()) as memory:
-        await memory.append_events("default", [event(0, "one", key="one")])
+        await memory.log.append_events("default", [event(0, "one", key="one")])
         await is_counted()
-        await memory.append_events("default", [event(1, "two"), event(2, "three")])
+        await memory.log.append_events("default", [event(1, "two"), event(2, "three")])
         await is_counted()
-        results = await memory.append_events("default", [event(0, "one", key="one"), event(3, "four", key="four")])
+        results = await memory.log.append_events("default", [event(0, "one", key="one"), event(3, "four", key="four")])
         assert [result.deduplicated for result in results] == [True, False]
         await is_counted()
         await memory.memories.keep("default", keeping, MemoryDraft(agent_id="bot", content="kept"))
@@ -200,7 +200,7 @@ async def test_every_way_of_appending_is_counted(database: Database, store: Acce
             "default", keeping, [MemoryDraft(agent_id=name, content="of each") for name in "ab"]
         )
         await is_counted()
-        await memory.ingest.import_events("default", [event(4, "brought", key="brought")])
+        await memory.log.import_events("default", [event(4, "brought", key="brought")])
         await Host(memory).after("t1", "I live in Porto now")
         await is_counted()
     await execute(

@@ -20,7 +20,7 @@ async def memory(database: Database) -> AsyncIterator[Memory]:
     """A memory of four scopes."""
     async with Memory(database.server_dsn, Settings()) as opened:
         for who in (("bot", "user:ada"), ("bot", "agent:ada"), ("ada",), ("bot", "user:ben")):
-            await opened.append_events(TENANT, [event(1, "hello", participants=who)])
+            await opened.log.append_events(TENANT, [event(1, "hello", participants=who)])
         yield opened
 
 

@@ -107,7 +107,7 @@ async def test_parts_of_equal_times_and_withdrawn_events(database: Database) -> 
     crowd = [event(said[100].timestamp // 1_000_000, f"all at once {number}") for number in range(200)]
     appended = await append(database.server_dsn, [*said, *crowd])
     async with Pool(database.server_dsn) as pool:
-        withdrawals = Withdrawals(pool, event_log(pool).append_events)
+        withdrawals = Withdrawals(event_log(pool))
         gone = [result.event_id for result in (*appended[:3], *appended[60:70], *appended[190:280], *appended[-9:])]
         await withdrawals.withdraw(TENANT, gone, "forgotten", may_see=lambda _: True)
 

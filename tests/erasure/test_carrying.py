@@ -31,7 +31,7 @@ from tests.support.postgres import Database
 
 
 def carrier(pool: Pool, settings: ErasureSettings = SETTINGS.erasure, *, unproved: bool = False) -> ErasureCarrier:
-    return ErasureCarrier(pool, Registry(pool, SETTINGS), event_log(pool).append_events, settings, unproved=unproved)
+    return ErasureCarrier(pool, Registry(pool, SETTINGS), event_log(pool), settings, unproved=unproved)
 
 
 async def carried_out(working: ErasureCarrier) -> None:
@@ -44,7 +44,7 @@ def asked_by(pool: Pool, proof: Proof | None) -> Erasures:
     return Erasures(
         pool,
         Registry(pool, SETTINGS),
-        event_log(pool, deadline=WITHDRAWN_WITHIN_S).append_events,
+        event_log(pool, deadline=WITHDRAWN_WITHIN_S),
         TENANT,
         actor="who",
         asker=Asker(proof=proof),
@@ -76,9 +76,7 @@ async def test_who_stood_still_for_too_long_stops(database: Database) -> None:
     try:
         async with Pool(database.operator_dsn) as pool, blocker.transaction():
             await blocker.execute("LOCK TABLE myria.refused_keys IN SHARE MODE")
-            slow = Erasures(
-                pool, Registry(pool, SETTINGS), event_log(pool).append_events, TENANT, actor="slow", lease_s=0.4
-            )
+            slow = Erasures(pool, Registry(pool, SETTINGS), event_log(pool), TENANT, actor="slow", lease_s=0.4)
             erasure_id = await slow.start(Selection(events=(result.event_id,)), reason="asked")
             running = asyncio.create_task(slow.run(erasure_id))
             async with asyncio.timeout(PATIENCE_S), Pool(database.dsn) as owner:

@@ -48,7 +48,7 @@ async def kept_by_every_face(memory: Memory) -> None:
         lambda: compare_after((), [message("user", SAID)], theirs),
         on_compared=lambda *_: None,
     )
-    notes = await memory.notes(TENANT)
+    notes = memory.notes
     draft = Draft(content=f"Note {PHRASE}", session_id="s1", topic="t")
     await notes.remember(TENANT, ("ana",), draft, contract="004", key=PHRASE, speaker="ana")
     reflection = Reflection(
@@ -56,7 +56,7 @@ async def kept_by_every_face(memory: Memory) -> None:
     )
     await reflect(notes, memory.appending, TENANT, ("ana",), reflection, idle_s=60)
     said = Feedback(tool="recall", relevant=True, sufficient=False, suggestion=PHRASE, session_id="s1")
-    await memory.ingest.append_events(TENANT, [said.event(("ana",), timestamp=5, speaker="ana")])
+    await memory.log.append_events(TENANT, [said.event(("ana",), timestamp=5, speaker="ana")])
     keeping = Keeping(own=("ana",), shared="org")
     kept = MemoryDraft(agent_id="a", content=PHRASE, tags=(WORDS[0],))
     await memory.memories.keep(TENANT, keeping, kept, key=PHRASE)

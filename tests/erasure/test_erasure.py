@@ -27,7 +27,6 @@ from myria.log import high_water
 from myria.log.canonical import canonical_json
 from myria.log.event import NewEvent
 from myria.log.payloads import dedupe_key
-from myria.log.redaction.redactor import PayloadRedactor
 from myria.log.withdrawal.commands import Withdrawals
 from myria.memory import Memory
 from myria.notes.commands import Notes
@@ -54,7 +53,7 @@ _TRACE = re.compile("|".join(WORDS))
 
 
 def erasures(database: Database, *, tenant: str = TENANT) -> Erasures:
-    return Erasures(database, Registry(database, SETTINGS), event_log(database).append_events, tenant, actor="officer")
+    return Erasures(database, Registry(database, SETTINGS), event_log(database), tenant, actor="officer")
 
 
 async def erase(dsn: str, selection: Selection, *, reason: str = "asked by the person", at_once: int = 3) -> Receipt:
@@ -126,17 +125,15 @@ async def seeded(dsns: postgres.Database) -> list[str]:
     ids = [result.event_id for result in results]
     async with Database(dsns.dsn) as database:
         ingest = event_log(database)
-        notes = Notes(database, ingest.append_events, PayloadRedactor(()), content_characters=200, payload_bytes=2_000)
+        notes = Notes(ingest, content_characters=200)
         draft = Draft(content=f"Note {PHRASE}", session_id=PHRASE, topic="t", anchor=True)
         first = await notes.remember(TENANT, ("ana",), draft, contract="004", now=10**15)
         draft = Draft(content="Another thing", session_id="s2", anchor=True)
         second = await notes.remember(TENANT, ("ana",), draft, contract="004", now=10**15)
-        links = NoteLinks(database, ingest.append_events)
+        links = NoteLinks(ingest)
         await links.link(TENANT, second.note_id, [first.note_id], "caused_by", may_see=lambda _: True)
         late = said(9, key="late", participants=("ana", "ben"))
-        replaced = await Withdrawals(database, ingest.append_events).append(
-            TENANT, late, supersedes=ids[:1], may_see=lambda _: True
-        )
+        replaced = await Withdrawals(ingest).append(TENANT, late, supersedes=ids[:1], may_see=lambda _: True)
     await builds.build(dsns)
     await builds.build(dsns, full=True, hold=True)
     number = (await _rows(dsns.dsn, "SELECT min(scope_id) AS id FROM myria.scopes"))[0]["id"]
@@ -378,7 +375,7 @@ async def test_an_erased_event_is_absent_for_who_withdraws_or_restores_it(databa
     (result,) = await append(database.dsn, [said(1)])
     await erase(database.dsn, Selection(events=(result.event_id,)))
     async with Database(database.server_dsn) as pool:
-        withdrawals = Withdrawals(pool, event_log(pool).append_events)
+        withdrawals = Withdrawals(event_log(pool))
         with pytest.raises(errors.EventNotFound):
             await withdrawals.restore(TENANT, [result.event_id], may_see=lambda _: True)
         for dry_run in (True, False):

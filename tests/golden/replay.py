@@ -162,7 +162,7 @@ class Golden:
             carrier = ErasureCarrier(
                 pool,
                 Registry(pool, self._settings),
-                event_log(pool).append_events,
+                event_log(pool),
                 self._settings.erasure,
                 unproved=True,
             )

@@ -14,8 +14,8 @@ from myria import errors
 from myria.db.database import Connection, PoolOptions
 from myria.db.database import Database as Pool
 from myria.db.locks import lock_key
-from myria.log.append import Ingest
 from myria.log.event import NewEvent, parse_event
+from myria.log.event_log import EventLog
 from myria.log.limits import Limits
 from myria.log.projections import Incoming, Projection, Stored
 from myria.notes.folding import event_log
@@ -270,7 +270,7 @@ async def test_the_serving_role_cannot_name_every_tenant(database: Database) -> 
             assert await connection.fetchval("SELECT count(*) FROM myria.events") == 0
 
 
-async def _later(number: int, ingest: Ingest, one: NewEvent) -> Any:
+async def _later(number: int, ingest: EventLog, one: NewEvent) -> Any:
     await asyncio.sleep(number * 0.003)
     (result,) = await ingest.append_events("default", [one])
     return result

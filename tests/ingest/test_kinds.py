@@ -16,7 +16,6 @@ from myria.db.database import Database as Pool
 from myria.log.acknowledgement import AppendResult
 from myria.log.event import NewEvent
 from myria.log.ids import new_id
-from myria.log.redaction.redactor import PayloadRedactor
 from myria.log.scopes import scope_key
 from myria.memory import Memory
 from myria.notes.commands import Notes
@@ -138,7 +137,7 @@ class _Lent:
 
 def keeper(pool: Pool) -> Notes:
     ingest = event_log(pool)
-    return Notes(pool, ingest.append_events, PayloadRedactor(()), content_characters=200, payload_bytes=2_000)
+    return Notes(ingest, content_characters=200)
 
 
 def two_drafts() -> list[Draft]:
@@ -177,8 +176,8 @@ async def test_each_kind_is_written_without_a_scan(
         await superuser.execute(statistics)
         await superuser.close()
         watched = Watched(monkeypatch)
-        await memory.append_events(TENANT, [event(1)])
-        await memory.append_events(TENANT, [event(2), event(3)])
+        await memory.log.append_events(TENANT, [event(1)])
+        await memory.log.append_events(TENANT, [event(2), event(3)])
         await memory.memories.keep(TENANT, KEEPING, MemoryDraft(agent_id="bot", content="another"))
         await memory.memories.keep_all(
             TENANT, KEEPING, [MemoryDraft(agent_id=name, content="of each") for name in "ab"]
@@ -199,7 +198,7 @@ async def test_what_is_folded_is_what_the_log_says(database: Database) -> None:
         hosts = [Host(memory, session=f"s{number}") for number in range(4)]
 
         async def work(number: int) -> None:
-            await memory.append_events(TENANT, [event(number, key=f"k{number % 7}")])
+            await memory.log.append_events(TENANT, [event(number, key=f"k{number % 7}")])
             with suppress(errors.DuplicateMemory):
                 await memory.memories.keep(
                     TENANT, KEEPING, MemoryDraft(agent_id="bot", content=f"memory {number % 9}", tags=("a b",))
@@ -229,8 +228,8 @@ async def test_a_commit_that_nobody_heard_of_is_found_again(
         await host.after("first", "one")
         of = Losing(monkeypatch).of
         draft = MemoryDraft(agent_id="bot", content="kept once")
-        (result,) = await of(memory.append_events(TENANT, [event(1)]))
-        results = await of(memory.append_events(TENANT, [event(2), event(3)]))
+        (result,) = await of(memory.log.append_events(TENANT, [event(1)]))
+        results = await of(memory.log.append_events(TENANT, [event(2), event(3)]))
         kept = await of(memory.memories.keep(TENANT, KEEPING, draft))
         note = await of(keeper(pool).remember(TENANT, ("ana",), Draft(content="a note kept once"), contract="004"))
         two = await of(keeper(pool).remember_all(TENANT, ("ana",), two_drafts(), contract="004", beside=nothing))
@@ -260,7 +259,7 @@ async def test_rows_of_memories_are_those_of_their_own_events(database: Database
             await memory.memories.keep_all(TENANT, KEEPING, drafts, key=key)
 
         async def some(number: int) -> None:
-            await memory.append_events(TENANT, [event(number)])
+            await memory.log.append_events(TENANT, [event(number)])
 
         await asyncio.wait_for(
             asyncio.gather(*(work(number) for number in range(6) for work in (batch, some))), PATIENCE_S

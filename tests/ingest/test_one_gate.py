@@ -34,6 +34,25 @@ def test_each_way_of_appending_has_one_caller() -> None:
     assert list(lines_with(r"\.append_alone\(", ".py")) == ["core/myria/log/append.py"]
 
 
+def test_one_module_appends_for_all_writers() -> None:
+    """It alone has what commits, so that nobody goes past redaction, names, sizes and quotas."""
+    assert list(lines_with(r"\bIngest\(", ".py")) == ["core/myria/notes/folding.py"]
+    assert list(lines_with(r"ingest\.(append|import)_events\(", ".py")) == ["core/myria/log/event_log.py"] * 2
+    assert list(lines_with(r"quotas\.append\(", ".py")) == ["core/myria/log/event_log.py"]
+
+
+def test_one_module_redacts_for_all_writers() -> None:
+    """Beside it, only the words of a model's provider are redacted, which are in no event."""
+    assert list(lines_with(r"\bPayloadRedactor\(", ".py")) == [
+        "core/myria/log/event_log.py",
+        "core/myria/log/redaction/redactor.py",
+    ]
+    assert list(lines_with(r"\bwithout_credentials\(", ".py")) == [
+        "core/myria/llm/saying.py",
+        "core/myria/log/redaction/redactor.py",
+    ]
+
+
 def test_no_projection_is_asked_what_it_is() -> None:
     """Each says by its methods what it does."""
     assert list(lines_with(r"isinstance\(.*Projection", ".py")) == []

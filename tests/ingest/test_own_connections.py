@@ -22,7 +22,7 @@ async def test_questions_cannot_make_appends_wait(database: Database) -> None:
         waiting = asyncio.create_task(memory.get_active_snapshot(TENANT))
         stack.callback(waiting.cancel)
 
-        (result,) = await memory.append_events(TENANT, [event(1, "goes through")])
+        (result,) = await memory.log.append_events(TENANT, [event(1, "goes through")])
         await memory.ready()
         await until(lambda: memory.database.figures()["waits"], "the wait of the question")
 

@@ -206,7 +206,7 @@ class World:
     async def build(self, tenant: str) -> None:
         """Carry out the erasures that have begun, compile a tenant's events, and learn what came of it."""
         carrier = ErasureCarrier(
-            self.control, Registry(self.control, SETTINGS), event_log(self.control).append_events, SETTINGS.erasure,
+            self.control, Registry(self.control, SETTINGS), event_log(self.control), SETTINGS.erasure,
             unproved=False,
         )  # fmt: skip
         unfinished = "SELECT FROM myria.erasures WHERE state <> 'done'"

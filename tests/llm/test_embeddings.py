@@ -256,7 +256,7 @@ async def test_erasing_removes_the_vectors_of_what_was_said(
         await catch_up()
         async with Pool(database.operator_dsn) as pool:
             registry = Registry(pool, Settings())
-            erasing = Erasures(pool, registry, event_log(pool).append_events, TENANT, actor="officer")
+            erasing = Erasures(pool, registry, event_log(pool), TENANT, actor="officer")
             chosen = Selection(events=(results[0].event_id, results[1].event_id))
             erasure_id = await erasing.start(chosen, reason="asked by the person")
             await erasing.run(erasure_id)
@@ -324,7 +324,7 @@ async def test_what_fails_is_computed_later(database: Database, provide: Startin
         await append(memory, talk())
         built = await builds.build(database, configured=settings)
         assert built.snapshot_id is not None
-        await memory.append_events("zeta", talk(["the film was long"]))
+        await memory.log.append_events("zeta", talk(["the film was long"]))
         provider.script = lambda asked: embedded(asked) if "film" in asked.body["input"][0] else Answer(status=400)
         assert await catch_up() == 1
         provider.script = embedded

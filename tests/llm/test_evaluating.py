@@ -51,7 +51,7 @@ class Keeper:
         self.loop = loop
 
     async def keep(self, content: str, who: tuple[str, ...] = US, **more: Any) -> str:
-        notes = await self.memory.notes(TENANT)
+        notes = self.memory.notes
         draft = Draft(content=content, kind="fact", **more)
         return (await notes.remember(TENANT, who, draft, contract="004", now=now())).note_id
 
@@ -186,7 +186,7 @@ async def test_what_is_off_or_not_to_be_rated_asks_nobody(
         await keeper.keep("of a session", lifetime="session", session_id="s1")
         forgotten = await keeper.keep("soon forgotten")
         await keeper.loop.consolidate()
-        notes = await keeper.memory.notes(TENANT)
+        notes = keeper.memory.notes
         await notes.forget(TENANT, forgotten, may_see=Mask(US).sees, force=True)
         assert await keeper.loop.evaluate() == 0
         assert await keeper.waiting() == []
@@ -259,7 +259,7 @@ async def test_a_run_keeps_its_bounds_and_an_amended_note_is_rated_anew(
     async with keeping(database, llm, evaluate_notes=2) as keeper:
         ids = [await keeper.keep(f"note {number}") for number in range(3)]
         assert [await keeper.rate() for _ in range(3)] == [2, 1, 0]
-        notes = await keeper.memory.notes(TENANT)
+        notes = keeper.memory.notes
         await notes.amend(TENANT, ids[0], Changes(content="firmly said"), contract="004", may_see=Mask(US).sees)
         assert set(await keeper.worth()) == {"note 1", "note 2"}
         assert await keeper.rate() == 1

@@ -238,7 +238,7 @@ async def test_what_came_after_a_turn_counts_for_more(database: Database, provid
         await host.after("t1", "I prefer tea. I like clay")
         await host.after("t2", "I prefer coffee. My name is Ada")
         [liked] = await rows(place.memory, "SELECT note_id FROM myria.notes WHERE kind = 'fact_l2'")
-        notes = await place.memory.notes(TENANT)
+        notes = place.memory.notes
         await notes.forget(TENANT, liked["note_id"], may_see=lambda _: True, force=True)
         assert await place.look() == 2
         assert await host.facts() == ["L0 name=ada", "L0 preference=coffee"]
@@ -460,7 +460,7 @@ async def test_an_erased_session_waits_for_no_model(database: Database) -> None:
         await place.memory.shadows.close()
         async with Pool(database.dsn) as owner:
             registry = Registry(owner, Settings())
-            erasing = Erasures(owner, registry, event_log(owner).append_events, TENANT, actor="officer")
+            erasing = Erasures(owner, registry, event_log(owner), TENANT, actor="officer")
             erasure_id = await erasing.start(Selection(contexts=("p/gone",)), reason="asked")
             await erasing.run(erasure_id)
         for table in ("turn_extractions_due", "turn_shadows"):

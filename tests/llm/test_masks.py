@@ -55,7 +55,9 @@ def curious(seed: int) -> Any:
 async def test_a_row_outside_the_mask_is_never_shown(database: Database) -> None:
     """Whatever a statement gives, each row is compared with the mask once more: topics, references and events alike."""
     async with Memory(database.server_dsn, Settings()) as memory:
-        await memory.append_events(TENANT, [event(at, f"beans {at}", participants=("ann", "bob")) for at in range(6)])
+        await memory.log.append_events(
+            TENANT, [event(at, f"beans {at}", participants=("ann", "bob")) for at in range(6)]
+        )
         await build_now(database.builder_dsn)
         async with memory.database.read(TENANT) as connection:
             leaf = await connection.fetchrow(

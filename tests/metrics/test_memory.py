@@ -371,7 +371,7 @@ async def test_feedback_is_counted_by_tool(database: Database, pool: Pool) -> No
 async def test_erasures_are_counted_and_the_oldest_that_waits_shows(database: Database, pool: Pool) -> None:
     """From its beginning on one is open; with its receipt it is done, and its rows and duration count."""
     results = await append(database.server_dsn, [event(n, f"word {n}") for n in range(3)])
-    erasures = Erasures(pool, Registry(pool, Settings()), event_log(pool).append_events, TENANT, actor="officer")
+    erasures = Erasures(pool, Registry(pool, Settings()), event_log(pool), TENANT, actor="officer")
     erasure_id = await erasures.start(Selection(events=(results[0].event_id, results[1].event_id)), reason="r")
     seen = await told(pool)
     assert (seen["myria_erasures_open"], seen["myria_last_receipt_timestamp_seconds"]) == (1, 0)

@@ -53,7 +53,7 @@ async def test_a_use_lets_a_note_end_later(database: Database) -> None:
     """The end that is known moves with what was counted, in the same statement."""
     async with Memory(database.server_dsn, Settings()) as memory:
         now = await memory.database.now()
-        notes = await memory.notes("default")
+        notes = memory.notes
         kept = await notes.remember(
             "default", ("ana",), Draft(content="The kiln", kind="fact"), contract="004", now=now
         )

@@ -32,7 +32,7 @@ async def test_old_fragments_last_from_their_import_on(keeper: Keeper) -> None:
     fragment = {"type": "fact", "importance": 0.2, "created_at": "2020-01-02T03:04:05Z"}
     lines = [json.dumps(fragment | {"id": f"frag-{at}", "content": f"The kiln {at}"}).encode() for at in range(3)]
     count = await import_fragments(keeper.notes, keeper.pool, TENANT, lines, US, on_refused=lambda _: None)
-    consolidation = Consolidation(keeper.pool, keeper.ingest.append_events)
+    consolidation = Consolidation(keeper.ingest)
     now = time.time_ns() // 1000
     assert count.imported == 3
     assert (await consolidation.run(TENANT)).counts["expiry"] == 0

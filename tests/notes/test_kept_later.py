@@ -48,7 +48,7 @@ async def memory(database: Database) -> AsyncIterator[Memory]:
 
 
 async def keep(memory: Memory, content: str, moment: str) -> None:
-    notes = await memory.notes(TENANT)
+    notes = memory.notes
     await notes.remember(TENANT, US, Draft(content=content), contract="004", speaker="bot", now=parse_timestamp(moment))
 
 

@@ -9,7 +9,6 @@ from random import Random
 import pytest
 
 from myria.db.database import Database as Pool
-from myria.log.redaction.redactor import PayloadRedactor
 from myria.notes.commands import Notes, Remembered
 from myria.notes.drafting import Draft
 from myria.notes.folding import event_log
@@ -31,9 +30,7 @@ class Keeper:
     def __init__(self, pool: Pool, *, writers: int = 2) -> None:
         self.ingest = event_log(pool, writers=writers)
         self.similar = Similar(pool)
-        self.notes = Notes(
-            pool, self.ingest.append_events, PayloadRedactor(()), content_characters=10_000, payload_bytes=100_000
-        )
+        self.notes = Notes(self.ingest, content_characters=10_000)
 
     async def keep(
         self,

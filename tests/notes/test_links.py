@@ -59,7 +59,7 @@ def test_of_each_type_the_newest_link_stands_that_none_replaced(
     async def run() -> None:
         async with Pool(database.server_dsn) as pool:
             ingest = event_log(pool)
-            withdrawals = Withdrawals(pool, ingest.append_events)
+            withdrawals = Withdrawals(ingest)
             known: list[NewEvent] = []
             for what, given_with in steps:
                 if isinstance(given_with, list):

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from myria.errors import CursorInvalid
 from myria.log.event import NewEvent
 from myria.log.masks import Mask, Masks
-from myria.log.redaction.redactor import PayloadRedactor
 from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
@@ -45,9 +44,7 @@ class Recaller:
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
-        self.notes = Notes(
-            memory.appending, memory.append_events, PayloadRedactor(()), content_characters=4_000, payload_bytes=99_999
-        )
+        self.notes = Notes(memory.log, content_characters=4_000)
         self.recall = memory.recall
 
     async def keep(self, content: str, who: tuple[str, ...] = US, *, days_ago: int = 0, **more: Any) -> str:
@@ -59,7 +56,7 @@ class Recaller:
     async def say(self, text: str, who: tuple[str, ...] = US) -> None:
         payload = orjson.dumps({"speaker": "Inês", "text": text})
         said = NewEvent(timestamp=NOW - DAY, channel="chat", participants=who, payload_json=payload)
-        await self.memory.append_events(TENANT, [said])
+        await self.memory.log.append_events(TENANT, [said])
 
     async def find(self, masks: Masks | None = None, **more: Any) -> tuple[Fragment, ...]:
         query = RecallQuery(masks=masks or Masks.containing(US), now=NOW, **more)

@@ -13,7 +13,6 @@ from myria import errors
 from myria.builds.verify.run import verify
 from myria.db.database import Database as Pool
 from myria.log.event import NewEvent
-from myria.log.redaction.redactor import PayloadRedactor
 from myria.log.withdrawal.commands import Withdrawals
 from myria.notes.commands import Notes, Remembered
 from myria.notes.drafting import Draft
@@ -32,10 +31,8 @@ class Keeper:
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.ingest = event_log(pool)
-        self.withdrawals = Withdrawals(pool, self.ingest.append_events)
-        self.notes = Notes(
-            pool, self.ingest.append_events, PayloadRedactor(KINDS), content_characters=1_000, payload_bytes=10_000
-        )
+        self.withdrawals = Withdrawals(self.ingest)
+        self.notes = Notes(self.ingest, content_characters=1_000, redaction_kinds=KINDS)
 
     async def remember(self, content: str, who: tuple[str, ...] = US, **more: Any) -> Remembered:
         return await self.notes.remember(TENANT, who, Draft(content=content, **more), contract="004", now=10**15)

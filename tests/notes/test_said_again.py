@@ -10,7 +10,6 @@ import pytest
 from myria.builds.verify.run import verify
 from myria.log.fields import parse_timestamp
 from myria.log.masks import Masks
-from myria.log.redaction.redactor import PayloadRedactor
 from myria.memory import Memory
 from myria.notes.commands import Notes, Remembered
 from myria.notes.drafting import Draft
@@ -39,9 +38,7 @@ async def memory(database: Database) -> AsyncIterator[Memory]:
 
 
 async def keep(memory: Memory, content: str, moment: str | None = None, key: str | None = None) -> Remembered:
-    notes = Notes(
-        memory.appending, memory.append_events, PayloadRedactor(()), content_characters=4_000, payload_bytes=99_999
-    )
+    notes = Notes(memory.log, content_characters=4_000)
     return await notes.remember(
         TENANT,
         US,

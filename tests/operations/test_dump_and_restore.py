@@ -38,7 +38,7 @@ async def remember(memory: Memory, *texts: str) -> None:
             "participants": ["ann", "bob"],
             "payload": {"text": text},
         }
-        await memory.append_events("default", [parse_event(arguments, Limits())])
+        await memory.log.append_events("default", [parse_event(arguments, Limits())])
 
 
 async def found(memory: Memory, query: str | None, **more: Any) -> tuple[set[str], str | None]:

@@ -71,7 +71,7 @@ async def _append(memory: Memory, tenant: str, rng: random.Random, start: int, c
         )
     results = []
     for at in range(0, len(new), 7):
-        results += await memory.append_events(tenant, new[at : at + 7])
+        results += await memory.log.append_events(tenant, new[at : at + 7])
     return [
         Known(
             event_id=result.event_id,

@@ -25,7 +25,7 @@ async def append(memory: Memory, events: Sequence[NewEvent]) -> list[AppendResul
     """Append events in batches of a hundred; return their acknowledgements."""
     results: list[AppendResult] = []
     for at in range(0, len(events), 100):
-        results += await memory.append_events(TENANT, events[at : at + 100])
+        results += await memory.log.append_events(TENANT, events[at : at + 100])
     return results
 
 

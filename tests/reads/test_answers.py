@@ -517,7 +517,7 @@ async def _import(memory: Memory, minutes: dict[str, int]) -> None:
             "payload": {"text": f"{name} word"},
         }
         events.append(parse_event(one, Limits(), importing=True))
-    await memory.ingest.import_events(TENANT, events)
+    await memory.log.import_events(TENANT, events)
 
 
 async def test_a_backdated_event_is_fresh_and_in_its_place(memory: Memory, database: Database) -> None:

@@ -90,8 +90,8 @@ async def test_days_are_kept_when_a_block_is_spliced(memory: Memory, database: D
 )
 async def test_an_event_is_shown_by_its_own_clock(memory: Memory, moment: str, shown: str) -> None:
     """The instant and the offset are those that were given, alone and in a batch."""
-    alone = await memory.append_events(TENANT, [_event(moment, "alone")])
-    batch = await memory.append_events(TENANT, [_event(moment, "first"), _event("2026-01-01T00:00:00Z", "second")])
+    alone = await memory.log.append_events(TENANT, [_event(moment, "alone")])
+    batch = await memory.log.append_events(TENANT, [_event(moment, "first"), _event("2026-01-01T00:00:00Z", "second")])
     answer = await ask(memory, EventNodesQuery(participants=ANA))
     times = {event["event_id"]: event["timestamp"] for event in events_of(answer)}
     assert [times[one.event_id] for one in (*alone, batch[0])] == [shown] * 2
@@ -105,8 +105,8 @@ async def test_an_offset_is_no_part_of_what_an_event_is(memory: Memory, database
         parse_event(told | {"timestamp": moment}, Limits())
         for moment in ("2026-03-12T22:30:00-07:00", "2026-03-13T05:30:00Z")
     )
-    await memory.append_events(TENANT, [first])
-    (acknowledged,) = await memory.append_events(TENANT, [again])
+    await memory.log.append_events(TENANT, [first])
+    (acknowledged,) = await memory.log.append_events(TENANT, [again])
     assert (acknowledged.deduplicated, acknowledged.payload_differs) == (True, False)
     (event,) = events_of(await ask(memory, EventNodesQuery(participants=ANA)))
     assert event["timestamp"] == "2026-03-12T22:30:00-07:00"
@@ -118,7 +118,7 @@ async def test_events_beside_notes_keep_their_offset(memory: Memory, database: D
     kept = parse_event(
         {"timestamp": "2026-03-12T05:00:00Z", "channel": "notes", "participants": list(ANA), "payload": note}, Limits()
     )
-    await memory.append_events(TENANT, [kept._replace(type=NOTE_TYPE), _event(*TOLD[2])])
+    await memory.log.append_events(TENANT, [kept._replace(type=NOTE_TYPE), _event(*TOLD[2])])
     connection = await asyncpg.connect(database.superuser_dsn)
     offsets = await connection.fetch("SELECT utc_offset FROM myria.events ORDER BY event_seq")
     await connection.close()

@@ -104,7 +104,7 @@ async def test_a_warm_read_costs_no_work_per_scope(database: Database, monkeypat
             for at in range(2):
                 part = _events(rng, range(scopes), 2)
                 for start in range(0, len(part), 100):
-                    await memory.append_events(tenant, part[start : start + 100])
+                    await memory.log.append_events(tenant, part[start : start + 100])
                 if at == 0:
                     await build_now(database.builder_dsn, tenant=tenant)
             with _counted(monkeypatch) as cold:
@@ -117,7 +117,7 @@ async def test_a_warm_read_costs_no_work_per_scope(database: Database, monkeypat
                 for query in questions:
                     await ask(memory, query, tenant=tenant)
             assert set(warm) == {"statements"}
-            await memory.append_events(tenant, _events(rng, range(scopes + 1, scopes + 2), 1))
+            await memory.log.append_events(tenant, _events(rng, range(scopes + 1, scopes + 2), 1))
             with _counted(monkeypatch) as topped_up:
                 for query in questions:
                     await ask(memory, query, tenant=tenant)
@@ -141,7 +141,7 @@ async def test_several_masks_cost_a_statement_each(database: Database, monkeypat
             for at in range(2):
                 told = [*_events(rng, range(scopes), 2), event(at, "garden", participants=("carla", "pool"))]
                 for start in range(0, len(told), 100):
-                    await memory.append_events(tenant, told[start : start + 100])
+                    await memory.log.append_events(tenant, told[start : start + 100])
                 if at == 0:
                     await build_now(database.builder_dsn, tenant=tenant)
         costs: dict[str, list[Counter[str]]] = {}
@@ -151,7 +151,7 @@ async def test_several_masks_cost_a_statement_each(database: Database, monkeypat
         ):
             for step in ("cold", "warm", "new event", "published"):
                 if step == "new event":
-                    await asked_by_one.append_events(tenant, [event(9, "garden", participants=(AGENT, "carla"))])
+                    await asked_by_one.log.append_events(tenant, [event(9, "garden", participants=(AGENT, "carla"))])
                 if step == "published":
                     await build_now(database.builder_dsn, tenant=tenant)
                 for memory, masks in ((asked_by_one, one), (asked_by_several, several)):

@@ -54,8 +54,8 @@ class Log:
             both: tuple[list[NewEvent], list[NewEvent]] = ([], [])
             for _ in range(min(50, count - start)):
                 self._add(*both)
-            await self.memory.append_events(TENANT, both[0])
-            await self.memory.append_events(ORACLE, both[1])
+            await self.memory.log.append_events(TENANT, both[0])
+            await self.memory.log.append_events(ORACLE, both[1])
 
     def _add(self, here: list[NewEvent], there: list[NewEvent]) -> None:
         rng = self.rng
@@ -143,7 +143,7 @@ async def test_a_cursor_belongs_to_its_list(database: Database) -> None:
     ann, bob, org = Mask(("ann",)), Mask(("bob",), exact=True), Mask(("org",))
     async with Memory(database.server_dsn, Settings()) as memory:
         events = [event(at, f"tea {at}", participants=people) for at, people in enumerate([("ann",), ("bob",)] * 3)]
-        await memory.append_events(TENANT, events)
+        await memory.log.append_events(TENANT, events)
         query = EventNodesQuery(masks=Masks.of([ann, bob]), query="tea", limit=4)
         first = await ask(memory, query)
         assert first["constraints"]["masks"] == [ann.to_json(), bob.to_json()]
@@ -159,7 +159,7 @@ async def test_look_ups_see_what_the_list_sees(database: Database) -> None:
     """get_event, get_topic and a root find what any mask sees, and nothing beside it."""
     async with Memory(database.server_dsn, Settings()) as memory:
         people = [("ann",), ("ann", "bob"), ("bob",), ("bob", "carol"), ("org",)]
-        told = await memory.append_events(
+        told = await memory.log.append_events(
             TENANT, [event(100 * at, f"tea {at} {name}", participants=name) for at, name in enumerate(people * 2)]
         )
         await build_now(database.builder_dsn)
@@ -188,9 +188,9 @@ async def test_an_exact_mask_finds_a_scope_that_comes_later(database: Database) 
     masks = Masks.of([Mask(("ann",), exact=True), Mask(("org",))])
     query = EventNodesQuery(masks=masks, query="tea")
     async with Memory(database.server_dsn, Settings()) as memory:
-        await memory.append_events(TENANT, [event(0, "tea of both", participants=("ann", "bob"))])
+        await memory.log.append_events(TENANT, [event(0, "tea of both", participants=("ann", "bob"))])
         assert texts_of(await ask(memory, query)) == []
-        await memory.append_events(TENANT, [event(1, "tea alone", participants=("ann",))])
+        await memory.log.append_events(TENANT, [event(1, "tea alone", participants=("ann",))])
         assert texts_of(await ask(memory, query)) == ["tea alone"]
         await build_now(database.builder_dsn)
         assert [event["indexed"] for event in events_of(await ask(memory, query))] == [True]

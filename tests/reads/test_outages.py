@@ -142,7 +142,7 @@ async def test_a_database_that_restarts_between_appends(own_postgres: OwnPostgre
         while not stop.is_set():
             count += 1
             key = f"{number}-{count}" if number % 2 else None
-            (result,) = await memory.append_events(TENANT, [event(count, "text", key=key)])
+            (result,) = await memory.log.append_events(TENANT, [event(count, "text", key=key)])
             assert not result.deduplicated
             acknowledged.append(result.event_id)
 
@@ -175,18 +175,18 @@ async def test_an_event_appended_after_a_crash_is_read(own_postgres: OwnPostgres
     """PostgreSQL gives out transaction ids again that a crash forgot; a server that lives on still sees every event."""
     async with Memory(own_postgres.dsns.server, Settings()) as memory:
         first = event(0, "first", key="first")
-        await memory.append_events(TENANT, [first])
+        await memory.log.append_events(TENANT, [first])
         await asyncio.sleep(0.5)
         # A repeat takes a transaction id and writes nothing that anybody waits for.
         for _ in range(3):
-            (again,) = await memory.append_events(TENANT, [first])
+            (again,) = await memory.log.append_events(TENANT, [first])
             assert again.deduplicated
         assert len(ids_of(await ask(memory, ASKED))) == 1
 
         await own_postgres.kill()
         await own_postgres.start()
         for number in range(4):
-            await memory.append_events(TENANT, [event(1 + number, f"after {number}")])
+            await memory.log.append_events(TENANT, [event(1 + number, f"after {number}")])
             assert len(ids_of(await ask(memory, ASKED))) == 2 + number
 
 

@@ -94,7 +94,7 @@ async def bring_in(database: Database, lines: list[bytes]) -> None:
     events = [parse_event(orjson.loads(line), Limits(), importing=True) for line in lines]
     async with Memory(database.server_dsn, Settings()) as memory:
         for at in range(0, len(events), 100):
-            await memory.ingest.import_events(TENANT, events[at : at + 100])
+            await memory.log.import_events(TENANT, events[at : at + 100])
 
 
 async def queue_build(database: Database) -> str:

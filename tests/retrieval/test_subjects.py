@@ -196,7 +196,7 @@ async def test_a_subject_around_what_was_withdrawn_says_nothing(told: Database) 
     forgotten = subject["children"][1]["children"][0]["event_id"]
     async with Pool(told.server_dsn) as pool:
         ingest = event_log(pool)
-        await Withdrawals(pool, ingest.append_events).withdraw(TENANT, [forgotten], "forgotten", may_see=lambda _: True)
+        await Withdrawals(ingest).withdraw(TENANT, [forgotten], "forgotten", may_see=lambda _: True)
         await ingest.close()
     after = subject_of(await ask(told, OTHERS))
     assert (after["topic_id"], after["label"]) == (subject["topic_id"], NEUTRAL_LABEL)

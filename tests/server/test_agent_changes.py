@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from myria.log.redaction.redactor import PayloadRedactor
 from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
@@ -32,9 +31,7 @@ DATED = re.compile(r"(?:- )?\d{4}-\d\d-\d\d")
 
 async def kept(memory: Memory, changes: Sequence[Change] = ALL) -> None:
     """Keep both statements of each change, by turns months and minutes apart."""
-    notes = Notes(
-        memory.appending, memory.append_events, PayloadRedactor(()), content_characters=4_000, payload_bytes=99_999
-    )
+    notes = Notes(memory.log, content_characters=4_000)
     now = await memory.database.now()
     for number, change in enumerate(changes):
         apart = 12 * MINUTE_US if number % 2 else 100 * DAY_US

@@ -31,7 +31,7 @@ def cost(pools: list[Statements], served: Served, monkeypatch: pytest.MonkeyPatc
     """Return how many round trips a call of a tool takes."""
     monkeypatch.setattr("myria.notes.usage.WRITTEN_EVERY_S", 3_600.0)  # uses are written beside the requests
     # What is known of the tenant stays good, however slow this machine is.
-    monkeypatch.setattr("myria.access.quotas.FRESH_S", 3_600.0)
+    monkeypatch.setattr("myria.log.quotas.FRESH_S", 3_600.0)
     monkeypatch.setattr("myria_server.http.authentication.LOOK_S", 3_600.0)
 
     async def counted(tool: str, face: Face = "agent", /, **arguments: Any) -> int:
@@ -73,7 +73,7 @@ async def test_round_trips_do_not_grow_with_the_log(cost: Cost, memory: Memory) 
     for size in (50, 2_000):
         events = conversation(size, participants=US, seed=size, start=size * 1_000)
         for at in range(0, size, 250):
-            await memory.append_events(TENANT, events[at : at + 250])
+            await memory.log.append_events(TENANT, events[at : at + 250])
         await cost("remember", content=f"kiln{size} glaze{size}")
         await cost("recall", text="kiln")
         kept = await cost("remember", content=f"oven{size} shelf{size}")

@@ -62,9 +62,7 @@ async def called(served: Served, text: str, name: str, **arguments: Any) -> Any:
 
 async def carried_out(control: Pool) -> None:
     """Let the control plane carry out what waits."""
-    carrier = ErasureCarrier(
-        control, Registry(control, KEYS), event_log(control).append_events, KEYS.erasure, unproved=False
-    )
+    carrier = ErasureCarrier(control, Registry(control, KEYS), event_log(control), KEYS.erasure, unproved=False)
     await carrier.look()
     await carrier.settle()
 

@@ -73,7 +73,7 @@ async def test_tenants_have_series_of_their_own_by_setting(
     metrics = ServerMetrics(tenant_label=True)
     async with Memory(database.server_dsn, settings, on_commit=metrics.commit_done) as memory:
         for tenant in ("acme", "beta", "acme", "gamma", "delta"):
-            await memory.append_events(tenant, [parse_event(event(), limits_of(settings))])
+            await memory.log.append_events(tenant, [parse_event(event(), limits_of(settings))])
         async with serving(memory, settings, metrics=metrics) as served:
             seen = samples((await served.client.get("/metrics")).text)
     told = {key[1]: seen[key] for key in seen if key[0] == "myria_appended_events_total"}

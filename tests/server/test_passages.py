@@ -54,7 +54,7 @@ async def test_queries_show_the_passage_that_answers(
 ) -> None:
     """As text within a budget, and as a snippet of a reference."""
     payload = orjson.dumps({"text": text * 4, "speaker": "Ana"})
-    await memory.append_events(
+    await memory.log.append_events(
         "default", [NewEvent(timestamp=10**15, channel="chat", participants=("ana",), payload_json=payload)]
     )
     asked = {"participants": ["ana"], "query": question}

@@ -11,9 +11,10 @@ import pytest
 
 from myria.access.addresses import Proxies
 from myria.access.journal import Journal
-from myria.access.limits import BURST_S, REFUSED_AT_ONCE_PER_S, CredentialUsage, Failures
+from myria.access.limits import REFUSED_AT_ONCE_PER_S, CredentialUsage, Failures
 from myria.access.store import AccessStore
 from myria.errors import CredentialMissing, RateLimited
+from myria.log.quotas import BURST_S
 from myria.memory import Memory
 from myria.settings import AuditSettings, AuthSettings, Settings
 from myria_server.http.failure_limiter import CROWD, LINGER_S, MAX_LINGERING, MOST_CROWDED, PROMPT_PER_S, Door

@@ -16,7 +16,6 @@ from myria.errors import InvalidArgument
 from myria.log import transfer
 from myria.log.event import NewEvent
 from myria.log.limits import Limits
-from myria.log.redaction.redactor import PayloadRedactor
 from myria.log.withdrawal.commands import Withdrawals
 from myria.memory import Memory
 from myria.settings import RedactionSettings, Settings
@@ -119,11 +118,10 @@ async def test_an_import_redacts_what_no_memory_has_stored(memory: Memory, datab
     text = line % (KEY.encode(), b"") + line % (KEY.encode(), b',"event_id":"evt_018f2b3c4d5e6f708192a3b4c5d6e7f8"')
     refused: list[transfer.RefusedLine] = []
     count = await transfer.import_lines(
-        memory.ingest,
+        memory.log,
         "default",
         transfer.read_lines(io.BytesIO(text).readline, 100_000),
         Limits(),
-        redactor=PayloadRedactor(KINDS),
         on_refused=refused.append,
     )
     assert (count.imported, count.redacted, refused) == (2, 1, [])
@@ -147,8 +145,8 @@ async def test_a_tenant_has_kinds_of_its_own(database: Database, settings: Setti
             async with Memory(database.server_dsn, settings) as memory:
                 payload = orjson.dumps({"text": f"{KEY} a@example.com"})
                 appended = NewEvent(timestamp=1, channel="c", participants=("a",), payload_json=payload)
-                (result,) = await memory.append_events("team", [appended])
-                (other,) = await memory.append_events("default", [appended])
+                (result,) = await memory.log.append_events("team", [appended])
+                (other,) = await memory.log.append_events("default", [appended])
             assert (result.redacted or None, other.redacted) == (expected, {"secret": 1})
         with pytest.raises(InvalidArgument):
             await store.set_redaction("team", ["gossip"])  # type: ignore[list-item]
@@ -159,9 +157,9 @@ async def test_ids_in_withdrawals_are_left_alone(database: Database) -> None:
     settings = replace(Settings(), redaction=RedactionSettings(kinds=KINDS))
     async with Memory(database.server_dsn, settings) as memory:
         plain = NewEvent(timestamp=1, channel="c", participants=("a",), payload_json=b'{"text":"x"}')
-        results = await memory.append_events("default", [plain] * 300)
+        results = await memory.log.append_events("default", [plain] * 300)
         named = [result.event_id for result in results]
-        withdrawals = Withdrawals(memory.appending, memory.append_events)
+        withdrawals = Withdrawals(memory.log)
         await withdrawals.withdraw("default", named, "forgotten", may_see=lambda _: True)
     connection = await asyncpg.connect(database.superuser_dsn)
     try:

@@ -135,7 +135,7 @@ async def test_turns_recall_a_fact_once(memory: Memory, again: list[str], other:
 
 async def say(memory: Memory, texts: list[str]) -> None:
     """Append what Ana said, a day apart."""
-    await memory.append_events(
+    await memory.log.append_events(
         "default",
         [
             NewEvent(

@@ -10,7 +10,6 @@ import pytest
 from myria.errors import ConfigurationError
 from myria.log.fields import parse_timestamp
 from myria.log.masks import Masks
-from myria.log.redaction.redactor import PayloadRedactor
 from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
@@ -47,9 +46,7 @@ async def test_a_note_is_of_the_day_in_that_zone(served: Served, memory: Memory)
 
 async def test_relative_days_and_days_alone_are_of_that_zone(served: Served, memory: Memory) -> None:
     """A day begins there fourteen hours before it does in UTC."""
-    notes = Notes(
-        memory.appending, memory.append_events, PayloadRedactor(()), content_characters=999, payload_bytes=9_999
-    )
+    notes = Notes(memory.log, content_characters=999)
     for moment, text in (
         ("2026-03-09T09:00:00Z", "Ana fired the bowls."),
         ("2026-03-09T11:00:00Z", "With Ben, cups were glazed by Ana."),

@@ -36,7 +36,7 @@ def pools(memory: Memory) -> list[Statements]:
 def cost(pools: list[Statements], served: Served, monkeypatch: pytest.MonkeyPatch) -> Cost:
     """Return how many round trips a call of a tool takes."""
     # What is known of the tenant stays good, however slow this machine is.
-    monkeypatch.setattr("myria.access.quotas.FRESH_S", 3_600.0)
+    monkeypatch.setattr("myria.log.quotas.FRESH_S", 3_600.0)
     monkeypatch.setattr("myria_server.http.authentication.LOOK_S", 3_600.0)
 
     async def counted(tool: str, /, **arguments: Any) -> int:
@@ -74,7 +74,7 @@ async def test_what_round_trips_a_turn_takes(cost: Cost, memory: Memory) -> None
     for size in (50, 2_000):
         events = conversation(size, participants=US, seed=size, start=size * 1_000)
         for at in range(0, size, 250):
-            await memory.append_events(TENANT, events[at : at + 250])
+            await memory.log.append_events(TENANT, events[at : at + 250])
         for _ in range(8):
             turn = {"session_id": "s", "turn_id": f"t{next(numbers)}"}
             await cost("memory_after_turn", input_items=["I prefer tea, and kilns"], output_items=["ok"], **turn)

@@ -43,19 +43,21 @@ class Keeper(Desk):
 
     def consolidation(self, *, most: int = 500, killed_at: int | None = None) -> Consolidation:
         """Return one that dies at an append, before or after it was stored, where a number says so."""
-        appends = 0
+        log = event_log(self.memory.appending)
+        appends, stored = 0, log.append_events
 
         async def append(tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
             nonlocal appends
             appends += 1
             if killed_at == 2 * appends:
                 raise Killed
-            results = await self.memory.ingest.append_events(tenant, events)
+            results = await stored(tenant, events)
             if killed_at == 2 * appends + 1:
                 raise Killed
             return results
 
-        return Consolidation(self.memory.database, append, most=most)
+        log.append_events = append  # type: ignore[method-assign, assignment]
+        return Consolidation(log, most=most)
 
     async def run(self, *, at: int, masks: Masks | None = None, most: int = 500) -> Consolidated:
         return await self.consolidation(most=most).run(TENANT, masks=masks, now=at)
@@ -250,10 +252,8 @@ async def test_the_control_plane_consolidates_every_tenant(database: Database) -
 
     async with Memory(database.server_dsn, Settings()) as memory:
         for tenant in ("one", "two"):
-            await (await memory.notes(tenant)).remember(
-                tenant, US, _session_draft(f"of {tenant}"), contract="004", now=NOW
-            )
-        notes = await memory.notes("one")
+            await (memory.notes).remember(tenant, US, _session_draft(f"of {tenant}"), contract="004", now=NOW)
+        notes = memory.notes
         same = [
             (await notes.remember("one", US, Draft(content=text, kind="fact"), contract="004")).note_id
             for text in ("Clay is wet", "Clay is wet.", "Rain fell")

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from myria import errors
 from myria.builds.verify.run import verify
 from myria.log.masks import Masks
-from myria.log.redaction.redactor import PayloadRedactor
 from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
@@ -42,14 +41,7 @@ class Desk:
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
-        self.notes = Notes(
-            memory.appending,
-            memory.append_events,
-            PayloadRedactor(()),
-            content_characters=4_000,
-            payload_bytes=99_999,
-            session_idle_s=3600,
-        )
+        self.notes = Notes(memory.log, content_characters=4_000, session_idle_s=3600)
         self.recall = memory.recall
 
     async def keep(self, content: str, *, at: int = NOW, session: str | None = "s1", **more: Any) -> str:
@@ -60,7 +52,7 @@ class Desk:
 
     async def end(self, *, at: int, session: str = "s1", key: str = "1") -> None:
         event = session_end(session, US, timestamp=at, reason="closed", idle_s=3600, key=key, about={})
-        await self.memory.append_events(TENANT, [event])
+        await self.memory.log.append_events(TENANT, [event])
 
     async def texts(self, *, at: int, session: str | None = "s1") -> set[str]:
         query = RecallQuery(masks=Masks.containing(US), now=at, session_id=session)

@@ -30,7 +30,7 @@ async def memory(database: Database) -> AsyncIterator[Memory]:
 
 
 async def reflected(memory: Memory, *, at: int = NOW, **given: Any) -> list[tuple[Part, str]]:
-    notes = await memory.notes(TENANT)
+    notes = memory.notes
     made = await reflect(
         notes, memory.database, TENANT, US, Reflection(**{"summary": "s", **given}), idle_s=3600, now=at
     )

@@ -27,7 +27,7 @@ from tests.support.events import TENANT, event
 async def main():
     settings = Settings.load()
     async with Memory(settings.postgres.dsn, settings) as memory:
-        await memory.append_events(TENANT, [event(5, "of the stopped process", source_event_key="stopped")])
+        await memory.log.append_events(TENANT, [event(5, "of the stopped process", source_event_key="stopped")])
 
 asyncio.run(main())
 """

@@ -16,7 +16,6 @@ from myria.db.database import Database
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
 from myria.index.embeddings.keeping import VectorKeeper
-from myria.log.redaction.redactor import PayloadRedactor
 from myria.log.withdrawal.commands import Withdrawals
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
@@ -91,20 +90,14 @@ def built(databases: Databases) -> Iterator[str]:
         await build(database.dsn)
         results = await append(database.dsn, conversation(10, seed=4, start=4_000_000))
         async with Database(database.dsn) as pool:
-            withdrawals = Withdrawals(pool, event_log(pool).append_events)
+            withdrawals = Withdrawals(event_log(pool))
             await withdrawals.withdraw(TENANT, [results[3].event_id], "forgotten", may_see=lambda _: True)
-            notes = Notes(
-                pool,
-                event_log(pool).append_events,
-                PayloadRedactor(()),
-                content_characters=100,
-                payload_bytes=1_000,
-            )
+            notes = Notes(event_log(pool), content_characters=100)
             draft = Draft(content="The kiln is hot", session_id="s1", anchor=True)
             first = await notes.remember(TENANT, ("ana",), draft, contract="004", now=10**15)
             draft = Draft(content="The kiln was lit", session_id="s1", anchor=True)
             second = await notes.remember(TENANT, ("ana",), draft, contract="004", now=10**15)
-            links = NoteLinks(pool, event_log(pool).append_events)
+            links = NoteLinks(event_log(pool))
             await links.link(TENANT, first.note_id, [second.note_id], "caused_by", may_see=lambda _: True)
             feedback = Feedback(tool="recall", relevant=True, sufficient=False)
             await event_log(pool).append_events(TENANT, (feedback.event(("ana",), timestamp=10**15, speaker=None),))
@@ -117,7 +110,7 @@ def built(databases: Databases) -> Iterator[str]:
             kept = MemoryEvents(("ana", "org"), at=10**15, shared="org", window_s=60).event(memory, "note_m", "k")
             agent = Entry(kind="agent", entry_id="agent_1", name="bot")
             await event_log(pool).append_events(TENANT, (kept, registration_event(agent, ("org",), at=10**15)))
-            erasures = Erasures(pool, Registry(pool, SETTINGS), event_log(pool).append_events, TENANT, actor="test")
+            erasures = Erasures(pool, Registry(pool, SETTINGS), event_log(pool), TENANT, actor="test")
             erasure = await erasures.start(Selection(events=(results[5].event_id,)), reason="asked")
             await erasures.run(erasure)
         await build(database.dsn, hold=True)

@@ -31,7 +31,7 @@ async def ids(database: Database) -> list[str]:
 
 async def change(database: Database, reason: Any, named: list[str]) -> None:
     async with Pool(database.server_dsn) as pool:
-        withdrawals = Withdrawals(pool, event_log(pool).append_events)
+        withdrawals = Withdrawals(event_log(pool))
         if reason == "restored":
             await withdrawals.restore(TENANT, named, may_see=lambda _: True)
         else:

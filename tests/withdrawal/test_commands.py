@@ -42,7 +42,7 @@ class Log:
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.ingest = event_log(pool)
-        self.withdrawals = Withdrawals(pool, self.ingest.append_events)
+        self.withdrawals = Withdrawals(self.ingest)
 
     async def append(self, *events: NewEvent) -> list[str]:
         return [result.event_id for result in await self.ingest.append_events(TENANT, events)]
@@ -135,7 +135,7 @@ async def test_a_supersession_that_loses_is_told_so(log: Log) -> None:
     (old,) = await log.append(event("old"))
     outcomes = await asyncio.gather(
         *(
-            Withdrawals(log.pool, event_log(log.pool).append_events).append(
+            Withdrawals(event_log(log.pool)).append(
                 TENANT, event(f"new {number}"), supersedes=[old], may_see=as_whom("ann")
             )
             for number in range(8)

@@ -35,6 +35,7 @@ from myria.log import transfer
 from myria.memory import Memory
 from myria.notes.evaluator import Evaluator
 from myria.notes.feedback import feedback_report
+from myria.notes.folding import event_log
 from myria.search import gathering, lanes
 from myria.settings import AuthSettings, LlmSettings, Settings
 from myria_server.mcp.toolbox import Toolbox
@@ -731,7 +732,7 @@ async def test_withdrawn_is_in_no_byte(
             metrics=metrics,
             served=await stack.enter_async_context(serving(memory, settings, metrics=metrics)),
             control=control,
-            evaluator=None if asked is None else Evaluator(control, memory.append_events, asked, most=100),
+            evaluator=None if asked is None else Evaluator(event_log(control), asked, most=100),
             differences=await differences(memory),
         )
         if installation.evaluator is not None:

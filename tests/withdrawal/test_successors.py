@@ -36,7 +36,7 @@ class Replacing:
         self.at += 600
         said = event(self.at, text, participants=who)
         if not instead_of:
-            return (await self.memory.append_events(TENANT, [said]))[0].event_id
+            return (await self.memory.log.append_events(TENANT, [said]))[0].event_id
         result = await self.memory.append_superseding(TENANT, said, list(instead_of), may_see=Mask(("ana",)).sees)
         return result.event_id
 

@@ -113,7 +113,7 @@ async def erase(
         erasures = Erasures(
             database,
             Registry(database, settings),
-            event_log(database, deadline=WITHDRAWN_WITHIN_S).append_events,
+            event_log(database, settings, deadline=WITHDRAWN_WITHIN_S),
             options.tenant,
             actor=actor(),
             lease_s=settings.erasure.lease_s,

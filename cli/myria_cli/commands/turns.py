@@ -6,8 +6,8 @@ from typing import Annotated, cast, get_args
 
 import typer
 
-from myria.access.principal import TurnsMode
 from myria.errors import InvalidArgument
+from myria.settings.serving import TurnsMode
 from myria_cli import console
 from myria_cli.commands.tenants import PANEL, TenantName, access_store
 from myria_cli.options import Options, command

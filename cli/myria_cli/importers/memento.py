@@ -45,7 +45,6 @@ async def import_fragments(
     """Keep the fragments of an export as notes; run again, it adds nothing twice.
 
     Args:
-        notes: its redactor takes out what must not be kept.
         database: where their lifetimes are kept.
         own: canonical; whose pool it is. A fragment of an agent is theirs and that agent's.
         on_refused: told about each line that was not imported.

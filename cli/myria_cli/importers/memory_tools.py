@@ -18,16 +18,15 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from myria import errors
-from myria.db.database import Database
+from myria.log.event_log import EventLog
 from myria.log.fields import check_text, parse_timestamp
 from myria.log.jsontext import decode
 from myria.log.limits import MAX_ID
-from myria.log.redaction.redactor import PayloadRedactor
 from myria.log.scopes import canonical_participants
 from myria.log.transfer import ImportCount, RefusedLine, read_lines
 from myria.notes.turns.facts import VALUE_BYTES, Fact, Tier, identity_of
 from myria.notes.turns.model import Session
-from myria.notes.turns.storing import Append, FinishedTurn, TurnStore
+from myria.notes.turns.storing import FinishedTurn, TurnStore
 from myria.settings import TurnsSettings
 from myria_server.api.core import inputs
 from myria_server.api.turns.schemas import AfterTurnInput
@@ -158,40 +157,30 @@ def _rank(name: str) -> int:
 
 
 async def import_sessions(
-    database: Database,
-    append: Append,
+    log: EventLog,
     tenant: str,
     files: Iterable[SessionFile],
     own: tuple[str, ...],
     *,
-    redactor: PayloadRedactor,
     settings: TurnsSettings,
-    payload_bytes: int,
     on_refused: Callable[[RefusedLine], None],
     on_progress: Callable[[ImportCount], None] = lambda _: None,
 ) -> ImportCount:
     """Store the turns of sessions; run again, it adds nothing twice. What is counted are turns.
 
     Args:
-        append: how turns reach the log.
+        log: where turns are appended.
         files: those of one session one after the other.
         own: canonical; whose sessions they are. A turn of a user is theirs and that user's.
-        redactor: takes out what must not be kept.
         on_refused: told about each record and each turn that was not imported.
     """
     count = ImportCount()
-
-    async def redactor_of(_: str) -> PayloadRedactor:
-        return redactor
-
-    def redacted(_kind: str, _times: int) -> None:
-        count.redacted += 1
 
     def refuse(line: int, where: str, error: errors.MyriaError) -> None:
         count.refused += 1
         on_refused(RefusedLine(line=line, code=error.code, message=f"{where}: {error.message}"))
 
-    store = TurnStore(database, append, redactor_of, settings, payload_bytes=payload_bytes, on_redacted=redacted)
+    store = TurnStore(log, settings)
 
     async def keep(project: str, session_id: str, turns: Sequence[_Turn]) -> None:
         for number, turn in enumerate(turns, 1):
@@ -202,6 +191,7 @@ async def import_sessions(
                 refuse(number, f"{project}/{session_id}, turn {turn.turn_id[:80]}", error)
                 continue
             count.imported += stored.is_new
+            count.redacted += bool(stored.redacted)
             count.already_there += not stored.is_new
         on_progress(count)
 

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import IO, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from myria.access.quotas import TenantQuotas
 from myria.db.database import Database
 from myria.errors import ConfigurationError, InvalidArgument, UnknownField
 from myria.log import transfer
 from myria.log.limits import Limits
-from myria.log.redaction.redactor import PayloadRedactor
 from myria.notes.commands import Notes
 from myria.notes.folding import event_log
 from myria.notes.memories.commands import Keeping, Memories
@@ -92,26 +90,17 @@ async def run_import(
     asked: Import, settings: Settings, database: Database, *, on_refused: Refusals, quiet: bool
 ) -> tuple[Imported, Mapping[str, int]]:
     """Store an export; run again, it adds nothing twice. Return what became of it, and how often each speaker spoke."""
-    ingest = event_log(database, deadline=settings.mcp.append_deadline_s)
+    log = event_log(database, settings, deadline=settings.mcp.append_deadline_s)
     tenant, source, own = asked.tenant, asked.source, asked.own
-    kinds = await TenantQuotas(database, None).redacted(tenant)
-    taken_out = set(settings.redaction.kinds if kinds is None else kinds)
-    redactor = PayloadRedactor(taken_out, settings.redaction.phone_regions)
     people = People(own, asked.people)
     what = _STORED.get(asked.system, "")
 
-    async def redactor_of(_: str) -> PayloadRedactor:
-        return redactor
-
-    def notes() -> Notes:
-        return Notes(
-            database,
-            ingest.append_events,
-            PayloadRedactor(taken_out | set(settings.agent.redaction_kinds), settings.redaction.phone_regions),
-            content_characters=settings.notes.content_characters,
-            payload_bytes=settings.ingest.payload_bytes,
-            session_idle_s=settings.notes.session_idle_s,
-        )
+    notes = Notes(
+        log,
+        content_characters=settings.notes.content_characters,
+        redaction_kinds=settings.agent.redaction_kinds,
+        session_idle_s=settings.notes.session_idle_s,
+    )
 
     with console.meter("importing", asked.size, quiet=quiet) as progress:
 
@@ -122,19 +111,18 @@ async def run_import(
         try:
             if asked.system is None:
                 count = await transfer.import_lines(
-                    ingest,
+                    log,
                     tenant,
                     transfer.read_lines(source.readline, transfer.longest_line(asked.limits)),
                     asked.limits,
                     ignore=asked.ignore,
-                    redactor=redactor,
                     dry_run=asked.dry_run,
                     on_refused=on_refused,
                     on_progress=on_progress,
                 )
             elif asked.system == "memento":
                 count = await memento.import_fragments(
-                    notes(),
+                    notes,
                     database,
                     tenant,
                     transfer.read_lines(source.readline, transfer.longest_line(asked.limits)),
@@ -144,13 +132,7 @@ async def run_import(
                 )
             elif asked.system == "memtrace":
                 # Without a window: what was kept twice there is kept twice here.
-                memories = Memories(
-                    database,
-                    ingest.append_events,
-                    redactor_of,
-                    window_s=0,
-                    payload_bytes=settings.ingest.payload_bytes,
-                )
+                memories = Memories(log, window_s=0)
                 count = await memtrace.import_memories(
                     memories,
                     tenant,
@@ -161,26 +143,22 @@ async def run_import(
                 )
             elif asked.system == "memory-tools":
                 count = await memory_tools.import_sessions(
-                    database,
-                    ingest.append_events,
+                    log,
                     tenant,
                     memory_tools.files_of(asked.file, source, asked.project),
                     own,
-                    redactor=redactor,
                     settings=settings.turns,
-                    payload_bytes=settings.ingest.payload_bytes,
                     on_refused=on_refused,
                     on_progress=on_progress,
                 )
             else:
                 outcome = await store(
                     FORMATS[asked.system].records(Source(Path(asked.file)), asked.zone),
-                    ingest=ingest,
-                    notes=notes(),
+                    log=log,
+                    notes=notes,
                     tenant=tenant,
                     people=people,
                     limits=asked.limits,
-                    redactor=redactor,
                     dry_run=asked.dry_run,
                     on_refused=on_refused,
                     on_progress=on_progress,
@@ -192,7 +170,7 @@ async def run_import(
                 raise
             raise InvalidArgument(f"{error.message} (--from takes {', '.join(FORMATS)})", field="file") from error
         finally:
-            await ingest.close()
+            await log.close()
 
 
 class Refusals:

@@ -21,10 +21,9 @@ from myria.db.clock import to_microseconds
 from myria.db.database import Database
 from myria.db.queries import sql
 from myria.log.acknowledgement import AppendResult
-from myria.log.append import Ingest
 from myria.log.event import NewEvent
+from myria.log.event_log import EventLog
 from myria.log.limits import MAX_CHANNEL, MAX_CONTEXT_ID, MAX_HINT, MAX_SOURCE_EVENT_KEY, Limits
-from myria.log.redaction.redactor import PayloadRedactor
 from myria.log.scopes import canonical_participants
 from myria.log.transfer import ImportCount, RefusedLine, import_lines
 from myria.log.withdrawal.commands import Withdrawals
@@ -58,12 +57,11 @@ class Imported:
 async def store(
     records: Iterable[Record],
     *,
-    ingest: Ingest,
+    log: EventLog,
     notes: Notes,
     tenant: str,
     people: People,
     limits: Limits,
-    redactor: PayloadRedactor,
     dry_run: bool,
     on_refused: OnRefused,
     on_progress: OnProgress = lambda _: None,
@@ -71,8 +69,8 @@ async def store(
     """Store an export; run again, it adds nothing twice.
 
     Args:
-        notes: keeps statements; its redactor takes out of them what must not be kept.
-        redactor: the same of messages.
+        log: stores messages.
+        notes: keeps statements.
         dry_run: read and check everything, store nothing. What would be stored counts as imported, also where it is
             there already.
         on_refused: told about each message and statement that was not stored, by its number in the export.
@@ -94,18 +92,17 @@ async def store(
             statements.append((number, record))
     messages.sort(key=lambda message: message.at)  # exports list newest conversations first; the log goes with time
     said = outcome.count = await import_lines(
-        ingest,
+        log,
         tenant,
         _lines(messages, people),
         limits,
-        redactor=redactor,
-        revise=_Revising(ingest, tenant, people.own, outcome.remarks),
+        revise=_Revising(log, tenant, people.own, outcome.remarks),
         dry_run=dry_run,
         on_refused=on_refused,
         on_progress=on_progress,
     )
     await keep_statements(
-        notes, ingest.database, tenant, statements, people, count=said, dry_run=dry_run, on_refused=on_refused
+        notes, log.database, tenant, statements, people, count=said, dry_run=dry_run, on_refused=on_refused
     )
     on_progress(said)
     return outcome
@@ -119,12 +116,12 @@ class _Revising:
     What the owners of the export may not see is refused, for they would not find it.
     """
 
-    def __init__(self, ingest: Ingest, tenant: str, own: tuple[str, ...], remarks: Counter[str]) -> None:
-        self._database = ingest.database
+    def __init__(self, log: EventLog, tenant: str, own: tuple[str, ...], remarks: Counter[str]) -> None:
+        self._database = log.database
         self._tenant = tenant
         self._own = frozenset(own)
         self._remarks = remarks
-        self._withdrawals = Withdrawals(ingest.database, ingest.append_events)
+        self._withdrawals = Withdrawals(log)
 
     async def __call__(self, differing: Sequence[tuple[NewEvent, AppendResult]]) -> list[bool | None]:
         """Return of each message whether it was edited, or None where it is refused."""
@@ -205,7 +202,7 @@ async def keep_statements(
 
     async def revise(statement: Statement, note_id: str, at: int) -> bool:
         """Let a note say what its source says now, unless it said that before: then the export is an older one."""
-        content = notes.without_secrets(statement.draft.content.strip())
+        content, _ = await notes.clean(tenant, statement.draft.content.strip())
         past = await history(database, tenant, note_id, may_see=lambda _: True)
         if any(version.note.content == content for version in past.versions):
             return False

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from myria.access.limits import TokenBucket
 from myria.access.principal import Face, Principal
 from myria.db.clock import rfc3339_of
 from myria.db.database import ALL_TENANTS, Connection, Database
 from myria.db.locks import lock_key
 from myria.db.queries import sql
 from myria.errors import MyriaError
+from myria.log.quotas import TokenBucket
 
 if TYPE_CHECKING:
     from myria.settings import AuditSettings

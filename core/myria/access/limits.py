@@ -15,9 +15,7 @@ from typing import NoReturn
 
 from myria.access.principal import Principal
 from myria.errors import RateLimited
-
-BURST_S = 2.0
-"""Seconds of a credential's rate that may come at once."""
+from myria.log.quotas import BURST_S, TokenBucket
 
 REFUSED_AT_ONCE_PER_S = 5.0
 """Refusals of one credential that are answered at once, per second."""
@@ -26,47 +24,6 @@ MAX_REMEMBERED = 10_000
 """Credentials, and addresses and ids that failed, remembered by one process; the one seen longest ago goes first."""
 
 Header = tuple[bytes, bytes]
-
-_ROUNDING = 1e-9
-
-
-class TokenBucket:
-    """A budget that refills steadily: `rate` a second, up to `burst` at once.
-
-    Something larger than the bucket passes when the bucket is full, and leaves it in debt.
-    """
-
-    __slots__ = ("_at", "_tokens", "burst", "rate")
-
-    def __init__(self, rate: float, burst: float, now: float) -> None:
-        self.rate = rate
-        self.burst = burst
-        self._tokens = burst
-        self._at = now
-
-    def take(self, count: int, now: float) -> float:
-        """Take so many tokens and return 0, or take none and return the seconds until they are there."""
-        self._refill(now)
-        missing = min(count, self.burst) - self._tokens
-        if missing > _ROUNDING:
-            return missing / self.rate
-        self._tokens -= count
-        return 0.0
-
-    def left(self, now: float) -> int:
-        """Return how many may come at once now."""
-        self._refill(now)
-        return max(0, math.floor(self._tokens + _ROUNDING))
-
-    def full_in(self, now: float) -> float:
-        """Return the seconds until the bucket is full."""
-        self._refill(now)
-        return (self.burst - self._tokens) / self.rate
-
-    def _refill(self, now: float) -> None:
-        if now > self._at:
-            self._tokens = min(self.burst, self._tokens + (now - self._at) * self.rate)
-            self._at = now
 
 
 class CredentialUsage:

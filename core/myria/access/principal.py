@@ -25,9 +25,6 @@ from myria.log.masks import Mask, Masks
 from myria.log.scopes import MAX_PARTICIPANTS, canonical_participants
 
 Role = Literal["append", "read", "admin", "erase"]
-TurnsMode = Literal["on", "shadow", "off"]
-"""Whether turns are served to a tenant: with `shadow` they are compared with what its hosts compute themselves."""
-
 Face = Literal["core", "agent", "turns", "rest", "admin"]
 TextFormat = Literal["text", "json"]
 

@@ -21,7 +21,6 @@ from myria.access.principal import (
     Face,
     Role,
     TextFormat,
-    TurnsMode,
     checked_pattern,
 )
 from myria.access.secrets import MadeKey, make_key
@@ -33,6 +32,7 @@ from myria.errors import GrantNotFound, InvalidArgument, KeyNotFound, TenantDele
 from myria.log.jsontext import check_storable
 from myria.log.scopes import canonical_participants
 from myria.settings.redaction_kinds import KINDS, Kind
+from myria.settings.serving import TurnsMode
 
 Json = dict[str, Any]
 

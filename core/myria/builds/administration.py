@@ -25,9 +25,11 @@ class Administration:
 
     def __init__(self, dsn: str, settings: Settings) -> None:
         self.settings = settings
-        self.database = Database(dsn, pool_options(settings, at_once=settings.retrieval.reads_at_once))
+        reading = pool_options(settings, at_once=settings.retrieval.reads_at_once)
+        self.database = Database(dsn, reading, check=schema.check_connection)
         # Readers cannot take these: a slow question must not make appends wait.
-        self.appending = Database(dsn, pool_options(settings, size=settings.postgres.append_pool_size))
+        appending = pool_options(settings, size=settings.postgres.append_pool_size)
+        self.appending = Database(dsn, appending, check=schema.check_connection)
         self.registry = Registry(self.database, settings)
         self._schema_checked = False
 

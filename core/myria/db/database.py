@@ -9,7 +9,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -78,10 +78,21 @@ class PoolOptions:
 
 
 class Database:
-    """A pool of connections to one PostgreSQL database."""
+    """A pool of connections to one PostgreSQL database.
 
-    def __init__(self, dsn: str, options: PoolOptions | None = None) -> None:
+    Args:
+        check: refuses connections until it has passed once: before, the schema may not be this program's.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        options: PoolOptions | None = None,
+        *,
+        check: Callable[[Connection], Awaitable[None]] | None = None,
+    ) -> None:
         self.dsn = dsn
+        self._check = check
         self.options = options or PoolOptions()
         self._turns: FairTurns | None = None
         if self.options.at_once is not None:
@@ -169,6 +180,9 @@ class Database:
             connection = await self._acquire(pool)
             try:
                 with translated():
+                    if self._check is not None:
+                        await self._check(connection)
+                        self._check = None
                     yield connection
             except errors.DatabaseUnavailable:
                 with _quietly():

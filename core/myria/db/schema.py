@@ -185,12 +185,17 @@ async def check(database: Database) -> None:
         DatabaseUnavailable: PostgreSQL cannot be reached.
     """
     async with database.connection() as connection:
-        try:
-            missing = await _missing(connection)
-        except asyncpg.InsufficientPrivilegeError as error:
-            raise errors.ConfigurationError(
-                "the database role may not read the schema myria; run the SQL of `myria migrate --print-roles`"
-            ) from error
+        await check_connection(connection)
+
+
+async def check_connection(connection: Connection) -> None:
+    """Return when the schema of the database at the other end is exactly this program's; see `check`."""
+    try:
+        missing = await _missing(connection)
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise errors.ConfigurationError(
+            "the database role may not read the schema myria; run the SQL of `myria migrate --print-roles`"
+        ) from error
     if missing:
         raise errors.SchemaOutdated(
             "the database schema is older than this program; run `myria migrate`",

@@ -18,7 +18,7 @@ from myria.builds.snapshots import Registry
 from myria.db.database import ALL_TENANTS, Database
 from myria.db.queries import sql
 from myria.erasure.commands import Erasures
-from myria.log.withdrawal.commands import Append
+from myria.log.event_log import EventLog
 from myria.settings import ErasureSettings
 
 logger = logging.getLogger(__name__)
@@ -103,17 +103,17 @@ class ErasureCarrier:
     Args:
         database: connects as the control plane.
         registry: of the same database.
-        append: how withdrawals reach the log.
+        log: where withdrawals are appended.
         settings: whether to do so at all, and how long a lease is.
         unproved: whether also to carry out what serving wrote down without showing the key of an officer.
     """
 
     def __init__(
-        self, database: Database, registry: Registry, append: Append, settings: ErasureSettings, *, unproved: bool
+        self, database: Database, registry: Registry, log: EventLog, settings: ErasureSettings, *, unproved: bool
     ) -> None:
         self._database = database
         self._registry = registry
-        self._append = append
+        self._log = log
         self._settings = settings
         self._unproved = unproved
         self._working: dict[str, asyncio.Task[None]] = {}
@@ -158,7 +158,7 @@ class ErasureCarrier:
     async def _carry_on(self, tenant: str, erasure_id: str) -> None:
         where = {"tenant": tenant, "erasure_id": erasure_id}
         erasures = Erasures(
-            self._database, self._registry, self._append, tenant, actor=ACTOR, lease_s=self._settings.lease_s
+            self._database, self._registry, self._log, tenant, actor=ACTOR, lease_s=self._settings.lease_s
         )
         try:
             await erasures.run(erasure_id)

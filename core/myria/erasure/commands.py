@@ -29,11 +29,12 @@ from myria.erasure.pace import Pace
 from myria.erasure.receipts import chained, prove, remaining
 from myria.erasure.removal import ROWS_AT_ONCE, Progress, Removal
 from myria.log.canonical import canonical_json
+from myria.log.event_log import EventLog
 from myria.log.high_water import high_water_mark
 from myria.log.ids import new_id
 from myria.log.limits import MAX_WITHDRAWN
 from myria.log.payloads import dedupe_key
-from myria.log.withdrawal.commands import Append, Withdrawals
+from myria.log.withdrawal.commands import Withdrawals
 
 PAGE_EVENTS = 100
 """Events that one page of a dry run lists."""
@@ -72,7 +73,7 @@ class Erasures:
     Args:
         database: connects as the control plane to erase; serving may plan, start, withdraw and tell how far one is.
         registry: of the same database; ends builds that began before the events were withdrawn.
-        append: how withdrawals reach the log.
+        log: where withdrawals are appended.
         tenant: whose events; nothing of another is read or changed.
         actor: who erases, for the record and the receipt.
         lease_s: see `LEASE_S`.
@@ -83,7 +84,7 @@ class Erasures:
         self,
         database: Database,
         registry: Registry,
-        append: Append,
+        log: EventLog,
         tenant: str,
         *,
         actor: str,
@@ -92,7 +93,7 @@ class Erasures:
     ) -> None:
         self._database = database
         self._registry = registry
-        self._withdrawals = Withdrawals(database, append)
+        self._withdrawals = Withdrawals(log)
         self._tenant = checked_tenant(tenant)
         self._actor = actor
         self._lease_s = lease_s

@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from myria.llm.secrets import HIDDEN, Redactor
-from myria.log.redaction.redactor import PayloadRedactor
+from myria.log.redaction.redactor import without_credentials
 
 _CHARACTERS: Final = 300
 _QUOTED: Final = 24
@@ -26,8 +26,6 @@ _OURS: Final = frozenset({"model", "tools", "response_format", "tool_choice"})
 
 _MASKED = re.compile(r"\S*\*{2,}\S*|[\w-]{2,}(?:\.{3}|…)[\w-]{2,}")
 """A key of which the provider itself shows a part: `sk-ab***yz`, `sk-ab...yz`."""
-
-_SECRETS = PayloadRedactor(("secret", "password"))
 
 
 def said(body: bytes, sent: bytes, redactor: Redactor) -> str:
@@ -41,8 +39,7 @@ def said(body: bytes, sent: bytes, redactor: Redactor) -> str:
     text = " ".join(_message(body[:_READ]).split())
     if not text.isprintable() or "\ufffd" in text or _quotes(text, sent):
         return ""
-    hidden, _ = _SECRETS.text(redactor.text(text))
-    return _MASKED.sub(HIDDEN, hidden)[:_CHARACTERS]
+    return _MASKED.sub(HIDDEN, without_credentials(redactor.text(text)))[:_CHARACTERS]
 
 
 def _message(body: bytes) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-NOTHING: Mapping[str, int] = MappingProxyType({})
+from myria.settings.redaction_kinds import Kind
+
+NOTHING: Mapping[Kind, int] = MappingProxyType({})
 """What is taken out of most payloads."""
 
 
@@ -25,7 +27,7 @@ class AppendResult(NamedTuple):
     participants: tuple[str, ...]
     deduplicated: bool = False
     payload_differs: bool = False
-    redacted: Mapping[str, int] = NOTHING
+    redacted: Mapping[Kind, int] = NOTHING
     alike: tuple[tuple[int, float], ...] | None = None
 
     def to_json(self) -> dict[str, Any]:

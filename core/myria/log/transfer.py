@@ -22,14 +22,12 @@ from myria.db.clock import rfc3339_of
 from myria.db.database import Connection, Database, connect, translated
 from myria.db.queries import sql
 from myria.log.acknowledgement import AppendResult
-from myria.log.append import Ingest
 from myria.log.canonical import digest
 from myria.log.event import NewEvent, parse_event
+from myria.log.event_log import EventLog
 from myria.log.high_water import high_water_mark
 from myria.log.jsontext import decode
 from myria.log.limits import Limits
-from myria.log.redacting import redacted_event
-from myria.log.redaction.redactor import PayloadRedactor
 
 T = TypeVar("T")
 
@@ -104,13 +102,12 @@ def longest_line(limits: Limits) -> int:
 
 
 async def import_lines(
-    ingest: Ingest,
+    log: EventLog,
     tenant: str,
     lines: Iterable[bytes],
     limits: Limits,
     *,
     ignore: Collection[str] = (),
-    redactor: PayloadRedactor | None = None,
     revise: Revise | None = None,
     dry_run: bool = False,
     on_refused: Callable[[RefusedLine], None],
@@ -120,13 +117,12 @@ async def import_lines(
 
     A line with an event_id gets exactly that one; a line with a source_event_key is recognised by it; a line with
     neither is recognised by its whole content (and how many equal lines came before it): its event_id is made of that,
-    under a key of the tenant that nobody can read.
+    under a key of the tenant that nobody can read. Only a line with an event_id, which a Myria has stored before, is
+    stored as it is; of others is taken out what must not be kept.
 
     Args:
         lines: one JSON object each; as `read_lines` gives them.
         ignore: fields beside the contract's that are dropped; any other unknown field refuses its line.
-        redactor: what is taken out of lines without an event_id. One with an event_id was stored by a Myria before, and
-            is stored as it is: an import gives back what an export took.
         revise: left out, a line whose source_event_key stands for other content is refused.
         dry_run: read and check every line and store none: what would be stored counts as imported, also where it is
             there already.
@@ -153,8 +149,8 @@ async def import_lines(
             continue
         try:
             event = _parse(text, limits, ignore)
-            if redactor is not None and event.event_id is None:
-                event, taken = redacted_event(event, redactor, payload_bytes=limits.payload_bytes)
+            if event.event_id is None:
+                event, taken = await log.clean_event(tenant, event)
                 count.redacted += bool(taken)
         except errors.MyriaError as error:
             refuse(count.lines, error)
@@ -165,10 +161,10 @@ async def import_lines(
         is_made = event.event_id is None and event.source_event_key is None
         batch.append(_Line(count.lines, _named(event, seen) if is_made else event, is_made))
         if len(batch) >= IMPORT_BATCH:
-            await _store(ingest, tenant, batch, count, refuse, revise=revise)
+            await _store(log, tenant, batch, count, refuse, revise=revise)
             batch = []
             on_progress(count)
-    await _store(ingest, tenant, batch, count, refuse, revise=revise)
+    await _store(log, tenant, batch, count, refuse, revise=revise)
     on_progress(count)
     return count
 
@@ -220,7 +216,7 @@ def _named(event: NewEvent, seen: Counter[bytes]) -> NewEvent:
 
 
 async def _store(
-    ingest: Ingest,
+    log: EventLog,
     tenant: str,
     batch: Sequence[_Line],
     count: ImportCount,
@@ -229,9 +225,9 @@ async def _store(
     revise: Revise | None,
 ) -> None:
     """Append a batch as one commit; one that is refused is halved until the lines at fault stand alone."""
-    batch = await _patiently(lambda: _identified(ingest.database, tenant, batch, refuse))
+    batch = await _patiently(lambda: _identified(log.database, tenant, batch, refuse))
     if batch:
-        await _store_identified(ingest, tenant, batch, count, refuse, revise=revise)
+        await _store_identified(log, tenant, batch, count, refuse, revise=revise)
 
 
 async def _identified(
@@ -264,7 +260,7 @@ async def _identified(
 
 
 async def _store_identified(
-    ingest: Ingest,
+    log: EventLog,
     tenant: str,
     batch: Sequence[_Line],
     count: ImportCount,
@@ -273,14 +269,14 @@ async def _store_identified(
     revise: Revise | None,
 ) -> None:
     try:
-        results = await _patiently(lambda: ingest.import_events(tenant, [line.event for line in batch]))
+        results = await _patiently(lambda: log.import_events(tenant, [line.event for line in batch]))
     except (errors.InputError, errors.ConflictError) as error:
         if len(batch) == 1:
             refuse(batch[0].number, error)
             return
         middle = len(batch) // 2
-        await _store_identified(ingest, tenant, batch[:middle], count, refuse, revise=revise)
-        await _store_identified(ingest, tenant, batch[middle:], count, refuse, revise=revise)
+        await _store_identified(log, tenant, batch[:middle], count, refuse, revise=revise)
+        await _store_identified(log, tenant, batch[middle:], count, refuse, revise=revise)
         return
     differing = []
     for line, result in zip(batch, results, strict=True):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, TypeVar
 
 import asyncpg
 import orjson
 
 from myria.db.clock import to_microseconds
-from myria.db.database import Database
 from myria.db.queries import sql
 from myria.errors import (
     AlreadySuperseded,
@@ -22,18 +20,16 @@ from myria.errors import (
     NoteExists,
     NoteNotFound,
     Overloaded,
-    PayloadTooLarge,
 )
-from myria.log.acknowledgement import AppendResult
 from myria.log.canonical import digest
 from myria.log.event import NewEvent
+from myria.log.event_log import Counts, EventLog
 from myria.log.ids import new_id
 from myria.log.payloads import dedupe_key, speaker_of
-from myria.log.redaction.redactor import PayloadRedactor
 from myria.log.scopes import scope_key
 from myria.log.withdrawal.commands import MaySee, Withdrawals
 from myria.log.withdrawal.model import Reason
-from myria.notes.details import NO_DETAILS, Details
+from myria.notes.details import NO_DETAILS
 from myria.notes.drafting import Draft, NoteText, completed
 from myria.notes.expiry import SESSION_IDLE_S, Lasting
 from myria.notes.kinds import FACT_KINDS, Contract, tier
@@ -42,19 +38,11 @@ from myria.settings.redaction_kinds import Kind
 from myria.text.announcing import holds_later
 from myria.text.dates import local_day
 
-
-class Append(Protocol):
-    """Appends events of a tenant as one atomic group, as `Ingest.append_events` does."""
-
-    async def __call__(
-        self, tenant: str, events: Sequence[NewEvent], *, compare: tuple[bytes, ...] | None = None
-    ) -> list[AppendResult]:
-        """Return their results in input order; with `compare` also what is like each, there and in these scopes."""
-        ...
-
-
 Beside = Callable[[Sequence[str], bool], Awaitable[Sequence[NewEvent]]]
 """Makes the events that are appended with notes."""
+
+T = TypeVar("T")
+Given = TypeVar("Given", Draft, Changes)
 
 _ATTEMPTS = 5
 
@@ -71,7 +59,7 @@ class Remembered:
     created: bool
     note: NoteText
     event_id: str | None
-    redacted: dict[Kind, int]
+    redacted: Counts
     alike: tuple[tuple[int, float], ...] | None = None
 
 
@@ -86,7 +74,7 @@ class Amended:
     version: int
     note: NoteText
     changed: bool
-    redacted: dict[Kind, int]
+    redacted: Counts
     same_as: str | None = None
 
 
@@ -104,33 +92,25 @@ class Notes:
     """The commands of one process.
 
     Args:
-        database: where a note that was kept before is looked up.
-        append: how notes reach the log.
-        redactor: what is taken out of what a note says, before anything else looks at it.
+        log: where notes are appended, and one that was kept before is looked up.
         content_characters: the longest text of a note; a longer one is refused.
-        payload_bytes: the largest payload of an event.
-        on_redacted: called with each kind that was taken out of a stored note, and how often.
+        redaction_kinds: what is taken out of a note beside the kinds of its tenant.
         session_idle_s: seconds after which a session that says nothing is over.
     """
 
     def __init__(
         self,
-        database: Database,
-        append: Append,
-        redactor: PayloadRedactor,
+        log: EventLog,
         *,
         content_characters: int,
-        payload_bytes: int,
-        on_redacted: Callable[[str, int], None] = lambda _kind, _count: None,
+        redaction_kinds: Collection[Kind] = (),
         session_idle_s: int = SESSION_IDLE_S,
     ) -> None:
-        self._on_redacted = on_redacted
-        self._database = database
-        self._append = append
-        self._withdrawals = Withdrawals(database, append)
-        self._redactor = redactor
+        self._database = log.database
+        self._log = log
+        self._withdrawals = Withdrawals(log)
         self._content_characters = content_characters
-        self._payload_bytes = payload_bytes
+        self._redaction_kinds = redaction_kinds
         self._session_idle_s = session_idle_s
 
     async def remember(
@@ -171,9 +151,9 @@ class Notes:
             AlreadySuperseded: one of them was replaced meanwhile.
             IdempotencyKeyReused: another text was kept with this key before.
             PayloadTooLarge: the setting ingest.payload_bytes is smaller than this note.
-            as `Ingest.append_events`.
+            as `EventLog.append_events`.
         """
-        draft, redacted = self._redacted(draft)
+        draft, redacted = await self._cleaned(tenant, draft)
         note = completed(draft, contract)
         key = None if key is None else digest([*participants, key]).hex()
         said_by_another = False
@@ -190,7 +170,8 @@ class Notes:
                 key=None if key is None else f"note:{key}",
                 idle_s=self._session_idle_s,
             )
-            self._check_size(event)
+            if dry_run:
+                await self._log.check(tenant, [event])
             replaced: list[asyncpg.Record] = []
             if key is None or not supersedes or not await self._was_kept(tenant, key):
                 replaced = await self._to_replace(tenant, participants, note, supersedes, may_see=may_see, now=now)
@@ -201,10 +182,10 @@ class Notes:
                 if replaced:
                     event = event._replace(event_id=new_id("evt"))
                     group = await self._replacing(tenant, event, replaced)
-                    results = await self._append(tenant, [*group, *beside(note_id)])
+                    results = await self._log.append_events(tenant, [*group, *beside(note_id)])
                 else:
                     scopes = tuple(map(scope_key, beside_in)) if compare else None
-                    results = await self._append(tenant, (event, *beside(note_id)), compare=scopes)
+                    results = await self._log.append_events(tenant, (event, *beside(note_id)), compare=scopes)
             except NoteExists:
                 earlier = await self._same(tenant, participants, note)
                 if earlier is None or await self._expire(tenant, earlier, now):
@@ -212,7 +193,7 @@ class Notes:
                 try:
                     is_due = bool(replaced) or key is not None or not said_by_another
                     if is_due and (again := await self._said_again(tenant, earlier, event, replaced)):
-                        await self._append(tenant, again)
+                        await self._log.append_events(tenant, again)
                 except AlreadySuperseded:
                     said_by_another = True  # or changed: then it is no longer the same
                     continue
@@ -220,7 +201,6 @@ class Notes:
             if results[0].deduplicated:
                 note_id = await self._check_repeat(tenant, results[0].event_id, note)
                 return Remembered(note_id=note_id, created=False, note=note, event_id=None, redacted=redacted)
-            self._count(redacted)
             return Remembered(
                 note_id=note_id,
                 created=True,
@@ -251,7 +231,7 @@ class Notes:
         Raises:
             as `remember`.
         """
-        prepared = [self._redacted(draft) for draft in drafts]
+        prepared = [await self._cleaned(tenant, draft) for draft in drafts]
         notes = [completed(draft, contract) for draft, _ in prepared]
         said_by_another = False
         for _ in range(_ATTEMPTS):
@@ -275,7 +255,6 @@ class Notes:
                     speaker=speaker,
                     idle_s=self._session_idle_s,
                 )
-                self._check_size(event)
                 if earlier is None:
                     events[note_id] = event
                 elif not said_by_another:
@@ -283,7 +262,7 @@ class Notes:
             further = await beside([ids[note.kind, note.content] for note in notes], bool(events))
             appended = [*events.values(), *further, *again]
             try:
-                results = await self._append(tenant, appended) if appended else []
+                results = await self._log.append_events(tenant, appended) if appended else []
             except NoteExists:
                 continue
             except AlreadySuperseded:
@@ -291,7 +270,7 @@ class Notes:
                 continue
             event_ids = dict(zip(events, (result.event_id for result in results), strict=False))
             return [
-                self._remembered(ids[note.kind, note.content], note, redacted, event_ids)
+                _remembered(ids[note.kind, note.content], note, redacted, event_ids)
                 for note, (_, redacted) in zip(notes, prepared, strict=True)
             ]
         raise Overloaded("the same notes are being kept and withdrawn again and again; retry")
@@ -329,21 +308,9 @@ class Notes:
         again, withdrawals = await self._withdrawals.superseding(tenant, version, [row["event_id"]], may_see=_anybody)
         return [*(await self._replacing(tenant, again, replaced) if replaced else [again]), *withdrawals]
 
-    def _remembered(
-        self, note_id: str, note: NoteText, redacted: dict[Kind, int], event_ids: dict[str, str]
-    ) -> Remembered:
-        event_id = event_ids.pop(note_id, None)
-        if event_id is not None:
-            self._count(redacted)
-        return Remembered(
-            note_id=note_id, created=event_id is not None, note=note, event_id=event_id, redacted=redacted
-        )
-
-    def without_secrets(self, text: str) -> str:
-        """Return a text without what must not be kept, for what is stored beside notes."""
-        kept, redacted = self._redactor.text(text)
-        self._count(redacted)
-        return kept
+    async def clean(self, tenant: str, value: T) -> tuple[T, Counts]:
+        """Return a text, or any other JSON value, without what no note may keep; see `EventLog.clean`."""
+        return await self._log.clean(tenant, value, also=self._redaction_kinds)
 
     async def _was_kept(self, tenant: str, key: str) -> bool:
         """Tell whether a note was kept with a key."""
@@ -434,32 +401,19 @@ class Notes:
             )
         return note_id
 
-    def _redacted(self, draft: Draft) -> tuple[Draft, dict[Kind, int]]:
-        """Return a draft without what must not be kept, and how much of each kind was taken out."""
-        counts: Counter[Kind] = Counter()
-        content = self._kept(self._checked(draft.content), counts)
-        keywords = None if draft.keywords is None else tuple(self._kept(word, counts) for word in draft.keywords)
-        topic = None if draft.topic is None else self._kept(draft.topic, counts)
-        source = None if draft.source is None else self._kept(draft.source, counts)
-        details = self._kept_details(draft.details, counts)
-        if counts or content != draft.content:
-            draft = replace(draft, content=content, keywords=keywords, topic=topic, source=source, details=details)
-        return draft, dict(counts)
-
-    def _kept_details(self, details: Details, counts: Counter[Kind]) -> Details:
-        if details == NO_DETAILS:
-            return details
-        return details.with_texts({name: self._kept(text, counts) for name, text in details.to_json().items()})
-
-    def _kept(self, text: str, counts: Counter[Kind]) -> str:
-        kept, taken = self._redactor.text(text)
-        if taken:
-            counts.update(taken)
-        return kept
-
-    def _count(self, redacted: Mapping[Kind, int]) -> None:
-        for kind, count in redacted.items():
-            self._on_redacted(kind, count)
+    async def _cleaned(self, tenant: str, given: Given) -> tuple[Given, Counts]:
+        """Return a draft, or changes, without what must not be kept, and how much of each kind was taken out."""
+        words: dict[str, Any] = {
+            "content": None if given.content is None else self._checked(given.content),
+            "keywords": None if given.keywords is None else list(given.keywords),
+            "topic": given.topic,
+            "source": given.source,
+            "details": given.details.to_json(),
+        }
+        kept, taken = await self.clean(tenant, words)
+        keywords = None if kept["keywords"] is None else tuple(kept["keywords"])
+        details = given.details if given.details == NO_DETAILS else given.details.with_texts(kept["details"])
+        return replace(given, **{**kept, "keywords": keywords, "details": details}), taken
 
     async def _same(self, tenant: str, participants: tuple[str, ...], note: NoteText) -> str | None:
         session = (note.session_id or "") if note.lifetime == "session" else ""
@@ -500,19 +454,10 @@ class Notes:
         if not await self._is_live(row, now):
             raise note_absent(note_id)
         before = note_of(orjson.loads(row["payload"]), context_id=row["context_id"])
-        redacted: Counter[Kind] = Counter()
-        given = changes
-        changes = replace(
-            given,
-            content=None if given.content is None else self._kept(self._checked(given.content), redacted),
-            keywords=None if given.keywords is None else tuple(self._kept(word, redacted) for word in given.keywords),
-            topic=None if given.topic is None else self._kept(given.topic, redacted),
-            source=None if given.source is None else self._kept(given.source, redacted),
-            details=self._kept_details(given.details, redacted),
-        )
+        changes, redacted = await self._cleaned(tenant, changes)
         note = changes.of(before, contract)
         if note == before._replace(inferred=()):
-            return Amended(note_id=note_id, version=row["version"], note=note, changed=False, redacted=dict(redacted))
+            return Amended(note_id=note_id, version=row["version"], note=note, changed=False, redacted=redacted)
         participants = tuple(row["participants"])
         event = note_event(
             note,
@@ -524,10 +469,10 @@ class Notes:
             previous=row["event_id"],
             idle_s=self._session_idle_s,
         )
-        self._check_size(event)
         if dry_run:
+            await self._log.check(tenant, [event])
             version = row["version"] + 1
-            return Amended(note_id=note_id, version=version, note=note, changed=False, redacted=dict(redacted))
+            return Amended(note_id=note_id, version=version, note=note, changed=False, redacted=redacted)
         try:
             await self._withdrawals.append(tenant, event, supersedes=[row["event_id"]], may_see=may_see)
         except EventNotFound as error:
@@ -546,10 +491,9 @@ class Notes:
                 note=before,
                 changed=False,
                 same_as=same,
-                redacted=dict(redacted),
+                redacted=redacted,
             )
-        self._count(redacted)
-        return Amended(note_id=note_id, version=row["version"] + 1, note=note, changed=True, redacted=dict(redacted))
+        return Amended(note_id=note_id, version=row["version"] + 1, note=note, changed=True, redacted=redacted)
 
     async def forget(
         self,
@@ -644,13 +588,10 @@ class Notes:
             )
         return content
 
-    def _check_size(self, event: NewEvent) -> None:
-        if len(event.payload_json) > self._payload_bytes:
-            raise PayloadTooLarge(
-                f"the note is {len(event.payload_json)} bytes of JSON; at most {self._payload_bytes} are stored",
-                field="content",
-                limit=self._payload_bytes,
-            )
+
+def _remembered(note_id: str, note: NoteText, redacted: Counts, event_ids: dict[str, str]) -> Remembered:
+    event_id = event_ids.pop(note_id, None)
+    return Remembered(note_id=note_id, created=event_id is not None, note=note, event_id=event_id, redacted=redacted)
 
 
 def _ending(row: asyncpg.Record, days: int, *, by: NewEvent) -> NewEvent:

@@ -8,7 +8,7 @@ events, which a repeat does not repeat, and a note leaves the queue's head only 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log2
 from typing import Any, Literal
@@ -17,12 +17,10 @@ import asyncpg
 import orjson
 
 from myria.db.clock import to_datetime, to_microseconds
-from myria.db.database import Database
 from myria.db.queries import sql
 from myria.errors import AlreadySuperseded, EventNotFound
-from myria.log.acknowledgement import AppendResult
 from myria.log.canonical import digest
-from myria.log.event import NewEvent
+from myria.log.event_log import EventLog
 from myria.log.limits import MAX_WITHDRAWN
 from myria.log.masks import Masks
 from myria.log.withdrawal.commands import Withdrawals
@@ -34,7 +32,6 @@ from myria.notes.links import MAX_LINKS, Relation, link_event
 from myria.notes.scopes import scopes_with_notes
 
 Json = dict[str, Any]
-Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
 Phase = Literal["session", "hot", "warm", "cold", "stale", "permanent"]
 
 STAGES = (
@@ -132,8 +129,7 @@ class Consolidation:
     """Consolidates from one process.
 
     Args:
-        database: where notes are.
-        append: how withdrawals reach the log.
+        log: where notes are, and withdrawals are appended.
         most: notes that one run looks at.
         evaluates: whether notes that have no rating yet are put into the outbox of those that a model rates.
         vectors: the model by which vectors are kept; None where none are.
@@ -141,8 +137,7 @@ class Consolidation:
 
     def __init__(
         self,
-        database: Database,
-        append: Append,
+        log: EventLog,
         *,
         most: int = 500,
         evaluates: bool = False,
@@ -150,9 +145,9 @@ class Consolidation:
     ) -> None:
         self._vectors = vectors
         self._evaluates = evaluates
-        self._database = database
-        self._append = append
-        self._withdrawals = Withdrawals(database, append)
+        self._database = log.database
+        self._log = log
+        self._withdrawals = Withdrawals(log)
         self._most = most
 
     async def run(
@@ -287,7 +282,7 @@ class Consolidation:
             participants = tuple(stays["participants"])
             events = [link_event(participants, *link) for link in sorted(moved - known)]
             if events:
-                await self._append(tenant, events)
+                await self._log.append_events(tenant, events)
             if len(rows) < MAX_LINKS:
                 return
             before = rows[-1]["event_seq"]

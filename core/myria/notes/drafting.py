@@ -60,7 +60,7 @@ _LOOKED_AT = 4_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Draft:
-    """A note as a caller gives it; its content is redacted already. What is None is filled in by `completed`."""
+    """A note as a caller gives it; `Notes` redacts it. What is None is filled in by `completed`."""
 
     content: str
     kind: str | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Annotated, Any
@@ -18,7 +18,6 @@ import asyncpg
 import orjson
 from pydantic import Field
 
-from myria.db.database import Database
 from myria.db.queries import sql
 from myria.errors import ModelFailed
 from myria.llm.allowance import tokens_left
@@ -29,12 +28,9 @@ from myria.llm.failures import Kind, failed, kind_of
 from myria.llm.fencing import Aliases
 from myria.llm.model import LanguageModel
 from myria.llm.waits import Work, note_outcome
-from myria.log.acknowledgement import AppendResult
-from myria.log.event import NewEvent
+from myria.log.event_log import EventLog
 from myria.notes.evaluations import Evaluation
 from myria.notes.expiry import Lasting
-
-Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
 
 logger = logging.getLogger(__name__)
 
@@ -90,15 +86,14 @@ class Evaluator:
     """Rates notes from one process.
 
     Args:
-        database: where notes and their outbox are.
-        append: how ratings reach the log.
+        log: where notes and their outbox are, and ratings are appended.
         model: who rates.
         most: notes that one run takes.
     """
 
-    def __init__(self, database: Database, append: Append, model: LanguageModel, *, most: int) -> None:
-        self._database = database
-        self._append = append
+    def __init__(self, log: EventLog, model: LanguageModel, *, most: int) -> None:
+        self._database = log.database
+        self._log = log
         self._model = model
         self._most = most
 
@@ -132,7 +127,7 @@ class Evaluator:
                 continue
             participants = tuple(batch[0][0]["participants"])
             now = time.time_ns() // 1000
-            await self._append(
+            await self._log.append_events(
                 tenant, [rating.event(participants, timestamp=now, model=self._model.name) for rating in evaluations]
             )
             await self._done(tenant, [note for _, note in batch])

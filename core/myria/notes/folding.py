@@ -1,12 +1,15 @@
-"""Every projection that is folded in the append transaction, and the write path that folds them all."""
+"""Every projection that is folded in the append transaction, and the log that folds them all."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from myria.db.database import Database
 from myria.log.append import Ingest
+from myria.log.event_log import EventLog
 from myria.log.projections import Projection
+from myria.log.quotas import TenantQuotas
 from myria.log.withdrawal.projection import WithdrawalProjection
 from myria.notes.evaluations import EvaluationProjection
 from myria.notes.feedback import FeedbackProjection
@@ -16,6 +19,7 @@ from myria.notes.projection import NoteProjection
 from myria.notes.registrations.projection import RegistrationProjection
 from myria.notes.sessions.projection import SessionProjection
 from myria.notes.turns.projection import TurnProjection
+from myria.settings import Settings
 
 
 def every_projection(*, evaluates: bool = False) -> tuple[Projection, ...]:
@@ -37,11 +41,28 @@ def every_projection(*, evaluates: bool = False) -> tuple[Projection, ...]:
     )
 
 
-def event_log(database: Database, *, evaluates: bool = False, **bounds: Any) -> Ingest:
-    """Return the write path of one process, with every projection.
+def event_log(
+    database: Database,
+    settings: Settings | None = None,
+    *,
+    quotas: TenantQuotas | None = None,
+    on_redacted: Callable[[str, int], None] | None = None,
+    evaluates: bool = False,
+    **bounds: Any,
+) -> EventLog:
+    """Return the log of every tenant, with every projection.
 
     Args:
+        settings: say how large a payload may be and what is taken out of it; left out, the defaults.
+        quotas: to which tenants are held; left out, none holds, as none may for upkeep.
         evaluates: whether a model rates what is kept.
         bounds: as `Ingest` takes them.
     """
-    return Ingest(database, **{"projections": every_projection(evaluates=evaluates), **bounds})
+    ingest = Ingest(database, **{"projections": every_projection(evaluates=evaluates), **bounds})
+    return EventLog(
+        ingest,
+        TenantQuotas(database) if quotas is None else quotas,
+        Settings() if settings is None else settings,
+        is_upkeep=quotas is None,
+        on_redacted=on_redacted,
+    )

@@ -7,7 +7,7 @@ A link belongs to whoever may see both of its notes. It is internal, so it is ne
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -15,11 +15,11 @@ import asyncpg
 import orjson
 
 from myria.db.clock import to_microseconds
-from myria.db.database import Connection, Database
+from myria.db.database import Connection
 from myria.db.queries import sql
 from myria.errors import InvalidArgument
-from myria.log.acknowledgement import AppendResult
 from myria.log.event import NewEvent
+from myria.log.event_log import EventLog
 from myria.log.payloads import speaker_of
 from myria.log.projections import Incoming, Projection, Stored
 from myria.log.withdrawal.commands import MaySee
@@ -40,8 +40,6 @@ MAX_LINKS = 200
 
 _LEADING = 3
 """Links that are told of a note beside it (Memento's contract)."""
-
-Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,13 +141,12 @@ class NoteLinks:
     """Links of notes, in one process.
 
     Args:
-        database: where notes and links are read.
-        append: how links reach the log.
+        log: where links are appended and read.
     """
 
-    def __init__(self, database: Database, append: Append) -> None:
-        self._database = database
-        self._append = append
+    def __init__(self, log: EventLog) -> None:
+        self._database = log.database
+        self._log = log
 
     async def link(
         self,
@@ -183,7 +180,7 @@ class NoteLinks:
         events = [
             link_event(participants, from_id, to_id, relation, weight=weight, replaces=replaces) for to_id in to_ids
         ]
-        await self._append(tenant, events)
+        await self._log.append_events(tenant, events)
 
     async def complete(self, tenant: str, from_id: str, to_ids: Sequence[str], *, may_see: MaySee) -> None:
         """Link a note as related to those of others to which no link leads yet; itself is passed over.

@@ -121,7 +121,7 @@ def note_of(payload: Mapping[str, Any], *, context_id: str | None) -> NoteText:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Changes:
-    """What an amendment changes of a note; its content is redacted already. None leaves it as it is."""
+    """What an amendment changes of a note. None leaves it as it is."""
 
     content: str | None = None
     kind: str | None = None

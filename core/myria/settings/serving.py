@@ -247,6 +247,10 @@ class AgentSettings(Section):
     """What is redacted from notes beside redaction.kinds or the tenant's own."""
 
 
+TurnsMode = Literal["on", "shadow", "off"]
+"""Whether turns are served to a tenant: with `shadow` they are compared with what its hosts compute themselves."""
+
+
 @section
 class TurnsSettings(Section):
     """Memory that a host calls before and after each turn, /mcp/turns; [turns.md](turns.md) says how to use it."""

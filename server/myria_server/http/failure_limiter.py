@@ -14,9 +14,10 @@ from starlette.types import Scope
 
 from myria.access.addresses import Proxies
 from myria.access.journal import NO_TENANT, NOBODY, Journal, RefusedAttempt
-from myria.access.limits import CredentialUsage, Failures, TokenBucket, network_of
+from myria.access.limits import CredentialUsage, Failures, network_of
 from myria.access.principal import Face, Principal
 from myria.errors import AccessError, CredentialInvalid, MyriaError, RateLimited
+from myria.log.quotas import TokenBucket
 from myria_server.api.tools import PATH_OF
 from myria_server.http.authentication import Headers, claimed_id
 

@@ -384,7 +384,7 @@ class Toolbox:
                 supersedes, arguments = inputs.read_supersedes(arguments)
             event = parse_event({} if arguments is None else arguments, limits, principal=principal)
             if not supersedes:
-                results = await memory.append_events(principal.tenant, (event,))
+                results = await memory.log.append_events(principal.tenant, (event,))
                 return results[0].to_json()
             event_ids = await memory.event_ids(principal.tenant, supersedes)
             with _as_named(supersedes, event_ids):
@@ -401,7 +401,7 @@ class Toolbox:
             arguments = coerced(inputs.EventsInput, arguments)
             events = await in_steps(each_event({} if arguments is None else arguments, limits, principal=principal))
             try:
-                results = await memory.append_events(principal.tenant, events)
+                results = await memory.log.append_events(principal.tenant, events)
             except SourceEventKeyTaken as error:
                 raise error if "index" in error.details else error.at_index(0) from error
             return {"results": [result.to_json() for result in results]}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, AnyStr
+from typing import Any, AnyStr, TypeVar
 
 import orjson
 
@@ -60,12 +59,7 @@ _FIRST_LOOKS: Mapping[Kind, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Redacted:
-    """JSON in which nothing of the asked kinds is left, and how much of each kind was taken out."""
-
-    payload_json: bytes
-    counts: Mapping[Kind, int]
+T = TypeVar("T")
 
 
 class PayloadRedactor:
@@ -99,26 +93,21 @@ class PayloadRedactor:
             return False
         return holds_proven_secret(_seen(name.encode("utf-8", "surrogatepass")))
 
-    def payload(self, payload_json: bytes) -> Redacted:
-        """Return a payload (canonical JSON of an object) without what must not be kept.
+    def payload(self, payload_json: bytes) -> tuple[bytes, Mapping[Kind, int]]:
+        """Return a payload (canonical JSON of an object) without what must not be kept, and the counts; see `value`."""
+        if not self.suspects(payload_json):
+            return payload_json, {}
+        value, counts = self.value(orjson.loads(payload_json))
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if counts else payload_json, counts
+
+    def value(self, value: T) -> tuple[T, Mapping[Kind, int]]:
+        """Return a text, or any other JSON value, without what must not be kept, and how much of each kind it held.
 
         Names of fields are looked at as their values are; numbers may be cards; a field that is named like a password
         or a token loses its value whatever that is.
         """
-        if not self.suspects(payload_json):
-            return Redacted(payload_json, {})
         counts: Counter[Kind] = Counter()
-        value = self._value(orjson.loads(payload_json), counts)
-        if not counts:
-            return Redacted(payload_json, {})
-        return Redacted(orjson.dumps(value, option=orjson.OPT_SORT_KEYS), dict(counts))
-
-    def text(self, text: str) -> tuple[str, Mapping[Kind, int]]:
-        """Return a text without what must not be kept, and the counts."""
-        if not self.suspects(text.encode("utf-8", "surrogatepass")):
-            return text, {}
-        counts: Counter[Kind] = Counter()
-        return self._text(text, counts), dict(counts)
+        return self._value(value, counts), dict(counts)
 
     def _value(self, value: Any, counts: Counter[Kind]) -> Any:
         if isinstance(value, str):
@@ -133,7 +122,7 @@ class PayloadRedactor:
                     shown = f"{kept}#{repeat}"
                 fields[shown] = self._field(name, inner, counts)
             return fields
-        if isinstance(value, list):
+        if isinstance(value, list | tuple):
             return [self._value(inner, counts) for inner in value]
         if type(value) is int and "card" in self.kinds and is_card(str(value)):
             counts["card"] += 1
@@ -141,7 +130,7 @@ class PayloadRedactor:
         return value
 
     def _field(self, name: str, value: Any, counts: Counter[Kind]) -> Any:
-        if isinstance(value, str | int | list) and not isinstance(value, bool):
+        if isinstance(value, str | int | list | tuple) and not isinstance(value, bool):
             raw = _seen(name.encode("utf-8", "surrogatepass"))
             if "password" in self.kinds and _PASSWORD_FIELD.search(raw):
                 return self._withheld(value, "password", counts, least=1)
@@ -150,7 +139,7 @@ class PayloadRedactor:
         return self._value(value, counts)
 
     def _withheld(self, value: Any, kind: Kind, counts: Counter[Kind], *, least: int) -> Any:
-        if isinstance(value, list):
+        if isinstance(value, list | tuple):
             return [self._withheld(inner, kind, counts, least=least) for inner in value]
         if kind == "secret" and not isinstance(value, str):
             return value
@@ -199,6 +188,14 @@ class PayloadRedactor:
         text = raw.decode("utf-8", "surrogatepass")
         spans = find_phones(text, self._regions)
         return _without(text, spans, "phone", counts, PLACEHOLDERS["phone"]).encode("utf-8", "surrogatepass")
+
+
+_CREDENTIALS = PayloadRedactor(("secret", "password"))
+
+
+def without_credentials(text: str) -> str:
+    """Return a text, of no event, without keys, tokens and passwords: for logs and states that many people read."""
+    return _CREDENTIALS.value(text)[0]
 
 
 def _seen(text: bytes) -> bytes:

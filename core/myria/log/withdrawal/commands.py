@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,19 +10,16 @@ import asyncpg
 
 from myria import errors
 from myria.db.clock import to_microseconds
-from myria.db.database import Database
 from myria.db.queries import sql
 from myria.log.acknowledgement import AppendResult
 from myria.log.canonical import digest
 from myria.log.event import NewEvent
+from myria.log.event_log import EventLog
 from myria.log.ids import new_id
 from myria.log.limits import MAX_WITHDRAWN
 from myria.log.payloads import dedupe_key
 from myria.log.withdrawal.model import WITHDRAWAL_CHANNEL, WITHDRAWAL_TYPE, Reason, Withdrawal, withdrawal_event
 from myria.log.withdrawal.projection import already_superseded, is_stored, refuses
-
-Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
-"""Appends events of a tenant as one atomic group, as `Ingest.append_events` does."""
 
 MaySee = Callable[[Sequence[str]], bool]
 """Whether the caller may see what these participants may."""
@@ -51,13 +48,12 @@ class Withdrawals:
     """The commands of one process.
 
     Args:
-        database: from which named events are read before an append.
-        append: how withdrawals reach the log.
+        log: where withdrawals are appended, and the events that they name are read before.
     """
 
-    def __init__(self, database: Database, append: Append) -> None:
-        self._database = database
-        self._append_events = append
+    def __init__(self, log: EventLog) -> None:
+        self._database = log.database
+        self._log = log
 
     async def withdraw(
         self,
@@ -113,9 +109,9 @@ class Withdrawals:
             rows: event_id, scope_id, occurred_at and participants of each.
 
         Raises:
-            as `Ingest.append_events`.
+            as `EventLog.append_events`.
         """
-        await self._append_events(tenant, _by_scope(rows, Withdrawal(reason="forgotten", events=()), key=None))
+        await self._log.append_events(tenant, _by_scope(rows, Withdrawal(reason="forgotten", events=()), key=None))
 
     async def restore(
         self,
@@ -155,7 +151,7 @@ class Withdrawals:
         """
         event, withdrawals = await self.superseding(tenant, event, supersedes, may_see=may_see, may_append=may_append)
         events = [event, *beside, *withdrawals]
-        results = await self._append_events(tenant, events)
+        results = await self._log.append_events(tenant, events)
         return results[: 1 + len(beside)]
 
     async def replace(self, tenant: str, event_ids: Sequence[str], by: str, *, may_see: MaySee) -> None:
@@ -172,7 +168,7 @@ class Withdrawals:
         withdrawal = Withdrawal(reason="superseded", events=(), superseded_by=by)
         open_rows = [row for row in rows if not (row["reason"] == "superseded" and row["successor_id"] == by)]
         if open_rows:
-            await self._append_events(tenant, _by_scope(open_rows, withdrawal, key=None))
+            await self._log.append_events(tenant, _by_scope(open_rows, withdrawal, key=None))
 
     async def superseding(
         self,
@@ -234,7 +230,7 @@ class Withdrawals:
     ) -> WithdrawalResult:
         if changed and not dry_run:
             first, *others = _by_scope(changed, withdrawal, key=None)
-            await self._append_events(tenant, [first._replace(source_event_key=key), *others])
+            await self._log.append_events(tenant, [first._replace(source_event_key=key), *others])
         ids = {row["event_id"] for row in changed}
         return WithdrawalResult(
             reason=withdrawal.reason,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +11,6 @@ import asyncpg
 import orjson
 
 from myria.db.clock import to_datetime
-from myria.db.database import Database
 from myria.db.queries import sql
 from myria.errors import (
     AlreadySuperseded,
@@ -23,25 +21,20 @@ from myria.errors import (
     NoteExists,
     NoteNotFound,
     Overloaded,
-    PayloadTooLarge,
 )
 from myria.log.acknowledgement import AppendResult
 from myria.log.canonical import digest
 from myria.log.event import STEP_BYTES, NewEvent
+from myria.log.event_log import EventLog
 from myria.log.ids import new_ids
 from myria.log.payloads import dedupe_key
-from myria.log.redaction.redactor import PayloadRedactor
-from myria.log.withdrawal.commands import Append, MaySee, Withdrawals
+from myria.log.withdrawal.commands import MaySee, Withdrawals
 from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.kinds import FACT_KINDS
 from myria.notes.links import link_event
 from myria.notes.memories.model import MemoryChanges, MemoryDraft, MemoryEvents, StoredMemory, memory_of, rekeyed
 from myria.notes.model import NOTE_CHANNEL, note_event, note_of
 from myria.search.steps import in_steps
-from myria.settings.redaction_kinds import Kind
-
-RedactorOf = Callable[[str], Awaitable[PayloadRedactor]]
-"""Returns what takes out of a tenant's texts what must not be kept."""
 
 _ATTEMPTS = 50
 _SECOND = 1_000_000
@@ -75,30 +68,15 @@ class Memories:
     """The commands of one process.
 
     Args:
-        database: where memories that were kept before are looked up.
-        append: how memories reach the log.
+        log: where memories are appended, and those that were kept before are looked up.
         window_s: seconds within which another memory with the same key is a repeat; 0: none is.
-        payload_bytes: the largest payload of an event.
-        on_redacted: called with each kind that was taken out of a stored memory, and how often.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        append: Append,
-        redactor_of: RedactorOf,
-        *,
-        window_s: int,
-        payload_bytes: int,
-        on_redacted: Callable[[str, int], None] = lambda _kind, _count: None,
-    ) -> None:
-        self._database = database
-        self._append = append
-        self._withdrawals = Withdrawals(database, append)
-        self._redactor_of = redactor_of
+    def __init__(self, log: EventLog, *, window_s: int) -> None:
+        self._database = log.database
+        self._log = log
+        self._withdrawals = Withdrawals(log)
         self._window_s = window_s
-        self._payload_bytes = payload_bytes
-        self._on_redacted = on_redacted
 
     async def keep(
         self, tenant: str, keeping: Keeping, draft: MemoryDraft, *, key: str | None = None, now: int | None = None
@@ -114,7 +92,7 @@ class Memories:
             IdempotencyKeyReused: another memory was kept with this key before.
             NoteNotFound: the memory that was kept with this key was withdrawn.
             PayloadTooLarge: the setting ingest.payload_bytes is smaller than this memory.
-            as `Ingest.append_events`.
+            as `EventLog.append_events`.
         """
         (kept,) = await self.keep_all(tenant, keeping, [draft], whole=True, key=key, now=now)
         return kept
@@ -135,7 +113,7 @@ class Memories:
             as `keep`; the detail `index` names the memory where there are several.
         """
         at = time.time_ns() // 1000 if now is None else now
-        clean, redacted = await self._clean(tenant, drafts)
+        clean = await self._cleaned(tenant, drafts)
         keys = [draft.key for draft in clean]
         ids = new_ids("note", len(clean))
         events = await in_steps(self._events(keeping, clean, keys, ids, at=at, key=key))
@@ -148,15 +126,14 @@ class Memories:
                 return [Kept(memory=None, is_new=False) for _ in events]
             try:
                 links = [parts[index] for index in chosen if index in parts]
-                results = (await self._append(tenant, [*(events[index] for index in chosen), *links]))[: len(chosen)]
+                new = [events[index] for index in chosen]
+                results = (await self._log.append_events(tenant, [*new, *links]))[: len(new)]
             except DuplicateMemory:
                 found = await self._duplicates(tenant, keeping, keys, events, at)
                 if whole and found:  # else what stood in the way is in a commit under way, or was withdrawn
                     raise _duplicate(found, several=len(events) > 1) from None
                 duplicates = found.keys()
                 continue
-            for kind, count in redacted.items():
-                self._on_redacted(kind, count)
             made = [
                 Kept(StoredMemory(ids[index], clean[index], keys[index], at, at, 1, result.event_seq), is_new=True)
                 for index, result in zip(chosen, results, strict=True)
@@ -179,11 +156,7 @@ class Memories:
         at: int,
         key: str | None,
     ) -> Generator[None, None, list[NewEvent]]:
-        """Make the events that keep memories, so many bytes at each step, and return them.
-
-        Raises:
-            PayloadTooLarge: one is.
-        """
+        """Make the events that keep memories, so many bytes at each step, and return them."""
         made = MemoryEvents(keeping.participants, at=at, shared=keeping.shared, window_s=self._window_s)
         events, size = [], 0
         for index, draft in enumerate(drafts):
@@ -194,9 +167,6 @@ class Memories:
             if size > STEP_BYTES:
                 size = 0
                 yield
-        if max(len(event.payload_json) for event in events) > self._payload_bytes:
-            for event in events:
-                self._check_size(event)
         return events
 
     async def _parts(
@@ -271,7 +241,7 @@ class Memories:
             raise AlreadySuperseded(
                 f"this memory is at version {memory.version} by now; read it again", version=memory.version
             )
-        (draft,), redacted = await self._clean(tenant, [changes.of(memory.draft)])
+        (draft,) = await self._cleaned(tenant, [changes.of(memory.draft)])
         draft = rekeyed(draft, memory.draft)
         if draft == memory.draft and source is None:
             return memory
@@ -280,7 +250,6 @@ class Memories:
         at = time.time_ns() // 1000 if now is None else now
         event = self._version(row, memory, draft, at=at) if memory.kind is None else _note_version(row, draft, at=at)
         event = event._replace(source_event_key=source)
-        self._check_size(event)
         try:
             appended, *_ = await self._withdrawals.append(tenant, event, supersedes=[row["event_id"]], may_see=may_see)
             is_repeat = appended.deduplicated
@@ -298,8 +267,6 @@ class Memories:
             and (first := await self._amended(tenant, row, changes, source)) is not None
         ):
             return first
-        for kind, count in redacted.items():
-            self._on_redacted(kind, count)
         dedup = None if memory.dedup_key is None else draft.key
         return memory._replace(draft=draft, dedup_key=dedup, updated_at=at, version=memory.version + 1)
 
@@ -315,7 +282,7 @@ class Memories:
         version = memory_of(
             dict(row) | {"payload": found["payload"], "changed_at": found["occurred_at"], "version": number}
         )
-        (draft,), _ = await self._clean(tenant, [changes.of(version.draft)])
+        (draft,) = await self._cleaned(tenant, [changes.of(version.draft)])
         if rekeyed(draft, version.draft) != version.draft:
             raise IdempotencyKeyReused(
                 "this Idempotency-Key was used before, for another change of this memory; nothing was changed: "
@@ -375,25 +342,25 @@ class Memories:
             raise _absent()
         return row
 
-    async def _clean(self, tenant: str, drafts: Sequence[MemoryDraft]) -> tuple[list[MemoryDraft], Mapping[Kind, int]]:
-        """Return drafts without what must not be kept, and how much of each kind was taken out.
+    async def _cleaned(self, tenant: str, drafts: Sequence[MemoryDraft]) -> list[MemoryDraft]:
+        """Return drafts without what must not be kept.
 
         Every text of a draft is looked at. A key of repeats that held something is left out: the contract's stands for
         it, since of two that are redacted alike one would be lost as a repeat. A session's name stays for the append,
         which refuses it.
         """
-        redactor = await self._redactor_of(tenant)
-        clean, counts = list(drafts), Counter[Kind]()
-        for index in _suspected(redactor, [_looked_at(draft) for draft in drafts]):
-            draft = drafts[index]
-            given = {name: value for name, value in draft._asdict().items() if name != "session_id"}
-            redacted = redactor.payload(orjson.dumps(given))
-            if redacted.counts:
-                kept = orjson.loads(redacted.payload_json)
-                dedup_key = draft.dedup_key if kept["dedup_key"] == draft.dedup_key else None
-                clean[index] = draft._replace(**kept | {"tags": tuple(kept["tags"]), "dedup_key": dedup_key})
-                counts.update(redacted.counts)
-        return clean, counts
+        given = [{name: value for name, value in draft._asdict().items() if name != "session_id"} for draft in drafts]
+        cleaned, taken = await self._log.clean(tenant, given)
+        if not taken:
+            return list(drafts)
+        return [
+            draft._replace(
+                **kept
+                | {"tags": tuple(kept["tags"])}
+                | ({} if kept["dedup_key"] == draft.dedup_key else {"dedup_key": None})
+            )
+            for draft, kept in zip(drafts, cleaned, strict=True)
+        ]
 
     def _repeated(self, keys: Sequence[str]) -> set[int]:
         """Return the places of keys that come earlier among these, where that makes a repeat."""
@@ -453,37 +420,12 @@ class Memories:
             answered[index] = made[index]
         return answered
 
-    def _check_size(self, event: NewEvent) -> None:
-        if len(event.payload_json) > self._payload_bytes:
-            raise PayloadTooLarge(
-                f"the memory is {len(event.payload_json)} bytes of JSON; at most {self._payload_bytes} are stored",
-                field="content",
-                limit=self._payload_bytes,
-            )
-
 
 def _duplicate(found: Mapping[int, str | None], *, several: bool) -> DuplicateMemory:
     """Return the refusal of the first of these, which names the memory that stands."""
     index = min(found)
     standing = {} if (memory_id := found[index]) is None else {"id": memory_id}
     return DuplicateMemory("duplicate memory", **standing, **({"index": index} if several else {}))
-
-
-def _looked_at(draft: MemoryDraft) -> bytes:
-    """Return what is looked at of a memory, to tell whether it may hold something to take out."""
-    return orjson.dumps((*draft,))
-
-
-def _suspected(redactor: PayloadRedactor, looks: Sequence[bytes], first: int = 0) -> Iterator[int]:
-    """Yield the places of what may hold something to take out: nearly always one look at all of them finds nothing."""
-    if not redactor.suspects(b"\n".join(looks)):
-        return
-    if len(looks) == 1:
-        yield first
-        return
-    middle = len(looks) // 2
-    yield from _suspected(redactor, looks[:middle], first)
-    yield from _suspected(redactor, looks[middle:], first + middle)
 
 
 def _check_changes(memory: StoredMemory, changes: MemoryChanges) -> None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
-from myria.db.database import Database
 from myria.db.pages import ROWS_TOGETHER, PageRoom
 from myria.db.queries import sql
 from myria.errors import (
@@ -19,15 +16,13 @@ from myria.errors import (
     IdempotencyKeyReused,
     InvalidArgument,
     Overloaded,
-    PayloadTooLarge,
     SessionMoved,
     SessionNotFound,
 )
 from myria.log.canonical import digest
+from myria.log.event_log import EventLog
 from myria.log.payloads import dedupe_key
-from myria.log.redaction.redactor import PayloadRedactor
 from myria.log.scopes import scope_key
-from myria.log.withdrawal.commands import Append
 from myria.notes.registrations.model import (
     CLOSED,
     DELETED,
@@ -49,25 +44,13 @@ class Registrations:
     """The registrations of one process; those of an organisation are shared with one participant (`shared`).
 
     Args:
-        database: where they are looked up.
-        append: how they reach the log.
-        payload_bytes: the largest payload of an event.
+        log: where they are appended and looked up.
         page_bytes: about how many bytes of JSON a list may hold.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        append: Append,
-        redactor_of: Callable[[str], Awaitable[PayloadRedactor]],
-        *,
-        payload_bytes: int,
-        page_bytes: int,
-    ) -> None:
-        self._database = database
-        self._append = append
-        self._redactor_of = redactor_of
-        self._payload_bytes = payload_bytes
+    def __init__(self, log: EventLog, *, page_bytes: int) -> None:
+        self._database = log.database
+        self._log = log
         self._page_bytes = page_bytes
 
     async def register_agent(
@@ -91,7 +74,8 @@ class Registrations:
             AgentExists: another has this name.
             IdempotencyKeyReused: another agent was registered with this key.
         """
-        kept = await self._clean(tenant, {"description": description, "config": config})
+        said: Json = {"description": description, "config": config}
+        kept, _ = await self._log.clean(tenant, said)
         entry = Entry(kind="agent", entry_id=_entry_id(tenant, "agent", key), name=name, **kept)
         return await self._create(tenant, shared, entry, key=key, now=now)
 
@@ -113,8 +97,9 @@ class Registrations:
         known = await self.find_agent(tenant, shared, agent)
         if known is None:
             raise InvalidArgument("agent_id names no registered agent; register it by POST /agents", field="agent_id")
-        kept = await self._clean(tenant, {"metadata": metadata})
-        entry = Entry(kind="session", entry_id=_entry_id(tenant, "session", key), agent_id=known.entry_id, **kept)
+        kept, _ = await self._log.clean(tenant, metadata)
+        entry_id = _entry_id(tenant, "session", key)
+        entry = Entry(kind="session", entry_id=entry_id, agent_id=known.entry_id, metadata=kept)
         return await self._create(tenant, shared, entry, key=key, now=now)
 
     async def change_session(
@@ -134,7 +119,7 @@ class Registrations:
             Overloaded: it is being changed again and again; retry.
         """
         if metadata is not None:
-            metadata = (await self._clean(tenant, {"metadata": metadata}))["metadata"]
+            metadata, _ = await self._log.clean(tenant, metadata)
 
         def changed(entry: Entry, at: int) -> Entry:
             closed_at = entry.closed_at
@@ -294,30 +279,15 @@ class Registrations:
         raise Overloaded("it is being changed again and again; retry")
 
     async def _store(self, tenant: str, shared: str, entry: Entry, at: int, *, key: str | None = None) -> None:
-        redactor = await self._redactor_of(tenant)
-        for field, name in (("name", entry.name), ("status", entry.status)):
-            if name is not None and redactor.names_secret(name):
-                raise InvalidArgument(
-                    f"{field} holds an API key or token; it is stored as it is given, so use another", field=field
-                )
+        await self._log.check_names(tenant, {"name": entry.name, "status": entry.status})
         event = registration_event(entry, (shared,), at=at, key=key)
-        if len(event.payload_json) > self._payload_bytes:
-            raise PayloadTooLarge(
-                f"this is {len(event.payload_json)} bytes of JSON; at most {self._payload_bytes} are stored",
-                limit=self._payload_bytes,
-            )
-        await self._append(tenant, [event])
+        self._log.check_size(event)
+        await self._log.append_events(tenant, [event])
 
     async def _is_stored(self, tenant: str, source_key: str) -> bool:
         async with self._database.read(tenant) as connection:
             key = dedupe_key(REGISTRY_CHANNEL, source_key)
             return await connection.fetchrow(sql("events.of_key"), tenant, key) is not None
-
-    async def _clean(self, tenant: str, said: Json) -> Json:
-        """Return what is said of an entry without what must not be kept."""
-        redactor = await self._redactor_of(tenant)
-        kept: Json = orjson.loads(redactor.payload(orjson.dumps(said)).payload_json)
-        return kept
 
 
 def _entry_id(tenant: str, kind: EntryKind, key: str | None) -> str:

@@ -114,7 +114,7 @@ async def reflect(
             row = await connection.fetchrow(sql("sessions.of"), tenant, scope_key(participants), session_id)
         if row is not None:
             begun, ended = row["begun_seq"], row["ended_seq"] or 0
-    about = _without_secrets(dict(reflection.effectiveness), notes)
+    about, _ = await notes.clean(tenant, dict(reflection.effectiveness))
     drafts = reflection.drafts()
 
     salt: list[str] = []
@@ -185,14 +185,3 @@ async def _missing_links(
         for source, target, relation in dict.fromkeys(wanted)
         if frozenset((source, target)) not in known
     ]
-
-
-def _without_secrets(value: Any, notes: Notes) -> Any:
-    """Return JSON without what must not be kept."""
-    if isinstance(value, str):
-        return notes.without_secrets(value)
-    if isinstance(value, Mapping):
-        return {key: _without_secrets(item, notes) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_secrets(item, notes) for item in value]
-    return value

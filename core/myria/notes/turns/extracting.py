@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -20,7 +20,6 @@ from pydantic import Field
 
 from myria.access.vault import Secrets
 from myria.db.clock import to_microseconds
-from myria.db.database import Database
 from myria.db.queries import sql
 from myria.errors import AlreadySuperseded, ConfigurationError, EventNotFound, ModelFailed, NoteExists
 from myria.llm.allowance import tokens_left
@@ -32,17 +31,11 @@ from myria.llm.model import LanguageModel
 from myria.llm.responses import RESPONSES
 from myria.llm.template import RequestTemplate
 from myria.llm.waits import Work, note_outcome
-from myria.log.acknowledgement import AppendResult
-from myria.log.event import NewEvent
-from myria.log.redaction.redactor import PayloadRedactor
+from myria.log.event_log import EventLog
 from myria.log.withdrawal.commands import Withdrawals
 from myria.notes.turns.facts import Fact, FactContext, KnownFact, Tier, facts_in, facts_named
 from myria.notes.turns.items import is_spoken_by_user, text_of, unpacked
 from myria.settings import Settings, TurnsSettings
-
-Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
-RedactorOf = Callable[[str], Awaitable[PayloadRedactor]]
-"""Returns what takes out of a tenant's texts what must not be kept."""
 
 logger = logging.getLogger(__name__)
 
@@ -142,25 +135,20 @@ class Extractor:
     """Looks for facts from one process.
 
     Args:
-        database: where turns and facts are.
-        append: how facts reach the log.
+        log: where turns and facts are; a fact that holds what it would take out is left out.
         model: who looks; see `configured`.
-        redactor_of: a fact that holds what must not be kept is left out.
     """
 
     def __init__(
         self,
-        database: Database,
-        append: Append,
+        log: EventLog,
         model: LanguageModel,
-        redactor_of: RedactorOf,
         settings: TurnsSettings,
     ) -> None:
-        self._database = database
-        self._append = append
-        self._withdrawals = Withdrawals(database, append)
+        self._database = log.database
+        self._log = log
+        self._withdrawals = Withdrawals(log)
         self._model = model
-        self._redactor_of = redactor_of
         self._settings = settings
 
     async def close(self) -> None:
@@ -249,7 +237,7 @@ class Extractor:
         shown: Sequence[KnownFact],
     ) -> None:
         """Append what was found: nothing of it may undo what came after the turn."""
-        found = _facts(extracted, await self._redactor_of(tenant))
+        found = await self._facts(tenant, extracted)
         gone = {name.strip().lower() for name in extracted.deleted_fact_ids}
         stated = {fact.identity for fact in found}
         deleted = [
@@ -279,7 +267,7 @@ class Extractor:
             events, kept = context.versions(wanted, known, self._settings, at=at, user_id=_speaker(stored))
             try:
                 if events:
-                    await self._append(tenant, events)
+                    await self._log.append_events(tenant, events)
                     await self._tally(tenant, kept)
                 for note_id in deleted:
                     if _is_older(known.get(note_id), mark):
@@ -287,6 +275,18 @@ class Extractor:
             except (AlreadySuperseded, NoteExists, EventNotFound):
                 continue  # a turn changed one of them meanwhile
             return
+
+    async def _facts(self, tenant: str, extracted: Extracted) -> list[Fact]:
+        """Return what the model found, without what holds, or held, something that must not be kept."""
+        facts = []
+        for found in extracted.updated_facts:
+            fact_id, key, value = texts = [_on_one_line(text) for text in (found.fact_id, found.key, found.value)]
+            _, taken = await self._log.clean(tenant, texts)
+            if all(texts) and not taken and not any("[redacted_" in text.lower() for text in texts):
+                tier: Tier = "L0" if found.tier == "L0" else "L1" if found.tier == "L1" else "L2"
+                confidence = DEFAULT_CONFIDENCE if found.confidence is None else found.confidence
+                facts.append(Fact(fact_id=fact_id, key=key, value=value, tier=tier, confidence=confidence))
+        return facts
 
     async def _tally(self, tenant: str, kept: Mapping[str, int]) -> None:
         async with self._database.write(tenant) as connection:
@@ -341,18 +341,6 @@ def _may_replace(fact: Fact, known: KnownFact | None) -> bool:
     return known is None or not known.stands or fact.confidence >= known.fact.confidence
 
 
-def _facts(extracted: Extracted, redactor: PayloadRedactor) -> list[Fact]:
-    facts = []
-    for found in extracted.updated_facts:
-        fact_id, key, value = (_clean(text) for text in (found.fact_id, found.key, found.value))
-        tier: Tier = "L0" if found.tier == "L0" else "L1" if found.tier == "L1" else "L2"
-        is_secret = any(redactor.text(text)[1] or "[redacted_" in text.lower() for text in (fact_id, key, value))
-        if fact_id and key and value and not is_secret:
-            confidence = DEFAULT_CONFIDENCE if found.confidence is None else found.confidence
-            facts.append(Fact(fact_id=fact_id, key=key, value=value, tier=tier, confidence=confidence))
-    return facts
-
-
-def _clean(text: str) -> str:
+def _on_one_line(text: str) -> str:
     """Return a text on one line, without what terminals and markup treat as special."""
     return " ".join("".join(one if one.isprintable() else " " for one in text).split())

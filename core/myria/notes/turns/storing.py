@@ -5,37 +5,26 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from weakref import WeakValueDictionary
 
-import orjson
-
-from myria.db.database import Database
 from myria.db.queries import sql
-from myria.errors import AlreadySuperseded, NoteExists, PayloadTooLarge, SessionMoved, TurnBusy
-from myria.log.acknowledgement import AppendResult
+from myria.errors import AlreadySuperseded, NoteExists, SessionMoved, TurnBusy
 from myria.log.event import NewEvent
-from myria.log.redaction.redactor import PayloadRedactor
+from myria.log.event_log import Counts, EventLog
 from myria.notes.turns.facts import Fact
 from myria.notes.turns.items import Json, is_spoken_by_user, says_something, text_of, without_echo
 from myria.notes.turns.model import Session, item_events, mark_event, recent_items, visible_scopes
 from myria.notes.turns.stating import StatedFacts, statements_in
 from myria.settings import TurnsSettings
-from myria.settings.redaction_kinds import Kind
-
-Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
-"""Appends events of a tenant as one atomic group, as `Ingest.append_events` does."""
-
-RedactorOf = Callable[[str], Awaitable[PayloadRedactor]]
-"""Returns what takes out of a tenant's texts what must not be kept."""
 
 _SessionName = tuple[str, bytes, str]
 """Tenant, owner and context of a session."""
 
-_BIG_BYTES = 16 * 1024
-"""JSON from which on redacting and searching for facts is done in a thread: it may take milliseconds."""
+_BIG = 16 * 1024
+"""Characters from which on facts are looked for in a thread: it may take milliseconds."""
 
 _PAUSE_S = 0.02
 _FIRST_LOOK_S = 2.0
@@ -62,13 +51,15 @@ class FinishedTurn:
 class StoredTurn:
     """What became of a turn: whether this call stored it, and how many facts of each tier it brought.
 
-    `found` are all facts that it says, also those that were known, and `given` the items that went in, as kept.
+    `found` are all facts that it says, also those that were known, and `given` the items that went in, as kept;
+    `redacted` is what was taken out of it.
     """
 
     is_new: bool
     facts: Mapping[str, int]
     found: Sequence[Fact] = field(default=(), compare=False)
     given: Sequence[Json] = field(default=(), compare=False)
+    redacted: Counts = field(default_factory=dict, compare=False)
 
 
 class TurnStore:
@@ -78,28 +69,13 @@ class TurnStore:
     again. So no lock outlives a transaction, and a process that is killed holds up nobody.
 
     Args:
-        database: where the state of sessions is looked up.
-        append: how turns reach the log.
-        payload_bytes: the largest payload of an event.
-        on_redacted: called with each kind that was taken out of a stored turn, and how often.
+        log: where turns are appended, and the state of sessions is looked up.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        append: Append,
-        redactor_of: RedactorOf,
-        settings: TurnsSettings,
-        *,
-        payload_bytes: int,
-        on_redacted: Callable[[str, int], None] = lambda _kind, _count: None,
-    ) -> None:
-        self._database = database
-        self._append = append
-        self._redactor_of = redactor_of
+    def __init__(self, log: EventLog, settings: TurnsSettings) -> None:
+        self._database = log.database
+        self._log = log
         self._settings = settings
-        self._payload_bytes = payload_bytes
-        self._on_redacted = on_redacted
         self._under_way: set[tuple[*_SessionName, str]] = set()
         # A lock lasts while somebody holds it or waits for it.
         self._locks: WeakValueDictionary[_SessionName, asyncio.Lock] = WeakValueDictionary()
@@ -113,7 +89,7 @@ class TurnStore:
         Raises:
             TurnBusy: it is being stored, or too many turns of its session are; retry.
             PayloadTooLarge: the setting ingest.payload_bytes is smaller than one of its items.
-            as `Ingest.append_events`.
+            as `EventLog.append_events`.
         """
         session = turn.session
         name = (tenant, session.owner, session.context_id, turn.turn_id)
@@ -139,21 +115,20 @@ class TurnStore:
             yield
 
     async def _store(self, tenant: str, turn: FinishedTurn, now: int, deadline: float) -> StoredTurn:
-        redactor = await self._redactor_of(tenant)
         is_awaited = False
         while True:
             newest, recent, is_stored = await self._before(tenant, turn)
             if is_stored:
                 return StoredTurn(is_new=False, facts={})
             given = list(turn.given) if turn.is_current else without_echo(turn.given, recent)
-            clean, said, redacted = await _prepared(replace(turn, given=given, came_out=list(turn.came_out)), redactor)
+            clean, said, taken = await self._cleaned(tenant, replace(turn, given=given, came_out=list(turn.came_out)))
             events, kept = await self._events(tenant, clean, said, previous=newest, now=now)
             asks = self._settings.heuristic_enabled and turn.facts is None and says_something(clean.given)
             if asks and not is_awaited:
                 await self._await_facts(tenant, turn)
                 is_awaited = True
             try:
-                results = await self._append(tenant, events)
+                results = await self._log.append_events(tenant, events)
             except (SessionMoved, AlreadySuperseded, NoteExists) as error:
                 # Another process stored a turn of this session meanwhile: look again, and come behind it.
                 pause = _PAUSE_S * random.uniform(0.5, 1.5)  # noqa: S311 - jitter
@@ -163,9 +138,24 @@ class TurnStore:
                 continue
             if results[-1].deduplicated:
                 return StoredTurn(is_new=False, facts={})
-            for kind, count in redacted.items():
-                self._on_redacted(kind, count)
-            return StoredTurn(is_new=True, facts=kept, found=said.facts, given=clean.given)
+            return StoredTurn(is_new=True, facts=kept, found=said.facts, given=clean.given, redacted=taken)
+
+    async def _cleaned(self, tenant: str, turn: FinishedTurn) -> tuple[FinishedTurn, StatedFacts, Counts]:
+        """Return a turn without what must not be kept, what the user stated in it, and how much was taken out.
+
+        What is denied has the place of the item that denies it.
+        """
+        values = [fact.value for fact in turn.facts or ()]
+        said: Json = {"given": turn.given, "came_out": turn.came_out, "values": values}
+        kept, taken = await self._log.clean(tenant, said)
+        clean = replace(turn, given=kept["given"], came_out=kept["came_out"])
+        if turn.facts is not None:
+            facts = (replace(fact, value=value) for fact, value in zip(turn.facts, kept["values"], strict=True))
+            return clean, StatedFacts(facts=tuple(facts)), taken
+        spoken = [text_of(item) if is_spoken_by_user(item) else "" for item in clean.given]
+        if sum(map(len, spoken)) < _BIG:
+            return clean, statements_in(spoken), taken
+        return clean, await asyncio.to_thread(statements_in, spoken), taken
 
     async def _before(self, tenant: str, turn: FinishedTurn) -> tuple[str | None, tuple[Json, ...], bool]:
         """Return the newest mark of a turn's session, what was said last where that may lead the turn's items, and
@@ -204,12 +194,6 @@ class TurnStore:
         """Return the events of a turn, its mark last, and how many facts of each tier are among them."""
         session = turn.session
         items = item_events(session, turn.turn_id, turn.given, turn.came_out, at=now, user_id=turn.user_id)
-        for event in items:
-            if len(event.payload_json) > self._payload_bytes:
-                raise PayloadTooLarge(
-                    f"an item is {len(event.payload_json)} bytes of JSON; at most {self._payload_bytes} are stored",
-                    limit=self._payload_bytes,
-                )
         stated: dict[str, Fact] = {}
         versions: list[NewEvent] = []
         kept: dict[str, int] = {}
@@ -246,34 +230,6 @@ class TurnStore:
             yield
         finally:
             lock.release()
-
-
-async def _prepared(
-    turn: FinishedTurn, redactor: PayloadRedactor
-) -> tuple[FinishedTurn, StatedFacts, Mapping[Kind, int]]:
-    """Return a turn without what must not be kept, what the user stated in it, and what was taken out.
-
-    What is denied has the place of the item that denies it.
-    """
-    values = [fact.value for fact in turn.facts or ()]
-    written = orjson.dumps(
-        {"given": turn.given, "came_out": turn.came_out, "values": values}, option=orjson.OPT_SORT_KEYS
-    )
-
-    def work() -> tuple[FinishedTurn, StatedFacts, Mapping[Kind, int]]:
-        redacted = redactor.payload(written)
-        clean, kept_values = turn, values
-        if redacted.counts:  # else nothing is decoded once more: a turn may be as long as a request
-            kept = orjson.loads(redacted.payload_json)
-            clean, kept_values = replace(turn, given=kept["given"], came_out=kept["came_out"]), kept["values"]
-        if turn.facts is None:
-            said = statements_in(text_of(item) if is_spoken_by_user(item) else "" for item in clean.given)
-        else:
-            facts = (replace(fact, value=value) for fact, value in zip(turn.facts, kept_values, strict=True))
-            said = StatedFacts(facts=tuple(facts))
-        return clean, said, redacted.counts
-
-    return work() if len(written) < _BIG_BYTES else await asyncio.to_thread(work)
 
 
 def _busy() -> TurnBusy:

@@ -11,7 +11,7 @@ from myria.access.principal import Principal
 from myria.errors import MyriaError, NoteNotFound
 from myria.memory import Memory
 from myria.notes.answertext import ShownAnswer
-from myria.notes.commands import Notes, note_absent
+from myria.notes.commands import note_absent
 from myria.notes.memories.sharing import shared_participant
 from myria.notes.model import NOTE_CHANNEL
 from myria.settings import Settings
@@ -59,10 +59,6 @@ class AgentTools:
         """
         principal.need_channel(NOTE_CHANNEL)
         return self.acting(principal, request)
-
-    async def notes(self, principal: Principal) -> Notes:
-        """Return the commands of notes for a principal's tenant, which take out what this face keeps from nobody."""
-        return await self.memory.notes(principal.tenant, without=self.settings.agent.redaction_kinds)
 
     async def note_id(self, principal: Principal, name: str) -> str:
         """Return the id of the note that a caller names by id or handle."""

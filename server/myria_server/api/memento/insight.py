@@ -103,24 +103,25 @@ class InsightTools(AgentTools):
         """Keep what an agent says of an answer."""
         request = inputs.read(FeedbackInput, arguments)
         who = self.writing(principal, request)
-        notes = await self.notes(principal)
         meant = {name: await self.note_id(principal, name) for name in request.fragment_ids or ()}
         if meant:
             with self.as_named(meant):
                 await self.memory.links.check(principal.tenant, list(meant.values()), may_see=who.masks.sees)
         now = await self.memory.database.now()
+        given: Json = {"tool": request.tool_name, "suggestion": request.suggestion, "context": request.context}
+        kept, _ = await self.memory.notes.clean(principal.tenant, given)
         feedback = Feedback(
-            tool=notes.without_secrets(request.tool_name)[:MAX_ID],
+            tool=kept["tool"][:MAX_ID],
             relevant=request.relevant,
             sufficient=request.sufficient,
-            suggestion=request.suggestion and notes.without_secrets(request.suggestion),
-            context=request.context and notes.without_secrets(request.context),
+            suggestion=kept["suggestion"],
+            context=kept["context"],
             session_id=request.session_id,
             trigger=request.trigger_type,
             question=request.search_event_id,
             notes=tuple(dict.fromkeys(meant.values())),
         )
-        (kept,) = await self.memory.append_events(
+        (appended,) = await self.memory.log.append_events(
             principal.tenant,
             (feedback.event(who.participants, timestamp=now, speaker=who.speaker),),
         )
@@ -128,7 +129,7 @@ class InsightTools(AgentTools):
             self.memory.usage.count(principal.tenant, feedback.notes, now)
         content: Json = {
             "success": True,
-            "id": kept.event_id,
+            "id": appended.event_id,
             "tool_name": feedback.tool,
             "relevant": request.relevant,
             "sufficient": request.sufficient,

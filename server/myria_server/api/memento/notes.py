@@ -65,7 +65,7 @@ class NoteTools(AgentTools):
         """Keep one note."""
         request = inputs.read(RememberInput, arguments)
         who = self.writing(principal, request)
-        kept = await self._keep(await self.notes(principal), principal, who, request, compare=True)
+        kept = await self._keep(self.memory.notes, principal, who, request, compare=True)
         similar = self.memory.similar
         if kept.alike is not None:
             alike = await similar.named(principal.tenant, kept.alike)
@@ -124,7 +124,7 @@ class NoteTools(AgentTools):
         """Keep several notes, each by itself; those kept at once share commits."""
         request = inputs.read(BatchRememberInput, arguments)
         who = self.writing(principal, request)
-        notes = await self.notes(principal)
+        notes = self.memory.notes
         turns = asyncio.Semaphore(_AT_ONCE)
         items = [*request.items, *request.fragments]
         if not items or len(items) > MAX_BATCH:
@@ -180,7 +180,7 @@ class NoteTools(AgentTools):
             raise InvalidArgument("say what to forget by one of id, topic or text", field="id")
         if request.id is not None and _is_event(request.id):
             return await self._forget_event(principal, who, request, request.id)
-        notes = await self.notes(principal)
+        notes = self.memory.notes
         if request.id is not None:
             named = [await self.note_id(principal, request.id)]
         else:
@@ -271,7 +271,7 @@ class NoteTools(AgentTools):
         else:
             restored = await self.note_id(principal, request.id)
             with self.as_named({request.id: restored}):
-                await (await self.notes(principal)).restore(principal.tenant, restored, may_see=who.masks.sees)
+                await self.memory.notes.restore(principal.tenant, restored, may_see=who.masks.sees)
         content = {"success": True, "id": restored, "restored": True}
         return self.answered(principal, request, content, f"Restored {restored}.")
 
@@ -317,7 +317,7 @@ class NoteTools(AgentTools):
             raise InvalidArgument("say what to change: content, type or any other parameter of remember", field="")
         note_id = await self.note_id(principal, request.id)
         with self.as_named({request.id: note_id}):
-            amended = await (await self.notes(principal)).amend(
+            amended = await self.memory.notes.amend(
                 principal.tenant,
                 note_id,
                 changes,

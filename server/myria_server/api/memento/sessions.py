@@ -72,7 +72,7 @@ class SessionTools(AgentTools):
                 "tool_pain_points": list(effectiveness.tool_pain_points),
             }
         kept = await reflect(
-            await self.notes(principal),
+            self.memory.notes,
             self.memory.database,
             principal.tenant,
             who.participants,

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 import orjson
 
 from myria.access.agents import check_not_reserved, reserved_names
-from myria.access.principal import Principal, TurnsMode
+from myria.access.principal import Principal
 from myria.errors import InvalidArgument, PayloadTooLarge, ToolNotEnabled, TurnBusy
 from myria.log.scopes import canonical_participants
 from myria.memory import Memory
@@ -31,6 +31,7 @@ from myria.notes.turns.shadow import (
 from myria.notes.turns.storing import FinishedTurn
 from myria.search.signing import signed_body, signed_text
 from myria.settings import Settings
+from myria.settings.serving import TurnsMode
 from myria_server.api.core import inputs
 from myria_server.api.turns.schemas import (
     MAX_TOKEN,
@@ -180,7 +181,7 @@ class _TurnTools:
         Raises:
             ToolNotEnabled: turns are not served to this tenant.
         """
-        mode = await self._memory.quotas.turns(principal.tenant)
+        mode = (await self._memory.quotas.of(principal.tenant)).turns
         if mode == "off":
             raise ToolNotEnabled("turns are off for this tenant; an administrator allows them by `myria turns mode`")
         return mode or ("shadow" if self._settings.shadow else "on")

@@ -12,29 +12,73 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from myria.access.limits import BURST_S, TokenBucket
-from myria.access.principal import TurnsMode
 from myria.db.database import Database
 from myria.db.queries import sql
 from myria.errors import QuotaExceeded, StorageQuotaExceeded
 from myria.settings.redaction_kinds import Kind
+from myria.settings.serving import TurnsMode
 
 FRESH_S = 5.0
 """Seconds for which a tenant's quota that was read is good."""
 
+BURST_S = 2.0
+"""Seconds of a rate that may come at once."""
+
 MAX_REMEMBERED = 10_000
 """Tenants remembered by one process; the one seen longest ago goes first."""
 
+_ROUNDING = 1e-9
+
+
+class TokenBucket:
+    """A budget that refills steadily: `rate` a second, up to `burst` at once.
+
+    Something larger than the bucket passes when the bucket is full, and leaves it in debt.
+    """
+
+    __slots__ = ("_at", "_tokens", "burst", "rate")
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        self.rate = rate
+        self.burst = burst
+        self._tokens = burst
+        self._at = now
+
+    def take(self, count: int, now: float) -> float:
+        """Take so many tokens and return 0, or take none and return the seconds until they are there."""
+        self._refill(now)
+        missing = min(count, self.burst) - self._tokens
+        if missing > _ROUNDING:
+            return missing / self.rate
+        self._tokens -= count
+        return 0.0
+
+    def left(self, now: float) -> int:
+        """Return how many may come at once now."""
+        self._refill(now)
+        return max(0, math.floor(self._tokens + _ROUNDING))
+
+    def full_in(self, now: float) -> float:
+        """Return the seconds until the bucket is full."""
+        self._refill(now)
+        return (self.burst - self._tokens) / self.rate
+
+    def _refill(self, now: float) -> None:
+        if now > self._at:
+            self._tokens = min(self.burst, self._tokens + (now - self._at) * self.rate)
+            self._at = now
+
 
 @dataclass(slots=True)
-class Use:
+class TenantUse:
     """What one tenant may use, and uses.
 
     Sizes are bytes: `stored` as last read, `added` what was admitted here since, `under_way` what of that, or of
-    before, is not known to be committed.
+    before, is not known to be committed. `redacted` is None where what is taken out is what the settings say.
     """
 
     read_at: float
@@ -45,27 +89,6 @@ class Use:
     under_way: int = 0
     redacted: tuple[Kind, ...] | None = None
     turns: TurnsMode | None = None
-
-
-class Admission:
-    """Appends of a tenant that are being admitted, and are under way in the block; see `TenantQuotas.append`."""
-
-    __slots__ = ("_events", "_quotas", "_size", "_tenant", "_use")
-
-    def __init__(self, quotas: TenantQuotas, tenant: str, events: int, size: int) -> None:
-        self._quotas = quotas
-        self._tenant = tenant
-        self._events = events
-        self._size = size
-        self._use: Use | None = None
-
-    async def __aenter__(self) -> tuple[Kind, ...] | None:
-        self._use = await self._quotas.admit(self._tenant, self._events, self._size)
-        return self._use.redacted
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._use is not None:
-            self._use.under_way -= self._size
 
 
 class TenantQuotas:
@@ -81,7 +104,7 @@ class TenantQuotas:
     def __init__(
         self,
         database: Database,
-        events_per_s: float | None,
+        events_per_s: float | None = None,
         bytes_stored: int | None = None,
         *,
         ticks: Callable[[], float] = time.monotonic,
@@ -90,13 +113,12 @@ class TenantQuotas:
         self._events_per_s = events_per_s
         self._bytes_stored = bytes_stored
         self._ticks = ticks
-        self._uses: OrderedDict[str, Use] = OrderedDict()
-        self._reading: dict[str, asyncio.Task[Use]] = {}
+        self._uses: OrderedDict[str, TenantUse] = OrderedDict()
+        self._reading: dict[str, asyncio.Task[TenantUse]] = {}
 
-    def append(self, tenant: str, events: int, size: int = 0) -> Admission:
+    @asynccontextmanager
+    async def append(self, tenant: str, events: int, size: int = 0) -> AsyncIterator[TenantUse]:
         """Count events that are appended in the block; `size` is that of their payloads in bytes.
-
-        It gives what is taken out of the tenant's payloads; None where that is what the settings say.
 
         More events than two seconds allow pass when nothing was appended for two seconds, and are waited out after.
 
@@ -105,11 +127,7 @@ class TenantQuotas:
             StorageQuotaExceeded: they would take more room than the tenant has; none was counted.
             DatabaseUnavailable: nobody can tell now.
         """
-        return Admission(self, tenant, events, size)
-
-    async def admit(self, tenant: str, events: int, size: int) -> Use:
-        """Return what is known of a tenant, with what it appends counted; see `append`."""
-        use = await self._fresh(tenant)
+        use = await self.of(tenant)
         if use.most is not None and use.stored + use.added + size > use.most and use.added:
             # What was admitted here may have been a repetition, or have failed.
             use = await self._read(tenant)
@@ -132,18 +150,17 @@ class TenantQuotas:
                 )
         use.added += size
         use.under_way += size
-        return use
+        try:
+            yield use
+        finally:
+            use.under_way -= size
 
-    async def redacted(self, tenant: str) -> tuple[Kind, ...] | None:
-        """Return what is taken out of a tenant's payloads; None where that is what the settings say.
+    async def of(self, tenant: str) -> TenantUse:
+        """Return what is known of a tenant, read again if that is too old: once for all who ask meanwhile.
 
         Raises:
             DatabaseUnavailable: nobody can tell now.
         """
-        return (await self._fresh(tenant)).redacted
-
-    async def _fresh(self, tenant: str) -> Use:
-        """Return what is known of a tenant, read again if that is too old: once for all who ask meanwhile."""
         use = self._uses.get(tenant)
         if use is not None and self._ticks() - use.read_at < FRESH_S:
             return use
@@ -153,24 +170,16 @@ class TenantQuotas:
             reading.add_done_callback(lambda done: self._was_read(tenant, done))
         return await asyncio.shield(reading)
 
-    def _was_read(self, tenant: str, reading: asyncio.Task[Use]) -> None:
+    def _was_read(self, tenant: str, reading: asyncio.Task[TenantUse]) -> None:
         del self._reading[tenant]
         if not reading.cancelled():
             reading.exception()  # those who wait get it; perhaps nobody does any more
 
-    async def turns(self, tenant: str) -> TurnsMode | None:
-        """Return whether turns are served to a tenant; None where that is what the settings say.
-
-        Raises:
-            DatabaseUnavailable: nobody can tell now.
-        """
-        return (await self._fresh(tenant)).turns
-
-    async def _read(self, tenant: str) -> Use:
+    async def _read(self, tenant: str) -> TenantUse:
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(sql("access.quotas"), tenant)
         now = self._ticks()
-        use = self._uses.setdefault(tenant, Use(now))
+        use = self._uses.setdefault(tenant, TenantUse(now))
         self._uses.move_to_end(tenant)
         if len(self._uses) > MAX_REMEMBERED:
             self._uses.popitem(last=False)
