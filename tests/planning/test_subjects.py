@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -18,8 +17,7 @@ from myria.topics.model import LEAF, SUBJECT, Node, Outline, PlanEvent, Unit, Un
 from myria.topics.scope_plan import changed_units, plan_unit, split_units
 from myria.topics.subjects.holders import KEPT_MOST, Holders, IncompleteHolders, stored_key
 from myria.topics.subjects.keys import SUBJECTS_MOST, candidates
-from myria.topics.subjects.stream import FewPieces
-from myria.topics.subjects.trie import SubjectPiece, keys_of
+from myria.topics.subjects.trie import Filing, in_order, keys_of
 from myria.topics.subjects.update import (
     PlacedLeaf,
     SubjectUpdate,
@@ -266,7 +264,7 @@ async def test_every_tree_of_subjects_keeps_its_rules(seed: int, count: int, var
         if node.is_unit:
             assert len({unit_by_leaf[leaf.rendering_id] for leaf in leaves}) >= 2
             for leaf in leaves:
-                assert keys_of(node.metadata["prefix"])[0] in candidates(leaf)
+                assert keys_of(node.metadata["prefix"])[0] in candidates(leaf.metadata)
                 subjects_by_leaf[leaf.rendering_id] = subjects_by_leaf.get(leaf.rendering_id, 0) + 1
     assert all(subjects <= SUBJECTS_MOST for subjects in subjects_by_leaf.values())
     assert len({node.topic_id for node in update.nodes}) == len(update.nodes)
@@ -293,7 +291,7 @@ async def test_one_more_conversation_costs_what_it_is_about(count: int) -> None:
 async def test_what_one_conversation_says_is_no_subject() -> None:
     """A word of a single unit, however often said, gathers nothing."""
     (unit,) = units_of(talks(1, 1, words=("kiln",)), SETTINGS)
-    assert "kiln" in candidates(unit[0].leaf)
+    assert "kiln" in candidates(unit[0].leaf.metadata)
     assert (await full([unit])).root is None
 
 
@@ -374,30 +372,23 @@ async def test_a_state_says_what_names_its_subject() -> None:
     assert "embarrassing" not in subject.summary
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a rendering says."""
-
-    metadata: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, phrases: Sequence[str], keywords: Sequence[str]) -> Said:
-        """Return a leaf that says these, all alike."""
-        return cls({"phrases": [[p, 60] for p in phrases], "keywords": [[k, 60] for k in keywords], "hints": []})
+def said(phrases: Sequence[str], keywords: Sequence[str]) -> dict[str, Any]:
+    """Metadata of a leaf that says these, all alike."""
+    return {"phrases": [[p, 60] for p in phrases], "keywords": [[k, 60] for k in keywords], "hints": []}
 
 
 def test_a_kind_needs_more_than_a_word_of_another_sense() -> None:
     """A drive is no charity by itself; with a shelter it is, and a violin alone is an instrument."""
-    assert "chariti" not in candidates(Said.of(["drive"], ["drive"]))
-    assert "chariti" in candidates(Said.of(["drive"], ["drive", "shelter"]))
-    assert "chariti" in candidates(Said.of(["drive"], ["drive", "charity"]))
-    assert "instrument" in candidates(Said.of(["violin"], ["violin"]))
-    assert "instrument" not in candidates(Said.of(["evening"], ["evening", "violin"]))
+    assert "chariti" not in candidates(said(["drive"], ["drive"]))
+    assert "chariti" in candidates(said(["drive"], ["drive", "shelter"]))
+    assert "chariti" in candidates(said(["drive"], ["drive", "charity"]))
+    assert "instrument" in candidates(said(["violin"], ["violin"]))
+    assert "instrument" not in candidates(said(["evening"], ["evening", "violin"]))
 
 
 def test_a_word_alone_is_no_subject_unless_it_is_a_thing() -> None:
     """What stands in no phrase of a leaf gathers nothing."""
-    assert set(candidates(Said.of(["kiln class"], ["kiln", "class", "healthier"]))) == {
+    assert set(candidates(said(["kiln class"], ["kiln", "class", "healthier"]))) == {
         "kiln class",
         "kiln",
         "class",
@@ -428,13 +419,10 @@ async def test_a_hint_is_named_as_people_write() -> None:
     assert [node.metadata["names"] for node in update.nodes if node.is_unit] == [["launch plan"]]
 
 
-def test_a_small_subject_refuses_a_leaf_that_comes_twice() -> None:
-    """As a large one does by the paths: a leaf is filed once under a key."""
+def test_a_leaf_is_filed_once_under_a_key() -> None:
+    """The same leaf twice under one key is refused."""
     event = PlanEvent(event_seq=1, event_id="evt_1", key=b"k" * 32, timestamp=MINUTE, text="The violin is in Porto.")
-    leaf = SubjectPiece("", plan_unit(SCOPE, [event], PlannerSettings())[0], ())
-    pieces = FewPieces()
-    pieces.add(leaf)
-    assert pieces.end().size == 1
-    pieces.add(leaf)
+    filing = Filing("violin", (), plan_unit(SCOPE, [event], PlannerSettings())[0])
+    assert len(in_order((), [filing])) == 1
     with pytest.raises(InternalError, match="twice"):
-        pieces.end()
+        in_order((), [filing, filing])

@@ -31,7 +31,6 @@ from myria.topics.model import LEAF, Node, Outline, PlanEvent, Unit, UnitKey
 from myria.topics.scope_plan import UnitSplitter, changed_units, plan_unit, units_between
 from myria.topics.segments import BEFORE
 from myria.topics.shaped import UnitShape, plan_shaped
-from myria.topics.subjects.packing import packed
 from myria.topics.subjects.update import PlacedLeaf, leaves_of
 from myria.topics.subjects.whole import WholePlan
 from myria.topics.trie import assemble
@@ -266,7 +265,7 @@ class _SubjectsInParts:
         for done in await self._parts.results(PartKind.SUBJECTS):
             for at in range(0, len(done.result), _SUBJECTS_AT_ONCE):
                 for subject in await scope.nodes(done.result[at : at + _SUBJECTS_AT_ONCE]):
-                    yield packed(subject)
+                    yield subject
 
 
 class _NoWriter(TreeWriter):

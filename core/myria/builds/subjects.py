@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -25,7 +25,6 @@ from myria.db.queries import sql
 from myria.settings.planner import PlannerSettings
 from myria.topics.model import LEAF, SUBJECT, Node, Outline
 from myria.topics.subjects.holders import Holders, stored_key
-from myria.topics.subjects.packing import KeptNodes
 from myria.topics.subjects.trie import NodeReader
 from myria.topics.subjects.update import (
     IncompleteHolders,
@@ -37,7 +36,7 @@ from myria.topics.subjects.update import (
 )
 from myria.topics.subjects.whole import WholePlan, begin_plan
 
-_LEAVES_HELD = 20_480
+_LEAVES_HELD = 4_096
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,12 +54,12 @@ class CompiledSubjects:
 class PlannedLeaves:
     """The leaves that a build has planned and stored for one scope, for its subjects: they need not be read back.
 
-    Of a scope with more than 20,480 the first ones are held.
+    Of a scope with more than 4,096 the first ones are held: they take 20 MB.
     """
 
     def __init__(self, most: int = _LEAVES_HELD) -> None:
         self._most = most
-        self._held = KeptNodes[bytes]()
+        self._held: OrderedDict[bytes, Node] = OrderedDict()
         self._units: list[tuple[bytes, int]] = []
         """The units of the leaves that are held, in their order, each with how many it has."""
 
@@ -69,7 +68,7 @@ class PlannedLeaves:
         before = len(self._held)
         for node in nodes:
             if node.node_type == LEAF and len(self._held) < self._most:
-                self._held.keep(node.rendering_id, node)
+                self._held[node.rendering_id] = node
         if len(self._held) > before:
             self._units.append((unit_of(nodes[-1].key), len(self._held) - before))
 
@@ -95,7 +94,7 @@ class PlannedLeaves:
 class _PlannedReader:
     """Reads nodes that are held, and the others of a tree."""
 
-    def __init__(self, held: KeptNodes[bytes], tree: ScopeTree) -> None:
+    def __init__(self, held: dict[bytes, Node], tree: ScopeTree) -> None:
         self._held = held
         self._tree = tree
 

@@ -19,7 +19,7 @@ from myria.search.paths import Path, Topic
 from myria.search.pin import Pinned
 from myria.search.scopes import VisibleScope
 from myria.topics.subjects.holders import stored_key, units_held
-from myria.topics.subjects.keys import candidates, filed_under
+from myria.topics.subjects.keys import Claims, candidates
 from myria.topics.subjects.trie import keys_of
 
 SHARED_BY = 2
@@ -197,7 +197,7 @@ class SubjectFinder:
         since: Mapping[int, int | None],
     ) -> dict[bytes, _Place]:
         """Return the subjects of leaves that are not kept yet, from the records of their keys."""
-        weights = {leaf: candidates(words[leaf]) for leaf in leaves}
+        weights = {leaf: candidates(words[leaf].metadata) for leaf in leaves}
         wanted = {(scope.scope_id, key): stored_key(key) for leaf, scope in leaves.items() for key in weights[leaf]}
         rows = await connection.fetch(
             sql("retrieval.subjects_of_keys"),
@@ -216,7 +216,7 @@ class SubjectFinder:
             scope_id = scope.scope_id
             place = []
             counted = {key: units[scope_id, key] for key in weights[leaf]}
-            for key in filed_under(words[leaf], weights[leaf], counted.__getitem__):
+            for key in Claims.of(words[leaf].metadata, weights[leaf]).filed(counted.__getitem__):
                 row = held[scope_id, key]
                 if row is None or row["topic_id"] is None:
                     continue

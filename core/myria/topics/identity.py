@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from binascii import hexlify
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
-from hashlib import sha256
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from myria.log.canonical import canonical_json, digest, quick_digest
+from myria.log.canonical import digest, quick_digest
 from myria.log.scopes import scope_key
 from myria.settings.planner import PlannerSettings
 from myria.topics.model import INTERNAL, LEAF, LEAF_LEVEL, SUBJECT, Node, NodeType, Outline, Participants, Ref
 from myria.versions import PLANNER_VERSION
-
-if TYPE_CHECKING:
-    from _hashlib import HASH
 
 SCHEMA = 1
 """Version of the hashed bodies."""
@@ -30,15 +22,6 @@ _KEY = attrgetter("key_timestamp", "key_digest")
 
 ID_BYTES = 32
 """Bytes of an identity of a node or a rendering."""
-
-_FEW_LEAVES = 512
-"""Leaves up to which it takes longer to call numpy."""
-
-_LEAVES_AT_ONCE = 2048
-_SEPARATOR = b'","'
-_ID = np.dtype((np.void, ID_BYTES))
-_LISTED = np.dtype([("separator", np.void, len(_SEPARATOR)), ("digits", np.void, 2 * ID_BYTES)])
-"""An identity as it stands in a list of JSON; numpy moves records of bytes as a whole."""
 
 _SUBJECT_LEVELS = 1000
 """Level of a node over every subject; less the longer the prefix that its paths share. No path is so long."""
@@ -61,57 +44,24 @@ def internal_node_id(participants: Participants, leaf_ids: bytes) -> bytes:
 
     `leaf_ids` are the identities of these, one after the other in any order.
     """
-    # The canonical JSON of {"leaves", "node_type", "participants", "schema"}, written out: a long scope has
-    # hundreds of thousands of leaves.
-    body = sha256(b'{"leaves":["')
-    _add_listed(body, leaf_ids)
-    body.update(b'"],"node_type":"internal_topic","participants":')
-    body.update(canonical_json(list(participants)))
-    body.update(b',"schema":%d}' % SCHEMA)
-    return body.digest()
-
-
-def _add_listed(body: HASH, leaf_ids: bytes) -> None:
-    """Add identities to a hash, in their order, in hexadecimal digits with what separates them in JSON."""
-    if len(leaf_ids) > _FEW_LEAVES * ID_BYTES and len(leaf_ids) % ID_BYTES == 0:
-        firsts = first_bytes(leaf_ids)
-        order = np.argsort(firsts)
-        ascending = firsts[order]
-        if not bool((ascending[1:] == ascending[:-1]).any()):
-            rows = np.frombuffer(leaf_ids, _ID)
-            written = np.empty(_LEAVES_AT_ONCE, _LISTED)
-            written["separator"] = np.frombuffer(_SEPARATOR, _LISTED["separator"])
-            letters = written.view(np.uint8)
-            for at in range(0, len(order), _LEAVES_AT_ONCE):
-                part = rows.take(order[at : at + _LEAVES_AT_ONCE])
-                written["digits"][: len(part)] = np.frombuffer(hexlify(part.data), _LISTED["digits"])
-                body.update(letters[0 if at else len(_SEPARATOR) : len(part) * _LISTED.itemsize].data)
-            return
-    ids = [leaf_ids[at : at + ID_BYTES] for at in range(0, len(leaf_ids), ID_BYTES)]
-    ids.sort()
-    body.update('","'.join(map(bytes.hex, ids)).encode())
-
-
-def first_bytes(ids: bytes) -> npt.NDArray[np.uint64]:
-    """Return the first eight bytes of each of some identities in a row, as numbers in the order of the identities.
-
-    They are hashes: so much nearly always tells them apart.
-    """
-    return np.frombuffer(ids, ">u8")[:: ID_BYTES // 8].astype(np.uint64)
+    return quick_digest(
+        {
+            "schema": SCHEMA,
+            "node_type": INTERNAL,
+            "participants": list(participants),
+            "leaves": [leaf_id.hex() for leaf_id in sorted(_ids(leaf_ids))],
+        }
+    )
 
 
 def without_ids(ids: bytes, gone: bytes) -> bytes:
     """Return identities in a row without those that are among `gone`."""
-    if not gone:
-        return ids
-    left_out = {gone[at : at + ID_BYTES] for at in range(0, len(gone), ID_BYTES)}
-    kept: list[bytes] = []
-    begin = 0
-    for at in (np.flatnonzero(np.isin(first_bytes(ids), first_bytes(gone))) * ID_BYTES).tolist():
-        if ids[at : at + ID_BYTES] in left_out:
-            kept.append(ids[begin:at])
-            begin = at + ID_BYTES
-    return b"".join((*kept, ids[begin:]))
+    left_out = set(_ids(gone))
+    return b"".join([leaf_id for leaf_id in _ids(ids) if leaf_id not in left_out])
+
+
+def _ids(row: bytes) -> list[bytes]:
+    return [row[at : at + ID_BYTES] for at in range(0, len(row), ID_BYTES)]
 
 
 def rendering_id(

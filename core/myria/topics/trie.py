@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import groupby
+from typing import AnyStr
 
 from myria.errors import InternalError
 from myria.settings.planner import PlannerSettings
@@ -132,7 +133,7 @@ class _Assembly:
             pieces = await self._load(frontier)
             frontier = []
             for piece in pieces:
-                if not piece.outline.is_unit and _touched(piece.prefix, changed):
+                if not piece.outline.is_unit and leads_through(piece.prefix, changed):
                     frontier.extend(self._open(piece))
                 else:
                     closed.append(piece)
@@ -147,9 +148,9 @@ class _Assembly:
             return pieces[0]
         if sum(piece.outline.units for piece in pieces) <= self._settings.max_fan_out:
             children = await self._flat(pieces)
-            shared = _common(children[0].digits, children[-1].digits)
+            shared = shared_length(children[0].digits, children[-1].digits)
         else:
-            shared = _common(pieces[0].digits, pieces[-1].digits)
+            shared = shared_length(pieces[0].digits, pieces[-1].digits)
             children = [
                 await self.group(list(part)) for _, part in groupby(pieces, key=lambda piece: piece.digits[shared])
             ]
@@ -222,10 +223,16 @@ def _unknown(pieces: Iterable[_Piece]) -> int:
     return sum(piece.leaf_ids is None for piece in pieces)
 
 
-def _touched(prefix: bytes, changed: Sequence[bytes]) -> bool:
-    """Tell whether any of the sorted `changed` keys begins with a prefix."""
+def leads_through(prefix: AnyStr, changed: Sequence[AnyStr]) -> bool:
+    """Tell whether any of the sorted `changed` keys or paths begins with a prefix."""
     at = bisect_left(changed, prefix)
     return at < len(changed) and changed[at].startswith(prefix)
+
+
+def shared_length(left: AnyStr, right: AnyStr) -> int:
+    """Return how many leading digits two keys or paths share."""
+    differing = (at for at, (one, other) in enumerate(zip(left, right, strict=False)) if one != other)
+    return next(differing, min(len(left), len(right)))
 
 
 def _without(pieces: Iterable[_Piece], removed: AbstractSet[UnitKey]) -> list[_Piece]:
@@ -247,11 +254,6 @@ def _refuse_equal_keys(pieces: Sequence[_Piece]) -> None:
             raise InternalError(
                 "two units of a scope begin with the same event", event_id=pieces[at].outline.key_event_id
             )
-
-
-def _common(left: bytes, right: bytes) -> int:
-    """Return how many leading digits two different keys share."""
-    return next(at for at, (a, b) in enumerate(zip(left, right, strict=True)) if a != b)
 
 
 def _nibbles(raw: bytes) -> bytes:

@@ -7,11 +7,11 @@ key counts up to four and no further: a key that many hold weighs the same whate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 from myria.text.kinds import kinds_called, kinds_of
 from myria.topics.english import NOT_ALONE
@@ -54,30 +54,21 @@ _AMBIGUOUS_KINDS = frozenset(
 """Kinds one of whose words is no sign alone where it is one of another kind, too: a hospital may be no charity."""
 
 
-class Worded(Protocol):
-    """A leaf, as far as its subjects depend on it: what its rendering says."""
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """The metadata of the rendering."""
-        ...
-
-
 Candidates = Mapping[str, int]
 """Weights of what a leaf may be about, by key."""
 
 
-def candidates(leaf: Worded) -> dict[str, int]:
-    """Return the keys that a leaf may be filed under, with their weights, from what its rendering says."""
+def candidates(metadata: Mapping[str, Any]) -> dict[str, int]:
+    """Return the keys that a leaf may be filed under, with their weights, from the metadata of its rendering."""
     weights: dict[str, int] = {}
     named: set[str] = set()
-    for phrase, weight in leaf.metadata["phrases"]:
+    for phrase, weight in metadata["phrases"]:
         terms = key_of(phrase)
         named.update(terms)
         if len(terms) == 2 and not phrase.endswith("…"):
             weights[" ".join(terms)] = weight
     said: dict[str, int] = {}
-    for surface, weight in leaf.metadata["keywords"]:
+    for surface, weight in metadata["keywords"]:
         term = key_of(surface)[0]
         if term not in named:
             said[term] = weight
@@ -88,7 +79,7 @@ def candidates(leaf: Worded) -> dict[str, int]:
             weights[term] = weight
     for kind, weight in _kinds(said, named).items():
         weights[kind] = max(weights.get(kind, 0), weight)
-    for hint, permille in leaf.metadata["hints"]:
+    for hint, permille in metadata["hints"]:
         terms = key_of(hint)
         if len(terms) <= _HINT_TERMS:
             key = " ".join(terms)
@@ -128,60 +119,44 @@ class Claims:
     """For each key which keys are the same thing, itself among them, as bits: "shelter" and "homeless shelter"."""
 
     @classmethod
-    def of(cls, leaf: Worded, weights: Candidates) -> Claims:
-        """Return the claims of a leaf, given what `candidates` says of it."""
+    def of(cls, metadata: Mapping[str, Any], weights: Candidates) -> Claims:
+        """Return the claims of a leaf, given its metadata and what `candidates` says of them."""
         keys = sorted(weights)
         holding: dict[str, int] = {}
         for at, key in enumerate(keys):
             for term in key.split(" "):
                 holding[term] = holding.get(term, 0) | 1 << at
         things = set(holding.values())
-        for phrase, _ in leaf.metadata["phrases"]:
+        for phrase, _ in metadata["phrases"]:
             thing = 0
             for term in key_of(phrase):
                 thing |= holding.get(term, 0)
             things.add(thing)
         rivals = [1 << at for at in range(len(keys))]
         for thing in things:
-            if thing & thing - 1:
-                for at in range(len(keys)):
-                    if thing >> at & 1:
-                        rivals[at] |= thing
+            for at in range(len(keys)):
+                if thing >> at & 1:
+                    rivals[at] |= thing
         return cls(tuple(keys), tuple(weights[key] for key in keys), tuple(rivals))
 
+    def filed(self, units_of: Callable[[str], int]) -> tuple[str, ...]:
+        """Return the keys that the leaf is filed under, best first, at most `SUBJECTS_MOST`.
 
-def chosen(weights: Sequence[int], rivals: Sequence[int], units: Sequence[int]) -> list[int]:
-    """Return which of its claims a leaf is filed under, best first, at most `SUBJECTS_MOST`, as places in `units`.
-
-    Args:
-        weights: those of its claims.
-        rivals: those of its claims.
-        units: how many units hold each key, this leaf's own among them; what is beyond `SATURATED` does not count.
-    """
-    ranked = sorted(
-        [(-weights[at] * min(count, SATURATED), at) for at, count in enumerate(units) if count >= LEAST_UNITS]
-    )
-    best: list[int] = []
-    taken = 0
-    for _, at in ranked:
-        if not taken >> at & 1:
-            best.append(at)
-            taken |= rivals[at]
-            if len(best) == SUBJECTS_MOST:
-                break
-    return best
-
-
-def filed_under(leaf: Worded, weights: Candidates, units_of: Callable[[str], int]) -> tuple[str, ...]:
-    """Return the keys that a leaf is filed under, best first, at most `SUBJECTS_MOST`.
-
-    Args:
-        leaf: the leaf.
-        weights: what `candidates` says of it.
-        units_of: how many units hold a key, this leaf's own among them; what is beyond `SATURATED` does not count.
-    """
-    claims = Claims.of(leaf, weights)
-    return tuple(claims.keys[at] for at in chosen(claims.weights, claims.rivals, list(map(units_of, claims.keys))))
+        `units_of` tells how many units hold a key, this leaf's own among them; beyond `SATURATED` no more count.
+        """
+        counts = list(map(units_of, self.keys))
+        ranked = sorted(
+            (-weight * min(count, SATURATED), at)
+            for at, (weight, count) in enumerate(zip(self.weights, counts, strict=True))
+            if count >= LEAST_UNITS
+        )
+        best: list[str] = []
+        taken = 0
+        for _, at in ranked:
+            if not taken >> at & 1:
+                best.append(self.keys[at])
+                taken |= self.rivals[at]
+        return tuple(best[:SUBJECTS_MOST])
 
 
 def _is_plain(key: str) -> bool:

@@ -9,7 +9,6 @@ index of a book. The tree is thus a function of the set of paths, whatever the o
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from myria.topics import calendar
 from myria.topics.identity import subject_node
 from myria.topics.model import LEAF, Node, Participants
 from myria.topics.subjects.words import describe_division, describe_index, describe_subject
+from myria.topics.trie import leads_through, shared_length
 
 _REMEMBERED = 8_192
 """Keys and times that are remembered as they stand in paths: each stands in several."""
@@ -53,13 +53,18 @@ class SubjectNodeReader(NodeReader, Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Filing:
     """A leaf under one of its keys; `others` are the other keys that it is filed under, best first."""
 
     key: str
     others: tuple[str, ...]
     leaf: Node
+
+    @classmethod
+    def of(cls, key: str, keys: Sequence[str], leaf: Node) -> Filing:
+        """Return a leaf under one of all the keys that it is filed under."""
+        return cls(key, tuple([other for other in keys if other != key]), leaf)
 
     @property
     def path(self) -> str:
@@ -106,7 +111,7 @@ async def assemble_subjects(
     Raises:
         InternalError: what is removed is not in the old tree, or a subject would have a single leaf.
     """
-    assembly = _SubjectAssembly(reader, participants, settings)
+    assembly = SubjectAssembly(reader, participants, settings)
     gone = set(removed)
     prefixes = {subject_prefix(key) for key in ended}
     changed = sorted([*gone, *prefixes, *(filing.path for filing in added)])
@@ -118,11 +123,9 @@ async def assemble_subjects(
             pieces.append(piece)
     if gone:
         raise InternalError("a filing to be removed is not in the tree of subjects", filings=len(gone))
-    pieces.extend(map(_piece, added))
+    pieces = in_order(pieces, added)
     if not pieces:
         return None, []
-    pieces.sort(key=lambda piece: piece.path)
-    _refuse_doubles(pieces)
     top = await assembly.index([await assembly.subject(part) for part in _by_subject(pieces)])
     return top.node, [node for key, node in assembly.nodes.items() if key not in assembly.known]
 
@@ -144,7 +147,9 @@ class SubjectPiece:
         return self.node.key
 
 
-class _SubjectAssembly:
+class SubjectAssembly:
+    """Makes the nodes of one tree out of its pieces; `nodes` are the new ones, `known` those of the old tree."""
+
     def __init__(self, reader: SubjectNodeReader, participants: Participants, settings: PlannerSettings) -> None:
         self._reader = reader
         self._at_hand: dict[bytes, Node] = {}
@@ -167,7 +172,7 @@ class _SubjectAssembly:
         frontier = [SubjectPiece(root.metadata["prefix"], root)]
         while frontier:
             frontier = [piece for piece in frontier if piece.path not in ended]
-            through = [piece for piece in frontier if not piece.is_leaf and _touched(piece.path, changed)]
+            through = [piece for piece in frontier if not piece.is_leaf and leads_through(piece.path, changed)]
             opened = {piece.path for piece in through}
             closed.extend(piece for piece in frontier if piece.path not in opened)
             frontier = await self._opened(through)
@@ -176,7 +181,7 @@ class _SubjectAssembly:
     async def _read_along(self, old_root: bytes, changed: Sequence[str]) -> None:
         """Have at hand what lies on the way of changed paths: the nodes of subjects, then all leaves among them."""
         found = {node.rendering_id: node for node in await self._reader.along(old_root, changed)}
-        opened = [node for node in found.values() if _touched(node.metadata["prefix"], changed)]
+        opened = [node for node in found.values() if leads_through(node.metadata["prefix"], changed)]
         leaves = sorted({child for node in opened for child in node.children if child not in found})
         if leaves:
             found.update(zip(leaves, await self._reader.nodes(leaves), strict=True))
@@ -253,53 +258,43 @@ class _SubjectAssembly:
         return found
 
     def _node(self, children: Sequence[SubjectPiece], prefix: str) -> SubjectPiece:
-        piece = made_of(children, prefix, self._participants)
-        self.nodes[piece.node.rendering_id] = piece.node
-        return piece
+        """Return the node of a prefix over its children, described from them."""
+        keys = keys_of(prefix)
+        nodes = [child.node for child in children]
+        is_subject = bool(keys) and prefix == subject_prefix(keys[0])
+        if not keys:
+            description = describe_index(nodes)
+        elif is_subject:
+            description = describe_subject(keys[0], nodes)
+        else:
+            description = describe_division(keys, nodes)
+        filed = [list(child.others) if child.others is not None else None for child in children]
+        place = {"prefix": prefix, "filed": filed if any(others is not None for others in filed) else []}
+        node = subject_node(
+            self._participants,
+            prefix=prefix,
+            label=description.label,
+            summary=description.summary,
+            metadata={**description.metadata, **place},
+            children=nodes,
+            is_subject=is_subject,
+        )
+        self.nodes[node.rendering_id] = node
+        return SubjectPiece(prefix, node)
 
 
-def made_of(children: Sequence[SubjectPiece], prefix: str, participants: Participants) -> SubjectPiece:
-    """Return the node of a prefix over its children, described from them."""
-    keys = keys_of(prefix)
-    nodes = [child.node for child in children]
-    filed = [list(child.others) if child.others is not None else None for child in children]
-    place = {"prefix": prefix, "filed": filed if any(others is not None for others in filed) else []}
-    is_subject = bool(keys) and prefix == subject_prefix(keys[0])
-    if not keys:
-        description = describe_index(nodes)
-    elif is_subject:
-        description = describe_subject(keys[0], nodes)
-    else:
-        description = describe_division(keys, nodes)
-    node = subject_node(
-        participants,
-        prefix=prefix,
-        label=description.label,
-        summary=description.summary,
-        metadata={**description.metadata, **place},
-        children=nodes,
-        is_subject=is_subject,
-    )
-    return SubjectPiece(prefix, node)
-
-
-def _piece(filing: Filing) -> SubjectPiece:
-    return SubjectPiece(filing.path, filing.leaf, filing.others)
-
-
-def _refuse_doubles(pieces: Sequence[SubjectPiece]) -> None:
-    for one, other in pairwise(pieces):
-        refuse_double(one, other)
-
-
-def refuse_double(one: SubjectPiece, other: SubjectPiece) -> None:
-    """Refuse two pieces that follow each other in the order of paths, of which one lies within the other.
+def in_order(pieces: Iterable[SubjectPiece], filings: Iterable[Filing]) -> list[SubjectPiece]:
+    """Return pieces and filings as pieces, in the order of paths.
 
     Raises:
-        InternalError: it does.
+        InternalError: one lies within the one before.
     """
-    if other.path.startswith(one.path):
-        raise InternalError("a leaf is filed twice under one key", rendering_id=other.node.rendering_id.hex())
+    filed = (SubjectPiece(filing.path, filing.leaf, filing.others) for filing in filings)
+    ordered = sorted((*pieces, *filed), key=lambda piece: piece.path)
+    for before, piece in pairwise(ordered):
+        if piece.path.startswith(before.path):
+            raise InternalError("a leaf is filed twice under one key", rendering_id=piece.node.rendering_id.hex())
+    return ordered
 
 
 def path_of(key: str, others: Sequence[str], key_timestamp: int, key_digest: bytes) -> str:
@@ -319,24 +314,6 @@ def _by_subject(pieces: Sequence[SubjectPiece]) -> list[list[SubjectPiece]]:
     return [list(part) for _, part in groupby(pieces, key=lambda piece: keys_of(piece.path)[:1] or piece.path)]
 
 
-def _touched(prefix: str, changed: Sequence[str]) -> bool:
-    """Tell whether any of the sorted `changed` paths leads through a node of this prefix."""
-    at = bisect_left(changed, prefix)
-    return at < len(changed) and changed[at].startswith(prefix)
-
-
 def _shared(pieces: Sequence[SubjectPiece]) -> int:
     """Return how many leading digits pieces in the order of paths share."""
-    return shared_digits(pieces[0].path, pieces[-1].path)
-
-
-def shared_digits(first: str, last: str) -> int:
-    """Return how many leading digits two paths share."""
-    low, high = 0, min(len(first), len(last))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if first[low:middle] == last[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return shared_length(pieces[0].path, pieces[-1].path)

@@ -16,7 +16,7 @@ from myria.errors import InternalError
 from myria.settings.planner import PlannerSettings
 from myria.topics.model import LEAF, Node, Outline, Participants, UnitKey
 from myria.topics.subjects.holders import Holders, IncompleteHolders
-from myria.topics.subjects.keys import candidates, filed_under
+from myria.topics.subjects.keys import Claims, candidates
 from myria.topics.subjects.trie import Filing, NodeReader, SubjectNodeReader, assemble_subjects, keys_of
 
 __all__ = [
@@ -118,8 +118,10 @@ class _Leaf:
     was: tuple[str, ...] = ()
     now: tuple[str, ...] = ()
 
-    def filing(self, keys: tuple[str, ...], key: str) -> Filing:
-        return Filing(key=key, others=tuple(other for other in keys if other != key), leaf=self.leaf)
+    @property
+    def claims(self) -> Claims:
+        """What it may be filed under."""
+        return Claims.of(self.leaf.metadata, self.weights)
 
 
 async def update_subjects(
@@ -212,9 +214,9 @@ class _Step:
         counted = {key: self._moved(key, is_settled=False).units for key in self._old}
         for leaf in self.leaves.values():
             if leaf.old_unit is not None:
-                leaf.was = filed_under(leaf.leaf, leaf.weights, lambda key: self._old[key].units)
+                leaf.was = leaf.claims.filed(lambda key: self._old[key].units)
             if leaf.new_unit is not None:
-                leaf.now = filed_under(leaf.leaf, leaf.weights, counted.__getitem__)
+                leaf.now = leaf.claims.filed(counted.__getitem__)
         self._new = {key: self._moved(key, is_settled=True) for key in self._old}
 
     async def move(self) -> None:
@@ -241,7 +243,7 @@ class _Step:
     def _leaf(self, node: Node) -> _Leaf:
         known = self.leaves.get(node.rendering_id)
         if known is None:
-            weights = {intern(key): weight for key, weight in candidates(node).items()}
+            weights = {intern(key): weight for key, weight in candidates(node.metadata).items()}
             known = self.leaves[node.rendering_id] = _Leaf(node, weights)
             for key in known.weights:
                 self._holding.setdefault(key, []).append(known)
@@ -263,9 +265,9 @@ class _Step:
             if leaf.was == leaf.now:
                 continue
             if key in leaf.was:
-                self.removed_paths.append(leaf.filing(leaf.was, key).path)
+                self.removed_paths.append(Filing.of(key, leaf.was, leaf.leaf).path)
             if key in leaf.now:
-                self.added_filings.append(leaf.filing(leaf.now, key))
+                self.added_filings.append(Filing.of(key, leaf.now, leaf.leaf))
 
     async def _begin(self, keys: Sequence[str]) -> None:
         """Add all that is filed under keys that become subjects; some was filed before, by leaves of a single unit."""
@@ -274,13 +276,13 @@ class _Step:
         filed = {rendering_id for key in keys for rendering_id in self._new[key].filed}
         leaves = dict(self.leaves)
         for node in await self._nodes(filed - leaves.keys()):
-            leaves[node.rendering_id] = _Leaf(node, candidates(node))
+            leaves[node.rendering_id] = _Leaf(node, candidates(node.metadata))
         await self._load_holders(leaves.values())
         for rendering_id in filed - self.leaves.keys():
             leaf = leaves[rendering_id]
-            leaf.now = filed_under(leaf.leaf, leaf.weights, lambda key: self._new[key].units)
+            leaf.now = leaf.claims.filed(lambda key: self._new[key].units)
         self.added_filings.extend(
-            leaves[rendering_id].filing(leaves[rendering_id].now, key)
+            Filing.of(key, leaves[rendering_id].now, leaves[rendering_id].leaf)
             for key in keys
             for rendering_id in self._new[key].filed
         )

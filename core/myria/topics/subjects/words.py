@@ -19,7 +19,6 @@ from myria.topics.describe import LABEL_CHARACTERS, Description, hint_title, mai
 from myria.topics.lines import capitalised, clip, counted
 from myria.topics.model import LEAF, Node
 from myria.topics.phrases import key_of
-from myria.topics.subjects.packing import PackedMetadata
 from myria.topics.subjects.statements import state_of
 
 _SUBJECT_CHARACTERS = 480
@@ -38,7 +37,7 @@ _IN_TIME = attrgetter("last_at", "key_timestamp", "key_digest")
 
 def describe_subject(key: str, children: Sequence[Node]) -> Description:
     """Describe a subject from its leaves, or from the divisions that it is large enough for."""
-    said = [_said(child) for child in children]
+    said = [child.metadata for child in children]
     name = _name(key, 0, children, said)
     return Description(
         label=clip(capitalised(name), LABEL_CHARACTERS),
@@ -49,7 +48,7 @@ def describe_subject(key: str, children: Sequence[Node]) -> Description:
 
 def describe_division(keys: Sequence[str], children: Sequence[Node]) -> Description:
     """Describe a part of a large subject: `keys` are the subject's own and those that all of the part share."""
-    said = [_said(child) for child in children]
+    said = [child.metadata for child in children]
     names = [_name(key, place, children, said) for place, key in enumerate(keys)]
     # Two single words may share leaves by chance; "BrewMate: Café Mistral" is no chance.
     beside = ", ".join(name for key, name in zip(keys[1:], names[1:], strict=True) if " " in key)
@@ -63,7 +62,7 @@ def describe_division(keys: Sequence[str], children: Sequence[Node]) -> Descript
 
 def describe_index(children: Sequence[Node]) -> Description:
     """Describe a group of subjects that stand beside each other by their keys alone."""
-    said = [_said(child) for child in children]
+    said = [child.metadata for child in children]
     names = [said[0]["names"][0], said[-1]["names"][-1]]
     subjects = sum(child.units for child in children)
     return Description(
@@ -76,11 +75,6 @@ def describe_index(children: Sequence[Node]) -> Description:
 def latest_of(summary: str) -> str:
     """Return what the summary of a subject says of its latest state."""
     return summary.partition(_BEFORE)[0]
-
-
-def _said(node: Node) -> Mapping[str, Any]:
-    """Return a node's metadata, parsed once."""
-    return node.metadata.plain() if isinstance(node.metadata, PackedMetadata) else node.metadata
 
 
 def _period(children: Sequence[Node]) -> str:
