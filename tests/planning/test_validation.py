@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from myria.settings.planner import PlannerSettings
 from myria.topics.identity import internal_node, leaf_node
-from myria.topics.model import INTERNAL, LEAF, Node, Outline, PlanEvent, Ref, Unit, UnitKey
+from myria.topics.model import INTERNAL, LEAF, Description, Node, Outline, PlanEvent, Ref, Unit, UnitKey
 from myria.topics.scope_plan import changed_units, plan_scope, plan_unit
 from myria.topics.trie import assemble
 from myria.topics.validation import RULE_NAMES, Candidate, SourceEvent, validate
@@ -119,9 +119,7 @@ def cross_scope() -> Candidate:
     leaf = first(LEAF)
     other = leaf_node(
         ("ana",),
-        label=leaf.label,
-        summary=leaf.summary,
-        metadata=leaf.metadata,
+        Description(label=leaf.label, summary=leaf.summary, metadata=leaf.metadata),
         refs=leaf.refs,
         key_digest=leaf.key_digest,
         first_at=leaf.first_at,
@@ -136,10 +134,8 @@ def giant() -> Candidate:
     leaves = [node for node in sound().nodes if node.node_type == LEAF]
     root = internal_node(
         SCOPE,
+        Description(label="all", summary="all", metadata=sound().nodes[-1].metadata),
         level=8,
-        label="all",
-        summary="all",
-        metadata=sound().nodes[-1].metadata,
         children=[Outline.of(leaf) for leaf in leaves],
         leaf_ids=b"".join([leaf.node_id for leaf in leaves]),
         is_unit=True,

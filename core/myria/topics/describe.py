@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -20,7 +20,7 @@ from myria.settings.planner import PlannerSettings
 from myria.topics.calendar import date_text, group_text, moment_text, period_text, span_text
 from myria.topics.english import NOT_ALONE
 from myria.topics.lines import capitalised, clean, clip, counted, lowered, people
-from myria.topics.model import Outline, Participants, PlanEvent, level_name
+from myria.topics.model import Description, Outline, Participants, PlanEvent, level_name
 from myria.topics.phrases import (
     NAME_CHARACTERS,
     PHRASES,
@@ -74,15 +74,6 @@ _ON = "On "
 _INITIALS = re.compile("[a-zA-Z]{2}")
 
 Weighed = tuple[str, int]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Description:
-    """What a person reads about a node; `metadata` holds integers and strings only, and is bounded."""
-
-    label: str
-    summary: str
-    metadata: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

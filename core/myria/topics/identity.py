@@ -11,14 +11,26 @@ from typing import Any
 from myria.log.canonical import digest, quick_digest
 from myria.log.scopes import scope_key
 from myria.settings.planner import PlannerSettings
-from myria.topics.model import INTERNAL, LEAF, LEAF_LEVEL, SUBJECT, Node, NodeType, Outline, Participants, Ref
+from myria.topics.model import (
+    INTERNAL,
+    LEAF,
+    LEAF_LEVEL,
+    SUBJECT,
+    Description,
+    Node,
+    NodeBase,
+    NodeType,
+    Outline,
+    Participants,
+    Ref,
+)
 from myria.versions import PLANNER_VERSION
 
 SCHEMA = 1
 """Version of the hashed bodies."""
 
 _ANCHOR_SEQ, _EVENT_SEQ = attrgetter("anchor_seq"), attrgetter("event_seq")
-_KEY = attrgetter("key_timestamp", "key_digest")
+_KEY = attrgetter("key")
 
 ID_BYTES = 32
 """Bytes of an identity of a node or a rendering."""
@@ -97,18 +109,17 @@ def topic_id(participants: Participants, node_type: NodeType, level: int, anchor
 
     On a split the part that holds the anchor keeps the id; on a merge the older topic's id remains.
     """
-    body = quick_digest(
-        {"scope": _scope(participants), "node_type": node_type, "level": level, "anchor": anchor_event_id}
-    )
-    return f"top_{body.hex()[:32]}"
+    return _topic_id(participants, node_type=node_type, level=level, anchor=anchor_event_id)
+
+
+def _topic_id(participants: Participants, **place: str | int) -> str:
+    return f"top_{quick_digest({'scope': _scope(participants), **place}).hex()[:32]}"
 
 
 def leaf_node(
     participants: Participants,
+    description: Description,
     *,
-    label: str,
-    summary: str,
-    metadata: Mapping[str, Any],
     refs: tuple[Ref, ...],
     key_digest: bytes,
     first_at: int,
@@ -120,25 +131,14 @@ def leaf_node(
     `key_digest` is the content key of the first event.
     """
     anchor = min(refs, key=_EVENT_SEQ)
-    node_id = leaf_node_id(participants, [ref.event_id for ref in refs])
-    return Node(
-        rendering_id=rendering_id(
-            node_id=node_id,
-            level=LEAF_LEVEL,
-            label=label,
-            summary=summary,
-            metadata=metadata,
-            children=(),
-        ),
-        node_id=node_id,
+    return _described(
+        description,
+        node_id=leaf_node_id(participants, [ref.event_id for ref in refs]),
         node_type=LEAF,
         level=LEAF_LEVEL,
         topic_id=topic_id(participants, LEAF, LEAF_LEVEL, anchor.event_id),
         anchor_seq=anchor.event_seq,
         anchor_event_id=anchor.event_id,
-        label=label,
-        summary=summary,
-        metadata=metadata,
         refs=refs,
         events=len(refs),
         leaves=1,
@@ -154,48 +154,26 @@ def leaf_node(
 
 def internal_node(
     participants: Participants,
+    description: Description,
     *,
     level: int,
-    label: str,
-    summary: str,
-    metadata: Mapping[str, Any],
     children: Sequence[Outline],
     leaf_ids: bytes,
     is_unit: bool = False,
 ) -> Node:
     """Return the internal node over `children` with all its identities; `leaf_ids` are those of its leaves."""
     anchor = min(children, key=_ANCHOR_SEQ)
-    node_id = internal_node_id(participants, leaf_ids)
-    rendering_ids = tuple(child.rendering_id for child in children)
-    return Node(
-        rendering_id=rendering_id(
-            node_id=node_id,
-            level=level,
-            label=label,
-            summary=summary,
-            metadata=metadata,
-            children=rendering_ids,
-        ),
-        node_id=node_id,
+    return _described(
+        description,
+        node_id=internal_node_id(participants, leaf_ids),
         node_type=INTERNAL,
         level=level,
         topic_id=topic_id(participants, INTERNAL, level, anchor.anchor_event_id),
-        anchor_seq=anchor.anchor_seq,
-        anchor_event_id=anchor.anchor_event_id,
-        label=label,
-        summary=summary,
-        metadata=metadata,
-        children=rendering_ids,
+        children=tuple(child.rendering_id for child in children),
         child_leaves=tuple(child.node_id if child.is_leaf else b"" for child in children),
-        events=sum([child.events for child in children]),
-        leaves=sum([child.leaves for child in children]),
         units=int(is_unit) or sum(child.units for child in children),
         is_unit=is_unit,
-        key_timestamp=children[0].key_timestamp,
-        key_digest=children[0].key_digest,
-        key_event_id=children[0].key_event_id,
-        first_at=min([child.first_at for child in children]),
-        last_at=max([child.last_at for child in children]),
+        **_covered(children, first=children[0], anchor=anchor),
     )
 
 
@@ -217,11 +195,9 @@ def subject_node_id(participants: Participants, prefix: str, children: Iterable[
 
 def subject_node(
     participants: Participants,
+    description: Description,
     *,
     prefix: str,
-    label: str,
-    summary: str,
-    metadata: Mapping[str, Any],
     children: Sequence[Node],
     is_subject: bool,
 ) -> Node:
@@ -231,42 +207,47 @@ def subject_node(
     topic's id, so that subjects which begin with the same event are told apart. `units` counts subjects.
     """
     anchor = min(children, key=_ANCHOR_SEQ)
-    first = min(children, key=_KEY)
-    node_id = subject_node_id(participants, prefix, [child.node_id for child in children])
-    level = _SUBJECT_LEVELS - len(prefix)
-    rendering_ids = tuple(child.rendering_id for child in children)
-    topic = quick_digest(
-        {
-            "scope": _scope(participants),
-            "node_type": SUBJECT,
-            "prefix": prefix,
-            "anchor": anchor.anchor_event_id,
-        }
-    )
-    return Node(
-        rendering_id=rendering_id(
-            node_id=node_id, level=level, label=label, summary=summary, metadata=metadata, children=rendering_ids
-        ),
-        node_id=node_id,
+    return _described(
+        description,
+        node_id=subject_node_id(participants, prefix, [child.node_id for child in children]),
         node_type=SUBJECT,
-        level=level,
-        topic_id=f"top_{topic.hex()[:32]}",
-        anchor_seq=anchor.anchor_seq,
-        anchor_event_id=anchor.anchor_event_id,
-        label=label,
-        summary=summary,
-        metadata=metadata,
-        children=rendering_ids,
-        events=sum([child.events for child in children]),
-        leaves=sum([child.leaves for child in children]),
+        level=_SUBJECT_LEVELS - len(prefix),
+        topic_id=_topic_id(participants, node_type=SUBJECT, prefix=prefix, anchor=anchor.anchor_event_id),
+        children=tuple(child.rendering_id for child in children),
         units=int(is_subject) or sum(child.units for child in children if child.node_type == SUBJECT),
         is_unit=is_subject,
-        key_timestamp=first.key_timestamp,
-        key_digest=first.key_digest,
-        key_event_id=first.key_event_id,
-        first_at=min([child.first_at for child in children]),
-        last_at=max([child.last_at for child in children]),
+        **_covered(children, first=min(children, key=_KEY), anchor=anchor),
     )
+
+
+def _covered(children: Sequence[NodeBase], *, first: NodeBase, anchor: NodeBase) -> dict[str, Any]:
+    """Return what lies beneath a node, by its children; `first` is the child with its first event."""
+    return {
+        "anchor_seq": anchor.anchor_seq,
+        "anchor_event_id": anchor.anchor_event_id,
+        "events": sum([child.events for child in children]),
+        "leaves": sum([child.leaves for child in children]),
+        "key_timestamp": first.key_timestamp,
+        "key_digest": first.key_digest,
+        "key_event_id": first.key_event_id,
+        "first_at": min([child.first_at for child in children]),
+        "last_at": max([child.last_at for child in children]),
+    }
+
+
+def _described(
+    description: Description, *, node_id: bytes, level: int, children: tuple[bytes, ...] = (), **rest: Any
+) -> Node:
+    """Return the rendering of a node: the node with its words and its children."""
+    shown: dict[str, Any] = {
+        "node_id": node_id,
+        "level": level,
+        "label": description.label,
+        "summary": description.summary,
+        "metadata": description.metadata,
+        "children": children,
+    }
+    return Node(rendering_id=rendering_id(**shown), **shown, **rest)
 
 
 def settings_digest(settings: PlannerSettings) -> bytes:

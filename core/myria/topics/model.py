@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol
 
 from myria.text import TextWords, words_in
@@ -158,63 +158,29 @@ class Ref:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Node:
-    """One rendering with its identity.
+class Description:
+    """What a person reads about a node; `metadata` holds integers and strings only, and is bounded."""
 
-    `rendering_id` fixes every field but `topic_id` and the anchor, which also depend on the order of arrival.
-    `child_leaves` gives, in the order of `children`, the node_id of a child that is a leaf, else b"".
-    `units` counts the units beneath (1 for the top node of a unit, 0 inside one).
-    `key_timestamp`, `key_digest` and `key_event_id` are time, content key and id of the first event: the key of a
-    unit, or of a group's first unit.
+    label: str
+    summary: str
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeBase:
+    """What a node and its outline have in common: what it is, what it is called, and what lies beneath it.
+
+    `rendering_id` fixes all of it but the anchor, the event beneath that arrived first. `units` counts the units
+    beneath (1 for the top node of a unit, 0 inside one; subjects where it is a node of subjects). `key_timestamp`,
+    `key_digest` and `key_event_id` are time, content key and id of the first event: the key of a unit, or of a group's
+    first unit.
     """
 
     rendering_id: bytes
     node_id: bytes
     node_type: NodeType
     level: int
-    topic_id: str
-    anchor_seq: int
-    anchor_event_id: str
     label: str
-    summary: str
-    metadata: Mapping[str, Any]
-    children: tuple[bytes, ...] = ()
-    child_leaves: tuple[bytes, ...] = ()
-    refs: tuple[Ref, ...] = ()
-    events: int
-    leaves: int
-    units: int
-    is_unit: bool
-    key_timestamp: int
-    key_digest: bytes
-    key_event_id: str
-    first_at: int
-    last_at: int
-
-    @property
-    def key(self) -> UnitKey:
-        """(timestamp, content key) of the first event."""
-        return (self.key_timestamp, self.key_digest)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outline:
-    """What a parent needs to know of a child: small enough to keep one per unit of a long scope."""
-
-    rendering_id: bytes
-    node_id: bytes
-    node_type: NodeType
-    level: int
-    label: str
-    keywords: tuple[tuple[str, int], ...]
-    phrases: tuple[tuple[str, int], ...]
-    speakers: tuple[tuple[str, int], ...]
-    hints: tuple[tuple[str, int], ...]
-    subjects: tuple[tuple[str, int], ...]
-    said: str
-    """The first sentence that its summary quotes, with who said it; all of a summary that a model wrote."""
-
-    language: str
     events: int
     leaves: int
     units: int
@@ -234,19 +200,45 @@ class Outline:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether the child is a leaf."""
+        """Whether it is a leaf."""
         return self.node_type == LEAF
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Node(NodeBase):
+    """One rendering with its identity, as it is stored.
+
+    `child_leaves` gives, in the order of `children`, the node_id of a child that is a leaf, else b"".
+    """
+
+    topic_id: str
+    summary: str
+    metadata: Mapping[str, Any]
+    children: tuple[bytes, ...] = ()
+    child_leaves: tuple[bytes, ...] = ()
+    refs: tuple[Ref, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outline(NodeBase):
+    """What a parent needs to know of a child: small enough to keep one per unit of a long scope."""
+
+    keywords: tuple[tuple[str, int], ...]
+    phrases: tuple[tuple[str, int], ...]
+    speakers: tuple[tuple[str, int], ...]
+    hints: tuple[tuple[str, int], ...]
+    subjects: tuple[tuple[str, int], ...]
+    said: str
+    """The first sentence that its summary quotes, with who said it; all of a summary that a model wrote."""
+
+    language: str
 
     @classmethod
     def of(cls, node: Node) -> Outline:
         """Return the outline of a node."""
         metadata = node.metadata
         return cls(
-            rendering_id=node.rendering_id,
-            node_id=node.node_id,
-            node_type=node.node_type,
-            level=node.level,
-            label=node.label,
+            **{name: getattr(node, name) for name in _IN_COMMON},
             keywords=_pairs(metadata["keywords"]),
             phrases=_pairs(metadata["phrases"]),
             speakers=_pairs(metadata["speakers"]),
@@ -254,18 +246,10 @@ class Outline:
             subjects=_pairs(metadata.get("subjects", ())),
             said=_said(node),
             language=metadata.get("language", ""),
-            events=node.events,
-            leaves=node.leaves,
-            units=node.units,
-            is_unit=node.is_unit,
-            key_timestamp=node.key_timestamp,
-            key_digest=node.key_digest,
-            key_event_id=node.key_event_id,
-            first_at=node.first_at,
-            last_at=node.last_at,
-            anchor_seq=node.anchor_seq,
-            anchor_event_id=node.anchor_event_id,
         )
+
+
+_IN_COMMON = tuple(field.name for field in fields(NodeBase))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

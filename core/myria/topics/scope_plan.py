@@ -7,19 +7,21 @@ units, because unit boundaries are local (see `myria.topics.segments`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeVar
 
 from myria.errors import InternalError
 from myria.settings.planner import PlannerSettings
-from myria.topics.describe import UnitReading, describe_part
+from myria.topics.describe import LeafDescription, UnitReading, describe_part
 from myria.topics.identity import internal_node, leaf_node
 from myria.topics.leaves import leaf_spans
 from myria.topics.model import (
+    LEAF_LEVEL,
     MAX_PART_LEVEL,
     UNIT_LEVEL,
+    Description,
     EventReader,
     Node,
     Outline,
@@ -47,8 +49,15 @@ __all__ = [
 _FIRST_PAGE = 64
 _MOST_PAGE = 2048
 
-_Child = tuple[Outline, bytes]
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A node inside a unit, with the node_ids of the leaves beneath it in a row."""
+
+    node: Node
+    leaf_ids: bytes
 
 
 def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: PlannerSettings) -> list[Node]:
@@ -57,51 +66,72 @@ def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: Planne
     A pure function of the unit's events and the settings. A unit of one leaf is that leaf.
     """
     leaves = [events[start:end] for start, end in leaf_spans(events, settings)]
-    only = len(leaves) == 1
-    nodes: list[Node] = []
     reading = UnitReading(leaves, participants=scope, settings=settings)
-    for inside, leaf in zip(leaves, reading.described, strict=True):
-        nodes.append(
-            leaf_node(
-                scope,
-                label=leaf.description.label,
-                summary=leaf.description.summary,
-                metadata=leaf.description.metadata,
-                refs=tuple(
-                    Ref(event_seq=event.event_seq, event_id=event.event_id, weight=weight)
-                    for event, weight in zip(inside, leaf.weights, strict=True)
-                ),
-                key_digest=inside[0].key,
-                first_at=inside[0].timestamp,
-                last_at=inside[-1].timestamp,
-                is_unit=only,
-            )
-        )
-    row: list[_Child] = [(Outline.of(node), node.node_id) for node in nodes]
-    level = 0
-    while len(row) > 1:
-        level = level + 1 if len(row) > settings.max_fan_out else UNIT_LEVEL
-        if MAX_PART_LEVEL < level < UNIT_LEVEL:
-            raise InternalError("a unit is too long for the ladder of levels", events=len(events))
-        above: list[_Child] = []
-        for children in balanced(row, settings.max_fan_out):
-            outlines = [outline for outline, _ in children]
-            leaf_ids = b"".join([inner for _, inner in children])
-            is_unit = level == UNIT_LEVEL
-            description = reading.describe(outlines) if is_unit else describe_part(outlines)
-            node = internal_node(
-                scope,
-                level=level,
-                label=description.label,
-                summary=description.summary,
-                metadata=description.metadata,
-                children=outlines,
-                leaf_ids=leaf_ids,
-                is_unit=is_unit,
-            )
-            nodes.append(node)
-            above.append((Outline.of(node), leaf_ids))
-        row = above
+    row = [
+        leaf_over(scope, inside, leaf, leaf.description, is_unit=len(leaves) == 1)
+        for inside, leaf in zip(leaves, reading.described, strict=True)
+    ]
+    return [branch.node for branch in row] + grown(scope, row, reading.describe, settings)
+
+
+def leaf_over(
+    scope: Participants,
+    events: Sequence[PlanEvent],
+    read: LeafDescription,
+    description: Description,
+    *,
+    is_unit: bool,
+) -> Branch:
+    """Return the leaf over some events, by its own words or others; `read` weighs the events."""
+    node = leaf_node(
+        scope,
+        description,
+        refs=tuple(
+            Ref(event_seq=event.event_seq, event_id=event.event_id, weight=weight)
+            for event, weight in zip(events, read.weights, strict=True)
+        ),
+        key_digest=events[0].key,
+        first_at=events[0].timestamp,
+        last_at=events[-1].timestamp,
+        is_unit=is_unit,
+    )
+    return Branch(node, node.node_id)
+
+
+def parent_of(
+    scope: Participants, below: Sequence[Branch], level: int, describe: Callable[[Sequence[Outline]], Description]
+) -> Branch:
+    """Return the node over neighbours inside a unit, described from their outlines."""
+    outlines = [Outline.of(branch.node) for branch in below]
+    leaf_ids = b"".join([branch.leaf_ids for branch in below])
+    node = internal_node(
+        scope, describe(outlines), level=level, children=outlines, leaf_ids=leaf_ids, is_unit=level == UNIT_LEVEL
+    )
+    return Branch(node, leaf_ids)
+
+
+def grown(
+    scope: Participants,
+    row: Sequence[Branch],
+    describe_unit: Callable[[Sequence[Outline]], Description],
+    settings: PlannerSettings,
+    *,
+    level: int = LEAF_LEVEL,
+) -> list[Node]:
+    """Return the nodes above a row of branches that stand on a level, the top of their unit last.
+
+    Raises:
+        InternalError: they are too many for the ladder of levels.
+    """
+    nodes: list[Node] = []
+    while len(row) > settings.max_fan_out:
+        level += 1
+        if level > MAX_PART_LEVEL:
+            raise InternalError("a unit is too long for the ladder of levels", branches=len(row))
+        row = [parent_of(scope, part, level, describe_part) for part in balanced(row, settings.max_fan_out)]
+        nodes.extend(branch.node for branch in row)
+    if len(row) > 1:
+        nodes.append(parent_of(scope, row, UNIT_LEVEL, describe_unit).node)
     return nodes
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from myria.errors import InternalError
 from myria.log.canonical import digest
 from myria.settings.planner import PlannerSettings
 from myria.topics.describe import (
@@ -20,10 +20,9 @@ from myria.topics.describe import (
     UnitReading,
     describe_part,
 )
-from myria.topics.identity import internal_node, leaf_node
 from myria.topics.lines import clean
-from myria.topics.model import MAX_PART_LEVEL, UNIT_LEVEL, Node, Outline, Participants, PlanEvent, Ref
-from myria.topics.scope_plan import balanced
+from myria.topics.model import LEAF_LEVEL, Description, Node, Outline, Participants, PlanEvent
+from myria.topics.scope_plan import Branch, grown, leaf_over, parent_of
 
 RESTS_ON_MOST = 24
 """References that a summary may name as what it rests on."""
@@ -138,85 +137,42 @@ def plan_shaped(
     """
     shape = in_order(shape, events)
     by_id = {event.event_id: event for event in events}
-    only = len(shape.leaves) == 1
     leaves = [
-        _leaf(scope, [by_id[event_id] for event_id in leaf.events], leaf, settings, only) for leaf in shape.leaves
+        _leaf(scope, [by_id[event_id] for event_id in leaf.events], leaf, settings, is_unit=len(shape.leaves) == 1)
+        for leaf in shape.leaves
     ]
-    nodes = list(leaves)
     grouped = {leaf: group for group in shape.groups for leaf in group.leaves}
-    row: list[_Child] = []
+    row: list[Branch] = []
+    groups: list[Branch] = []
     for position, leaf in enumerate(leaves):
         group = grouped.get(position)
         if group is None:
-            row.append(_Child(node=leaf, leaf_ids=leaf.node_id))
+            row.append(leaf)
         elif group.leaves[0] == position:
-            below = [_Child(node=leaves[index], leaf_ids=leaves[index].node_id) for index in group.leaves]
-            made = _inner(scope, below, level=1, words=group.words)
-            nodes.append(made.node)
-            row.append(made)
-    level = 1 if shape.groups else 0
-    while len(row) > settings.max_fan_out:
-        level += 1
-        if level > MAX_PART_LEVEL:
-            raise InternalError("a unit is too long for the ladder of levels", events=len(events))
-        row = [_inner(scope, part, level=level, words=None) for part in balanced(row, settings.max_fan_out)]
-        nodes.extend(child.node for child in row)
-    if len(row) > 1:
-        nodes.append(_inner(scope, row, level=UNIT_LEVEL, words=shape.words).node)
-    return nodes
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Child:
-    node: Node
-    leaf_ids: bytes
+            groups.append(parent_of(scope, [leaves[at] for at in group.leaves], 1, partial(_worded, group.words)))
+            row.append(groups[-1])
+    describe_unit = partial(_worded, shape.words, is_unit=True)
+    below = [branch.node for branch in (*leaves, *groups)]
+    return below + grown(scope, row, describe_unit, settings, level=1 if shape.groups else LEAF_LEVEL)
 
 
 def _leaf(
-    scope: Participants, inside: Sequence[PlanEvent], shape: LeafShape, settings: PlannerSettings, is_unit: bool
-) -> Node:
-    (described,) = UnitReading([inside], participants=scope, settings=settings).described
-    metadata: dict[str, Any] = {
-        **described.description.metadata,
-        "units": int(is_unit),
-        **_origin(shape.words, len(inside)),
-    }
+    scope: Participants, inside: Sequence[PlanEvent], shape: LeafShape, settings: PlannerSettings, *, is_unit: bool
+) -> Branch:
+    (read,) = UnitReading([inside], participants=scope, settings=settings).described
+    metadata = {**read.description.metadata, "units": int(is_unit), **_origin(shape.words, len(inside))}
     if shape.continues is not None:
         metadata["continues"] = shape.continues
-    return leaf_node(
-        scope,
-        label=shape.words.label,
-        summary=shape.words.summary,
-        metadata=metadata,
-        refs=tuple(
-            Ref(event_seq=event.event_seq, event_id=event.event_id, weight=weight)
-            for event, weight in zip(inside, described.weights, strict=True)
-        ),
-        key_digest=inside[0].key,
-        first_at=inside[0].timestamp,
-        last_at=inside[-1].timestamp,
-        is_unit=is_unit,
-    )
+    description = Description(label=shape.words.label, summary=shape.words.summary, metadata=metadata)
+    return leaf_over(scope, inside, read, description, is_unit=is_unit)
 
 
-def _inner(scope: Participants, below: Sequence[_Child], *, level: int, words: Words | None) -> _Child:
-    outlines = [Outline.of(child.node) for child in below]
-    is_unit = level == UNIT_LEVEL
-    described = describe_part(outlines, is_unit=is_unit)
-    leaf_ids = b"".join([child.leaf_ids for child in below])
-    node = internal_node(
-        scope,
-        level=level,
-        label=words.label if words is not None else described.label,
-        summary=words.summary if words is not None else described.summary,
-        metadata={**described.metadata, **_origin(words, described.metadata["events"])}
-        if words
-        else described.metadata,
-        children=outlines,
-        leaf_ids=leaf_ids,
-        is_unit=is_unit,
+def _worded(words: Words, children: Sequence[Outline], *, is_unit: bool = False) -> Description:
+    """Return the metadata that children give, with a model's words."""
+    metadata = describe_part(children, is_unit=is_unit).metadata
+    return Description(
+        label=words.label, summary=words.summary, metadata={**metadata, **_origin(words, metadata["events"])}
     )
-    return _Child(node=node, leaf_ids=leaf_ids)
 
 
 def _origin(words: Words, events: int) -> dict[str, Any]:

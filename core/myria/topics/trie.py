@@ -174,13 +174,10 @@ class _Assembly:
             leaf_ids = await self._changed_leaves(change, sum(child.leaves for child in outlines))
         else:
             leaf_ids = b"".join([await self._leaves(child) for child in children])
-        description = describe_group(outlines, level=level)
         node = internal_node(
             self._participants,
+            describe_group(outlines, level=level),
             level=level,
-            label=description.label,
-            summary=description.summary,
-            metadata=description.metadata,
             children=outlines,
             leaf_ids=leaf_ids,
         )

@@ -17,7 +17,7 @@ from myria.builds.versions import files_alike_since
 from myria.db.queries import sql
 from myria.settings.planner import PlannerSettings
 from myria.topics.identity import subject_node
-from myria.topics.model import Node, Outline, Participants
+from myria.topics.model import Description, Node, Outline, Participants
 from myria.topics.subjects.holders import Holders
 from myria.topics.subjects.keys import SUBJECTS_MOST
 from myria.topics.subjects.whole import plan_all_subjects
@@ -151,10 +151,8 @@ def _node_problems(row: Any, stored: dict[bytes, Node], settings: PlannerSetting
         return
     given = subject_node(
         tuple(row["participants"]),
+        Description(label=node.label, summary=node.summary, metadata=node.metadata),
         prefix=prefix,
-        label=node.label,
-        summary=node.summary,
-        metadata=node.metadata,
         children=[stored[child] for child in node.children],
         is_subject=node.is_unit,
     )

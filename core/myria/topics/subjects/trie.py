@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby, pairwise, takewhile
 from typing import Protocol
@@ -20,7 +20,7 @@ from myria.errors import InternalError
 from myria.settings.planner import PlannerSettings
 from myria.topics import calendar
 from myria.topics.identity import subject_node
-from myria.topics.model import LEAF, Node, Participants
+from myria.topics.model import Node, Participants
 from myria.topics.subjects.words import describe_division, describe_index, describe_subject
 from myria.topics.trie import leads_through, shared_length
 
@@ -116,7 +116,7 @@ async def assemble_subjects(
     prefixes = {subject_prefix(key) for key in ended}
     changed = sorted([*gone, *prefixes, *(filing.path for filing in added)])
     pieces = []
-    for piece in await assembly.open(old_root, changed, prefixes):
+    for piece in await assembly.open(reader, old_root, changed, prefixes):
         if piece.path in gone:
             gone.remove(piece.path)
         else:
@@ -138,19 +138,11 @@ class SubjectPiece:
     node: Node
     others: tuple[str, ...] | None = None
 
-    @property
-    def is_leaf(self) -> bool:
-        return self.node.node_type == LEAF
-
-    @property
-    def in_time(self) -> tuple[int, bytes]:
-        return self.node.key
-
 
 class SubjectAssembly:
     """Makes the nodes of one tree out of its pieces; `nodes` are the new ones, `known` those of the old tree."""
 
-    def __init__(self, reader: SubjectNodeReader, participants: Participants, settings: PlannerSettings) -> None:
+    def __init__(self, reader: NodeReader, participants: Participants, settings: PlannerSettings) -> None:
         self._reader = reader
         self._at_hand: dict[bytes, Node] = {}
         self._participants = participants
@@ -158,7 +150,9 @@ class SubjectAssembly:
         self.known: set[bytes] = set()
         self.nodes: dict[bytes, Node] = {}
 
-    async def open(self, old_root: bytes | None, changed: Sequence[str], ended: AbstractSet[str]) -> list[SubjectPiece]:
+    async def open(
+        self, reader: SubjectNodeReader, old_root: bytes | None, changed: Sequence[str], ended: AbstractSet[str]
+    ) -> list[SubjectPiece]:
         """Return the old tree as pieces without the subjects of the prefixes `ended`.
 
         Every node that a changed path leads through is opened, level by level; few paths are read at once.
@@ -166,25 +160,25 @@ class SubjectAssembly:
         if old_root is None:
             return []
         if len(changed) <= _PATHS_AT_ONCE:
-            await self._read_along(old_root, changed)
+            await self._read_along(reader, old_root, changed)
         (root,) = await self._nodes([old_root])
         closed: list[SubjectPiece] = []
         frontier = [SubjectPiece(root.metadata["prefix"], root)]
         while frontier:
             frontier = [piece for piece in frontier if piece.path not in ended]
-            through = [piece for piece in frontier if not piece.is_leaf and leads_through(piece.path, changed)]
+            through = [piece for piece in frontier if not piece.node.is_leaf and leads_through(piece.path, changed)]
             opened = {piece.path for piece in through}
             closed.extend(piece for piece in frontier if piece.path not in opened)
             frontier = await self._opened(through)
         return closed
 
-    async def _read_along(self, old_root: bytes, changed: Sequence[str]) -> None:
+    async def _read_along(self, reader: SubjectNodeReader, old_root: bytes, changed: Sequence[str]) -> None:
         """Have at hand what lies on the way of changed paths: the nodes of subjects, then all leaves among them."""
-        found = {node.rendering_id: node for node in await self._reader.along(old_root, changed)}
+        found = {node.rendering_id: node for node in await reader.along(old_root, changed)}
         opened = [node for node in found.values() if leads_through(node.metadata["prefix"], changed)]
         leaves = sorted({child for node in opened for child in node.children if child not in found})
         if leaves:
-            found.update(zip(leaves, await self._reader.nodes(leaves), strict=True))
+            found.update(zip(leaves, await reader.nodes(leaves), strict=True))
         self._at_hand = found
 
     async def _nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
@@ -197,10 +191,10 @@ class SubjectAssembly:
 
     async def subject(self, pieces: list[SubjectPiece]) -> SubjectPiece:
         """Return the subject of some pieces, which are all that is filed under its key, in the order of paths."""
-        if len(pieces) == 1 and (pieces[0].node.is_unit or not keys_of(pieces[0].path)) and not pieces[0].is_leaf:
+        if len(pieces) == 1 and (pieces[0].node.is_unit or not keys_of(pieces[0].path)) and not pieces[0].node.is_leaf:
             return pieces[0]
         prefix = subject_prefix(keys_of(pieces[0].path)[0])
-        while len(pieces) == 1 and not pieces[0].is_leaf:
+        while len(pieces) == 1 and not pieces[0].node.is_leaf:
             # One division is all that is left: the subject takes its place.
             pieces = sorted(await self._opened(pieces), key=lambda piece: piece.path)
         if len(pieces) == 1:
@@ -226,9 +220,9 @@ class SubjectAssembly:
     async def _divided(self, pieces: list[SubjectPiece]) -> list[SubjectPiece]:
         """Return what lies directly under a node over leaves and divisions of one subject."""
         if sum(piece.node.leaves for piece in pieces) <= self._most:
-            while divisions := [piece for piece in pieces if not piece.is_leaf]:
-                pieces = [piece for piece in pieces if piece.is_leaf] + await self._opened(divisions)
-            return sorted(pieces, key=lambda piece: piece.in_time)
+            while divisions := [piece for piece in pieces if not piece.node.is_leaf]:
+                pieces = [piece for piece in pieces if piece.node.is_leaf] + await self._opened(divisions)
+            return sorted(pieces, key=lambda piece: piece.node.key)
         shared = _shared(pieces)
         children = []
         for _, part in groupby(pieces, key=lambda piece: piece.path[shared]):
@@ -272,10 +266,8 @@ class SubjectAssembly:
         place = {"prefix": prefix, "filed": filed if any(others is not None for others in filed) else []}
         node = subject_node(
             self._participants,
+            replace(description, metadata={**description.metadata, **place}),
             prefix=prefix,
-            label=description.label,
-            summary=description.summary,
-            metadata={**description.metadata, **place},
             children=nodes,
             is_subject=is_subject,
         )

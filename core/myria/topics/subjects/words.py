@@ -15,9 +15,9 @@ from myria.text.announcing import holds_later
 from myria.text.dates import DAY_US
 from myria.text.kinds import kind_name
 from myria.topics.calendar import date_text, period_text
-from myria.topics.describe import LABEL_CHARACTERS, Description, hint_title, main_language, merged_phrases, most_named
+from myria.topics.describe import LABEL_CHARACTERS, hint_title, main_language, merged_phrases, most_named
 from myria.topics.lines import capitalised, clip, counted
-from myria.topics.model import LEAF, Node
+from myria.topics.model import Description, Node
 from myria.topics.phrases import key_of
 from myria.topics.subjects.statements import state_of
 
@@ -91,7 +91,7 @@ def _name(key: str, place: int, children: Sequence[Node], said: Sequence[Mapping
     hinted: Counter[str] = Counter()
     fuller: Counter[str] = Counter()
     for child, metadata in zip(children, said, strict=True):
-        if child.node_type != LEAF:
+        if not child.is_leaf:
             for name in metadata["names"][place : place + 1]:
                 weights[name] += child.leaves
             continue
@@ -123,7 +123,7 @@ def _states(keys: Sequence[str], children: Sequence[Node], most: int) -> str:
     states: list[str] = []
     announced = ""
     for node in newest_first:
-        if node.node_type != LEAF:
+        if not node.is_leaf:
             summary = latest_of(node.summary)
             if summary.startswith(_LATEST):
                 states.append(summary.removeprefix(_LATEST))
