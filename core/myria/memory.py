@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from myria import errors
@@ -266,6 +267,25 @@ class Memory(Administration):
             rows = await connection.fetch(sql("events.ids"), tenant, list(numbers.values()))
         ids = {row["event_seq"]: row["event_id"] for row in rows}
         return tuple(ids.get(numbers[name], name) if name in numbers else name for name in named)
+
+    @asynccontextmanager
+    async def events_named(self, tenant: str, named: Sequence[str]) -> AsyncIterator[tuple[str, ...]]:
+        """Yield the ids of events that a caller names by id or handle.
+
+        A refusal in the block names an event as the caller did: what a handle stands for is for those who may see it.
+
+        Raises:
+            InvalidArgument: as `event_ids`.
+        """
+        event_ids = await self.event_ids(tenant, named)
+        try:
+            yield event_ids
+        except errors.EventNotFound as error:
+            event_id: str = error.details["event_id"]
+            given: str = dict(zip(event_ids, named, strict=True)).get(event_id, event_id)
+            raise errors.EventNotFound(
+                error.message.replace(event_id, given), **{**error.details, "event_id": given}
+            ) from None
 
     async def note_id(self, tenant: str, named: str) -> str:
         """Return the id of a note that is named by its id, or by its handle (`n:481920375`, in brackets or not).

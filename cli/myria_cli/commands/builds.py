@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -174,20 +175,18 @@ async def _on_record(
     administration: Administration, options: Options, action: str, target: str | None, work: Awaitable[Json]
 ) -> Json:
     """Do what a command asks for, and write into the journal of access who did it and how it ended."""
-    from myria.access.journal import Act, Journal
+    from myria.access.journal import Journal
 
-    async def note(target: str | None, outcome: str) -> None:
-        act = Act(tenant=options.tenant, actor=actor(), action=action, target=target, outcome=outcome)
-        await Journal(administration.appending, administration.settings.audit).act(act)
-
+    journal = Journal(administration.appending, administration.settings.audit)
+    note = partial(journal.done, options.tenant, actor(), action)
     try:
         answer = await work
     except UnavailableError:
         raise  # nothing was done, and nothing can be written
     except MyriaError as error:
-        await note(target, error.code)
+        await note(error.code, named={"snapshot_id": target}, answer={})
         raise
-    await note(answer.get("snapshot_id") or answer.get("request_id") or target, "ok")
+    await note("ok", named={}, answer={"snapshot_id": target, **answer})
     return answer
 
 

@@ -53,6 +53,7 @@ _CALL_BURST_S = 10.0
 _WRITTEN_AT_ONCE = 1_000
 _FORGOTTEN_AT_ONCE = 5_000
 _MAX_CONTEXT = 200
+_MAX_TARGET = 200
 
 _log = logging.getLogger(__name__)
 
@@ -182,6 +183,42 @@ class Journal:
                 error.message,
                 extra={"action": "audit_failed", "act": act.action, "actor": act.actor, "tenant": act.tenant},
             )
+
+    async def done(
+        self,
+        tenant: str,
+        actor: str,
+        action: str,
+        outcome: str,
+        *,
+        named: Mapping[str, Any],
+        answer: Mapping[str, Any],
+        face: Face | None = None,
+        address: str | None = None,
+    ) -> None:
+        """Write an administrative command down that was carried out, or refused.
+
+        Args:
+            named: its arguments. They, or else its answer, say what it was done to.
+        """
+        given = (
+            *(named.get(field) for field in ("snapshot_id", "to", "erasure_id")),
+            *(answer.get(field) for field in ("snapshot_id", "request_id", "erasure_id")),
+        )
+        target = next((value for value in given if isinstance(value, str)), None)
+        if target is not None:
+            target = target[:_MAX_TARGET].encode("ascii", "replace").decode().replace("\0", "?")
+        await self.act(
+            Act(
+                tenant=tenant,
+                actor=actor,
+                action=action,
+                target=target,
+                outcome=outcome,
+                face=face,
+                address=address,
+            )
+        )
 
     async def run(self) -> None:
         """Write what was noted, every second, until cancelled; then once more."""

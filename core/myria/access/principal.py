@@ -153,6 +153,16 @@ class Principal:
             for at, mask in enumerate(named)
         )
 
+    def asking_beside(self, participants: Sequence[str]) -> Masks:
+        """Return as whom an append looks up the events that it replaces: as this principal asks, beside whom it names.
+
+        Raises:
+            ParticipantsNotAllowed: as `asking_as`.
+        """
+        if self.own and not self.may_ask:
+            return self.asking(None)
+        return self.asking(tuple(name for name in participants if name in self._own or self.may_name(name)))
+
     def pool(self) -> Mask:
         """Return the mask that sees what exactly its own participants hold: the pool that its agents share.
 

@@ -9,43 +9,31 @@ import asyncio
 import difflib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import orjson
 
-from myria.access.journal import Act, Journal, RefusedAttempt
-from myria.access.principal import Face, Principal, matches
+from myria.access.journal import Journal, RefusedAttempt
+from myria.access.principal import Face, Principal
 from myria.db.fairness import caller
 from myria.errors import (
     AccessError,
     DeadlineExceeded,
-    EventNotFound,
     InternalError,
     MyriaError,
     Overloaded,
-    SourceEventKeyTaken,
     ToolNotEnabled,
     UnknownTool,
 )
-from myria.log.event import each_event, parse_event
-from myria.log.limits import limits_of
-from myria.log.masks import Masks
 from myria.memory import Memory
 from myria.notes.answertext import ShownAnswer
-from myria.search.steps import in_steps
 from myria.settings import Settings
-from myria_server.api import memento as agent
 from myria_server.api.answers import Answer
-from myria_server.api.coercion import coerced
-from myria_server.api.core import erasure_handlers as erasing
-from myria_server.api.core import inputs
-from myria_server.api.memtrace import handlers as rest
+from myria_server.api.contracts import Handler, handlers_of, refusal_of
 from myria_server.api.memtrace.routes import Route
 from myria_server.api.results import CallResult
 from myria_server.api.tools import PATH_OF, SWITCH_OF, TOOLS, Tool
-from myria_server.api.turns import handlers as turns
 from myria_server.api.without_read import open_part
 from myria_server.mcp import requestlog
 from myria_server.mcp.answers import Answers
@@ -53,69 +41,13 @@ from myria_server.metrics import ServerMetrics
 
 logger = logging.getLogger(__name__)
 
-_MAX_TARGET = 200
-
 _COPIES_OVER_MCP = 3
 """How many times its bytes an answer takes over MCP at most: as JSON, and as a text in which half may be escapes."""
 
 Json = dict[str, Any]
 
-_Handler = Callable[[Principal, Any], Awaitable[Json | ShownAnswer]]
-
 AddressOf = Callable[[], str]
 """Returns from where a call comes. Asked for the few calls that are written down with it."""
-
-
-def _act_of(
-    tool: Tool, principal: Principal, face: Face, arguments: Any, result: CallResult, *, address: str | None
-) -> Act:
-    """Return the journal's entry of an administrative tool that ran."""
-    answer = orjson.loads(result.body)
-    named = arguments if isinstance(arguments, dict) else {}
-    fields = (
-        (named, "snapshot_id"),
-        (named, "to"),
-        (named, "erasure_id"),
-        (answer, "snapshot_id"),
-        (answer, "request_id"),
-        (answer, "erasure_id"),
-    )
-    targets = [value for holder, field in fields if isinstance(value := holder.get(field), str)]
-    target = targets[0][:_MAX_TARGET].encode("ascii", "replace").decode().replace("\0", "?") if targets else None
-    return Act(
-        tenant=principal.tenant,
-        actor=principal.actor,
-        action=tool.name,
-        target=target,
-        outcome=result.code,
-        face=face,
-        address=address,
-    )
-
-
-def _asking_beside(principal: Principal, participants: tuple[str, ...]) -> Masks:
-    """Return as whom an append looks up the events that it replaces: as its principal asks, beside whom it names."""
-    if principal.own and not principal.may_ask:
-        return principal.asking(None)
-    known = [
-        name
-        for name in participants
-        if principal.anyone or name in principal.own or any(matches(pattern, name) for pattern in principal.may_ask)
-    ]
-    return principal.asking(tuple(known))
-
-
-@contextmanager
-def _as_named(named: Sequence[str], event_ids: Sequence[str]) -> Iterator[None]:
-    """Let a refusal name an event as the caller did: what a handle stands for is for those who may see it."""
-    try:
-        yield
-    except EventNotFound as error:
-        given = dict(zip(event_ids, named, strict=True)).get(error.details["event_id"])
-        if given is None or given == error.details["event_id"]:
-            raise
-        message = error.message.replace(error.details["event_id"], given)
-        raise EventNotFound(message, **{**error.details, "event_id": given}) from None
 
 
 class Toolbox:
@@ -139,9 +71,7 @@ class Toolbox:
         self.face = face
         self.answers = answers or Answers.within(settings)
         self._journal = journal
-        self.memory = memory
         self.metrics = metrics
-        self.limits = limits_of(settings)
         self._settings = settings
         self._max_in_flight = settings.mcp.max_in_flight
         # The domain has its own append deadline and knows the commit's outcome; this one is only a safeguard.
@@ -150,31 +80,18 @@ class Toolbox:
         self._name_style = settings.mcp.tool_names
         profiles = set(settings.mcp.profiles)
         self.offered = tuple(tool for tool in TOOLS if tool.profile in profiles and face in tool.faces)
-        offered = {tool.name for tool in self.offered}
-        handlers = {
-            **self._handlers(),
-            **agent.handlers(memory, settings),
-            **turns.handlers(memory, settings, metrics),
-            **erasing.handlers(memory, settings),
-            **rest.handlers(rest.RestFace(memory, settings)),
-        }
-        self._runs: dict[str, tuple[Tool, _Handler, float, bool]] = {}
+        handlers = handlers_of(face, memory, settings, metrics)
+        self._runs: dict[str, tuple[Tool, Handler | None, float]] = {}
+        """By each of its names, a tool with its handler, None where it is not offered here, and its deadline."""
         for tool in TOOLS:
             deadline = self._append_deadline if tool.roles == ("append",) else self._read_deadline
-            entry = (tool, handlers[tool.name], deadline, tool.name in offered)
+            entry = (tool, handlers[tool.name] if tool in self.offered else None, deadline)
             for name in (tool.name, tool.dotted(), tool.plain()):
                 self._runs[name] = entry
 
     def refusal(self, error: MyriaError) -> CallResult:
         """Return the outcome of a refused call, in the form of this face's contract."""
-        content: Json = {"error": error.to_json()}
-        status = error.http_status
-        if self.face == "agent":
-            content = agent.refused(error)
-        elif self.face == "turns":
-            content = turns.refused(error)
-        elif self.face == "rest":
-            content, status = rest.refused(error), rest.status_of(error)
+        content, status = refusal_of(self.face, error)
         body = orjson.dumps(content, default=str)
         return CallResult(body, is_error=True, code=error.code, status=status)
 
@@ -194,8 +111,8 @@ class Toolbox:
         Raises:
             RoleRequired: it may not.
         """
-        tool, _, _, offered = self._runs[name]
-        if offered:
+        tool, handler, _ = self._runs[name]
+        if handler is not None:
             tool.need(principal, arguments)
 
     def offered_to(self, principal: Principal) -> tuple[Tool, ...]:
@@ -240,17 +157,25 @@ class Toolbox:
             address_of: from where the call comes; None for a call without a connection (stdio).
         """
         result = await self._run(name, arguments, principal, address_of)
-        tool, _, _, offered = self._runs[name]
-        if self._journal is not None and tool.profile == "admin" and offered:
-            address = None if address_of is None else address_of()
-            await self._journal.act(_act_of(tool, principal, self.face, arguments, result, address=address))
+        tool, handler, _ = self._runs[name]
+        if self._journal is not None and tool.profile == "admin" and handler is not None:
+            await self._journal.done(
+                principal.tenant,
+                principal.actor,
+                tool.name,
+                result.code,
+                named=arguments if isinstance(arguments, dict) else {},
+                answer=orjson.loads(result.body),
+                face=self.face,
+                address=None if address_of is None else address_of(),
+            )
         return result
 
     async def _run(self, name: str, arguments: Any, principal: Principal, address_of: AddressOf | None) -> CallResult:
-        tool, handler, deadline, offered = self._runs[name]
+        tool, handler, deadline = self._runs[name]
 
         async def answer() -> Json | ShownAnswer:
-            if not offered:
+            if handler is None:
                 raise self._not_offered(name, tool)
             tool.need(principal, arguments)
             return await handler(principal, arguments)
@@ -373,152 +298,3 @@ class Toolbox:
                 self._journal.call(
                     principal, face=self.face, tool=name, arguments=arguments, seconds=seconds, outcome=code
                 )
-
-    def _handlers(self) -> Mapping[str, _Handler]:
-        memory, limits = self.memory, self.limits
-
-        async def append_event(principal: Principal, arguments: Any) -> Json:
-            supersedes: tuple[str, ...] = ()
-            arguments = coerced(inputs.AppendInput, arguments)
-            if isinstance(arguments, dict) and "supersedes" in arguments:
-                supersedes, arguments = inputs.read_supersedes(arguments)
-            event = parse_event({} if arguments is None else arguments, limits, principal=principal)
-            if not supersedes:
-                results = await memory.log.append_events(principal.tenant, (event,))
-                return results[0].to_json()
-            event_ids = await memory.event_ids(principal.tenant, supersedes)
-            with _as_named(supersedes, event_ids):
-                result = await memory.append_superseding(
-                    principal.tenant,
-                    event,
-                    event_ids,
-                    may_see=_asking_beside(principal, event.participants).sees,
-                    may_append=principal.need_channel,
-                )
-            return result.to_json()
-
-        async def append_events(principal: Principal, arguments: Any) -> Json:
-            arguments = coerced(inputs.EventsInput, arguments)
-            events = await in_steps(each_event({} if arguments is None else arguments, limits, principal=principal))
-            try:
-                results = await memory.log.append_events(principal.tenant, events)
-            except SourceEventKeyTaken as error:
-                raise error if "index" in error.details else error.at_index(0) from error
-            return {"results": [result.to_json() for result in results]}
-
-        async def withdraw_events(principal: Principal, arguments: Any) -> Json:
-            request = inputs.read(inputs.WithdrawInput, arguments)
-            event_ids = await memory.event_ids(principal.tenant, request.event_ids)
-            with _as_named(request.event_ids, event_ids):
-                withdrawn = await memory.withdraw_events(
-                    principal.tenant,
-                    event_ids,
-                    request.reason,
-                    may_see=principal.asking(request.participants).sees,
-                    may_append=principal.need_channel,
-                    dry_run=request.dry_run,
-                )
-            return withdrawn.to_json()
-
-        async def restore_events(principal: Principal, arguments: Any) -> Json:
-            request = inputs.read(inputs.RestoreInput, arguments)
-            event_ids = await memory.event_ids(principal.tenant, request.event_ids)
-            with _as_named(request.event_ids, event_ids):
-                restored = await memory.restore_events(
-                    principal.tenant,
-                    event_ids,
-                    may_see=principal.asking(request.participants).sees,
-                    may_append=principal.need_channel,
-                    dry_run=request.dry_run,
-                )
-            return restored.to_json()
-
-        async def query_event_nodes(principal: Principal, arguments: Any) -> ShownAnswer:
-            query = inputs.read(inputs.EventNodesInput, arguments).query_value(principal)
-            return await memory.show(principal.tenant, query, may_name=principal.may_name)
-
-        async def query_references(principal: Principal, arguments: Any) -> ShownAnswer:
-            query = inputs.read(inputs.ReferencesInput, arguments).query_value(principal)
-            return await memory.show(principal.tenant, query, may_name=principal.may_name)
-
-        async def get_event(principal: Principal, arguments: Any) -> Json:
-            request = inputs.read(inputs.EventLookupInput, arguments)
-            masks = principal.asking(request.participants)
-            event_ids = await memory.event_ids(principal.tenant, (request.event_id,))
-            with _as_named((request.event_id,), event_ids):
-                return await memory.get_event(
-                    principal.tenant,
-                    event_ids[0],
-                    masks,
-                    include_internal=request.include_internal,
-                    include_superseded=request.include_superseded,
-                )
-
-        async def get_topic(principal: Principal, arguments: Any) -> Json:
-            request = inputs.read(inputs.TopicLookupInput, arguments)
-            return await memory.get_topic(principal.tenant, request.topic_id, principal.asking(request.participants))
-
-        async def get_active_snapshot(principal: Principal, arguments: Any) -> Json:
-            inputs.read(inputs.NothingInput, arguments)
-            return await memory.get_active_snapshot(principal.tenant)
-
-        async def list_snapshots(principal: Principal, arguments: Any) -> Json:
-            request = inputs.read(inputs.SnapshotsInput, arguments)
-            return await memory.list_snapshots(principal.tenant, limit=request.limit, cursor=request.cursor)
-
-        async def get_snapshot_status(principal: Principal, arguments: Any) -> Json:
-            inputs.read(inputs.NothingInput, arguments)
-            return await memory.get_snapshot_status(principal.tenant)
-
-        async def trigger_build(principal: Principal, arguments: Any) -> Json:
-            request = inputs.read(inputs.TriggerBuildInput, arguments)
-            return await memory.trigger_build(
-                principal.tenant,
-                full=request.full,
-                hold=request.hold,
-                force=request.force,
-                reason=request.reason,
-                actor=principal.actor,
-            )
-
-        async def publish_snapshot(principal: Principal, arguments: Any) -> Json:
-            request = inputs.read(inputs.PublishInput, arguments)
-            return await memory.publish_snapshot(
-                principal.tenant, request.snapshot_id, actor=principal.actor, reason=request.reason
-            )
-
-        async def discard_snapshot(principal: Principal, arguments: Any) -> Json:
-            request = inputs.read(inputs.DiscardInput, arguments)
-            return await memory.discard_snapshot(
-                principal.tenant, request.snapshot_id, actor=principal.actor, reason=request.reason
-            )
-
-        async def rollback(principal: Principal, arguments: Any) -> Json:
-            request = inputs.read(inputs.RollbackInput, arguments)
-            return await memory.rollback(principal.tenant, request.to, actor=principal.actor, reason=request.reason)
-
-        async def resume_builds(principal: Principal, arguments: Any) -> Json:
-            inputs.read(inputs.NothingInput, arguments)
-            return await memory.resume_builds(principal.tenant)
-
-        return {
-            handler.__name__: handler
-            for handler in (
-                append_event,
-                append_events,
-                withdraw_events,
-                restore_events,
-                query_event_nodes,
-                query_references,
-                get_event,
-                get_topic,
-                get_active_snapshot,
-                list_snapshots,
-                get_snapshot_status,
-                trigger_build,
-                publish_snapshot,
-                discard_snapshot,
-                rollback,
-                resume_builds,
-            )
-        }

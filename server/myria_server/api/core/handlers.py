@@ -1,0 +1,167 @@
+"""The tools of the core and of administration, in terms of the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from myria.access.principal import Principal
+from myria.errors import SourceEventKeyTaken
+from myria.log.event import each_event, parse_event
+from myria.log.limits import limits_of
+from myria.memory import Memory
+from myria.notes.answertext import ShownAnswer
+from myria.search.steps import in_steps
+from myria.settings import Settings
+from myria_server.api.coercion import coerced
+from myria_server.api.core import inputs
+
+Json = dict[str, Any]
+Handler = Callable[[Principal, Any], Awaitable[Json | ShownAnswer]]
+
+
+def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
+    """Return what runs each tool, by its name."""
+    limits = limits_of(settings)
+
+    async def append_event(principal: Principal, arguments: Any) -> Json:
+        supersedes: tuple[str, ...] = ()
+        arguments = coerced(inputs.AppendInput, arguments)
+        if isinstance(arguments, dict) and "supersedes" in arguments:
+            supersedes, arguments = inputs.read_supersedes(arguments)
+        event = parse_event({} if arguments is None else arguments, limits, principal=principal)
+        if not supersedes:
+            results = await memory.log.append_events(principal.tenant, (event,))
+            return results[0].to_json()
+        async with memory.events_named(principal.tenant, supersedes) as event_ids:
+            result = await memory.append_superseding(
+                principal.tenant,
+                event,
+                event_ids,
+                may_see=principal.asking_beside(event.participants).sees,
+                may_append=principal.need_channel,
+            )
+        return result.to_json()
+
+    async def append_events(principal: Principal, arguments: Any) -> Json:
+        arguments = coerced(inputs.EventsInput, arguments)
+        events = await in_steps(each_event({} if arguments is None else arguments, limits, principal=principal))
+        try:
+            results = await memory.log.append_events(principal.tenant, events)
+        except SourceEventKeyTaken as error:
+            raise error if "index" in error.details else error.at_index(0) from error
+        return {"results": [result.to_json() for result in results]}
+
+    async def withdraw_events(principal: Principal, arguments: Any) -> Json:
+        request = inputs.read(inputs.WithdrawInput, arguments)
+        async with memory.events_named(principal.tenant, request.event_ids) as event_ids:
+            withdrawn = await memory.withdraw_events(
+                principal.tenant,
+                event_ids,
+                request.reason,
+                may_see=principal.asking(request.participants).sees,
+                may_append=principal.need_channel,
+                dry_run=request.dry_run,
+            )
+        return withdrawn.to_json()
+
+    async def restore_events(principal: Principal, arguments: Any) -> Json:
+        request = inputs.read(inputs.RestoreInput, arguments)
+        async with memory.events_named(principal.tenant, request.event_ids) as event_ids:
+            restored = await memory.restore_events(
+                principal.tenant,
+                event_ids,
+                may_see=principal.asking(request.participants).sees,
+                may_append=principal.need_channel,
+                dry_run=request.dry_run,
+            )
+        return restored.to_json()
+
+    async def query_event_nodes(principal: Principal, arguments: Any) -> ShownAnswer:
+        query = inputs.read(inputs.EventNodesInput, arguments).query_value(principal)
+        return await memory.show(principal.tenant, query, may_name=principal.may_name)
+
+    async def query_references(principal: Principal, arguments: Any) -> ShownAnswer:
+        query = inputs.read(inputs.ReferencesInput, arguments).query_value(principal)
+        return await memory.show(principal.tenant, query, may_name=principal.may_name)
+
+    async def get_event(principal: Principal, arguments: Any) -> Json:
+        request = inputs.read(inputs.EventLookupInput, arguments)
+        masks = principal.asking(request.participants)
+        async with memory.events_named(principal.tenant, (request.event_id,)) as event_ids:
+            return await memory.get_event(
+                principal.tenant,
+                event_ids[0],
+                masks,
+                include_internal=request.include_internal,
+                include_superseded=request.include_superseded,
+            )
+
+    async def get_topic(principal: Principal, arguments: Any) -> Json:
+        request = inputs.read(inputs.TopicLookupInput, arguments)
+        return await memory.get_topic(principal.tenant, request.topic_id, principal.asking(request.participants))
+
+    async def get_active_snapshot(principal: Principal, arguments: Any) -> Json:
+        inputs.read(inputs.NothingInput, arguments)
+        return await memory.get_active_snapshot(principal.tenant)
+
+    async def list_snapshots(principal: Principal, arguments: Any) -> Json:
+        request = inputs.read(inputs.SnapshotsInput, arguments)
+        return await memory.list_snapshots(principal.tenant, limit=request.limit, cursor=request.cursor)
+
+    async def get_snapshot_status(principal: Principal, arguments: Any) -> Json:
+        inputs.read(inputs.NothingInput, arguments)
+        return await memory.get_snapshot_status(principal.tenant)
+
+    async def trigger_build(principal: Principal, arguments: Any) -> Json:
+        request = inputs.read(inputs.TriggerBuildInput, arguments)
+        return await memory.trigger_build(
+            principal.tenant,
+            full=request.full,
+            hold=request.hold,
+            force=request.force,
+            reason=request.reason,
+            actor=principal.actor,
+        )
+
+    async def publish_snapshot(principal: Principal, arguments: Any) -> Json:
+        request = inputs.read(inputs.PublishInput, arguments)
+        return await memory.publish_snapshot(
+            principal.tenant, request.snapshot_id, actor=principal.actor, reason=request.reason
+        )
+
+    async def discard_snapshot(principal: Principal, arguments: Any) -> Json:
+        request = inputs.read(inputs.DiscardInput, arguments)
+        return await memory.discard_snapshot(
+            principal.tenant, request.snapshot_id, actor=principal.actor, reason=request.reason
+        )
+
+    async def rollback(principal: Principal, arguments: Any) -> Json:
+        request = inputs.read(inputs.RollbackInput, arguments)
+        return await memory.rollback(principal.tenant, request.to, actor=principal.actor, reason=request.reason)
+
+    async def resume_builds(principal: Principal, arguments: Any) -> Json:
+        inputs.read(inputs.NothingInput, arguments)
+        return await memory.resume_builds(principal.tenant)
+
+    return {
+        handler.__name__: handler
+        for handler in (
+            append_event,
+            append_events,
+            withdraw_events,
+            restore_events,
+            query_event_nodes,
+            query_references,
+            get_event,
+            get_topic,
+            get_active_snapshot,
+            list_snapshots,
+            get_snapshot_status,
+            trigger_build,
+            publish_snapshot,
+            discard_snapshot,
+            rollback,
+            resume_builds,
+        )
+    }
