@@ -33,6 +33,7 @@ from myria.notes.registrations.commands import Registrations
 from myria.notes.sessions.opening import Openings
 from myria.notes.shown import ShownNotes
 from myria.notes.similar import Similar
+from myria.notes.surroundings import Surroundings
 from myria.notes.turns.directory import Directories
 from myria.notes.turns.maintaining import TurnMaintenance
 from myria.notes.turns.preparing import Preparing
@@ -87,6 +88,9 @@ class Memory(Administration):
         self.withdrawals = Withdrawals(self.log)
         self.similar = Similar(self.appending)
         self.links = NoteLinks(self.log)
+        self.surroundings = Surroundings(
+            self.appending, self.links, self.retrieval.handles, linked_limit=settings.recall.linked_limit
+        )
         self._recall: Recall | None = None
         self._openings: Openings | None = None
         self.consolidation = Consolidation(

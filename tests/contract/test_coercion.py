@@ -15,8 +15,7 @@ from myria.log.limits import Limits
 from myria_server.api.coercion import MAX_JSON_TEXT, coerced
 from myria_server.api.core import inputs
 from myria_server.api.core.inputs import read
-from myria_server.api.memento import note_schemas as agent_notes
-from myria_server.api.memento import session_schemas as agent_sessions
+from myria_server.api.memento import input_schemas as agent
 from myria_server.api.memtrace import schemas as rest
 from myria_server.api.memtrace.routes import ROUTES
 from myria_server.api.schemas import whole_schema
@@ -73,23 +72,23 @@ JSON = st.recursive(
 def test_a_text_by_schema_is_never_looked_into(text: str) -> None:
     """Content, questions and what is said stay what they are, whatever they look like."""
     for model, name in (
-        (agent_notes.RememberInput, "content"),
-        (agent_notes.RecallInput, "text"),
+        (agent.RememberInput, "content"),
+        (agent.RecallInput, "text"),
         (inputs.EventNodesInput, "query"),
         (rest.MemoryInput, "content"),
         (turns.BeforeTurnInput, "current_input"),
         (turns.BeforeTurnInput, "current_input_text"),
-        (agent_sessions.ReflectInput, "summary"),
+        (agent.ReflectInput, "summary"),
     ):
         assert coerced(model, {name: text}) == {name: text}
 
 
 def test_what_lies_in_lists_and_objects_is_read_as_well() -> None:
     """An item of a list, a hint, a mask and a span of time, each written as text in part or whole."""
-    note = read(agent_notes.RememberInput, {"content": "x", "keywords": '["a","b"]', "importance": "0.7"})
+    note = read(agent.RememberInput, {"content": "x", "keywords": '["a","b"]', "importance": "0.7"})
     assert (note.keywords, note.importance) == (("a", "b"), 0.7)
     recall = read(
-        agent_notes.RecallInput,
+        agent.RecallInput,
         {"text": "x", "timeRange": '{"from":"2026-01-01"}', "tokenBudget": "500", "affect": '["calm"]'},
     )
     assert recall.timeRange is not None
@@ -103,7 +102,7 @@ def test_what_lies_in_lists_and_objects_is_read_as_well() -> None:
         },
     )
     assert (query.masks[0].exact, query.topic_hints[1].confidence, query.limit) == (True, 0.5, 5)
-    batch = read(agent_notes.BatchRememberInput, {"fragments": ['{"content":"x"}'], "stream": "false"})
+    batch = read(agent.BatchRememberInput, {"fragments": ['{"content":"x"}'], "stream": "false"})
     assert (batch.fragments, batch.stream) == ([{"content": "x"}], False)
     events = coerced(inputs.EventsInput, {"events": '[{"payload": "{\\"n\\": \\"5\\"}", "internal": "true"}]'})
     assert events == {"events": [{"payload": {"n": "5"}, "internal": True}]}
@@ -129,7 +128,7 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_text_that_is_no_strict_json_stays_a_text(text: str) -> None:
     """Duplicates, NaN, depth and half a list are left to the check, which refuses them."""
-    assert coerced(agent_notes.RememberInput, {"keywords": text}) == {"keywords": text}
+    assert coerced(agent.RememberInput, {"keywords": text}) == {"keywords": text}
 
 
 @pytest.mark.parametrize(
@@ -137,23 +136,23 @@ def test_a_text_that_is_no_strict_json_stays_a_text(text: str) -> None:
 )
 def test_what_is_no_whole_number_is_none(number: Any) -> None:
     """Neither a fraction nor what no 64 bits hold is rounded, and a truth value is no number."""
-    assert coerced(agent_notes.RecallInput, {"pageSize": number}) == {"pageSize": number}
+    assert coerced(agent.RecallInput, {"pageSize": number}) == {"pageSize": number}
     with pytest.raises(MyriaError):
-        read(agent_notes.RecallInput, {"pageSize": number})
+        read(agent.RecallInput, {"pageSize": number})
 
 
 @pytest.mark.parametrize("flag", ["yes", "1", "True", "TRUE", 1, 1.0])
 def test_a_truth_value_is_true_or_false(flag: Any) -> None:
     """What JSON does not call one is refused, never guessed."""
     with pytest.raises(MyriaError):
-        read(agent_notes.ForgetInput, {"id": "note_1", "dryRun": flag})
+        read(agent.ForgetInput, {"id": "note_1", "dryRun": flag})
 
 
 def test_json_text_of_one_call_is_bounded() -> None:
     """Texts of JSON within a body are read at one go, and beyond the bound they are refused by name."""
     half = json.dumps(["x" * (MAX_JSON_TEXT // 2)])
     with pytest.raises(MyriaError, match=r"(keywords|linkedTo) is JSON as text") as caught:
-        coerced(agent_notes.RememberInput, {"keywords": half, "linkedTo": half})
+        coerced(agent.RememberInput, {"keywords": half, "linkedTo": half})
     assert caught.value.details["limit"] == MAX_JSON_TEXT
     said = "x" * MAX_JSON_TEXT * 2
     assert coerced(turns.AfterTurnInput, {"output_items": said}) == {"output_items": said}

@@ -13,8 +13,7 @@ from myria.log.payloads import TopicHint
 from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria_server.api.core import inputs
 from myria_server.api.core.inputs import read
-from myria_server.api.memento import link_schemas as agent_links
-from myria_server.api.memento import note_schemas as agent_notes
+from myria_server.api.memento import input_schemas as agent
 
 ASKED = {"participants": ["user_42", "agent_1"]}
 
@@ -176,10 +175,10 @@ def test_an_unknown_field_wins_over_a_missing_one() -> None:
 @pytest.mark.parametrize(
     ("model", "name", "meant"),
     [
-        (agent_notes.ForgetInput, "fragmentId", "id"),
-        (agent_notes.ForgetInput, "parentId", "id"),
-        (agent_links.LinkInput, "type", "relationType"),
-        (agent_notes.RecallInput, "tokenBudjet", "tokenBudget"),
+        (agent.ForgetInput, "fragmentId", "id"),
+        (agent.ForgetInput, "parentId", "id"),
+        (agent.LinkInput, "type", "relationType"),
+        (agent.RecallInput, "tokenBudjet", "tokenBudget"),
     ],
 )
 def test_what_is_alike_but_means_something_else_is_not_offered(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -48,7 +49,11 @@ class Keeper:
     async def like(self, kept: Remembered) -> list[tuple[str, float]]:
         """Return the texts that a kept note is like; where it was not compared, that fails."""
         assert kept.alike is not None
-        return [(other.text, other.similarity) for other in await self.similar.named(TENANT, kept.alike)]
+        return await self.looked_up(kept, [])
+
+    async def looked_up(self, kept: Remembered, scopes: list[tuple[str, ...]]) -> list[tuple[str, float]]:
+        """Return the texts of these people that a kept note is like, read where it was not compared."""
+        return [(other.text, other.similarity) for other in await self.similar.of(TENANT, kept, scopes)]
 
 
 @pytest.fixture
@@ -71,8 +76,7 @@ async def test_a_note_names_those_that_it_is_like(keeper: Keeper) -> None:
     assert await keeper.like(await keeper.keep(FRIDAY)) == []
     kept = await keeper.keep(MONDAY)
     assert await keeper.like(kept) == [(FRIDAY, 0.75)]
-    looked_up = await keeper.similar.to(TENANT, [US], said_by(MONDAY), but=kept.note_id)
-    assert [(other.text, other.similarity) for other in looked_up] == [(FRIDAY, 0.75)]
+    assert await keeper.looked_up(replace(kept, alike=None), [US]) == [(FRIDAY, 0.75)]
 
 
 async def test_what_no_longer_stands_is_not_named(keeper: Keeper) -> None:
@@ -95,8 +99,8 @@ async def test_keywords_tell_what_is_alike(keeper: Keeper) -> None:
     kept = await keeper.keep("the heater cools down at ten", keywords=("Kiln", "Opening", "hours", "heater"))
     assert await keeper.like(kept) == [("we fire it from nine", 0.75)]
     assert await keeper.like(await keeper.keep("no one may come in", keywords=("kiln", "clay"))) == []
-    other = said_by("someone asks", list(named))
-    assert len(await keeper.similar.to(TENANT, [US], other, but=kept.note_id)) == 1
+    other = kept.note._replace(content="someone asks", keywords=named)
+    assert len(await keeper.looked_up(replace(kept, note=other, alike=None), [US])) == 1
     assert said_by("x", "kiln").keywords == said_by("x", [7]).keywords == frozenset()
 
 
@@ -113,8 +117,8 @@ async def test_a_pool_is_compared_beside(keeper: Keeper) -> None:
         keeper.keep("the kiln opens at ten", who=planner, beside=pool), keeper.keep("the kiln opens at noon")
     )
     assert all([await keeper.like(kept) for kept in both])
-    looked_up = await keeper.similar.to(TENANT, [planner, *pool], said_by("the kiln opens on saturday at nine"), but="")
-    assert len(looked_up) == MOST
+    other = replace(kept, note_id="", note=kept.note._replace(content="the kiln opens on saturday at nine"), alike=None)
+    assert len(await keeper.looked_up(other, [planner, *pool])) == MOST
 
 
 async def test_other_processes_notes_are_compared(pool: Pool, keeper: Keeper) -> None:

@@ -15,7 +15,7 @@ from myria.memory import Memory
 from myria.notes.kinds import kinds_of
 from myria.settings import AgentSettings, AuthSettings, Settings
 from myria.text.model_tokens import token_counter
-from myria_server.api.memento.schemas import CONTRACT, KINDS
+from myria_server.api.memento.input_schemas import CONTRACT, KINDS
 from myria_server.api.tools import PATH_OF, TOOLS, input_schema, output_schema
 from tests.server import agent_rows
 from tests.server.wire import MODERN, Served, call, event, headers, listed, serving

@@ -23,7 +23,7 @@ from myria.notes.details import DETAILS, Details
 from myria.notes.drafting import Draft
 from myria_cli.importers.records import People, Statement, Unreadable
 from myria_cli.importers.storing import keep_statements
-from myria_server.api.memento.schemas import MAX_CIRCUMSTANCE
+from myria_server.api.memento.input_schemas import MAX_CIRCUMSTANCE
 
 POOL: Final = "default"
 """The agent whose fragments all agents share."""

@@ -10,10 +10,8 @@ import orjson
 
 from myria.db.clock import day_text, to_rfc3339
 from myria.notes.details import NO_DETAILS, Details
-from myria.notes.expiry import DAY_US
-from myria.notes.kinds import Tier, tier
+from myria.notes.kinds import Tier
 from myria.notes.lines import LEAST_WORTH, on_one_line, written_line
-from myria.notes.links import LinkedNote
 from myria.text.model_tokens import TokenCounter, fitted
 from myria.text.passages import passage_within
 from myria.text.words import terms
@@ -229,28 +227,6 @@ class Shape:
 
 
 WHOLE = Shape(keywords=True)
-
-
-def linked_fragment(note: LinkedNote, relation: str, handle: str, *, now: int) -> Fragment:
-    """Return a note that a link leads to as a memory, behind all that were found."""
-    return Fragment(
-        note_id=note.note_id,
-        event_id=None,
-        handle=handle,
-        text=note.text,
-        speaker=note.speaker,
-        at=note.at,
-        score=0,
-        key=(0, 0, 0, 0),
-        lane="links",
-        kind=note.kind,
-        topic=note.topic,
-        keywords=note.keywords,
-        importance=note.importance,
-        tier=tier(note.kind, note.importance, anchor=False, age_days=0, idle_days=0),
-        relation=relation,
-        age_days=max(0, now - note.at) // DAY_US,
-    )
 
 
 def json_within(

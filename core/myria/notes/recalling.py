@@ -169,6 +169,24 @@ class Recall:
         """
         return await self._read(tenant, query.masks, partial(self._page, query))
 
+    async def saying(
+        self, tenant: str, masks: Masks, *, now: int, text: str | None, topic: str | None, most: int
+    ) -> list[str]:
+        """Return the ids of notes of a topic, or that say all words of a text; what is only near them stays out.
+
+        Args:
+            now: in microseconds since 1970 UTC.
+            most: how many are looked at.
+        """
+        fragments = await self.find(tenant, RecallQuery(masks=masks, now=now, text=text, topic=topic, page_size=most))
+        asked = terms(text or "")
+        words = {term for term in asked if not is_stopword(term)} or set(asked)
+        return [
+            note.note_id
+            for note in fragments
+            if note.note_id is not None and (text is None or (words and note.says(words)))
+        ]
+
     async def _page(self, query: RecallQuery, reader: EventFinder) -> Recalled:
         place = _PageStart(now=query.now)
         if query.cursor is not None:

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import orjson
 
-from myria.db.database import Connection, Database
+from myria.db.database import Database
 from myria.db.queries import sql
 from myria.log.scopes import scope_key
+from myria.notes.commands import Remembered
 from myria.notes.expiry import Lasting
-from myria.notes.likeness import BEGINNING, LOOKED_AT, MOST, Said, said_by, those_alike
+from myria.notes.likeness import BEGINNING, LOOKED_AT, MOST, said_by, those_alike
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,40 +39,28 @@ class Similar:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def to(self, tenant: str, scopes: Sequence[tuple[str, ...]], said: Said, *, but: str) -> list[Alike]:
-        """Return live notes of exactly these participants that are like another, most alike first.
+    async def of(self, tenant: str, kept: Remembered, scopes: Sequence[tuple[str, ...]]) -> list[Alike]:
+        """Return live notes of exactly these participants that are like one that was kept, most alike first.
 
         Args:
             scopes: canonical participants of each.
-            but: the id of a note that is not meant.
         """
-        now = await self._database.now()
-        async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(
-                sql("notes.newest"), tenant, list(map(scope_key, scopes)), LOOKED_AT, BEGINNING
-            )
-            others = [(row["event_seq"], said_by(*orjson.loads(row["said"]))) for row in rows if row["note_id"] != but]
-            found = those_alike(said, others)
-            return await _standing(connection, tenant, found, now) if found else []
-
-    async def named(self, tenant: str, found: Sequence[tuple[int, float]]) -> list[Alike]:
-        """Return the first few of some versions of notes that still stand, in their order.
-
-        Args:
-            found: the numbers of their events, each with its similarity.
-        """
-        if not found:
+        found = kept.alike
+        if found is not None and not found:
             return []
         now = await self._database.now()
         async with self._database.read(tenant) as connection:
-            return await _standing(connection, tenant, found, now)
-
-
-async def _standing(connection: Connection, tenant: str, found: Sequence[tuple[int, float]], now: int) -> list[Alike]:
-    rows = await connection.fetch(sql("notes.of_versions"), tenant, [number for number, _ in found])
-    standing = {row["event_seq"]: row for row in rows if not Lasting.of(row).has_expired(now)}
-    return [
-        Alike(note_id=standing[number]["note_id"], text=standing[number]["text"], similarity=similarity)
-        for number, similarity in found
-        if number in standing
-    ][:MOST]
+            if found is None:  # it was there before, or replaced others, so nothing compared it
+                said = said_by(kept.note.content, kept.note.keywords)
+                rows = await connection.fetch(
+                    sql("notes.newest"), tenant, list(map(scope_key, scopes)), LOOKED_AT, BEGINNING
+                )
+                others = ((row["event_seq"], row["said"]) for row in rows if row["note_id"] != kept.note_id)
+                found = those_alike(said, [(number, said_by(*orjson.loads(text))) for number, text in others])
+            rows = await connection.fetch(sql("notes.of_versions"), tenant, [number for number, _ in found])
+        standing = {row["event_seq"]: row for row in rows if not Lasting.of(row).has_expired(now)}
+        return [
+            Alike(note_id=standing[number]["note_id"], text=standing[number]["text"], similarity=similarity)
+            for number, similarity in found
+            if number in standing
+        ][:MOST]

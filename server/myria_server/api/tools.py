@@ -15,11 +15,8 @@ from myria.log.limits import Limits
 from myria.settings import NameStyle, Profile, Settings
 from myria_server.api import answers
 from myria_server.api.core import erasing, inputs
-from myria_server.api.memento import insight_schemas as agent_insight
-from myria_server.api.memento import link_schemas as agent_links
-from myria_server.api.memento import note_schemas as agent_notes
-from myria_server.api.memento import session_schemas as agent_sessions
-from myria_server.api.memento.schemas import AgentRefusal
+from myria_server.api.memento import answer_schemas as agent_answers
+from myria_server.api.memento import input_schemas as agent_inputs
 from myria_server.api.memtrace import schemas as rest
 from myria_server.api.schemas import published_schema
 from myria_server.api.turns import schemas as turns
@@ -119,7 +116,7 @@ class Tool:
 
 _PARTICIPANTS_RULE = "You see only what you and all the participants you name may see."
 
-_agent_tool = partial(Tool, profile="core", refusal=AgentRefusal, faces=("agent",))
+_agent_tool = partial(Tool, profile="core", refusal=agent_answers.AgentRefusal, faces=("agent",))
 _rest_tool = partial(Tool, profile="core", refusal=rest.RestRefusal, faces=("rest",))
 
 TOOLS: tuple[Tool, ...] = (
@@ -231,16 +228,16 @@ TOOLS: tuple[Tool, ...] = (
         title="Remember",
         description="Keep a fact, decision, preference, procedure or error for later conversations. Only content is "
         "needed. scope session: forgotten when sessionId ends. isAnchor: never fades. supersedes: ids it replaces.",
-        arguments=agent_notes.RememberInput,
-        answer=agent_notes.RememberAnswer,
+        arguments=agent_inputs.RememberInput,
+        answer=agent_answers.RememberAnswer,
         changes=True,
     ),
     _agent_tool(
         name="batch_remember",
         title="Remember several",
         description="Keep up to 200 notes at once; each is kept or refused by itself.",
-        arguments=agent_notes.BatchRememberInput,
-        answer=agent_notes.BatchRememberAnswer,
+        arguments=agent_inputs.BatchRememberInput,
+        answer=agent_answers.BatchRememberAnswer,
         changes=True,
     ),
     _agent_tool(
@@ -248,16 +245,16 @@ TOOLS: tuple[Tool, ...] = (
         title="Recall",
         description="Find what is remembered, before you answer. Lines end in ids. topic, type and minImportance leave "
         "only notes.",
-        arguments=agent_notes.RecallInput,
-        answer=agent_notes.RecallAnswer,
+        arguments=agent_inputs.RecallInput,
+        answer=agent_answers.RecallAnswer,
     ),
     _agent_tool(
         name="forget",
         title="Forget",
         description="Take notes out of memory by id, or all of a topic, or what a text finds (list them by dryRun "
         "first). restore undoes it.",
-        arguments=agent_notes.ForgetInput,
-        answer=agent_notes.ForgetAnswer,
+        arguments=agent_inputs.ForgetInput,
+        answer=agent_answers.ForgetAnswer,
         changes=True,
         replaces=True,
         finds_by=("topic", "text"),
@@ -266,76 +263,76 @@ TOOLS: tuple[Tool, ...] = (
         name="restore",
         title="Restore",
         description="Bring a forgotten note or raw event back, by its id or handle.",
-        arguments=agent_notes.RestoreNoteInput,
-        answer=agent_notes.RestoreAnswer,
+        arguments=agent_inputs.NamedInput,
+        answer=agent_answers.RestoreAnswer,
         changes=True,
     ),
     _agent_tool(
         name="amend",
         title="Amend",
         description="Correct a note: a new version under the same id.",
-        arguments=agent_notes.AmendInput,
-        answer=agent_notes.AmendAnswer,
+        arguments=agent_inputs.AmendInput,
+        answer=agent_answers.AmendAnswer,
         changes=True,
     ),
     _agent_tool(
         name="context",
         title="Begin a session",
         description="What to know when a session begins: core memory, this session's notes, open questions.",
-        arguments=agent_sessions.ContextInput,
-        answer=agent_sessions.ContextAnswer,
+        arguments=agent_inputs.ContextInput,
+        answer=agent_answers.ContextAnswer,
     ),
     _agent_tool(
         name="reflect",
         title="End a session",
         description="Keep what a session came to, for later ones, and end it.",
-        arguments=agent_sessions.ReflectInput,
-        answer=agent_sessions.ReflectAnswer,
+        arguments=agent_inputs.ReflectInput,
+        answer=agent_answers.ReflectAnswer,
         changes=True,
     ),
     _agent_tool(
         name="memory_consolidate",
         title="Consolidate",
         description="Let expired notes go, merge those that say the same, list stale ones: of what you see.",
-        arguments=agent_sessions.ConsolidateInput,
-        answer=agent_sessions.ConsolidateAnswer,
+        arguments=agent_inputs.AgentInput,
+        answer=agent_answers.ConsolidateAnswer,
         changes=True,
     ),
     _agent_tool(
         name="link",
         title="Link",
         description="Link two notes.",
-        arguments=agent_links.LinkInput,
-        answer=agent_links.LinkAnswer,
+        arguments=agent_inputs.LinkInput,
+        answer=agent_answers.LinkAnswer,
         changes=True,
     ),
     _agent_tool(
         name="graph_explore",
         title="Explore causes",
         description="Follow caused_by, resolved_by and part_of links from a note.",
-        arguments=agent_links.GraphExploreInput,
-        answer=agent_links.GraphExploreAnswer,
+        arguments=agent_inputs.GraphExploreInput,
+        answer=agent_answers.GraphExploreAnswer,
     ),
     _agent_tool(
         name="fragment_history",
         title="Show a note's history",
         description="Earlier versions of a note, and what replaced it.",
-        arguments=agent_insight.HistoryInput,
-        answer=agent_insight.HistoryAnswer,
+        arguments=agent_inputs.NamedInput,
+        answer=agent_answers.HistoryAnswer,
     ),
     _agent_tool(
         name="memory_stats",
         title="Count notes",
         description="How many notes of each type and tier are kept.",
-        arguments=agent_insight.StatsInput,
-        answer=agent_insight.StatsAnswer,
+        arguments=agent_inputs.AgentInput,
+        answer=agent_answers.StatsAnswer,
     ),
     _agent_tool(
         name="tool_feedback",
         title="Say how an answer was",
         description="Say whether an answer of a tool was relevant and sufficient.",
-        arguments=agent_insight.FeedbackInput,
-        answer=agent_insight.FeedbackAnswer,
+        arguments=agent_inputs.FeedbackInput,
+        answer=agent_answers.FeedbackAnswer,
         changes=True,
         repeatable=False,
     ),

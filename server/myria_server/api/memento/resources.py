@@ -14,7 +14,7 @@ from myria.access.principal import Principal
 from myria.errors import InternalError
 from myria.notes.kinds import kinds_of, policies
 from myria.settings import Settings
-from myria_server.api.memento.schemas import CONTRACT
+from myria_server.api.memento.input_schemas import CONTRACT
 from myria_server.api.results import CallResult
 
 JSON_TYPE = "application/json"

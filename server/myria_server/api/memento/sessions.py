@@ -3,127 +3,48 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
-from myria.access.principal import Principal
-from myria.notes.answertext import ShownAnswer
 from myria.notes.sessions.opening import Opening
-from myria.notes.sessions.reflecting import Reflection, reflect
+from myria.notes.sessions.reflecting import Reflection
+from myria.notes.sessions.reflecting import reflect as kept_reflection
 from myria.topics.lines import counted
-from myria_server.api.core import inputs
-from myria_server.api.memento.answering import AgentTools, Handler, Json
-from myria_server.api.memento.session_schemas import ConsolidateInput, ContextInput, ReflectInput
+from myria_server.api.memento.calls import AgentCall, Answered, Json
+from myria_server.api.memento.input_schemas import AgentInput, ContextInput, ReflectInput
 
 _NOTHING = "Nothing is remembered yet."
 _TOO_LITTLE = "tokenBudget is too small to show anything."
 
 
-class SessionTools(AgentTools):
-    """The tools of sessions and maintenance."""
-
-    def handlers(self) -> Mapping[str, Handler]:
-        """Return the handlers by the names of their tools."""
-        return {"context": self.context, "reflect": self.reflect, "memory_consolidate": self.consolidate}
-
-    async def context(self, principal: Principal, arguments: Any) -> ShownAnswer:
-        """Gather what a session should begin with."""
-        request = inputs.read(ContextInput, arguments)
-        who = self.acting(principal, request)
-        openings = self.memory.openings
-        opening = await openings.gather(
-            principal.tenant,
-            who.masks,
-            now=await self.memory.database.now(),
-            budget=request.tokenBudget,
-            kinds=request.types,
-            session_id=request.sessionId,
-            workspace=request.workspace,
-        )
-        fragments = openings.as_json(opening, request.tokenBudget)
-        if request.sessionId is not None:
-            shown = [note.note_id for note in opening.notes]
-            await self.memory.shown.note(principal.tenant, who.participants, request.sessionId, shown)
-        content: Json = {
-            "success": True,
-            "count": len(fragments),
-            "totalTokens": opening.tokens,
-            "coreTokens": opening.core_tokens,
-            "wmTokens": opening.working_tokens,
-            "wmCount": len(opening.working),
-            "anchorCount": sum(note.anchor for note in opening.core),
-        }
-        if request.structured:
-            content |= _by_place(opening, fragments)
-        else:
-            content |= {"fragments": fragments, "injectionText": opening.text}
-        return self.answered(principal, request, content, opening.text or (_TOO_LITTLE if opening.is_cut else _NOTHING))
-
-    async def reflect(self, principal: Principal, arguments: Any) -> ShownAnswer:
-        """Keep what a session leaves, and end it."""
-        request = inputs.read(ReflectInput, arguments)
-        who = self.writing(principal, request)
-        effectiveness = request.task_effectiveness
-        said: Json = {}
-        if effectiveness is not None:
-            said = {
-                "overall_success": effectiveness.overall_success,
-                "tool_highlights": list(effectiveness.tool_highlights),
-                "tool_pain_points": list(effectiveness.tool_pain_points),
-            }
-        kept = await reflect(
-            self.memory.notes,
-            self.memory.database,
-            principal.tenant,
-            who.participants,
-            Reflection(
-                summary=request.summary[0],
-                further=request.summary[1:],
-                narrative=request.narrative_summary,
-                session_id=request.sessionId,
-                decisions=request.decisions,
-                errors=request.errors_resolved,
-                procedures=request.new_procedures,
-                questions=request.open_questions,
-                effectiveness=said,
-            ),
-            idle_s=self.settings.notes.session_idle_s,
-            speaker=who.speaker,
-        )
-        if request.sessionId is not None:
-            await self.memory.shown.forget(principal.tenant, who.participants, request.sessionId)
-        counts = Counter(part for part, _ in kept)
-        breakdown = {part: counts[part] for part in ("summary", "decisions", "errors", "procedures", "questions")}
-        if counts["episode"]:
-            breakdown["episode"] = counts["episode"]
-        if said:
-            breakdown["task_feedback"] = 1
-        fragments = [
-            {
-                "id": note.note_id,
-                "content": note.note.content,
-                "type": note.note.kind,
-                "keywords": list(note.note.keywords),
-            }
-            for _, note in kept
-        ]
-        content = {"success": True, "fragments": fragments, "count": len(fragments), "breakdown": breakdown}
-        shown = ", ".join(f"{count} {part}" for part, count in breakdown.items() if count)
-        return self.answered(principal, request, content, f"Kept {counted(len(fragments), 'note')} ({shown}).")
-
-    async def consolidate(self, principal: Principal, arguments: Any) -> ShownAnswer:
-        """Do what is due of the notes that the caller sees."""
-        request = inputs.read(ConsolidateInput, arguments)
-        who = self.writing(principal, request)
-        report = await self.memory.consolidation.run(principal.tenant, masks=who.held)
-        content = {"success": True, **report.to_json()}
-        done = [f"{name} {count}" for name, count in report.counts.items() if count]
-        text = f"Consolidated {counted(report.looked_at, 'note')} ({', '.join(done)})." if done else "Nothing was due."
-        if report.stale:
-            text += f" {len(report.stale)} or more are stale; the oldest: {report.stale[0]['id']}."
-        if report.more:
-            text += " More is due: call again."
-        return self.answered(principal, request, content, text)
+async def context(call: AgentCall, request: ContextInput) -> Answered:
+    """Gather what a session should begin with."""
+    memory = call.memory
+    opening = await memory.openings.gather(
+        call.tenant,
+        call.who.masks,
+        now=await memory.database.now(),
+        budget=request.tokenBudget,
+        kinds=request.types,
+        session_id=request.sessionId,
+        workspace=request.workspace,
+    )
+    fragments = memory.openings.as_json(opening, request.tokenBudget)
+    if request.sessionId is not None:
+        shown = [note.note_id for note in opening.notes]
+        await memory.shown.note(call.tenant, call.who.participants, request.sessionId, shown)
+    content: Json = {
+        "success": True,
+        "count": len(fragments),
+        "totalTokens": opening.tokens,
+        "coreTokens": opening.core_tokens,
+        "wmTokens": opening.working_tokens,
+        "wmCount": len(opening.working),
+        "anchorCount": sum(note.anchor for note in opening.core),
+    }
+    if request.structured:
+        content |= _by_place(opening, fragments)
+    else:
+        content |= {"fragments": fragments, "injectionText": opening.text}
+    return content, opening.text or (_TOO_LITTLE if opening.is_cut else _NOTHING)
 
 
 def _by_place(opening: Opening, fragments: list[Json]) -> Json:
@@ -134,6 +55,7 @@ def _by_place(opening: Opening, fragments: list[Json]) -> Json:
     questions: list[Json] = []
     in_core, in_working = ({note.note_id for note in notes} for notes in (opening.core, opening.working))
     for fragment in fragments:
+        kind = fragment["type"]
         if fragment["id"] in in_working:
             working.append(fragment)
         elif fragment["id"] not in in_core:
@@ -141,7 +63,6 @@ def _by_place(opening: Opening, fragments: list[Json]) -> Json:
         elif fragment["isAnchor"]:
             anchors.append(fragment)
         else:
-            kind = fragment["type"]
             core.setdefault(f"{kind}s" if f"{kind}s" in core else kind, []).append(fragment)
     return {
         "structured": True,
@@ -151,3 +72,60 @@ def _by_place(opening: Opening, fragments: list[Json]) -> Json:
         "open_questions": questions,
         "topics": list(opening.topics),
     }
+
+
+async def reflect(call: AgentCall, request: ReflectInput) -> Answered:
+    """Keep what a session leaves, and end it."""
+    memory = call.memory
+    said = None if request.task_effectiveness is None else request.task_effectiveness.model_dump(mode="json")
+    kept = await kept_reflection(
+        memory.notes,
+        memory.database,
+        call.tenant,
+        call.who.participants,
+        Reflection(
+            summary=request.summary[0],
+            further=request.summary[1:],
+            narrative=request.narrative_summary,
+            session_id=request.sessionId,
+            decisions=request.decisions,
+            errors=request.errors_resolved,
+            procedures=request.new_procedures,
+            questions=request.open_questions,
+            effectiveness=said or {},
+        ),
+        idle_s=memory.settings.notes.session_idle_s,
+        speaker=call.who.speaker,
+    )
+    if request.sessionId is not None:
+        await memory.shown.forget(call.tenant, call.who.participants, request.sessionId)
+    counts = Counter(part for part, _ in kept)
+    breakdown = {part: counts[part] for part in ("summary", "decisions", "errors", "procedures", "questions")}
+    if counts["episode"]:
+        breakdown["episode"] = counts["episode"]
+    if said:
+        breakdown["task_feedback"] = 1
+    fragments = [
+        {
+            "id": note.note_id,
+            "content": note.note.content,
+            "type": note.note.kind,
+            "keywords": list(note.note.keywords),
+        }
+        for _, note in kept
+    ]
+    content = {"success": True, "fragments": fragments, "count": len(fragments), "breakdown": breakdown}
+    shown = ", ".join(f"{count} {part}" for part, count in breakdown.items() if count)
+    return content, f"Kept {counted(len(fragments), 'note')} ({shown})."
+
+
+async def consolidate(call: AgentCall, _request: AgentInput) -> Answered:
+    """Do what is due of the notes that the caller sees."""
+    report = await call.memory.consolidation.run(call.tenant, masks=call.who.held)
+    done = [f"{name} {count}" for name, count in report.counts.items() if count]
+    text = f"Consolidated {counted(report.looked_at, 'note')} ({', '.join(done)})." if done else "Nothing was due."
+    if report.stale:
+        text += f" {len(report.stale)} or more are stale; the oldest: {report.stale[0]['id']}."
+    if report.more:
+        text += " More is due: call again."
+    return {"success": True, **report.to_json()}, text

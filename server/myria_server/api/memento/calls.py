@@ -1,0 +1,105 @@
+"""What every tool of the agent's API shares: as whom a call acts, how it names notes, and the forms of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from myria.access.agents import Acting, acting, reserved_names
+from myria.access.principal import Principal
+from myria.errors import MyriaError, NoteNotFound
+from myria.memory import Memory
+from myria.notes.answertext import ShownAnswer
+from myria.notes.commands import note_absent
+from myria.notes.memories.sharing import shared_participant
+from myria.notes.model import NOTE_CHANNEL
+from myria.settings import Settings
+from myria_server.api.core import inputs
+from myria_server.api.memento.input_schemas import AgentInput
+
+Json = dict[str, Any]
+Handler = Callable[[Principal, Any], Awaitable[ShownAnswer]]
+Answered = tuple[Json, str]
+"""What a tool answers as structured content, and the same in words."""
+
+Work = Callable[["AgentCall", Any], Awaitable[Answered]]
+"""Answers a call with its arguments."""
+
+
+def refused(error: MyriaError) -> Json:
+    """Return an error in the contract's form."""
+    return {
+        "success": False,
+        "error": error.message,
+        "code": error.code,
+        "retryable": error.retryable,
+        "details": dict(error.details),
+    }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentCall:
+    """One call of a tool: over which memory, and as whom it acts.
+
+    `given` says by the ids of notes how the caller named them.
+    """
+
+    memory: Memory
+    principal: Principal
+    who: Acting
+    given: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def tenant(self) -> str:
+        """The caller's tenant."""
+        return self.principal.tenant
+
+    async def note_id(self, name: str) -> str:
+        """Return the id of the note that the caller names by id or handle."""
+        note_id = await self.memory.note_id(self.tenant, name)
+        self.given.setdefault(note_id, name)
+        return note_id
+
+    async def note_ids(self, names: Iterable[str] | None) -> list[str]:
+        """Return the ids of notes that the caller names, each once."""
+        return list(dict.fromkeys([await self.note_id(name) for name in names or ()]))
+
+    def as_named(self, error: MyriaError) -> MyriaError:
+        """Return a refusal that names a note as its caller did: the id behind a handle is for those who may see it."""
+        note_id = error.details.get("note_id") if isinstance(error, NoteNotFound) else None
+        return note_absent(self.given[note_id]) if note_id in self.given else error
+
+
+def runs(
+    memory: Memory,
+    settings: Settings,
+    model: type[AgentInput],
+    work: Work,
+    *,
+    changes: bool,
+) -> Handler:
+    """Return what runs a tool.
+
+    Args:
+        model: of its arguments.
+        work: answers a call with these arguments.
+        changes: it changes notes: the caller must be allowed to append to their channel.
+    """
+    shared = shared_participant(settings.rest) if settings.rest.enabled else None
+    reserved = reserved_names(settings.auth, settings.rest)
+
+    async def run(principal: Principal, arguments: Any) -> ShownAnswer:
+        request = inputs.read(model, arguments, settings.service.zone)
+        if changes:
+            principal.need_channel(NOTE_CHANNEL)
+        who = acting(principal, request.agentId, pooled=settings.agent.pool, shared=shared, reserved=reserved)
+        call = AgentCall(memory=memory, principal=principal, who=who)
+        try:
+            content, text = await work(call, request)
+        except NoteNotFound as error:
+            raise call.as_named(error) from None
+        as_json = (request.format or principal.text_format or settings.agent.text) == "json"
+        return ShownAnswer(content=content, text=None if as_json else text, text_for_all=request.format is not None)
+
+    return run

@@ -1,0 +1,422 @@
+"""The arguments of the agent's tools: the names of Memento's contract, most in camel case.
+
+Schemas are bare on purpose: a model reads them with every conversation, so bounds that no honest call reaches are
+checked and not published.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Annotated, Any, ClassVar, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+from myria.errors import InvalidArgument
+from myria.log.fields import check_text, parse_timestamp, utc_offset_of
+from myria.log.limits import MAX_ID, MAX_QUERY
+from myria.log.scopes import MAX_PARTICIPANT_CHARACTERS
+from myria.notes.details import DETAILS, Details
+from myria.notes.links import Relation
+from myria_server.api.core.inputs import Input
+from myria_server.api.memento.answer_schemas import FragmentBody
+from myria_server.api.schemas import HIDDEN
+
+CONTRACT: Literal["004"] = "004"
+"""Whose kinds of notes this face knows."""
+
+KINDS = ("fact", "decision", "error", "preference", "procedure", "relation", "episode")
+"""Those kinds; a test holds them to notes/kinds.toml."""
+
+MAX_BATCH = 200
+"""Notes of one batch_remember."""
+
+MAX_PART = 50
+"""Texts of one part of a reflection."""
+
+MAX_CIRCUMSTANCE = 2_000
+DEFAULT_BUDGET = 1000
+"""Tokens of an answer of recall."""
+
+CONTEXT_BUDGET = 2000
+"""Tokens of what a session begins with."""
+
+_MAX_TOPIC = 200
+_MAX_KEYWORD, _MAX_KEYWORDS = 100, 32
+_MAX_SOURCE = 500
+_MAX_IDS = 100
+_MAX_BUDGET = 100_000
+_MAX_CONTENT = 10_000_000
+"""Characters of any text; a setting bounds those of a note."""
+
+_OF_OTHERS = ("valid_to", "ema_activation", "similarity")
+"""Fields of the contract that memories do not have here: nothing is shown for them."""
+
+_OURS = {
+    "content": "content",
+    "type": "kind",
+    "topic": "topic",
+    "keywords": "keywords",
+    "importance": "importance",
+    "source": "source",
+    "scope": "lifetime",
+    "isAnchor": "anchor",
+    "sessionId": "session_id",
+}
+"""The domain's names of what the contract says of a note."""
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+
+_Checked = Callable[[Any, ValidationInfo], Any]
+
+
+def _name(info: ValidationInfo) -> str:
+    return info.field_name or ""
+
+
+def _text(limit: int) -> _Checked:
+    return lambda value, info: check_text(value, _name(info), limit)
+
+
+def _optional_text(limit: int) -> _Checked:
+    return lambda value, info: None if value in (None, "") else check_text(value, _name(info), limit)
+
+
+def _texts(limit: int, longest: int) -> Callable[[Any, ValidationInfo], tuple[str, ...] | None]:
+    def check(value: Any, info: ValidationInfo) -> tuple[str, ...] | None:
+        name = _name(info)
+        if value is None:
+            return None
+        if not isinstance(value, list | tuple):
+            raise InvalidArgument(f"{name} must be a list of texts", field=name)
+        if len(value) > limit:
+            raise InvalidArgument(f"{name} may hold at most {limit}", field=name, limit=limit)
+        return tuple(check_text(item, f"{name}[{at}]", longest) for at, item in enumerate(value)) or None
+
+    return check
+
+
+def _moods(value: Any, info: ValidationInfo) -> tuple[str, ...] | None:
+    """Return several moods, of which each will do, or one that is given as a text."""
+    moods = [value] if isinstance(value, str) and value else value or None
+    return _texts(_MAX_KEYWORDS, _MAX_TOPIC)(moods, info)
+
+
+def _part(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+    """Return the texts of a part of a reflection; blank ones are left out."""
+    name = _name(info)
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise InvalidArgument(f"{name} must be a list of texts", field=name)
+    if len(value) > MAX_PART:
+        raise InvalidArgument(f"{name} may hold at most {MAX_PART}", field=name, limit=MAX_PART)
+    return tuple(
+        check_text(item, f"{name}[{at}]", _MAX_CONTENT)
+        for at, item in enumerate(value)
+        if str(item).strip() or not item
+    )
+
+
+def _summary(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+    """Return a text, or several of which each becomes a note of its own."""
+    if not isinstance(value, list | tuple):
+        return (check_text(value, _name(info), _MAX_CONTENT),)
+    texts = _part([text for text in value if not isinstance(text, str) or text.strip()], info)
+    if not texts:
+        raise InvalidArgument("summary is empty: say what the session came to", field="summary")
+    return texts
+
+
+def _kinds(value: Any, info: ValidationInfo) -> tuple[str, ...] | None:
+    name = _name(info)
+    if value is None or value in ([], ""):
+        return None
+    if not isinstance(value, list | tuple) or any(kind not in KINDS for kind in value):
+        raise InvalidArgument(f"{name} must be a list of {', '.join(KINDS)}", field=name)
+    return tuple(dict.fromkeys(value))
+
+
+def _fields(value: Any) -> Any:
+    """Refuse fields of a memory that there are none of."""
+    if isinstance(value, list | tuple):
+        known = {*FragmentBody.model_fields, *_OF_OTHERS}
+        for name in value:
+            if name not in known:
+                raise InvalidArgument(f"fields knows {', '.join(sorted(FragmentBody.model_fields))}", field="fields")
+    return value
+
+
+def _moment(name: str, *, whole_day: bool = False) -> BeforeValidator:
+    """Return the validator of a time that callers know by this name; empty means none.
+
+    A date alone is its beginning in UTC, or its end where the whole day is meant.
+    """
+
+    def check(value: Any, info: ValidationInfo) -> int | None:
+        return None if value in (None, "") else parse_timestamp(_whole(value, info.context, whole_day=whole_day), name)
+
+    return BeforeValidator(check)
+
+
+def _local_moment(value: Any, info: ValidationInfo) -> tuple[int, int] | None:
+    """Return a time by which days are reckoned, as `_moment` of a whole day, and its offset in minutes east of UTC."""
+    if value in (None, ""):
+        return None
+    whole = _whole(value, info.context, whole_day=True)
+    return parse_timestamp(whole, _name(info)), utc_offset_of(whole)
+
+
+def _whole(value: Any, zone: ZoneInfo | None, *, whole_day: bool) -> Any:
+    """Return a time as it was given, a date alone with the time of day that it means, in a zone or UTC."""
+    if not isinstance(value, str) or _DATE.fullmatch(value) is None:
+        return value
+    whole = f"{value}T23:59:59.999999" if whole_day else f"{value}T00:00:00"
+    try:
+        return datetime.fromisoformat(whole).replace(tzinfo=zone or UTC).isoformat()
+    except ValueError:
+        return f"{whole}Z"  # it is refused with what is wrong
+
+
+def _choice(default: Any) -> BeforeValidator:
+    """Return the validator of a field whose null or empty text means its default: agents fill in all they see."""
+    return BeforeValidator(lambda value: default if value is None or value == "" else value)
+
+
+_TEXT = WithJsonSchema({"type": "string"})
+_TEXTS = WithJsonSchema({"type": "array", "items": {"type": "string"}})
+_WHOLE_NUMBER = WithJsonSchema({"type": "integer"})
+_OBJECTS = WithJsonSchema({"type": "array", "items": {"type": "object"}})
+
+Id = Annotated[str, BeforeValidator(_text(MAX_ID)), _TEXT]
+OptionalId = Annotated[str | None, BeforeValidator(_optional_text(MAX_ID)), _TEXT]
+Ids = Annotated[tuple[str, ...] | None, BeforeValidator(_texts(_MAX_IDS, MAX_ID)), _TEXTS]
+Content = Annotated[str, BeforeValidator(_text(_MAX_CONTENT)), _TEXT]
+OptionalContent = Annotated[str | None, BeforeValidator(_optional_text(_MAX_CONTENT)), _TEXT]
+Topic = Annotated[str | None, BeforeValidator(_optional_text(_MAX_TOPIC)), _TEXT]
+Source = Annotated[str | None, BeforeValidator(_optional_text(_MAX_SOURCE)), _TEXT]
+Circumstance = Annotated[str | None, BeforeValidator(_optional_text(MAX_CIRCUMSTANCE)), _TEXT]
+Query = Annotated[str | None, BeforeValidator(_optional_text(MAX_QUERY)), _TEXT]
+Keywords = Annotated[tuple[str, ...] | None, BeforeValidator(_texts(_MAX_KEYWORDS, _MAX_KEYWORD)), _TEXTS]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_part), _TEXTS]
+AgentId = Annotated[str | None, BeforeValidator(_optional_text(MAX_PARTICIPANT_CHARACTERS)), _TEXT]
+Share = Annotated[Annotated[float, Field(ge=0, le=1)] | None, WithJsonSchema({"type": "number"})]
+No = Annotated[bool, _choice(False), WithJsonSchema({"type": "boolean"})]
+OptionalFlag = Annotated[bool | None, WithJsonSchema({"type": "boolean"})]
+_KIND = WithJsonSchema({"type": "string", "enum": list(KINDS)})
+Kind = Annotated[str | None, BeforeValidator(_optional_text(_MAX_TOPIC)), _KIND]
+Budget = Annotated[Annotated[int, Field(ge=1, le=_MAX_BUDGET)], _WHOLE_NUMBER]
+Format = Annotated[Literal["text", "json"] | None, _choice(None)]
+Items = Annotated[list[Any], Field(max_length=MAX_BATCH), _choice([]), _OBJECTS]
+
+
+def _agent_last(schema: dict[str, Any]) -> None:
+    """Put what a tool is about before who uses it: small models write arguments in the order of the schema."""
+    properties = schema.get("properties", {})
+    if "agentId" in properties:
+        properties["agentId"] = properties.pop("agentId")
+
+
+class AgentInput(Input):
+    """Base of the arguments on this face.
+
+    `agentId` is the agent that acts; `format` says what the text of the answer is: every tool takes it, but only those
+    whose text is worth choosing publish it.
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_agent_last)
+
+    agentId: AgentId = Field(default=None, description="only if told one")
+    format: Annotated[Format, HIDDEN] = None
+
+
+class _NoteInput(AgentInput):
+    """What is said of a note, its circumstances first."""
+
+    contextSummary: Circumstance = None
+    workspace: Topic = None
+    caseId: Topic = None
+    goal: Circumstance = None
+    outcome: Circumstance = None
+    phase: Topic = None
+    resolutionStatus: Topic = None
+    assertionStatus: Annotated[Literal["observed", "inferred", "verified", "rejected"] | None, _choice(None)] = None
+    affect: Topic = None
+
+    def said(self) -> dict[str, Any]:
+        """Return it under the names of the domain: those of `Draft` and of `Changes`."""
+        said = {ours: getattr(self, theirs) for theirs, ours in _OURS.items()}
+        return {**said, "details": Details(**{name: getattr(self, to_camel(name)) for name in DETAILS})}
+
+
+class RememberInput(_NoteInput):
+    """Arguments of remember."""
+
+    content: Content = Field(description="one self-contained statement")
+    type: Kind = None
+    topic: Topic = None
+    keywords: Keywords = None
+    importance: Share = None
+    source: Source = None
+    scope: Annotated[Literal["permanent", "session"], _choice("permanent")] = "permanent"
+    sessionId: OptionalId = None
+    isAnchor: No = False
+    linkedTo: Ids = None
+    supersedes: Ids = None
+    idempotencyKey: OptionalId = None
+    dryRun: No = False
+
+
+class BatchRememberInput(AgentInput):
+    """Arguments of batch_remember. Each item is read by itself: one that is refused does not refuse the others.
+
+    The contract calls the items `fragments`, and has a workspace for those that name none; `stream` chooses a form of
+    progress that this server tells by the protocol's own.
+    """
+
+    items: Items = Field(default=[], description="arguments of remember, up to 200")
+    dryRun: No = False
+    fragments: Annotated[Items, HIDDEN] = Field(default=[])
+    workspace: Annotated[Topic, HIDDEN] = None
+    stream: Annotated[OptionalFlag, HIDDEN] = None
+
+
+class TimeRange(Input):
+    """A span of time; what happened at `to` is outside."""
+
+    since: Annotated[int | None, _moment("timeRange.from"), _TEXT] = Field(default=None, alias="from")
+    to: Annotated[int | None, _moment("timeRange.to", whole_day=True), _TEXT] = None
+
+
+class RecallInput(AgentInput):
+    """Arguments of recall."""
+
+    text: Query = Field(default=None, description="question in plain words")
+    keywords: Keywords = None
+    topic: Topic = None
+    type: Kind = None
+    tokenBudget: Annotated[Budget, _choice(DEFAULT_BUDGET)] = DEFAULT_BUDGET
+    minImportance: Share = None
+    timeRange: TimeRange | None = None
+    asOf: Annotated[tuple[int, int] | None, BeforeValidator(_local_moment), _TEXT] = None
+    includeSuperseded: No = False
+    includeLinks: Annotated[bool, _choice(True)] = True
+    linkRelationType: Annotated[Relation | None, _choice(None)] = None
+    threshold: Share = None
+    pageSize: Annotated[Annotated[int, Field(ge=1, le=50)] | None, _choice(None), _WHOLE_NUMBER] = None
+    cursor: Query = None
+    sessionId: OptionalId = None
+    excludeSeen: Annotated[bool, _choice(True)] = Field(default=True, description="of sessionId, by context")
+    contextText: Query = None
+    depth: Annotated[Literal["high-level", "detail", "tool-level"] | None, _choice(None)] = None
+    workspace: Topic = None
+    caseId: Topic = None
+    phase: Topic = None
+    resolutionStatus: Topic = None
+    affect: Annotated[tuple[str, ...] | None, BeforeValidator(_moods), _TEXTS] = None
+    isAnchor: OptionalFlag = None
+    caseMode: No = False
+    maxCases: Annotated[Annotated[int, Field(ge=1, le=10)] | None, _choice(None), _WHOLE_NUMBER] = None
+    includeKeywords: No = False
+    includeContext: No = False
+    fields: Annotated[Keywords, BeforeValidator(_fields)] = None
+    fragmentCount: Annotated[int | None, _choice(None), HIDDEN] = None
+    format: Format = None
+
+
+class ForgetInput(AgentInput):
+    """Arguments of forget: one of id, topic and text says what goes."""
+
+    id: OptionalId = None
+    topic: Topic = None
+    text: Query = None
+    force: No = Field(default=False, description="also permanent notes and anchors")
+    dryRun: No = False
+
+
+class NamedInput(AgentInput):
+    """Arguments of restore, the id or handle of a note or a raw event, and of fragment_history."""
+
+    id: Id
+
+
+class AmendInput(_NoteInput):
+    """Arguments of amend: what is left out, or empty, stays as it is."""
+
+    id: Id
+    content: OptionalContent = None
+    topic: Topic = None
+    keywords: Keywords = None
+    type: Kind = None
+    importance: Share = None
+    isAnchor: OptionalFlag = None
+    source: Source = None
+    scope: Annotated[Literal["permanent", "session"] | None, _choice(None)] = None
+    sessionId: OptionalId = None
+    supersedes: Annotated[bool, _choice(False), HIDDEN] = False
+    dryRun: No = False
+
+
+class LinkInput(AgentInput):
+    """Arguments of link."""
+
+    fromId: Id
+    toId: Id
+    relationType: Annotated[Relation, _choice("related")] = "related"
+    weight: Share = None
+    replaces: No = Field(default=False, description="in place of the pair's other types, which else stay")
+    dryRun: No = False
+
+
+class GraphExploreInput(AgentInput):
+    """Arguments of graph_explore."""
+
+    startId: Id = Field(description="best an error")
+
+
+class ContextInput(AgentInput):
+    """Arguments of context."""
+
+    tokenBudget: Annotated[Budget, _choice(CONTEXT_BUDGET)] = CONTEXT_BUDGET
+    types: Annotated[tuple[str, ...] | None, BeforeValidator(_kinds), _TEXTS] = None
+    sessionId: OptionalId = None
+    workspace: Topic = None
+    structured: No = False
+
+
+class Effectiveness(Input):
+    """How a task went."""
+
+    overall_success: bool | None = None
+    tool_highlights: Texts = ()
+    tool_pain_points: Texts = ()
+
+
+class ReflectInput(AgentInput):
+    """Arguments of reflect."""
+
+    summary: Annotated[tuple[str, ...], BeforeValidator(_summary), _TEXT]
+    sessionId: OptionalId = None
+    decisions: Texts = ()
+    errors_resolved: Texts = ()
+    new_procedures: Texts = ()
+    open_questions: Texts = ()
+    narrative_summary: OptionalContent = Field(default=None, description="the session as a story")
+    task_effectiveness: Effectiveness | None = None
+
+
+class FeedbackInput(AgentInput):
+    """Arguments of tool_feedback."""
+
+    tool_name: Id
+    relevant: bool
+    sufficient: bool
+    suggestion: Circumstance = None
+    context: Circumstance = None
+    session_id: OptionalId = None
+    trigger_type: Annotated[Literal["sampled", "voluntary"], _choice("voluntary")] = "voluntary"
+    search_event_id: Annotated[int | None, _choice(None), _WHOLE_NUMBER] = None
+    fragment_ids: Ids = None
