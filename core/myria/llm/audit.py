@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 from collections.abc import Sequence
@@ -153,6 +154,25 @@ class Recorder:
     def _shown(self, text: str) -> str:
         """Return text without secrets, and without what PostgreSQL cannot store."""
         return self._redactor.text(text).replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
+class LateAudit:
+    """Writes what recorders kept, behind the answers that people wait for."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._writing: set[asyncio.Task[None]] = set()
+
+    def write(self, recorder: Recorder, tenant: str) -> None:
+        """Begin to write what a recorder kept."""
+        task = asyncio.create_task(recorder.write(self._database, tenant))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+
+    async def settle(self) -> None:
+        """Return when every call so far is in the audit, or known not to come there."""
+        while self._writing:
+            await asyncio.gather(*self._writing, return_exceptions=True)
 
 
 async def recorded_calls(

@@ -19,7 +19,6 @@ from pydantic import Field
 from myria import errors
 from myria.db.clock import to_rfc3339
 from myria.db.database import Database
-from myria.llm.allowance import tokens_left
 from myria.llm.audit import Origin, Recorder
 from myria.llm.budget import Meter
 from myria.llm.conversation import Arguments, Call, Conversation, ModelTool
@@ -205,13 +204,10 @@ class UnitPlanner:
     async def _asked(
         self, model: LanguageModel, meter: Meter, unit: bytes, events: Sequence[PlanEvent]
     ) -> UnitShape | None:
-        meter.allow(await tokens_left(self._database, self._job.tenant, model.settings.tenant_tokens_per_day))
-        used_up = meter.used_up()
-        if used_up is None:
-            used_up = model.provider.refusal
-        if used_up is not None:
+        refusal = await model.refusal(self._database, self._job.tenant, meter)
+        if refusal is not None:
             # Nothing is read or written for a prompt that nobody will send.
-            await self._note_degraded(model, unit, used_up)
+            await self._note_degraded(model, unit, refusal)
             return None
         before = (meter.calls, meter.tokens, meter.cost)
         origin = Origin(
@@ -229,7 +225,6 @@ class UnitPlanner:
             self._settings,
             model=model,
             meter=meter,
-            origin=origin,
             recorder=recorder,
         )
         try:
@@ -285,14 +280,12 @@ class _Asking:
         *,
         model: LanguageModel,
         meter: Meter,
-        origin: Origin,
         recorder: Recorder,
     ) -> None:
         self._job = job
         self._settings = settings
         self._model = model
         self._meter = meter
-        self._origin = origin
         self._recorder = recorder
         self._shown = Shown()
         mask = ScopesInForce(
@@ -463,7 +456,7 @@ class _Asking:
 
     def _conversation(self, instructions: str, tools: Sequence[ModelTool]) -> Conversation:
         return self._model.conversation(
-            self._origin, instructions=instructions, tools=tools, meter=self._meter, recorder=self._recorder
+            instructions=instructions, tools=tools, meter=self._meter, recorder=self._recorder
         )
 
     def _narrowed(self, aliases: list[str]) -> Callable[[dict[str, Any]], dict[str, Any]]:

@@ -105,3 +105,14 @@ def failed(kind: Kind, message: str) -> ModelFailed:
 def kind_of(error: ModelFailed) -> Kind:
     """Return the name of a failure."""
     return Kind(error.details["kind"])
+
+
+def of_status(status: int) -> Kind:
+    """Return the name of the failure that an HTTP status is."""
+    if status == 429:
+        return Kind.RATE_LIMITED
+    if status == 408:
+        return Kind.TIMEOUT
+    if status >= 500:
+        return Kind.HTTP_5XX
+    return Kind.HTTP_3XX if 300 <= status < 400 else Kind.HTTP_4XX

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 
 from myria.access.vault import Secrets
+from myria.db.database import Database
+from myria.db.queries import sql
+from myria.errors import ModelFailed
 from myria.llm.audit import Origin, Recorder
 from myria.llm.budget import Budget, Meter
 from myria.llm.client import Provider
@@ -51,7 +55,7 @@ class LanguageModel:
         """Close the connections."""
         await self.provider.close()
 
-    def task_meter(self) -> Meter:
+    def task_meter(self, *, most_s: float = math.inf) -> Meter:
         """Return the meter of one build task."""
         settings = self.settings
         return Meter(
@@ -60,7 +64,7 @@ class LanguageModel:
                 calls=settings.task_calls,
                 tokens=settings.task_tokens,
                 bytes=settings.task_bytes,
-                seconds=settings.task_deadline_s,
+                seconds=min(settings.task_deadline_s, most_s),
                 cost=round(settings.task_usd * _MILLION),
             )
         )
@@ -70,17 +74,7 @@ class LanguageModel:
 
         The audit withholds what was withdrawn up to two hours before a call was written down.
         """
-        settings = self.settings
-        return Meter(
-            Budget(
-                rounds=None,
-                calls=settings.task_calls,
-                tokens=settings.task_tokens,
-                bytes=settings.task_bytes,
-                seconds=min(settings.task_deadline_s, _LONGEST_RUN_S),
-                cost=round(settings.task_usd * _MILLION),
-            )
-        )
+        return self.task_meter(most_s=_LONGEST_RUN_S)
 
     def walk_meter(self) -> Meter:
         """Return the meter of one walk."""
@@ -96,6 +90,23 @@ class LanguageModel:
             )
         )
 
+    async def refusal(self, database: Database, tenant: str, meter: Meter) -> ModelFailed | None:
+        """Return why a tenant's workflow may not ask now, None where it may; its meter then knows the tenant's bound.
+
+        Calls that are under way, here or elsewhere, are not counted yet.
+
+        Raises:
+            DatabaseUnavailable: nobody can tell what the tenant has used today.
+        """
+        most = self.settings.tenant_tokens_per_day
+        async with database.read(tenant) as connection:
+            row = await connection.fetchrow(sql("access.model_tokens"), tenant)
+        if row is not None:
+            most = most if row["most"] is None else row["most"]
+            most = None if most is None else max(0, most - row["used"])
+        meter.allow(most)
+        return meter.used_up() or self.provider.refusal
+
     def recorder(self, origin: Origin) -> Recorder:
         """Return what keeps the calls of one workflow for the audit."""
         return Recorder(
@@ -107,7 +118,7 @@ class LanguageModel:
         )
 
     def conversation(
-        self, origin: Origin, *, instructions: str, tools: Sequence[ModelTool], meter: Meter, recorder: Recorder
+        self, *, instructions: str, tools: Sequence[ModelTool], meter: Meter, recorder: Recorder
     ) -> Conversation:
         """Return a conversation that has not begun."""
         return Conversation(

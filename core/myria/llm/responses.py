@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import orjson
-from pydantic import ValidationError
-
 from myria.llm.failures import Kind, failed
 from myria.llm.template import RequestTemplate
-from myria.llm.wire import Called, Completion, Dialect, Reply, Usage, count, money, reported
+from myria.llm.wire import Called, Completion, Dialect, Reply, Usage, read, reported, usage_in
 
 Json = dict[str, Any]
 
@@ -97,16 +94,7 @@ def parse(raw: bytes) -> Completion:
     Raises:
         ModelFailed: as `myria.llm.wire.parse`.
     """
-    try:
-        document = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise failed(Kind.MALFORMED_JSON, f"the reply is not JSON: {error}") from None
-    try:
-        reply = _Response.model_validate(document)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(str(part) for part in first["loc"])[:100]
-        raise failed(Kind.MALFORMED_REPLY, f"the reply is no response: {place}: {first['msg']}") from None
+    reply = read(raw, _Response, "response")
     if reply.error is not None and not reply.output:
         raise reported(reply.error)
     reason = reply.incomplete_details.reason if reply.incomplete_details is not None else None
@@ -116,7 +104,11 @@ def parse(raw: bytes) -> Completion:
     parts = [part for item in output for part in item.content or () if item.type == "message"]
     return Completion(
         text="".join(part.text for part in parts if part.type == "output_text"),
-        calls=tuple(_called(item, place) for place, item in enumerate(output) if item.type == "function_call"),
+        calls=tuple(
+            Called.of(item.call_id or item.id, place, item.name, item.arguments)
+            for place, item in enumerate(output)
+            if item.type == "function_call"
+        ),
         cut=reason == _LIMIT,
         refused=any(part.refusal for part in parts),
         filtered=reason == "content_filter",
@@ -124,23 +116,8 @@ def parse(raw: bytes) -> Completion:
     )
 
 
-def _called(item: _Item, place: int) -> Called:
-    arguments = item.arguments
-    return Called(
-        call_id=item.call_id or item.id or f"call_{place}",
-        name=item.name,
-        arguments=arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode(),
-    )
-
-
 def _usage(usage: Any) -> Usage:
-    if not isinstance(usage, dict):
-        return Usage()
-    return Usage(
-        input_tokens=count(usage.get("input_tokens")),
-        output_tokens=count(usage.get("output_tokens")),
-        cost=money(usage.get("cost")),
-    )
+    return usage_in(usage, "input_tokens", "output_tokens")
 
 
 RESPONSES = Dialect(url_of=url_of, body_of=_body, parse=parse, usage=_usage)

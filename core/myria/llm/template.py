@@ -195,3 +195,20 @@ def _headers(document: Any, filler: _Filler, where: str) -> dict[str, Secret]:
 
 def _wrong(where: str, name: str, problem: str) -> ConfigurationError:
     return ConfigurationError(f"{where}: {name} {problem}.", field="llm.template")
+
+
+def template_of(section: str, path: str | None, environ: Mapping[str, str], secrets: Secrets) -> RequestTemplate:
+    """Return the template that a section of the settings names.
+
+    Raises:
+        ConfigurationError: it names none, or one that cannot be used.
+    """
+    field = f"{section}.template"
+    if path is None:
+        raise ConfigurationError(
+            f"{section}.model endpoint needs {field}: a JSON file that names the model.", field=field
+        )
+    try:
+        return RequestTemplate.load(path, environ, secrets=secrets)
+    except ConfigurationError as error:
+        raise ConfigurationError(error.message, field=field) from None

@@ -17,8 +17,7 @@ from pydantic import Field
 
 from myria import errors
 from myria.db.database import Database
-from myria.llm.allowance import tokens_left
-from myria.llm.audit import Origin, Recorder
+from myria.llm.audit import LateAudit, Origin, Recorder
 from myria.llm.budget import Meter
 from myria.llm.conversation import Arguments, Conversation, ModelTool
 from myria.llm.failures import Kind, kind_of
@@ -108,7 +107,7 @@ class Walker:
     def __init__(self, database: Database, model: LanguageModel) -> None:
         self._database = database
         self.model = model
-        self._writing: set[asyncio.Task[None]] = set()
+        self._audit = LateAudit(database)
 
     async def close(self) -> None:
         """Finish writing and close the connections."""
@@ -117,8 +116,7 @@ class Walker:
 
     async def settle(self) -> None:
         """Return when every call so far is in the audit, or known not to come there."""
-        while self._writing:
-            await asyncio.gather(*self._writing, return_exceptions=True)
+        await self._audit.settle()
 
     async def walk(self, start: Start) -> Walked:
         """Return what the model adds; never raises for what a model or a provider does."""
@@ -133,7 +131,7 @@ class Walker:
         walked = Walked()
         try:
             async with asyncio.timeout(meter.remaining_s):
-                await self._walk(start, walked, origin, meter=meter, recorder=recorder)
+                await self._walk(start, walked, meter=meter, recorder=recorder)
         except TimeoutError:
             walked.reason = Kind.BUDGET_TIME.value
         except errors.ModelFailed as failure:
@@ -142,20 +140,19 @@ class Walker:
             logger.exception("a walk failed", extra={"action": "walk_failed", "tenant": start.tenant})
             walked.reason = Kind.INTERNAL.value
         finally:
-            self._write(recorder, start.tenant)
+            self._audit.write(recorder, start.tenant)
         walked.rounds, walked.calls, walked.tokens = meter.rounds, meter.calls, meter.tokens
         return walked
 
-    async def _walk(self, start: Start, walked: Walked, origin: Origin, *, meter: Meter, recorder: Recorder) -> None:
-        meter.allow(await tokens_left(self._database, start.tenant, self.model.settings.tenant_tokens_per_day))
-        if (used_up := meter.used_up()) is not None:
-            raise used_up
+    async def _walk(self, start: Start, walked: Walked, *, meter: Meter, recorder: Recorder) -> None:
+        if (refusal := await self.model.refusal(self._database, start.tenant, meter)) is not None:
+            raise refusal
         shown = Shown()
         inspector = Inspector(
             self._database, start.tenant, start.mask, shown, most_bytes=self.model.settings.tool_bytes
         )
         talk = self.model.conversation(
-            origin, instructions=INSTRUCTIONS, tools=(CHOOSE, *TOOLS), meter=meter, recorder=recorder
+            instructions=INSTRUCTIONS, tools=(CHOOSE, *TOOLS), meter=meter, recorder=recorder
         )
         topics = await inspector.describe(start.topics)
         for candidate in (*start.found, *start.further):
@@ -198,11 +195,6 @@ class Walker:
             stop = stop or call.arguments.stop or left <= 0
             talk.answer(call, {"added": len(walked.additions), "room": left})
         return stop
-
-    def _write(self, recorder: Recorder, tenant: str) -> None:
-        task = asyncio.create_task(recorder.write(self._database, tenant))
-        self._writing.add(task)
-        task.add_done_callback(self._writing.discard)
 
 
 def _shown_candidate(candidate: WalkCandidate, shown: Shown) -> Json:

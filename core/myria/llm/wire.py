@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from myria.llm.failures import Kind, failed
+from myria.llm.failures import Kind, failed, of_status
 from myria.llm.template import RequestTemplate
 
 MOST_REPORTED = 10**9
@@ -21,6 +21,9 @@ class Reply(BaseModel):
     """Base of what is read out of replies: more than is asked for is left alone."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", strict=True)
+
+
+R = TypeVar("R", bound=Reply)
 
 
 class _Function(Reply):
@@ -67,6 +70,12 @@ class Called:
     name: str
     arguments: str
 
+    @classmethod
+    def of(cls, call_id: str | None, place: int, name: str, arguments: str | dict[str, Any]) -> Called:
+        """Return a call as a provider sends it: some leave the id out, and some send objects."""
+        text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+        return cls(call_id=call_id or f"call_{place}", name=name, arguments=text)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Completion:
@@ -103,6 +112,22 @@ class Dialect:
         return self.usage(document.get("usage")) if isinstance(document, dict) else Usage()
 
 
+def read(raw: bytes, model: type[R], what: str) -> R:
+    """Return a body as a model.
+
+    Raises:
+        ModelFailed: malformed_json, malformed_reply.
+    """
+    try:
+        return model.model_validate(orjson.loads(raw))
+    except orjson.JSONDecodeError as error:
+        raise failed(Kind.MALFORMED_JSON, f"the reply is not JSON: {error}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(str(part) for part in first["loc"])[:100]
+        raise failed(Kind.MALFORMED_REPLY, f"the reply is no {what}: {place}: {first['msg']}") from None
+
+
 def parse(raw: bytes) -> Completion:
     """Return the reply of a response's body.
 
@@ -110,16 +135,7 @@ def parse(raw: bytes) -> Completion:
         ModelFailed: malformed_json, malformed_reply, empty_choices; rate_limited, http_5xx or http_4xx where the
             provider reports an error under status 200.
     """
-    try:
-        document = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise failed(Kind.MALFORMED_JSON, f"the reply is not JSON: {error}") from None
-    try:
-        reply = _Completion.model_validate(document)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(str(part) for part in first["loc"])[:100]
-        raise failed(Kind.MALFORMED_REPLY, f"the reply is no chat completion: {place}: {first['msg']}") from None
+    reply = read(raw, _Completion, "chat completion")
     if reply.error is not None and not reply.choices:
         raise reported(reply.error)
     if not reply.choices:
@@ -129,14 +145,8 @@ def parse(raw: bytes) -> Completion:
     return Completion(
         text=message.content or "",
         calls=tuple(
-            Called(
-                call_id=call.id or f"call_{position}",
-                name=call.function.name,
-                arguments=call.function.arguments
-                if isinstance(call.function.arguments, str)
-                else orjson.dumps(call.function.arguments).decode(),
-            )
-            for position, call in enumerate(message.tool_calls or ())
+            Called.of(call.id, place, call.function.name, call.function.arguments)
+            for place, call in enumerate(message.tool_calls or ())
         ),
         cut=choice.finish_reason == "length",
         refused=bool(message.refusal),
@@ -145,22 +155,27 @@ def parse(raw: bytes) -> Completion:
     )
 
 
-def _usage(usage: Any) -> Usage:
+def usage_in(usage: Any, input_name: str, output_name: str) -> Usage:
+    """Return what the field `usage` of a reply says, given how the dialect calls its tokens."""
     if not isinstance(usage, dict):
         return Usage()
     return Usage(
-        input_tokens=count(usage.get("prompt_tokens")),
-        output_tokens=count(usage.get("completion_tokens")),
-        cost=money(usage.get("cost")),
+        input_tokens=_count(usage.get(input_name)),
+        output_tokens=_count(usage.get(output_name)),
+        cost=_money(usage.get("cost")),
     )
 
 
-def count(value: Any) -> int | None:
+def _usage(usage: Any) -> Usage:
+    return usage_in(usage, "prompt_tokens", "completion_tokens")
+
+
+def _count(value: Any) -> int | None:
     """Return a provider's count of tokens, None where it is none to believe."""
     return value if type(value) is int and 0 <= value <= MOST_REPORTED else None
 
 
-def money(value: Any) -> int | None:
+def _money(value: Any) -> int | None:
     """Return what a provider says a reply cost, in millionths of a dollar; None where it is nothing to believe."""
     if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
         return None
@@ -173,17 +188,6 @@ def reported(error: Any) -> Exception:
     code = error.get("code") if isinstance(error, dict) else None
     status = code if type(code) is int else 500
     return failed(of_status(status), f"the provider reports error {status}")
-
-
-def of_status(status: int) -> Kind:
-    """Return the name of the failure that an HTTP status is."""
-    if status == 429:
-        return Kind.RATE_LIMITED
-    if status == 408:
-        return Kind.TIMEOUT
-    if status >= 500:
-        return Kind.HTTP_5XX
-    return Kind.HTTP_3XX if 300 <= status < 400 else Kind.HTTP_4XX
 
 
 CHAT_COMPLETIONS = Dialect(

@@ -20,7 +20,6 @@ from pydantic import Field
 
 from myria.db.queries import sql
 from myria.errors import ModelFailed
-from myria.llm.allowance import tokens_left
 from myria.llm.audit import Origin
 from myria.llm.budget import Meter
 from myria.llm.conversation import Arguments, Call, Conversation, ModelTool
@@ -110,8 +109,7 @@ class Evaluator:
             DatabaseUnavailable, Overloaded: what was rated stays so; the rest is tried again later.
         """
         meter = self._model.background_meter()
-        meter.allow(await tokens_left(self._database, tenant, self._model.settings.tenant_tokens_per_day))
-        if self._model.provider.refusal is not None or meter.used_up() is not None:
+        if await self._model.refusal(self._database, tenant, meter) is not None:
             return 0
         claimed = await self._claim(tenant)
         gone = [note for note in claimed if note.row is None]
@@ -193,9 +191,7 @@ class Evaluator:
             scope_id=rows[0]["scope_id"],
         )
         recorder = self._model.recorder(origin)
-        talk = self._model.conversation(
-            origin, instructions=INSTRUCTIONS, tools=(RATE,), meter=meter, recorder=recorder
-        )
+        talk = self._model.conversation(instructions=INSTRUCTIONS, tools=(RATE,), meter=meter, recorder=recorder)
         aliases: Aliases[asyncpg.Record] = Aliases("n", "note")
         talk.say("Rate these notes.", {"notes": [_shown(row, aliases) for row in rows]})
         try:

@@ -15,8 +15,8 @@ from myria.access.vault import Secrets
 from myria.index.embeddings.model import TEXT_CHARACTERS
 from myria.index.vectors import quantised
 from myria.llm.failures import Kind, failed
-from myria.llm.posting import PostedEndpoint, template_of
-from myria.llm.template import RequestTemplate
+from myria.llm.requests import PostedEndpoint
+from myria.llm.template import RequestTemplate, template_of
 from myria.llm.wire import Reply
 from myria.settings import EmbeddingSettings
 

@@ -22,7 +22,6 @@ from myria.access.vault import Secrets
 from myria.db.clock import to_microseconds
 from myria.db.queries import sql
 from myria.errors import AlreadySuperseded, ConfigurationError, EventNotFound, ModelFailed, NoteExists
-from myria.llm.allowance import tokens_left
 from myria.llm.audit import Origin
 from myria.llm.budget import Meter
 from myria.llm.conversation import Arguments, ModelTool
@@ -165,8 +164,7 @@ class Extractor:
             DatabaseUnavailable, Overloaded: what was found stays so; the rest is tried again later.
         """
         meter = self._model.background_meter()
-        meter.allow(await tokens_left(self._database, tenant, self._model.settings.tenant_tokens_per_day))
-        if self._model.provider.refusal is not None or meter.used_up() is not None:
+        if await self._model.refusal(self._database, tenant, meter) is not None:
             return 0
         async with self._database.write(tenant) as connection:
             due = await connection.fetch(
@@ -216,9 +214,7 @@ class Extractor:
         participants = tuple(stored["participants"])
         origin = Origin(workflow="extract", participants=participants, scopes=(scope_id,), scope_id=scope_id)
         recorder = self._model.recorder(origin)
-        talk = self._model.conversation(
-            origin, instructions=INSTRUCTIONS, tools=(EXTRACT,), meter=meter, recorder=recorder
-        )
+        talk = self._model.conversation(instructions=INSTRUCTIONS, tools=(EXTRACT,), meter=meter, recorder=recorder)
         names = ("fact_id", "key", "value", "tier", "confidence")
         facts = [{name: getattr(known.fact, name) for name in names} for known in shown]
         talk.say("Which facts does the user state?", {"user_said": _said(stored), "known_facts": facts})

@@ -14,8 +14,7 @@ from pydantic import Field
 
 from myria.db.database import Database
 from myria.errors import ModelFailed
-from myria.llm.allowance import tokens_left
-from myria.llm.audit import Origin, Recorder
+from myria.llm.audit import LateAudit, Origin, Recorder
 from myria.llm.budget import Budget, Meter
 from myria.llm.conversation import Arguments, Call, Conversation, ModelTool
 from myria.llm.failures import Kind, failed, kind_of
@@ -54,7 +53,7 @@ class ChatModel:
     def __init__(self, database: Database, model: LanguageModel) -> None:
         self._database = database
         self._model = model
-        self._writing: set[asyncio.Task[None]] = set()
+        self._audit = LateAudit(database)
 
     async def relevance(self, question: str, texts: Sequence[str], *, asker: ShownTo, within_s: float) -> list[float]:
         """Return how relevant each text is: the more the earlier it was named, 0 where it was not.
@@ -70,12 +69,11 @@ class ChatModel:
         except TimeoutError:
             raise failed(Kind.TIMEOUT, f"no order within {within_s:.1f} s") from None
         finally:
-            self._write(recorder, asker.tenant)
+            self._audit.write(recorder, asker.tenant)
 
     async def close(self) -> None:
         """Finish writing; the model is the walker's to close."""
-        while self._writing:
-            await asyncio.gather(*self._writing, return_exceptions=True)
+        await self._audit.settle()
 
     async def _asked(
         self, question: str, texts: Sequence[str], tenant: str, recorder: Recorder, within_s: float
@@ -91,9 +89,8 @@ class ChatModel:
                 cost=round(settings.walk_usd * _MILLION),
             )
         )
-        meter.allow(await tokens_left(self._database, tenant, settings.tenant_tokens_per_day))
-        if (used_up := meter.used_up()) is not None:
-            raise used_up
+        if (refusal := await self._model.refusal(self._database, tenant, meter)) is not None:
+            raise refusal
         hits: Aliases[int] = Aliases("h", "text")
         shown = [{"id": hits.of(at, at), "text": text} for at, text in enumerate(texts)]
         talk = Conversation(
@@ -115,11 +112,6 @@ class ChatModel:
         recorder.tool(calls[0].name, calls[0].text, size=0, statements=())
         places = {at: len(best) - place for place, at in enumerate(best)}
         return [float(places.get(at, 0)) for at in range(len(texts))]
-
-    def _write(self, recorder: Recorder, tenant: str) -> None:
-        task = asyncio.create_task(recorder.write(self._database, tenant))
-        self._writing.add(task)
-        task.add_done_callback(self._writing.discard)
 
 
 def _tool(ids: Sequence[str]) -> ModelTool:

@@ -16,8 +16,8 @@ from pydantic import AliasChoices, Field, TypeAdapter, ValidationError
 
 from myria.access.vault import Secrets
 from myria.llm.failures import Kind, failed
-from myria.llm.posting import PostedEndpoint, template_of
-from myria.llm.template import RequestTemplate
+from myria.llm.requests import PostedEndpoint
+from myria.llm.template import RequestTemplate, template_of
 from myria.llm.wire import Reply
 from myria.search.second_look.source import ShownTo
 from myria.settings import SecondLookSettings

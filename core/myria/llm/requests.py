@@ -1,0 +1,161 @@
+"""One POST of JSON to an endpoint of a model: what came back, or one named failure.
+
+Replies are read up to a bound of bytes, redirects are not followed (they would carry the credentials elsewhere), and no
+message shows a credential.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+
+import httpx
+import orjson
+
+from myria.errors import ModelFailed
+from myria.llm.breaker import Breaker
+from myria.llm.failures import Kind, failed, kind_of, of_status
+from myria.llm.saying import said
+from myria.llm.template import RequestTemplate
+
+_LONGEST_S = 3_600.0
+"""A bound behind the caller's own, in seconds."""
+
+_POSTED_BYTES = 32 * 1024 * 1024
+_POSTED_FAILURES = 3
+_POSTED_PAUSE_S = 30.0
+
+T = TypeVar("T")
+
+_ANSWERED = frozenset({Kind.HTTP_3XX, Kind.HTTP_4XX, Kind.HTTP_5XX, Kind.RATE_LIMITED})
+"""Failures that a provider reports itself, and may say more about."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """What came back so far: of a reply that breaks off, its beginning counts too."""
+
+    body: bytearray = field(default_factory=bytearray)
+    retry_after_s: float | None = None
+
+
+class JsonEndpoint:
+    """One address, asked with a template's headers.
+
+    Args:
+        template: has the headers.
+        url: of what is asked for, with its path.
+        reply_bytes: how large a reply may be.
+        who: what a message calls the other side.
+    """
+
+    def __init__(self, template: RequestTemplate, url: str, *, reply_bytes: int, who: str) -> None:
+        self.redactor = template.redactor
+        self._headers = template.headers
+        self._url = url
+        self._reply_bytes = reply_bytes
+        self._who = who
+        self._client: httpx.AsyncClient | None = None
+        # Its debug lines quote what a provider sends instead of HTTP, which may be the key it was given.
+        logging.getLogger("httpcore").setLevel(logging.WARNING)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def post(self, content: bytes, exchange: Exchange, *, within_s: float) -> None:
+        """Send a request and read what comes back into `exchange`.
+
+        Raises:
+            ModelFailed: timeout, connection, http_*, rate_limited, too_large.
+        """
+        if self._client is None:
+            # Loading the certificates of all authorities takes as long as planning a conversation.
+            encrypted = self._url.startswith("https://")
+            self._client = httpx.AsyncClient(timeout=_LONGEST_S, trust_env=False, verify=encrypted)
+        headers = {name: value.reveal() for name, value in self._headers.items()}
+        headers |= {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        try:
+            async with (
+                asyncio.timeout(within_s),
+                self._client.stream("POST", self._url, content=content, headers=headers) as response,
+            ):
+                exchange.retry_after_s = _retry_after(response.headers.get("retry-after"))
+                async for chunk in response.aiter_raw(65_536):
+                    exchange.body += chunk
+                    if len(exchange.body) > self._reply_bytes:
+                        raise failed(Kind.TOO_LARGE, f"the reply is larger than {self._reply_bytes} bytes")
+                if response.status_code != httpx.codes.OK:
+                    raise failed(of_status(response.status_code), f"the {self._who} answered {response.status_code}")
+        except TimeoutError:
+            raise failed(Kind.TIMEOUT, f"no reply within {within_s:.1f} s") from None
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            # Not `from error`: it holds the request with its headers.
+            raise failed(Kind.CONNECTION, f"{type(error).__name__}: {error}") from None
+
+    def told(self, failure: ModelFailed, content: bytes, exchange: Exchange) -> ModelFailed:
+        """Return a failure without credentials, with what the other side says of it."""
+        words = said(bytes(exchange.body), content, self.redactor) if kind_of(failure) in _ANSWERED else ""
+        return ModelFailed(self.redactor.text(failure.message) + (f": {words}" if words else ""), **failure.details)
+
+
+class PostedEndpoint:
+    """One endpoint beside chat completions, such as that of vectors, shared by all that ask it in a process.
+
+    One that fails again and again is left alone for a while.
+
+    Args:
+        url: of the one thing that is asked for, with its path.
+    """
+
+    def __init__(self, template: RequestTemplate, url: str) -> None:
+        self._endpoint = JsonEndpoint(template, url, reply_bytes=_POSTED_BYTES, who="endpoint")
+        self._breaker = Breaker(_POSTED_FAILURES, _POSTED_PAUSE_S)
+
+    async def ask(self, fields: Mapping[str, Any], *, within_s: float, parse: Callable[[bytes], T]) -> T:
+        """Return what `parse` makes of the reply to a request with these fields in the template's body.
+
+        Raises:
+            ModelFailed: timeout, connection, http_*, too_large, provider_resting, and what `parse` raises.
+        """
+        self._breaker.admit()
+        content = orjson.dumps(dict(fields))
+        exchange = Exchange()
+        try:
+            await self._endpoint.post(content, exchange, within_s=within_s)
+            parsed = parse(bytes(exchange.body))
+        except ModelFailed as failure:
+            told = self._endpoint.told(failure, content, exchange)
+            self._breaker.failed(told.message)
+            raise told from None
+        except BaseException:
+            self._breaker.abandoned()
+            raise
+        self._breaker.succeeded()
+        return parsed
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._endpoint.close()
+
+
+def _retry_after(text: str | None) -> float | None:
+    """Return the seconds of a Retry-After header: a number, or a date."""
+    if text is None:
+        return None
+    try:
+        if text.strip().isdigit():
+            return float(text)
+        until = parsedate_to_datetime(text)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=UTC)
+    return max(0.0, (until - datetime.now(UTC)).total_seconds())
