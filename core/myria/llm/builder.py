@@ -220,9 +220,9 @@ class UnitPlanner:
         )
         recorder = model.recorder(origin)
         asking = _Asking(
-            self._database,
-            self._job,
-            self._settings,
+            database=self._database,
+            job=self._job,
+            settings=self._settings,
             model=model,
             meter=meter,
             recorder=recorder,
@@ -269,51 +269,47 @@ class UnitPlanner:
         return await asking.inspector.describe(paths[-_NEIGHBOURS:])
 
 
+@dataclass(kw_only=True)
 class _Asking:
     """One unit's conversations."""
 
-    def __init__(
-        self,
-        database: Database,
-        job: ScopeTask,
-        settings: PlannerSettings,
-        *,
-        model: LanguageModel,
-        meter: Meter,
-        recorder: Recorder,
-    ) -> None:
-        self._job = job
-        self._settings = settings
-        self._model = model
-        self._meter = meter
-        self._recorder = recorder
+    database: Database
+    job: ScopeTask
+    settings: PlannerSettings
+    model: LanguageModel
+    meter: Meter
+    recorder: Recorder
+    repairs: int = 0
+
+    def __post_init__(self) -> None:
+        job = self.job
         self._shown = Shown()
+        self._names: dict[str, str] = {}
         mask = ScopesInForce(
             masks=Masks.exactly(job.participants), scopes={job.scope_id: job.participants}, cutoff=job.cutoff
         )
-        self.inspector = Inspector(database, job.tenant, mask, self._shown, most_bytes=model.settings.tool_bytes)
-        self._names: dict[str, str] = {}
-        self.repairs = 0
+        self.inspector = Inspector(
+            self.database, job.tenant, mask, self._shown, most_bytes=self.model.settings.tool_bytes
+        )
 
     def just_planned(self, leaves: Sequence[Node]) -> list[dict[str, Any]]:
         """Return leaves that are not written yet as a model sees topics."""
-        topics = []
-        for node in leaves:
-            topic = ShownTopic(
-                scope_id=self._job.scope_id, path=(node.rendering_id,), topic_id=node.topic_id, is_leaf=True
-            )
-            topics.append(
-                {
-                    "id": self._shown.topic(topic),
-                    "kind": "leaf",
-                    "label": node.label,
-                    "summary": node.summary,
-                    "from": to_rfc3339(node.first_at),
-                    "to": to_rfc3339(node.last_at),
-                    "refs": node.events,
-                }
-            )
-        return topics
+        return [
+            {
+                "id": self._shown.topic(
+                    ShownTopic(
+                        scope_id=self.job.scope_id, path=(node.rendering_id,), topic_id=node.topic_id, is_leaf=True
+                    )
+                ),
+                "kind": "leaf",
+                "label": node.label,
+                "summary": node.summary,
+                "from": to_rfc3339(node.first_at),
+                "to": to_rfc3339(node.last_at),
+                "refs": node.events,
+            }
+            for node in leaves
+        ]
 
     async def plan(self, events: Sequence[PlanEvent], neighbours: list[dict[str, Any]]) -> UnitShape:
         """Return a valid shape.
@@ -332,10 +328,10 @@ class _Asking:
 
     def _pages(self, events: Sequence[PlanEvent]) -> list[tuple[int, int]]:
         """Divide a unit, where the deterministic planner would cut it, into pages that fit a prompt."""
-        limits = self._model.settings
+        limits = self.model.settings
         pages: list[tuple[int, int]] = []
         start = end = size = 0
-        for span_start, span_end in leaf_spans(events, self._settings):
+        for span_start, span_end in leaf_spans(events, self.settings):
             more = sum(min(len(event.text), _TEXT_CHARACTERS) + 100 for event in events[span_start:span_end])
             if end > start and (span_end - start > limits.page_events or size + more > limits.page_bytes):
                 pages.append((start, end))
@@ -347,9 +343,11 @@ class _Asking:
     async def _page(
         self, events: Sequence[PlanEvent], neighbours: list[dict[str, Any]], *, number: int, pages: int
     ) -> UnitShape:
-        shown_events, names = self._shown_events(events)
-        submit = replace(SUBMIT_PLAN, narrowed=self._narrowed(list(names.values())))
-        talk = self._conversation(PLAN_INSTRUCTIONS, (submit, *(TOOLS if self._looks_around else ())))
+        shown_events = self._shown_events(events)
+        submit = replace(SUBMIT_PLAN, narrowed=self._narrowed([event["id"] for event in shown_events]))
+        # Small models that need a schema are better off without a look around.
+        inspection = TOOLS if self.model.settings.structure == "tools" else ()
+        talk = self._conversation(PLAN_INSTRUCTIONS, (submit, *inspection))
         talk.say(
             "Arrange these events.",
             {
@@ -358,8 +356,8 @@ class _Asking:
                 "page": number,
                 "pages": pages,
                 "bounds": {
-                    "events_per_leaf": [min(self._settings.leaf_min, len(events)), self._settings.leaf_max],
-                    "leaves_per_group": [2, self._settings.max_fan_out],
+                    "events_per_leaf": [min(self.settings.leaf_min, len(events)), self.settings.leaf_max],
+                    "leaves_per_group": [2, self.settings.max_fan_out],
                     "label_characters": LABEL_CHARACTERS,
                     "leaf_summary_characters": LEAF_SUMMARY_CHARACTERS,
                     "summary_characters": INTERNAL_SUMMARY_CHARACTERS,
@@ -367,33 +365,12 @@ class _Asking:
             },
         )
 
-        def read(arguments: SubmitPlan) -> UnitShape:
-            return UnitShape(
-                leaves=tuple(
-                    LeafShape(
-                        events=tuple(self._event(alias) for alias in leaf.events),
-                        words=self._words(leaf.label, leaf.summary, leaf.rests_on),
-                        continues=None
-                        if leaf.continues is None
-                        else self._shown.topics.resolve(leaf.continues).topic_id,
-                    )
-                    for leaf in arguments.leaves
-                ),
-                groups=self._groups(arguments.groups),
-                words=self._words(arguments.label, arguments.summary, arguments.rests_on),
-            )
-
-        return await self._until_valid(talk, read, events, names)
+        return await self._until_valid(talk, events)
 
     async def _grouped(self, events: Sequence[PlanEvent], leaves: tuple[LeafShape, ...]) -> UnitShape:
         """Ask what the pages of one unit are together."""
-        names = {
-            event_id: alias
-            for event_id, alias in self._names.items()
-            if event_id in {event.event_id for event in events}
-        }
         talk = self._conversation(GROUP_INSTRUCTIONS, (SUBMIT_GROUPS,))
-        room = max(40, self._model.settings.page_bytes // len(leaves) - LABEL_CHARACTERS)
+        room = max(40, self.model.settings.page_bytes // len(leaves) - LABEL_CHARACTERS)
         talk.say(
             "Group these leaves.",
             {
@@ -402,47 +379,41 @@ class _Asking:
                         "number": number,
                         "label": leaf.words.label,
                         "summary": leaf.words.summary[:room],
-                        "rests_on": [names[event_id] for event_id in leaf.words.rests_on[:4]],
+                        "rests_on": [self._names[event_id] for event_id in leaf.words.rests_on[:4]],
                     }
                     for number, leaf in enumerate(leaves, 1)
                 ],
-                "bounds": {"leaves_per_group": [2, self._settings.max_fan_out]},
+                "bounds": {"leaves_per_group": [2, self.settings.max_fan_out]},
             },
         )
 
-        def read(arguments: SubmitGroups) -> UnitShape:
-            return UnitShape(
-                leaves=leaves,
-                groups=self._groups(arguments.groups),
-                words=self._words(arguments.label, arguments.summary, arguments.rests_on),
-            )
-
-        return await self._until_valid(talk, read, events, names)
+        return await self._until_valid(talk, events, leaves)
 
     async def _until_valid(
-        self, talk: Conversation, read: Any, events: Sequence[PlanEvent], names: dict[str, str]
+        self, talk: Conversation, events: Sequence[PlanEvent], leaves: tuple[LeafShape, ...] = ()
     ) -> UnitShape:
+        """Return the first valid shape that the model submits; `leaves` where it only groups them."""
         try:
-            for _ in range(self._model.settings.unit_rounds):
+            for _ in range(self.model.settings.unit_rounds):
                 calls = await talk.turn()
                 for position, call in enumerate(calls):
                     if call.name not in (SUBMIT_PLAN.name, SUBMIT_GROUPS.name):
                         await self._inspect(talk, call)
                         continue
                     try:
-                        shape: UnitShape = read(call.arguments)
+                        shape = self._shape(call.arguments, leaves)
                     except errors.ModelFailed as failure:
                         talk.refuse(call, failure)
                         continue
-                    wrong = broken_rules(shape, self._job.participants, events, self._settings, names)
+                    wrong = broken_rules(shape, self.job.participants, events, self.settings, self._names)
                     if not wrong:
-                        self._recorder.tool(call.name, call.text, size=0, statements=())
+                        self.recorder.tool(call.name, call.text, size=0, statements=())
                         return shape
                     talk.refuse(call, failed(Kind.INVALID_PLAN, wrong[0]), details=wrong[:_PROBLEMS_TOLD])
                     for later in calls[position + 1 :]:
                         talk.skip(later)
                     break
-            raise failed(Kind.BUDGET_ROUNDS, f"no plan within {self._model.settings.unit_rounds} rounds")
+            raise failed(Kind.BUDGET_ROUNDS, f"no plan within {self.model.settings.unit_rounds} rounds")
         finally:
             self.repairs += talk.repairs
 
@@ -455,13 +426,11 @@ class _Asking:
         talk.answer(call, inspected.result, statements=inspected.statements)
 
     def _conversation(self, instructions: str, tools: Sequence[ModelTool]) -> Conversation:
-        return self._model.conversation(
-            instructions=instructions, tools=tools, meter=self._meter, recorder=self._recorder
-        )
+        return self.model.conversation(instructions=instructions, tools=tools, meter=self.meter, recorder=self.recorder)
 
     def _narrowed(self, aliases: list[str]) -> Callable[[dict[str, Any]], dict[str, Any]]:
         """Return what tightens a plan's schema to this page: models that follow schemas then name only its events."""
-        most = self._settings
+        most = self.settings
 
         def narrowed(schema: dict[str, Any]) -> dict[str, Any]:
             leaf = schema["$defs"]["PlannedLeaf"]["properties"]
@@ -473,17 +442,12 @@ class _Asking:
 
         return narrowed
 
-    @property
-    def _looks_around(self) -> bool:
-        """Whether the inspection tools are offered: small models that need a schema are better off without."""
-        return self._model.settings.structure == "tools"
-
-    def _shown_events(self, events: Sequence[PlanEvent]) -> tuple[list[dict[str, Any]], dict[str, str]]:
-        shown_events, names = [], {}
-        room = self._model.settings.page_bytes
+    def _shown_events(self, events: Sequence[PlanEvent]) -> list[dict[str, Any]]:
+        shown_events = []
+        room = self.model.settings.page_bytes
         for position, event in enumerate(events):
-            alias = self._alias(event)
-            names[event.event_id] = alias
+            shown = ShownEvent(event_seq=event.event_seq, event_id=event.event_id, scope_id=self.job.scope_id, path=())
+            alias = self._names[event.event_id] = self._shown.event(shown)
             share = max(40, min(_TEXT_CHARACTERS, room // (len(events) - position)))
             shown_event: dict[str, Any] = {
                 "id": alias,
@@ -498,29 +462,35 @@ class _Asking:
                 shown_event["text"], shown_event["cut"] = shown_event["text"][: len(shown_event["text"]) // 2], True
             room = max(0, room - len(escaped(shown_event).encode()))
             shown_events.append(shown_event)
-        self._names.update(names)
-        return shown_events, names
+        return shown_events
 
-    def _alias(self, event: PlanEvent) -> str:
-        return self._shown.event(
-            ShownEvent(event_seq=event.event_seq, event_id=event.event_id, scope_id=self._job.scope_id, path=())
+    def _shape(self, submitted: SubmitPlan | SubmitGroups, leaves: tuple[LeafShape, ...]) -> UnitShape:
+        """Return what was submitted as a shape.
+
+        Raises:
+            ModelFailed: unknown_id.
+        """
+        if isinstance(submitted, SubmitPlan):
+            leaves = tuple(self._leaf(leaf) for leaf in submitted.leaves)
+        groups = tuple(
+            GroupShape(leaves=tuple(number - 1 for number in group.leaves), words=self._words(group))
+            for group in submitted.groups
+        )
+        return UnitShape(leaves=leaves, groups=groups, words=self._words(submitted))
+
+    def _leaf(self, leaf: PlannedLeaf) -> LeafShape:
+        return LeafShape(
+            events=tuple(self._event(alias) for alias in leaf.events),
+            words=self._words(leaf),
+            continues=None if leaf.continues is None else self._shown.topics.resolve(leaf.continues).topic_id,
+        )
+
+    def _words(self, said: PlannedLeaf | PlannedGroup | SubmitPlan | SubmitGroups) -> Words:
+        return Words(
+            label=clean(said.label),
+            summary=clean(said.summary),
+            rests_on=tuple(dict.fromkeys(self._event(alias) for alias in said.rests_on)),
         )
 
     def _event(self, alias: str) -> str:
         return self._shown.events.resolve(alias).event_id
-
-    def _words(self, label: str, summary: str, rests_on: Sequence[str]) -> Words:
-        return Words(
-            label=clean(label),
-            summary=clean(summary),
-            rests_on=tuple(dict.fromkeys(self._event(alias) for alias in rests_on)),
-        )
-
-    def _groups(self, groups: Sequence[PlannedGroup]) -> tuple[GroupShape, ...]:
-        return tuple(
-            GroupShape(
-                leaves=tuple(number - 1 for number in group.leaves),
-                words=self._words(group.label, group.summary, group.rests_on),
-            )
-            for group in groups
-        )
