@@ -17,7 +17,7 @@ from myria.topics.model import LEAF, SUBJECT, Node, Outline, PlanEvent, Unit, Un
 from myria.topics.scope_plan import changed_units, plan_unit, split_units
 from myria.topics.subjects.holders import KEPT_MOST, Holders, IncompleteHolders, stored_key
 from myria.topics.subjects.keys import SUBJECTS_MOST, candidates
-from myria.topics.subjects.trie import Filing, in_order, keys_of
+from myria.topics.subjects.trie import SubjectPiece, in_order, keys_of
 from myria.topics.subjects.update import (
     PlacedLeaf,
     SubjectUpdate,
@@ -422,7 +422,7 @@ async def test_a_hint_is_named_as_people_write() -> None:
 def test_a_leaf_is_filed_once_under_a_key() -> None:
     """The same leaf twice under one key is refused."""
     event = PlanEvent(event_seq=1, event_id="evt_1", key=b"k" * 32, timestamp=MINUTE, text="The violin is in Porto.")
-    filing = Filing("violin", (), plan_unit(SCOPE, [event], PlannerSettings())[0])
-    assert len(in_order((), [filing])) == 1
+    piece = SubjectPiece.filed(plan_unit(SCOPE, [event], PlannerSettings())[0], "violin", ["violin"])
+    assert in_order([piece]) == [piece]
     with pytest.raises(InternalError, match="twice"):
-        in_order((), [filing, filing])
+        in_order([piece, piece])

@@ -48,7 +48,7 @@ class MemoryTree:
 
 
 class MemorySubjectNodes(MemoryTree):
-    """A `SubjectNodeReader` over nodes in memory."""
+    """The nodes of a `SubjectReader` in memory."""
 
     async def along(self, root: bytes, paths: Sequence[str]) -> list[Node]:
         """Return the root, the nodes of subjects that paths lead through, and those directly beneath them."""

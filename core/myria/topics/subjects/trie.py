@@ -9,7 +9,7 @@ index of a book. The tree is thus a function of the set of paths, whatever the o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,6 +21,7 @@ from myria.settings.planner import PlannerSettings
 from myria.topics import calendar
 from myria.topics.identity import subject_node
 from myria.topics.model import Node, Participants
+from myria.topics.subjects.holders import Holders
 from myria.topics.subjects.words import describe_division, describe_index, describe_subject
 from myria.topics.trie import leads_through, shared_length
 
@@ -42,8 +43,8 @@ class NodeReader(Protocol):
         ...
 
 
-class SubjectNodeReader(NodeReader, Protocol):
-    """Stored nodes of one scope, of which those of subjects can be read in few steps."""
+class SubjectReader(NodeReader, Protocol):
+    """The old tree of subjects of one scope, its leaves, and who holds which key."""
 
     async def along(self, root: bytes, paths: Sequence[str]) -> list[Node]:
         """Return nodes of subjects that are worth reading at once: the root, and what lies on the way of some paths.
@@ -52,24 +53,27 @@ class SubjectNodeReader(NodeReader, Protocol):
         """
         ...
 
+    async def holders(self, keys: Sequence[str]) -> Mapping[str, Holders]:
+        """Return the records of those keys that have one."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
-class Filing:
-    """A leaf under one of its keys; `others` are the other keys that it is filed under, best first."""
+class SubjectPiece:
+    """A node of the tree with the prefix of all its paths, or a leaf under one of its keys with its whole path.
 
-    key: str
-    others: tuple[str, ...]
-    leaf: Node
+    `others` are the other keys that the leaf is filed under, best first; None for a node.
+    """
+
+    path: str
+    node: Node
+    others: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, key: str, keys: Sequence[str], leaf: Node) -> Filing:
+    def filed(cls, leaf: Node, key: str, keys: Iterable[str]) -> SubjectPiece:
         """Return a leaf under one of all the keys that it is filed under."""
-        return cls(key, tuple([other for other in keys if other != key]), leaf)
-
-    @property
-    def path(self) -> str:
-        """The filing's place in the tree, as hexadecimal digits."""
-        return path_of(self.key, self.others, self.leaf.key_timestamp, self.leaf.key_digest)
+        others = tuple([other for other in keys if other != key])
+        return cls(path_of(key, others, leaf.key_timestamp, leaf.key_digest), leaf, others)
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -88,8 +92,8 @@ async def assemble_subjects(
     old_root: bytes | None,
     removed: Iterable[str],
     ended: AbstractSet[str],
-    added: Sequence[Filing],
-    reader: SubjectNodeReader,
+    added: Sequence[SubjectPiece],
+    reader: SubjectReader,
     *,
     participants: Participants,
     settings: PlannerSettings,
@@ -114,7 +118,7 @@ async def assemble_subjects(
     assembly = SubjectAssembly(reader, participants, settings)
     gone = set(removed)
     prefixes = {subject_prefix(key) for key in ended}
-    changed = sorted([*gone, *prefixes, *(filing.path for filing in added)])
+    changed = sorted([*gone, *prefixes, *(piece.path for piece in added)])
     pieces = []
     for piece in await assembly.open(reader, old_root, changed, prefixes):
         if piece.path in gone:
@@ -123,20 +127,11 @@ async def assemble_subjects(
             pieces.append(piece)
     if gone:
         raise InternalError("a filing to be removed is not in the tree of subjects", filings=len(gone))
-    pieces = in_order(pieces, added)
+    pieces = in_order([*pieces, *added])
     if not pieces:
         return None, []
     top = await assembly.index([await assembly.subject(part) for part in _by_subject(pieces)])
     return top.node, [node for key, node in assembly.nodes.items() if key not in assembly.known]
-
-
-@dataclass(frozen=True, slots=True)
-class SubjectPiece:
-    """A filed leaf with its whole path and its other keys, or a node of the tree with the prefix of all its paths."""
-
-    path: str
-    node: Node
-    others: tuple[str, ...] | None = None
 
 
 class SubjectAssembly:
@@ -151,7 +146,7 @@ class SubjectAssembly:
         self.nodes: dict[bytes, Node] = {}
 
     async def open(
-        self, reader: SubjectNodeReader, old_root: bytes | None, changed: Sequence[str], ended: AbstractSet[str]
+        self, reader: SubjectReader, old_root: bytes | None, changed: Sequence[str], ended: AbstractSet[str]
     ) -> list[SubjectPiece]:
         """Return the old tree as pieces without the subjects of the prefixes `ended`.
 
@@ -172,7 +167,7 @@ class SubjectAssembly:
             frontier = await self._opened(through)
         return closed
 
-    async def _read_along(self, reader: SubjectNodeReader, old_root: bytes, changed: Sequence[str]) -> None:
+    async def _read_along(self, reader: SubjectReader, old_root: bytes, changed: Sequence[str]) -> None:
         """Have at hand what lies on the way of changed paths: the nodes of subjects, then all leaves among them."""
         found = {node.rendering_id: node for node in await reader.along(old_root, changed)}
         opened = [node for node in found.values() if leads_through(node.metadata["prefix"], changed)]
@@ -275,14 +270,13 @@ class SubjectAssembly:
         return SubjectPiece(prefix, node)
 
 
-def in_order(pieces: Iterable[SubjectPiece], filings: Iterable[Filing]) -> list[SubjectPiece]:
-    """Return pieces and filings as pieces, in the order of paths.
+def in_order(pieces: Iterable[SubjectPiece]) -> list[SubjectPiece]:
+    """Return pieces in the order of paths.
 
     Raises:
         InternalError: one lies within the one before.
     """
-    filed = (SubjectPiece(filing.path, filing.leaf, filing.others) for filing in filings)
-    ordered = sorted((*pieces, *filed), key=lambda piece: piece.path)
+    ordered = sorted(pieces, key=lambda piece: piece.path)
     for before, piece in pairwise(ordered):
         if piece.path.startswith(before.path):
             raise InternalError("a leaf is filed twice under one key", rendering_id=piece.node.rendering_id.hex())

@@ -10,35 +10,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from sys import intern
-from typing import Protocol
 
 from myria.errors import InternalError
 from myria.settings.planner import PlannerSettings
 from myria.topics.model import LEAF, Node, Outline, Participants, UnitKey
 from myria.topics.subjects.holders import Holders, IncompleteHolders
 from myria.topics.subjects.keys import Claims, candidates
-from myria.topics.subjects.trie import Filing, NodeReader, SubjectNodeReader, assemble_subjects, keys_of
-
-__all__ = [
-    "IncompleteHolders",
-    "PlacedLeaf",
-    "SubjectReader",
-    "SubjectUpdate",
-    "leaves_beneath",
-    "leaves_of",
-    "leaves_under",
-    "update_subjects",
-]
+from myria.topics.subjects.trie import NodeReader, SubjectPiece, SubjectReader, assemble_subjects, keys_of
 
 _READ_AT_ONCE = 500
-
-
-class SubjectReader(SubjectNodeReader, Protocol):
-    """The old tree of subjects of one scope, its leaves, and who holds which key."""
-
-    async def holders(self, keys: Sequence[str]) -> Mapping[str, Holders]:
-        """Return the records of those keys that have one."""
-        ...
 
 
 def unit_of(key: UnitKey) -> bytes:
@@ -160,7 +140,7 @@ async def update_subjects(
         old_root,
         step.removed_paths,
         step.ended,
-        step.added_filings,
+        step.added_pieces,
         reader,
         participants=participants,
         settings=settings,
@@ -180,7 +160,7 @@ class _Step:
         self._reader = reader
         self.leaves: dict[bytes, _Leaf] = {}
         self.removed_paths: list[str] = []
-        self.added_filings: list[Filing] = []
+        self.added_pieces: list[SubjectPiece] = []
         self.ended: set[str] = set()
         self._old: dict[str, Holders] = {}
         self._new: dict[str, Holders] = {}
@@ -265,9 +245,9 @@ class _Step:
             if leaf.was == leaf.now:
                 continue
             if key in leaf.was:
-                self.removed_paths.append(Filing.of(key, leaf.was, leaf.leaf).path)
+                self.removed_paths.append(SubjectPiece.filed(leaf.leaf, key, leaf.was).path)
             if key in leaf.now:
-                self.added_filings.append(Filing.of(key, leaf.now, leaf.leaf))
+                self.added_pieces.append(SubjectPiece.filed(leaf.leaf, key, leaf.now))
 
     async def _begin(self, keys: Sequence[str]) -> None:
         """Add all that is filed under keys that become subjects; some was filed before, by leaves of a single unit."""
@@ -281,8 +261,8 @@ class _Step:
         for rendering_id in filed - self.leaves.keys():
             leaf = leaves[rendering_id]
             leaf.now = leaf.claims.filed(lambda key: self._new[key].units)
-        self.added_filings.extend(
-            Filing.of(key, leaves[rendering_id].now, leaves[rendering_id].leaf)
+        self.added_pieces.extend(
+            SubjectPiece.filed(leaves[rendering_id].leaf, key, leaves[rendering_id].now)
             for key in keys
             for rendering_id in self._new[key].filed
         )

@@ -15,7 +15,7 @@ from myria.settings.planner import PlannerSettings
 from myria.topics.model import Node, Outline, Participants
 from myria.topics.subjects.holders import Holder, Holders, stored_key
 from myria.topics.subjects.keys import LEAST_UNITS, Claims, candidates
-from myria.topics.subjects.trie import Filing, NodeReader, SubjectAssembly, SubjectPiece, in_order, subject_prefix
+from myria.topics.subjects.trie import NodeReader, SubjectAssembly, SubjectPiece, in_order, subject_prefix
 from myria.topics.subjects.update import PlacedLeaf, leaves_beneath
 
 NodeSink = Callable[[Sequence[Node]], Awaitable[None]]
@@ -139,8 +139,8 @@ class WholePlan:
         for keys in self._read_together(self._subjects[begin:end]):
             leaves = await self._read({leaf.rendering_id for key in keys for leaf in self._filed(key)})
             for key in keys:
-                filings = [Filing.of(key, leaf.keys, leaves[leaf.rendering_id]) for leaf in self._filed(key)]
-                subject = await assembly.subject(in_order((), filings))
+                pieces = [SubjectPiece.filed(leaves[leaf.rendering_id], key, leaf.keys) for leaf in self._filed(key)]
+                subject = await assembly.subject(in_order(pieces))
                 await self._flush(assembly)
                 yield subject.node
 
