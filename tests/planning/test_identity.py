@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from myria.log.canonical import digest, quick_digest
-from myria.topics.identity import internal_node_id, leaf_node_id, rendering_id, topic_id, without_ids
+from myria.topics.identity import internal_node_id, leaf_node_id, rendering_id, topic_id
 from myria.topics.model import INTERNAL, LEAF, PlanEvent
 from myria.topics.scope_plan import plan_scope, plan_unit
 from tests.planning.generators import SCOPE, SETTINGS, key_of
@@ -24,18 +24,6 @@ def test_internal_identity_is_the_digest_of_its_canonical_body(leaves: list[byte
     shuffled = list(leaves)
     chance.shuffle(shuffled)
     assert internal_node_id(names, b"".join(shuffled)) == digest(body)
-
-
-_BEGINS_ALIKE = st.sampled_from([b"", bytes(8), b"\xff" * 8]).flatmap(
-    lambda first: st.binary(min_size=32 - len(first), max_size=32 - len(first)).map(first.__add__)
-)
-
-
-@given(st.lists(_BEGINS_ALIKE, max_size=40), st.lists(_BEGINS_ALIKE, max_size=9), st.randoms())
-def test_identities_that_go_are_left_out_of_a_row(ids: list[bytes], others: list[bytes], chance: random.Random) -> None:
-    """Exactly those, in the order of the others, however alike they begin, and whatever else is said to go."""
-    gone = [*chance.sample(ids, len(ids) // 3), *others]
-    assert without_ids(b"".join(ids), b"".join(gone)) == b"".join(one for one in ids if one not in gone)
 
 
 _TEXT = st.text()

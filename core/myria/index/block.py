@@ -28,10 +28,10 @@ from myria.log.payloads import described, searchable_text, speaker_of
 from myria.text import TextWords, term_id, term_ids, terms, words_in
 from myria.text.asking import asks
 from myria.text.changes import changed
+from myria.text.common_words import number_ids
 from myria.text.dates import MAX_DAYS, TIME_WORDS, Meant, holds_from, local_day, meant
 from myria.text.languages import languages_of, stems
 from myria.text.naming import names_something
-from myria.text.numbers import number_ids
 from myria.text.written import written_terms
 from myria.versions import BLOCK_VERSION
 

@@ -21,8 +21,7 @@ from myria.search.wanted import state_asked_for
 from myria.text.announcing import announces
 from myria.text.changes import tells_of_change, tells_of_move, tells_where
 from myria.text.languages import function_terms, languages_of
-from myria.text.roots import root
-from myria.text.words import is_stopword, terms, tokens
+from myria.text.words import is_stopword, root, terms, tokens
 from myria.text.written import written_terms
 
 _COMPARED = 200

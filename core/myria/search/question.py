@@ -26,8 +26,9 @@ from myria.search.wanted import (
 )
 from myria.text import Token, is_stopword, terms, tokens
 from myria.text.dates import Window, is_date_word, local_day, windows
+from myria.text.kinds import members
 from myria.text.languages import STEMMED, is_function_word, languages_of, stem_of
-from myria.text.related import members, related
+from myria.text.related import related
 from myria.text.requests import asked_in, is_common_part, is_request_term, without_requests, without_talk
 from myria.text.verbforms import verb_forms
 from myria.text.written import Written, written_in

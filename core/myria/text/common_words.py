@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
+import numpy.typing as npt
+
 from myria.text.words import term_id, terms
 
 _WEAK = """
@@ -121,6 +124,17 @@ yard year years
 """
 
 
+_NUMBER_WORDS = """
+two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen
+twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million half dozen couple twice
+2x 3x 4x 5x 6x 7x 8x 9x 10x
+"""
+"""By numbers states are told, and told anew ("88 kilos", "84 this morning"). "One" is mostly no number."""
+
+_GREATEST_NUMBER = 999
+"""Longer ones are mostly years, telephone numbers and the like."""
+
+
 @cache
 def weak_terms() -> frozenset[str]:
     """Return the terms (as `myria.text.terms` gives them) that break phrases and never lead a label."""
@@ -137,6 +151,13 @@ def plain_terms() -> frozenset[str]:
 def weak_ids() -> frozenset[int]:
     """Return the identities of the weak terms."""
     return frozenset(map(term_id, weak_terms()))
+
+
+@cache
+def number_ids() -> npt.NDArray[np.int64]:
+    """Return the ids of terms that are numbers, ascending."""
+    numbers = {*terms(_NUMBER_WORDS), *map(str, range(1, _GREATEST_NUMBER + 1))}
+    return np.array(sorted(map(term_id, numbers)), dtype=np.int64)
 
 
 def _stems(words: str) -> frozenset[str]:

@@ -12,8 +12,7 @@ from unicodedata import category
 from myria.text.languages import languages_of
 from myria.text.model_tokens import ELLIPSIS, TokenCounter
 from myria.text.requests import is_common_part, is_function_word, is_request_term, without_requests
-from myria.text.roots import root
-from myria.text.words import is_stopword, terms, words_in
+from myria.text.words import is_stopword, root, terms, words_in
 
 _LEAD = 60
 """Characters before the first word that is looked for, at most: mostly the sentence begins there."""

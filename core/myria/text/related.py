@@ -7,9 +7,6 @@ a wrong neighbour costs more than a missing one (Voorhees, "Query expansion usin
 
 from __future__ import annotations
 
-import tomllib
-from importlib import resources
-
 from myria.text.words import terms
 
 _GROUPS = """
@@ -251,25 +248,3 @@ _RELATED = _table()
 def related(term: str) -> tuple[str, ...]:
     """Return the terms that may stand in for a term, in a fixed order; none for most."""
     return _RELATED.get(term, ())
-
-
-def _told(table: str) -> dict[str, tuple[str, ...]]:
-    """Return what is told by each word that is asked, of a table of kinds."""
-    text = resources.files("myria.text").joinpath(table).read_text(encoding="utf-8")
-    told_by_term: dict[str, dict[str, None]] = {}
-    for kind in tomllib.loads(text)["kinds"]:
-        told = dict.fromkeys(terms(kind["told"]))
-        for term in terms(kind["asked"]):
-            told_by_term.setdefault(term, {}).update(told)
-    return {
-        term: tuple(member for member in told if member != term and member not in related(term))
-        for term, told in told_by_term.items()
-    }
-
-
-_MEMBERS = _told("members.toml")
-
-
-def members(term: str) -> tuple[str, ...]:
-    """Return the terms that name one of the kind of thing that a term names (pet: cat, dog), in a fixed order."""
-    return _MEMBERS.get(term, ())

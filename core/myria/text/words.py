@@ -57,6 +57,10 @@ _MOST_REPLACED = 16
 """How many characters beyond ASCII a text may have, each counted once, that is read as one of ASCII."""
 
 
+_ROOT = 5
+"""Letters by which words are known, whatever their endings: as good as a stemmer for most languages (McNamee 2004)."""
+
+
 class Token(NamedTuple):
     """One term where it stands: `text[start:end]` is its surface form, `term` what it is indexed as."""
 
@@ -193,20 +197,9 @@ def counted_surfaces(text: str) -> list[tuple[str, str, int]]:
 
     They are in the order of their first places.
     """
-    if text.isascii():
-        return [(word, _term(word), count) for word, count in ascii_words(text).items()]
-    counts = Counter((token.surface.lower(), token.term) for token in tokens(text))
+    words = words_in(text)
+    counts = Counter(zip(map(str.lower, words.surfaces), words.terms, strict=True))
     return [(surface, term, count) for (surface, term), count in counts.items()]
-
-
-def ascii_words(text: str) -> Counter[str]:
-    """Return how often each word stands in a text of ASCII alone, in lower case, in the order of their first places."""
-    return Counter(_ASCII_WORD.findall(text.lower()))
-
-
-def term_of(word: str) -> str:
-    """Return the term of a word as `ascii_words` returns it."""
-    return _term(word)
 
 
 def is_bare(text: str) -> bool:
@@ -217,6 +210,11 @@ def is_bare(text: str) -> bool:
 def folded(text: str) -> str:
     """Return a text without case, compatibility forms and Latin, Greek or Cyrillic accents."""
     return text.lower() if text.isascii() else text.translate(_FOLDS)
+
+
+def root(term: str) -> str:
+    """Return what words with the same beginning have in common, in any language; what holds a digit is itself."""
+    return term if any(map(str.isdigit, term)) else term[:_ROOT]
 
 
 def is_stopword(term: str) -> bool:

@@ -61,19 +61,9 @@ def internal_node_id(participants: Participants, leaf_ids: bytes) -> bytes:
             "schema": SCHEMA,
             "node_type": INTERNAL,
             "participants": list(participants),
-            "leaves": [leaf_id.hex() for leaf_id in sorted(_ids(leaf_ids))],
+            "leaves": sorted(leaf_ids[at : at + ID_BYTES].hex() for at in range(0, len(leaf_ids), ID_BYTES)),
         }
     )
-
-
-def without_ids(ids: bytes, gone: bytes) -> bytes:
-    """Return identities in a row without those that are among `gone`."""
-    left_out = set(_ids(gone))
-    return b"".join([leaf_id for leaf_id in _ids(ids) if leaf_id not in left_out])
-
-
-def _ids(row: bytes) -> list[bytes]:
-    return [row[at : at + ID_BYTES] for at in range(0, len(row), ID_BYTES)]
 
 
 def rendering_id(

@@ -10,7 +10,7 @@ whatever the order in which they came.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import groupby
@@ -20,7 +20,7 @@ from myria.errors import InternalError
 from myria.settings.planner import PlannerSettings
 from myria.topics import calendar
 from myria.topics.describe import describe_group
-from myria.topics.identity import ID_BYTES, internal_node, without_ids
+from myria.topics.identity import ID_BYTES, internal_node
 from myria.topics.model import (
     Node,
     Outline,
@@ -56,8 +56,7 @@ async def assemble(
 
     A changed unit is removed and added under the same key. With no old root this is the full assembly. The reader is
     asked for the nodes on the paths of changed units, their children, and the leaf ids beside them: once per level
-    for nodes, once per untouched subtree for leaves. Those under the root are the old root's without what went and with
-    what came, which the reader may have read before.
+    for nodes, once per untouched subtree for leaves.
 
     Args:
         old_root: rendering id of the scope's old root.
@@ -79,16 +78,17 @@ async def assemble(
     changed = sorted([key_digits(key) for key in removed] + [key_digits(unit.key) for unit in added])
     pieces = await assembly.open(old_root, changed)
     went = [piece for piece in pieces if piece.outline.is_unit and piece.outline.key in removed]
+    if len(went) < len(removed):
+        raise InternalError("a unit to be replaced is not in the scope's tree", units=len(removed) - len(went))
     if gone is not None:
         gone.extend(piece.outline for piece in went)
-    pieces = _without(pieces, removed)
+    pieces = [piece for piece in pieces if not piece.outline.is_unit or piece.outline.key not in removed]
     pieces.extend(_Piece(digits=key_digits(unit.key), outline=unit.top, leaf_ids=unit.leaf_ids) for unit in added)
     if not pieces:
         return None, []
     pieces.sort(key=lambda piece: piece.digits)
     _refuse_equal_keys(pieces)
-    change = _Change(old_root=old_root, went=went, came=added) if old_root is not None else None
-    top = await assembly.group(pieces, change)
+    top = await assembly.group(pieces)
     return top.outline, [node for key, node in assembly.nodes.items() if key not in assembly.opened]
 
 
@@ -106,22 +106,12 @@ class _Piece:
         return self.digits if self.outline.is_unit else self.digits[: shared_digits(self.outline.level)]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Change:
-    """What makes an old tree the new one: the units that go, as the old tree has them, and those that come."""
-
-    old_root: bytes
-    went: Sequence[_Piece]
-    came: Sequence[Unit]
-
-
 class _Assembly:
     def __init__(self, reader: TreeReader, participants: Participants, settings: PlannerSettings) -> None:
         self._reader = reader
         self._participants = participants
         self._settings = settings
         self._children: dict[bytes, tuple[bytes, ...]] = {}
-        self._old_units: dict[bytes, Node] = {}
         self.opened: set[bytes] = set()
         self.nodes: dict[bytes, Node] = {}
 
@@ -139,11 +129,8 @@ class _Assembly:
                     closed.append(piece)
         return closed
 
-    async def group(self, pieces: list[_Piece], change: _Change | None = None) -> _Piece:
-        """Return the tree over pieces in key order, none of which lies within another.
-
-        `change` leads from the old tree to all of them.
-        """
+    async def group(self, pieces: list[_Piece]) -> _Piece:
+        """Return the tree over pieces in key order, none of which lies within another."""
         if len(pieces) == 1:
             return pieces[0]
         if sum(piece.outline.units for piece in pieces) <= self._settings.max_fan_out:
@@ -154,7 +141,7 @@ class _Assembly:
             children = [
                 await self.group(list(part)) for _, part in groupby(pieces, key=lambda piece: piece.digits[shared])
             ]
-        return await self._node(children, shared, change)
+        return await self._node(children, shared)
 
     async def _flat(self, pieces: list[_Piece]) -> list[_Piece]:
         """Return the units under some pieces: a group that shrank to so few is flat again."""
@@ -167,13 +154,10 @@ class _Assembly:
         units.sort(key=lambda piece: piece.digits)
         return units
 
-    async def _node(self, children: list[_Piece], shared: int, change: _Change | None) -> _Piece:
+    async def _node(self, children: list[_Piece], shared: int) -> _Piece:
         level = group_level(shared)
         outlines = [child.outline for child in children]
-        if change is not None and _unknown(change.went) <= self._settings.max_fan_out and _unknown(children):
-            leaf_ids = await self._changed_leaves(change, sum(child.leaves for child in outlines))
-        else:
-            leaf_ids = b"".join([await self._leaves(child) for child in children])
+        leaf_ids = b"".join([await self._leaves(child) for child in children])
         node = internal_node(
             self._participants,
             describe_group(outlines, level=level),
@@ -187,14 +171,8 @@ class _Assembly:
     async def _leaves(self, piece: _Piece) -> bytes:
         if piece.leaf_ids is not None:
             return piece.leaf_ids
-        return await self._reader.leaf_node_ids(piece.outline.rendering_id)
-
-    async def _changed_leaves(self, change: _Change, leaves: int) -> bytes:
-        """Return the leaf ids of the new tree, which has so many, out of those of the old one."""
-        went = b"".join([await self._leaves(piece) for piece in change.went])
-        kept = without_ids(await self._reader.leaf_node_ids(change.old_root), went)
-        leaf_ids = b"".join([kept, *(unit.leaf_ids for unit in change.came)])
-        if len(leaf_ids) != leaves * ID_BYTES:
+        leaf_ids = await self._reader.leaf_node_ids(piece.outline.rendering_id)
+        if len(leaf_ids) != piece.outline.leaves * ID_BYTES:
             raise InternalError("a tree has other leaves than its nodes count", leaves=len(leaf_ids) // ID_BYTES)
         return leaf_ids
 
@@ -215,11 +193,6 @@ class _Assembly:
         return self._children[piece.outline.rendering_id]
 
 
-def _unknown(pieces: Iterable[_Piece]) -> int:
-    """Return of how many pieces the reader has the leaf ids."""
-    return sum(piece.leaf_ids is None for piece in pieces)
-
-
 def leads_through(prefix: AnyStr, changed: Sequence[AnyStr]) -> bool:
     """Tell whether any of the sorted `changed` keys or paths begins with a prefix."""
     at = bisect_left(changed, prefix)
@@ -230,19 +203,6 @@ def shared_length(left: AnyStr, right: AnyStr) -> int:
     """Return how many leading digits two keys or paths share."""
     differing = (at for at, (one, other) in enumerate(zip(left, right, strict=False)) if one != other)
     return next(differing, min(len(left), len(right)))
-
-
-def _without(pieces: Iterable[_Piece], removed: AbstractSet[UnitKey]) -> list[_Piece]:
-    left = set(removed)
-    kept = []
-    for piece in pieces:
-        if piece.outline.is_unit and piece.outline.key in left:
-            left.remove(piece.outline.key)
-        else:
-            kept.append(piece)
-    if left:
-        raise InternalError("a unit to be replaced is not in the scope's tree", units=len(left))
-    return kept
 
 
 def _refuse_equal_keys(pieces: Sequence[_Piece]) -> None:

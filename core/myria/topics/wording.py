@@ -167,11 +167,6 @@ class Votes:
     stopwords: int = 0
     by_language: Counter[str] = field(default_factory=Counter)
 
-    @staticmethod
-    def counts(term: str) -> bool:
-        """Tell whether a term is a stop word, or a function word of a language; others are only counted."""
-        return term in _telling()
-
     def add(self, term: str, times: int) -> None:
         """Add a term that stands so many times in the text."""
         self.words += times

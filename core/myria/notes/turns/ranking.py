@@ -16,10 +16,10 @@ from myria.notes.current import SoughtWords
 from myria.notes.turns.facts import Fact, KnownFact, Tier
 from myria.notes.turns.items import Json
 from myria.notes.turns.stating import Rule, rules, words_of
-from myria.text.related import members, related
+from myria.text.kinds import members
+from myria.text.related import related
 from myria.text.requests import without_requests
-from myria.text.roots import root
-from myria.text.words import terms
+from myria.text.words import root, terms
 
 _HOUR_US = 3_600 * 10**6
 _TIER_BONUS: Mapping[Tier, float] = {"L0": 0.35, "L2": 0.20, "L1": 0.10}
