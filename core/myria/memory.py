@@ -91,8 +91,8 @@ class Memory(Administration):
         self.surroundings = Surroundings(
             self.appending, self.links, self.retrieval.handles, linked_limit=settings.recall.linked_limit
         )
-        self._recall: Recall | None = None
-        self._openings: Openings | None = None
+        self.recall = Recall(self._read, settings.recall, has_vectors=self.vectors is not None)
+        self.openings = Openings(self.database, settings.service.zone)
         self.consolidation = Consolidation(
             self.log,
             most=settings.notes.consolidate_notes,
@@ -140,22 +140,6 @@ class Memory(Administration):
     def embeddings(self) -> str:
         """Whether vectors are compared, and why or why not, in words."""
         return chosen(self.settings).why
-
-    @property
-    def recall(self) -> Recall:
-        """What recalls. The first use loads the token counter: see `myria.text.model_tokens.token_counter`."""
-        if self._recall is None:
-            self._recall = Recall(
-                self._read, token_counter(), self.settings.recall, has_vectors=self.vectors is not None
-            )
-        return self._recall
-
-    @property
-    def openings(self) -> Openings:
-        """What gathers the beginnings of sessions. The first use loads the token counter, as `recall`'s does."""
-        if self._openings is None:
-            self._openings = Openings(self.database, token_counter(), self.settings.service.zone)
-        return self._openings
 
     async def append_superseding(
         self,

@@ -6,8 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from myria.notes.current import KeptStatement, SoughtWords, replaced
-from myria.notes.newest import ComparedNote, newest_above
+from myria.notes.current import ComparedNote, KeptStatement, SoughtWords, newest_above, replaced
 from myria.text.changes import tells_of_change
 from tests.support.changing_facts import BLIND, SEEN, Change
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
 import orjson
@@ -16,11 +16,10 @@ from myria.log.masks import Mask, Masks
 from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
-from myria.notes.fragments import Fragment
+from myria.notes.fragments import Fragment, json_within, text_by_subject
 from myria.notes.model import Changes
 from myria.notes.questions import RecallQuery
-from myria.notes.recalling import Recall, Recalled
-from myria.search.found import EventFinder
+from myria.notes.recalling import Recalled
 from myria.settings import Settings
 from myria.text.model_tokens import token_counter
 from tests.support.builds import build
@@ -256,7 +255,7 @@ async def test_what_is_old_says_so(recaller: Recaller) -> None:
         "The kiln is red": None,
         "The kiln is green": None,
     }
-    assert "(old: 70 days)" in recaller.recall.as_text(page.fragments, 800).text
+    assert "(old: 70 days)" in text_by_subject(page.fragments, (), token_counter(), 800).text
     assert page.hints == ()
     (hint,) = (await recaller.page(text="gas", kind="fact")).hints
     assert hint["signal"] == "stale_results"
@@ -374,9 +373,9 @@ def test_text_and_json_never_exceed_a_budget(texts: list[str], budget: int) -> N
         )
         for at, text in enumerate(texts)
     ]
-    recall, count = Recall(nobody_reads, token_counter()), token_counter().count
-    assert count(recall.as_text(fragments, budget).text) <= budget
-    shown, tokens = recall.as_json(fragments, budget)
+    count = token_counter().count
+    assert count(text_by_subject(fragments, (), token_counter(), budget).text) <= budget
+    shown, tokens = json_within(fragments, token_counter(), budget)
     assert not shown or count(orjson.dumps(shown).decode()) == tokens <= budget
     if len(shown) < len(fragments):
         more = [fragment.to_json() for fragment in fragments[: len(shown) + 1]]
@@ -387,11 +386,11 @@ async def test_a_long_memory_is_shortened_in_both_forms(recaller: Recaller) -> N
     """It does not keep an answer empty."""
     await recaller.keep("The kiln " + "cracked again, and " * 180)
     fragments = await recaller.find(text="kiln")
-    (shown,), _ = recaller.recall.as_json(fragments, 200)
+    (shown,), _ = json_within(fragments, token_counter(), 200)
     assert shown["truncated"]
     assert shown["content"].startswith("The kiln cracked again")
     assert 150 < token_counter().count(orjson.dumps([shown]).decode()) <= 200
-    assert recaller.recall.as_text(fragments, 200).shown == 1
+    assert text_by_subject(fragments, (), token_counter(), 200).shown == 1
 
 
 async def test_a_small_budget_holds_bare_words_rather_than_nothing(recaller: Recaller) -> None:
@@ -400,19 +399,14 @@ async def test_a_small_budget_holds_bare_words_rather_than_nothing(recaller: Rec
         f"The kiln cracked again, and nobody has ordered {', '.join(['bricks', 'mortar', 'clay'] * 6)}."
     )
     fragments = await recaller.find(text="kiln")
-    (whole,), most = recaller.recall.as_json(fragments, 800)
-    (lean,), tokens = recaller.recall.as_json(fragments, most - 1)
+    (whole,), most = json_within(fragments, token_counter(), 800)
+    (lean,), tokens = json_within(fragments, token_counter(), most - 1)
     assert "keywords" in whole
     assert lean == {name: whole[name] for name in ("id", "content", "created_at", "type")}
     assert tokens < most - 1
-    (cut,), less = recaller.recall.as_json(fragments, tokens - 1)
+    (cut,), less = json_within(fragments, token_counter(), tokens - 1)
     assert cut["truncated"]
     assert less < tokens
-
-
-async def nobody_reads(tenant: str, masks: Masks, work: Callable[[EventFinder], Awaitable[T]]) -> T:
-    """Find nothing: what is recalled is given."""
-    raise AssertionError(f"{work} of {masks} reads {tenant}")
 
 
 async def test_text_and_json_are_each_within_the_budget(recaller: Recaller) -> None:
@@ -426,8 +420,8 @@ async def test_text_and_json_are_each_within_the_budget(recaller: Recaller) -> N
     fragments = await recaller.find(text="kiln 窯")
     counter = token_counter()
     for budget in (10, 100, 800):
-        text = recaller.recall.as_text(fragments, budget)
-        shown, tokens = recaller.recall.as_json(fragments, budget)
+        text = text_by_subject(fragments, (), token_counter(), budget)
+        shown, tokens = json_within(fragments, token_counter(), budget)
         assert text.tokens == (counter.count(text.text) if text.text else 0) <= budget
         assert not shown or counter.count(orjson.dumps(shown).decode()) == tokens <= budget
         if budget == 800:

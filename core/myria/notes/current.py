@@ -5,6 +5,8 @@ Of two that answer a question about the present by the same words of it, or by s
 newer stands first if it repeats a quarter of what the older one is about. Without such a question they count as of one
 thing where they begin alike and end in another way, or where the newer one says that something has changed and names
 what the older one is about. Soft evidence: what is older is told below and marked, never hidden.
+
+`search/kept.py` has the same rule for raw search, by the numbers of words and with a lower bar, since it hides nothing.
 """
 
 from __future__ import annotations
@@ -14,15 +16,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise
-from typing import Final
+from typing import Final, Literal
 
-from myria.notes.subjects import is_verb_of_notes
-from myria.search.wanted import state_asked_for
-from myria.text.announcing import announces
+from myria.notes.subjects import begins_notes
+from myria.search.wanted import day_asked_for, state_asked_for
+from myria.text.announcing import announces, holds_later
 from myria.text.changes import tells_of_change, tells_of_move, tells_where
+from myria.text.dates import local_day, windows
 from myria.text.languages import function_terms, languages_of
 from myria.text.words import is_stopword, root, terms, tokens
 from myria.text.written import written_terms
+
+Change = Literal["newer", "older"]
+
+MOST_COMPARED = 50
+"""Statements of an answer that are compared with each other, the first ones: a page of recall holds no more."""
 
 _COMPARED = 200
 """Characters of a text that are compared: a statement says what it is about at once."""
@@ -166,10 +174,10 @@ class KeptStatement:
             return False
         begun = _common_beginning(self.beginning, older.beginning)
         alike = len(self.words & older.words) / len(self.words | older.words)
-        verbs = [token for token in tokens(begun) if is_verb_of_notes(token.surface)]
+        verbs = [token for token in tokens(begun) if begins_notes(token.surface)]
         if verbs and alike >= _SAID_ALIKE:
             return True
-        telling = [token.term for token in tokens(begun) if not is_verb_of_notes(token.surface)]
+        telling = [token.term for token in tokens(begun) if not begins_notes(token.surface)]
         if not content_roots(telling, begun) & self.about:
             return False
         return alike > _BEGUN_ALIKE
@@ -238,3 +246,80 @@ def _root(word: str) -> str:
 def _is_within_word(text: str, at: int) -> bool:
     """Tell whether a place in a text of words with spaces between them is within a word."""
     return 0 < at < len(text) and text[at - 1 : at + 1].isalnum() and text[at] < "\u0e00"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComparedNote:
+    """A kept statement of an answer, with when it was kept; `number` orders those of one microsecond.
+
+    `replaced_by` is the `event_id` of the one that was said to replace it, on a day that it announces.
+    """
+
+    text: str
+    at: int
+    number: int
+    utc_offset: int = 0
+    event_id: str | None = None
+    replaced_by: str | None = None
+
+
+def newest_above(
+    answer: Sequence[ComparedNote | None], asked: str, *, hints: Sequence[str] = (), now: int, utc_offset: int = 0
+) -> tuple[list[int], dict[int, Change | None]]:
+    """Return the places of an answer in their new order, and how some of them are to be marked from now on.
+
+    A question for how something was before moves nothing. What tells in the same words of another thing than is asked
+    about stands below what tells of that, and neither replaces the other. What holds from a later day on than the one
+    that is asked for stands below what it will replace.
+
+    Args:
+        answer: best first; None for what is no kept statement, and stays where it is among them.
+        asked: the words of the question.
+        hints: more of them, which name no day.
+        now: from where days of the question are reckoned, in microseconds since 1970 UTC.
+        utc_offset: minutes east of UTC of who asks.
+    """
+    if state_asked_for(asked) == "before":
+        return list(range(len(answer))), {}
+    kept = [(statement, place) for place, statement in enumerate(answer) if statement is not None][:MOST_COMPARED]
+    kept.sort(key=lambda item: (-item[0].at, -item[0].number))
+    meant = windows(asked, now=now, first=now, last=now, utc_offset=utc_offset)
+    day = day_asked_for(asked, meant, local_day(now, utc_offset))
+    above: dict[int, list[int]] = {}
+    marks: dict[int, Change | None] = {}
+    sought = SoughtWords.of(" ".join(filter(None, (asked, *hints))))
+    statements = [KeptStatement.of(statement.text) for statement, _ in kept]
+    anew = replaced(statements, sought)
+    # Which tells of what is asked about: the one that holds most of its words, of equals the first.
+    standing = [place for _, place in kept]
+    sure = max(range(len(kept)), key=lambda at: (len(sought.about & statements[at].about), -standing[at]), default=0)
+    for one, its_place in zip(statements, standing, strict=True):
+        if one.is_parallel(statements[sure], sought):
+            marks |= {its_place: None, standing[sure]: None}
+            if its_place < standing[sure]:
+                above.setdefault(its_place, []).append(standing[sure])
+    # Once for each: where all begin alike there are over a thousand pairs, and texts may be long.
+    holding_from = [holds_later(one.text, at=one.at, utc_offset=one.utc_offset, now=now) for one, _ in kept]
+    for (older_one, place), places in zip(kept, anew, strict=True):
+        by = older_one.replaced_by
+        named = [at for at, (other, _) in enumerate(kept) if by is not None and other.event_id == by]
+        for at in {*places, *named}:
+            begins, its_place = holding_from[at], kept[at][1]
+            if begins is not None and begins > day:
+                above.setdefault(its_place, []).append(place)
+            else:
+                above.setdefault(place, []).append(its_place)
+                marks[place] = "older"
+    ordered: dict[int, None] = {}
+    waiting: set[int] = set()
+
+    def put(place: int) -> None:
+        if place not in waiting:
+            waiting.add(place)
+            for other in above.get(place, []):
+                put(other)
+            ordered[place] = None
+
+    for place in range(len(answer)):
+        put(place)
+    return list(ordered), marks

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from myria.log.redaction.expressions import first_look
 from myria.notes.details import NO_DETAILS, Details
 from myria.notes.kinds import Contract, Lifetime, policy_of
-from myria.notes.subjects import begins_notes, subject_of, topic_of
-from myria.notes.wordcounts import WordCounts
+from myria.notes.subjects import GENERAL, WordCounts, begins_notes, subject_of
 from myria.text import terms
 from myria.text.languages import is_function_word, languages_of
 from myria.topics.unspaced import is_in as is_unspaced
@@ -102,14 +101,15 @@ def completed(draft: Draft, contract: Contract) -> NoteText:
     """
     kind = draft.kind or inferred_kind(draft.content)
     policy = policy_of(kind, contract)
-    counted = WordCounts.of_text(draft.content[:_LOOKED_AT]) if draft.keywords is None else None
-    chosen = keywords_of(draft.content, counted) if draft.keywords is None else draft.keywords
+    keywords, topic = draft.keywords, draft.topic
+    if keywords is None:
+        keywords, topic = keywords_of(draft.content), topic or subject_of(draft.content)
     given = {"type": draft.kind, "topic": draft.topic, "keywords": draft.keywords, "importance": draft.importance}
     return NoteText(
         content=draft.content,
         kind=kind,
-        topic=draft.topic or (subject_of(draft.content, counted) if draft.keywords is None else topic_of(chosen)),
-        keywords=chosen if draft.keywords is None else _tidied(chosen),
+        topic=topic or next(iter(keywords), GENERAL),
+        keywords=keywords if draft.keywords is None else _tidied(keywords),
         importance=policy.importance if draft.importance is None else draft.importance,
         source=draft.source,
         lifetime=draft.lifetime,
@@ -134,17 +134,14 @@ def inferred_kind(content: str) -> str:
     return next((kind for kind, look, rule in _RULES if look.search(raw) and rule.search(beginning)), "fact")
 
 
-def keywords_of(content: str, counted: WordCounts | None = None) -> tuple[str, ...]:
+def keywords_of(content: str) -> tuple[str, ...]:
     """Return the words that a text uses most, as they are written, stop words left out; of equals the earlier first.
 
     The words are those of the search (`myria.text`), so a keyword finds what it was taken from. Scripts without
     spaces give none: pairs of characters are no words, and where a word ends only a dictionary could tell.
-
-    Args:
-        counted: the words of the content's beginning, where they are counted already.
     """
     beginning = content[:_LOOKED_AT]
-    words = WordCounts.of_text(beginning) if counted is None else counted
+    words = WordCounts.of_text(beginning)
     languages = languages_of(beginning, terms(beginning))
     kept = (
         words.shown[term]

@@ -17,8 +17,8 @@ from myria.notes.links import LinkProjection
 from myria.notes.memories.projection import MemoryProjection
 from myria.notes.projection import NoteProjection
 from myria.notes.registrations.projection import RegistrationProjection
-from myria.notes.sessions.projection import SessionProjection
-from myria.notes.turns.projection import TurnProjection
+from myria.notes.sessions.model import SessionProjection
+from myria.notes.turns.model import TurnProjection
 from myria.settings import Settings
 
 

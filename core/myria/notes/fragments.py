@@ -1,4 +1,10 @@
-"""A memory that was recalled, and memories as they are written: as lines and as JSON, within a budget of tokens."""
+"""A memory that was recalled, and memories as they are written: as lines and as JSON, within a budget of tokens.
+
+As lines, those of one subject stand together: what several of them are about is said once, and they stand beneath it in
+time, talk as it was said, kept statements newest first. A heading costs tokens, and what it makes superfluous pays for
+it: dates that are those of the line above, and topics of the subject's own. Where that does not pay, lines stand as
+they were ranked: no text costs more for its subjects.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,8 @@ import orjson
 from myria.db.clock import day_text, to_rfc3339
 from myria.notes.details import NO_DETAILS, Details
 from myria.notes.kinds import Tier
-from myria.notes.lines import LEAST_WORTH, on_one_line, written_line
+from myria.notes.lines import LEAST_WORTH, MemoryText, fenced, fenced_cost, fitting_lines, on_one_line, written_line
+from myria.search.found import FoundSubject
 from myria.text.model_tokens import TokenCounter, fitted
 from myria.text.passages import passage_within
 from myria.text.words import terms
@@ -27,6 +34,13 @@ _DENSE = 8
 
 _EXPLAINED = 3
 """Reasons that are given for a memory."""
+
+_LEAST_OF_SUBJECT = 2
+"""Memories of a subject that are shown, from which on it is named."""
+
+_DATE = len("2026-02-24")
+_STATE_COMPARED = 40
+"""Characters by which the latest state is known among the memories beneath a subject."""
 
 _LEAN = ("id", "content", "created_at", "type", "relation_type", "superseded", "change", "alike")
 
@@ -233,7 +247,7 @@ def json_within(
     fragments: Sequence[Fragment],
     counter: TokenCounter,
     budget: int,
-    around: Callable[[list[Json]], Any],
+    around: Callable[[list[Json]], Any] = lambda shown: shown,
     shape: Shape = WHOLE,
 ) -> tuple[list[Json], int]:
     """Return the first memories as JSON, and what they cost with what is made `around` them: at most `budget`.
@@ -282,3 +296,99 @@ def json_within(
 
 def _json(value: Any) -> str:
     return orjson.dumps(value).decode()
+
+
+def text_by_subject(
+    fragments: Sequence[Fragment],
+    subjects: Sequence[FoundSubject],
+    counter: TokenCounter,
+    budget: int,
+    sought: frozenset[str] = frozenset(),
+) -> MemoryText:
+    """Return the memories that fit into a budget by rank, those of one subject together, for no more tokens."""
+    written, tokens = fitting_lines(fragments, counter, budget, sought)
+    shown = fragments[: len(written)]
+    for has_state in (True, False):
+        lines = _grouped(shown, written, subjects, has_state=has_state)
+        if lines is None:
+            break
+        cost = fenced_cost(lines, counter)
+        if cost <= tokens:
+            return MemoryText(text=fenced(lines), shown=len(written), tokens=cost)
+    return MemoryText(text=fenced(written), shown=len(written), tokens=tokens)
+
+
+def _grouped(
+    fragments: Sequence[Fragment], written: Sequence[str], subjects: Sequence[FoundSubject], *, has_state: bool
+) -> list[str] | None:
+    """Return lines by subject, None where no subject has enough of them."""
+    subject_of: dict[int, int] = {}
+    for place, subject in enumerate(subjects):
+        of_it = [at for at, fragment in enumerate(fragments) if _belongs(fragment, subject)]
+        if sum(fragments[at].topic_id is None for at in of_it) >= _LEAST_OF_SUBJECT:
+            subject_of |= dict.fromkeys(of_it, place)
+    if not subject_of:
+        return None
+    lines: list[str] = []
+    told: set[int] = set()
+    was_in_group = False
+    for at, line in enumerate(written):
+        number = subject_of.get(at)
+        if number is None:
+            if was_in_group:
+                lines.append("")
+            lines.append(line)
+        elif number not in told:
+            told.add(number)
+            if lines and lines[-1] != "":
+                lines.append("")
+            beneath = [each for each, other in subject_of.items() if other == number]
+            lines += _group(fragments, written, beneath, subjects[number], has_state=has_state)
+        else:
+            continue
+        was_in_group = number is not None
+    return lines
+
+
+def _belongs(fragment: Fragment, subject: FoundSubject) -> bool:
+    if fragment.topic_id is not None:
+        return fragment.topic_id in subject.topic_ids
+    return fragment.event_seq in subject.event_seqs
+
+
+def _group(
+    fragments: Sequence[Fragment],
+    written: Sequence[str],
+    beneath: Sequence[int],
+    subject: FoundSubject,
+    *,
+    has_state: bool,
+) -> list[str]:
+    """Return the heading of a subject and its memories in time; topics of its own leaves say nothing more.
+
+    Talk stands in the order in which it was said. Where there are kept statements the newest is first, as what holds
+    now, and each has its date.
+    """
+    has_notes = any(fragments[at].note_id is not None for at in beneath)
+    memories = sorted(
+        (at for at in beneath if fragments[at].topic_id is None),
+        key=lambda at: (fragments[at].at, fragments[at].event_seq),
+        reverse=has_notes,
+    )
+    heading = on_one_line(subject.label)
+    if has_state and not any(_tells(fragments[at], subject.latest) for at in memories):
+        heading = f"{heading}. {on_one_line(subject.latest)}"
+    lines = [f"# {heading}"]
+    date = ""
+    for at in memories:
+        line = written[at]
+        lines.append(line[_DATE:].removeprefix(":").lstrip() if line[:_DATE] == date else line)
+        date = "" if has_notes else line[:_DATE]
+    return lines
+
+
+def _tells(fragment: Fragment, latest: str) -> bool:
+    """Tell whether a memory says the latest state itself."""
+    _, _, quoted = latest.partition("“")
+    said = quoted.rstrip("”.…")[:_STATE_COMPARED]
+    return bool(said) and said in on_one_line(fragment.text)

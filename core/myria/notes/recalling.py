@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import asyncpg
 
@@ -21,14 +21,12 @@ from myria.errors import CursorInvalid
 from myria.index.block import name_terms
 from myria.log.masks import Masks
 from myria.log.payloads import speaker_of, whole_text
-from myria.notes.bysubject import text_by_subject
+from myria.notes.current import ComparedNote, newest_above
 from myria.notes.drafting import NoteText
 from myria.notes.expiry import DAY_US, Lasting
-from myria.notes.fragments import WHOLE, Fragment, Json, Key, Shape, json_within
+from myria.notes.fragments import Fragment, Key
 from myria.notes.kinds import importance_now, often, policies, tier, utility
-from myria.notes.lines import MemoryText
 from myria.notes.model import NOTE_TYPE, note_of
-from myria.notes.newest import ComparedNote, newest_above
 from myria.notes.questions import RecallQuery
 from myria.search.cursors import Cursor
 from myria.search.found import EventFinder, Found, FoundEvent, FoundSubject
@@ -36,7 +34,6 @@ from myria.search.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.settings import RecallSettings
 from myria.text import is_stopword, terms
 from myria.text.announcing import holds_later
-from myria.text.model_tokens import TokenCounter
 from myria.text.restating import told_once
 
 T = TypeVar("T")
@@ -140,17 +137,13 @@ class Recall:
 
     Args:
         read: how events are found.
-        counter: counts tokens.
         settings: weights, and when memories are called old.
         has_vectors: whether a model of embeddings is set.
     """
 
-    def __init__(
-        self, read: Reads, counter: TokenCounter, settings: RecallSettings | None = None, *, has_vectors: bool = False
-    ) -> None:
+    def __init__(self, read: Reads, settings: RecallSettings | None = None, *, has_vectors: bool = False) -> None:
         self._has_vectors = has_vectors
         self._read = read
-        self._counter = counter
         self._settings = settings or RecallSettings()
 
     async def find(self, tenant: str, query: RecallQuery) -> tuple[Fragment, ...]:
@@ -418,26 +411,6 @@ class Recall:
                     )
                 )
         return made
-
-    def as_text(
-        self,
-        fragments: Sequence[Fragment],
-        budget: int,
-        subjects: Sequence[FoundSubject] = (),
-        sought: frozenset[str] = frozenset(),
-    ) -> MemoryText:
-        """Return memories as lines, those of one subject together, whose text costs at most `budget` tokens."""
-        return text_by_subject(fragments, subjects, self._counter, budget, sought)
-
-    def as_json(
-        self,
-        fragments: Sequence[Fragment],
-        budget: int,
-        around: Callable[[list[Json]], Any] = lambda shown: shown,
-        shape: Shape = WHOLE,
-    ) -> tuple[list[Json], int]:
-        """Return the first memories as JSON, and what they cost with what is made `around` them; see `json_within`."""
-        return json_within(fragments, self._counter, budget, around, shape)
 
 
 def _newest_above(query: RecallQuery, fragments: list[Fragment]) -> list[Fragment]:

@@ -7,14 +7,16 @@ what function words are, is known as it is where topics of the tree are named; a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 
-from myria.notes.wordcounts import WordCounts
 from myria.text import words_in
 from myria.text.common_words import plain_terms, weak_terms
+from myria.text.words import counted_surfaces, is_stopword
 from myria.topics.english import EMPTY_NOUNS, VERB_FORMS, ends_unlike_a_noun
-from myria.topics.wording import ENGLISH, Language, is_function_word, language_of, words_of
+from myria.topics.wording import ENGLISH, Language, Votes, is_function_word, language_of, words_of
 
 GENERAL = "general"
 """The topic of a note that says nothing that could be one."""
@@ -22,6 +24,7 @@ GENERAL = "general"
 _LOOKED_AT = 2_000
 """Characters of a text that are looked at."""
 
+_SHORTEST = 2
 _NONE = 2
 _ENGLISH_SHARE = 3
 
@@ -49,33 +52,62 @@ _NO_SUBJECT_WITHIN = """
 """The same of scripts that write no spaces: they are taken out of a text."""
 
 
-def topic_of(keywords: Sequence[str]) -> str:
-    """Return the topic of a note whose writer chose keywords: the first of them."""
-    return keywords[0] if keywords else GENERAL
+@dataclass(frozen=True, slots=True)
+class WordCounts:
+    """How often a text says each term that may be a subject or a keyword, in the order of their first places.
+
+    Stop words, numbers and single letters may not. `shown` is how each stands first in the text. `words` counts all,
+    numbers too; `votes` is what the words tell of the language.
+    """
+
+    counts: Counter[str]
+    shown: dict[str, str]
+    words: int
+    votes: Votes
+
+    @classmethod
+    def of(cls, words: Iterable[tuple[str, str, int]]) -> WordCounts:
+        """Return the counts of words, each given with its term and how often it stands there."""
+        counts: Counter[str] = Counter()
+        shown: dict[str, str] = {}
+        total, votes = 0, Votes()
+        for surface, term, count in words:
+            total += count
+            if surface.isdigit():
+                continue
+            votes.add(term, count)
+            if len(surface) >= _SHORTEST and not is_stopword(term):
+                counts[term] += count
+                shown.setdefault(term, surface)
+        return cls(counts, shown, total, votes)
+
+    @classmethod
+    def of_text(cls, text: str) -> WordCounts:
+        """Return the counts of the words of a text, in lower case."""
+        return cls.of(counted_surfaces(text))
+
+    @property
+    def ranked(self) -> list[str]:
+        """The terms, the most frequent first, of equals the earlier."""
+        return [term for term, _ in self.counts.most_common()]
 
 
-def is_verb_of_notes(word: str) -> bool:
-    """Tell whether a word, in small letters, is one with which notes begin whatever they are about: "prefers"."""
-    return word in _no_subjects()
+def begins_notes(word: str) -> bool:
+    """Tell whether a word begins notes and says nothing of their subject (`prefiero`, `beschlossen`)."""
+    return word.lower() in _no_subjects()
 
 
-def subject_of(content: str, counted: WordCounts | None = None) -> str:
+def subject_of(content: str) -> str:
     """Return the topic of a note whose writer chose none: the word that it says most often, of equals the first.
 
     Words that may be subjects come before others, and of these uncommon ones before everyday nouns.
-
-    Args:
-        counted: the words of the content, where they are counted already.
     """
     beginning = content[:_LOOKED_AT]
-    if not beginning.isascii() or len(content) > _LOOKED_AT:
-        counted = None
     if not beginning.isascii():
         beginning = _within().sub(" ", beginning)
-    language, words = _counted(beginning, counted) or _in_order(beginning)
+    language, words = _read(beginning)
     everyday: str | None = None
     other: str | None = None
-    # Nearly always the first or second is a subject, and the others need not be looked at.
     for term in words.ranked:
         surface = words.shown[term]
         rank = _class_of(term, surface, language)
@@ -88,24 +120,15 @@ def subject_of(content: str, counted: WordCounts | None = None) -> str:
     return everyday or other or GENERAL
 
 
-def begins_notes(word: str) -> bool:
-    """Tell whether a word begins notes and says nothing of their subject (`prefiero`, `beschlossen`)."""
-    return word.lower() in _no_subjects()
-
-
-def _counted(text: str, counted: WordCounts | None) -> tuple[Language, WordCounts] | None:
-    """Return the language of a text and its words; None where that takes more than counting them."""
-    if not text.isascii():
-        return None
-    words = WordCounts.of_text(text) if counted is None else counted
-    if _ENGLISH_SHARE * words.votes.stopwords >= words.words:
-        return ENGLISH, words  # so many English function words that no other language need be thought of
-    language = words.votes.language()
-    return None if language.capitalises_nouns or language.adjective is not None else (language, words)
-
-
-def _in_order(text: str) -> tuple[Language, WordCounts]:
-    """Return the language of a text and its words as they are written in it."""
+def _read(text: str) -> tuple[Language, WordCounts]:
+    """Return the language of a text and its words: as they are written, where that may tell a noun."""
+    if text.isascii():
+        words = WordCounts.of_text(text)
+        if _ENGLISH_SHARE * words.votes.stopwords >= words.words:
+            return ENGLISH, words  # so many English function words that no other language need be thought of
+        language = words.votes.language()
+        if not language.capitalises_nouns and language.adjective is None:
+            return language, words
     found = words_in(text)
     language = language_of(found)
     read = words_of(text, found, language)

@@ -19,11 +19,11 @@ from myria.db.queries import sql
 from myria.errors import NoteNotFound
 from myria.log.masks import Mask, Masks
 from myria.log.payloads import whole_text
+from myria.notes.current import ComparedNote, newest_above
 from myria.notes.memories.context import MOST_TOPICS
 from myria.notes.memories.model import StoredMemory, memory_of, memory_of_event
 from myria.notes.memories.reading import MemoryFilters, MemoryPage, Order, Viewer, cursor_of, place_after
 from myria.notes.model import NOTE_TYPE
-from myria.notes.newest import ComparedNote, newest_above
 from myria.notes.recalling import Reads
 from myria.search.cursors import Cursor
 from myria.search.found import EventFinder, FoundEvent

@@ -31,7 +31,7 @@ from myria.notes.scopes import scopes_with_notes
 from myria.notes.sessions.reflecting import FORMERLY_OPEN, REFLECTED
 from myria.text.announcing import holds_later
 from myria.text.dates import local_day
-from myria.text.model_tokens import TokenCounter
+from myria.text.model_tokens import token_counter
 from myria.text.restating import told_once
 
 Json = dict[str, Any]
@@ -175,14 +175,12 @@ class Openings:
 
     Args:
         database: where the notes are.
-        counter: counts tokens.
         zone: of the days that are told; None for UTC.
     """
 
-    def __init__(self, database: Database, counter: TokenCounter, zone: ZoneInfo | None = None) -> None:
+    def __init__(self, database: Database, zone: ZoneInfo | None = None) -> None:
         self._database = database
         self._zone = zone
-        self._counter = counter
 
     async def gather(
         self,
@@ -252,7 +250,7 @@ class Openings:
         everything = len(core) + len(working) + len(questions) + len(kept_topics)
         while True:
             text = _whole(kept_core, kept_working, kept_questions, kept_topics)
-            if not text or self._counter.count(text) <= budget:
+            if not text or token_counter().count(text) <= budget:
                 break
             next(part for part in (kept_topics, kept_questions, kept_working, kept_core) if part).pop()
         return Opening(
@@ -261,9 +259,9 @@ class Openings:
             questions=tuple(kept_questions),
             topics=tuple(kept_topics),
             text=text,
-            tokens=self._counter.count(text) if text else 0,
-            core_tokens=self._counter.count("\n".join(_core_text(kept_core))) if kept_core else 0,
-            working_tokens=self._counter.count("\n".join(_working_text(kept_working))) if kept_working else 0,
+            tokens=token_counter().count(text) if text else 0,
+            core_tokens=token_counter().count("\n".join(_core_text(kept_core))) if kept_core else 0,
+            working_tokens=token_counter().count("\n".join(_working_text(kept_working))) if kept_working else 0,
             is_cut=len(kept_core) + len(kept_working) + len(kept_questions) + len(kept_topics) < everything,
         )
 
@@ -280,7 +278,7 @@ class Openings:
         for note in notes:
             *above, line = written([note])
             new = [heading for heading in above if heading not in headings]
-            cost = sum(self._counter.again(f"{each}\n") for each in (*new, line))
+            cost = sum(token_counter().again(f"{each}\n") for each in (*new, line))
             if cost <= left:
                 kept.append(note)
                 headings.update(new)
@@ -299,7 +297,7 @@ class Openings:
         fitting, beyond = 0, len(chosen) + 1
         while fitting + 1 < beyond:
             middle = (fitting + beyond) // 2
-            if self._counter.count(orjson.dumps(shown(middle)).decode()) <= budget:
+            if token_counter().count(orjson.dumps(shown(middle)).decode()) <= budget:
                 fitting = middle
             else:
                 beyond = middle

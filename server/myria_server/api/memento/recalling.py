@@ -9,7 +9,7 @@ from myria.errors import InvalidArgument
 from myria.notes.answertext import NOTHING
 from myria.notes.cases import CASES, cases_of, cases_within
 from myria.notes.details import Details
-from myria.notes.fragments import Fragment, Shape
+from myria.notes.fragments import Fragment, Shape, json_within, text_by_subject
 from myria.notes.kinds import policies
 from myria.notes.lines import memory_text
 from myria.notes.questions import PAGE, RecallQuery
@@ -47,7 +47,7 @@ async def recall(call: AgentCall, request: RecallInput) -> Answered:
     page = page.told_once()
     fragments = await _with_links(call, request, query, page)
     shape = Shape(keywords=request.includeKeywords, fields=request.fields or (), sought=query.sought)
-    content = _within(call, fragments, request.tokenBudget, page, about=about, shape=shape)
+    content = _within(fragments, request.tokenBudget, page, about=about, shape=shape)
     # What the budget left out is on the next page: a page ends with what it shows, and its order is its own.
     while is_paged and (shown := _shown(content)) < len(page.fragments):
         if not shown:
@@ -58,11 +58,11 @@ async def recall(call: AgentCall, request: RecallInput) -> Answered:
         page = (await memory.recall.page(call.tenant, replace(query, page_size=shown))).told_once()
         linked = await _with_links(call, request, query, page)
         fragments = [fragment for fragment in linked if fragment.relation is None]
-        content = _within(call, fragments, request.tokenBudget, page, about=about, shape=shape)
+        content = _within(fragments, request.tokenBudget, page, about=about, shape=shape)
     found = {fragment.note_id for fragment in fragments}
     used = [item["id"] for item in content["fragments"] if item["id"] in found]
     memory.usage.count(call.tenant, used, query.now)
-    text = memory.recall.as_text(fragments, request.tokenBudget, page.subjects, query.sought).text
+    text = text_by_subject(fragments, page.subjects, token_counter(), request.tokenBudget, query.sought).text
     return content, text or _nothing(request, query, found=bool(fragments))
 
 
@@ -81,9 +81,7 @@ async def _with_links(call: AgentCall, request: RecallInput, query: RecallQuery,
     )
 
 
-def _within(
-    call: AgentCall, fragments: list[Fragment], budget: int, page: Recalled, *, about: Json, shape: Shape
-) -> Json:
+def _within(fragments: list[Fragment], budget: int, page: Recalled, *, about: Json, shape: Shape) -> Json:
     """Return the answer of recall with as many fragments as a budget holds, all of it counted as it is sent."""
 
     def answer(shown: list[Json], tokens: int) -> Json:
@@ -92,7 +90,7 @@ def _within(
             counted["nextCursor"] = page.cursor
         return {"success": True, "fragments": shown, **counted, "_meta": about}
 
-    return answer(*call.memory.recall.as_json(fragments, budget, lambda shown: answer(shown, budget), shape))
+    return answer(*json_within(fragments, token_counter(), budget, lambda shown: answer(shown, budget), shape))
 
 
 async def _cases(call: AgentCall, request: RecallInput, query: RecallQuery, page: Recalled, about: Json) -> Answered:

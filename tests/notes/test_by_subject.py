@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myria.notes.bysubject import text_by_subject
-from myria.notes.fragments import Fragment
+from myria.notes.fragments import Fragment, text_by_subject
 from myria.notes.lines import memory_text
 from myria.search.found import FoundSubject
 from myria.text.model_tokens import byte_counter, token_counter
