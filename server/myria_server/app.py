@@ -1,27 +1,24 @@
-"""The ASGI application: MCP at a path for each face, and beside them /livez (also /healthz), /readyz and /metrics."""
+"""The ASGI application: each API at its path, and beside them probes, figures, OAuth and documents."""
 
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
-from ipaddress import ip_address
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
-from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from myria.access.addresses import Proxies
 from myria.access.grants import Grants
@@ -37,20 +34,28 @@ from myria_server.api.memtrace.documents import rest_documents
 from myria_server.api.memtrace.handlers import RestFace
 from myria_server.api.memtrace.schemas import PREFIX as REST_PREFIX
 from myria_server.api.tools import PATH_OF, SWITCH_OF, TURNS_OVER_HTTP, served_faces
+from myria_server.http.admission import Access, Admission
+from myria_server.http.answer_headers import AnswerHeaders
 from myria_server.http.authentication import Anybody, Authentication, KeysAndTokens
-from myria_server.http.authorization import OAUTH_PREFIX, AuthorizationServer, RegistrationRates
-from myria_server.http.compression import accepts_gzip, compressing
+from myria_server.http.authorization import AuthorizationServer, RegistrationRates
+from myria_server.http.body import BodyReader, WholeBody
+from myria_server.http.compression import Compression
 from myria_server.http.cors import CrossOrigins
-from myria_server.http.failure_limiter import Door
-from myria_server.http.gate import FaceParts, Gate, HostList, foreign_refusal
+from myria_server.http.endpoint import McpEndpoint
+from myria_server.http.exchange import ServedApi
+from myria_server.http.failure_limiter import FailureLimiter
 from myria_server.http.health import Health
+from myria_server.http.hosts import HostCheck, HostCheckBeside, HostList
 from myria_server.http.jwt_tokens import Tokens
+from myria_server.http.plain_call import PlainCallEndpoint
 from myria_server.http.resource import ProtectedResource
-from myria_server.http.sse import MESSAGE_PATH, STREAM_PATH, Endpoint, LegacyTransport, idle_stream, refuse_legacy
-from myria_server.mcp.answers import Answers, in_pieces
+from myria_server.http.rest import RestEndpoint
+from myria_server.http.sse import MESSAGE_PATH, STREAM_PATH, Endpoint, LegacyTransport, refuse_legacy
+from myria_server.mcp.answers import Answers
 from myria_server.mcp.background import running
 from myria_server.mcp.bodies import Bodies
 from myria_server.mcp.calls import Calls
+from myria_server.mcp.requestlog import RequestLog
 from myria_server.mcp.server import build_server
 from myria_server.mcp.toolbox import Toolbox
 from myria_server.metrics import ServerMetrics
@@ -58,90 +63,59 @@ from myria_server.readiness import Readiness
 
 BODY_TIMEOUT_S = 30.0
 
-SECURITY_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cache-control", b"no-store"),
-)
-"""Headers of every answer that does not name them itself: no browser guesses its type, no cache keeps it."""
-
-_SECURITY_NAMES = frozenset(name for name, _ in SECURITY_HEADERS)
-_METRICS_PATH = "/metrics"
+_Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 class ServerApp:
     """One serving process as an ASGI application.
 
-    While `readiness.draining`, every answer asks its client to close the connection and connect to another process.
+    Args:
+        at: what answers at each path, with or without a slash at its end.
+        below: what answers at every path that begins with a prefix, unless it is open.
+        beside: what is open, and refuses all other paths; it runs what begins and ends with the process, too.
+        reader: reads the bodies of requests to APIs.
     """
 
     def __init__(
         self,
-        gate: Gate,
+        *,
+        at: Mapping[str, ASGIApp],
+        below: Mapping[str, ASGIApp],
         beside: Starlette,
+        origins: CrossOrigins,
+        reader: BodyReader,
         metrics: ServerMetrics,
         readiness: Readiness,
-        *,
-        paths: frozenset[str],
-        below: tuple[str, ...] = (),
-        open_below: frozenset[str] = frozenset(),
-        compress_bytes: int = 0,
-        origins: CrossOrigins | None = None,
-        hosts: HostList | None = None,
     ) -> None:
-        self._origins = origins or CrossOrigins(())
-        self._hosts = hosts or HostList(())
+        self.at = at
+        self.below = below
+        self.beside = beside
+        self.reader = reader
         self.metrics = metrics
         self.readiness = readiness
-        self._gate = gate
-        self._paths = paths
-        self._below = below
-        self._open_below = open_below
-        self._compress_bytes = compress_bytes
-        self._beside = beside
+        self._apps = {name: app for path, app in at.items() for name in (path, path + "/")}
+        self._apps |= {route.path: beside for route in beside.routes if isinstance(route, Route)}
+        self._front = AnswerHeaders(self._answer, origins=origins, readiness=readiness)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one ASGI scope."""
-        if scope["type"] == "http":
-            extra: tuple[tuple[bytes, bytes], ...] = SECURITY_HEADERS
-            if self._origins:
-                if (preflight := self._origins.preflight(scope)) is not None:
-                    await send({"type": "http.response.start", "status": 204, "headers": [*extra, *preflight]})
-                    await send({"type": "http.response.body", "body": b""})
-                    return
-                extra += self._origins.headers(scope)
-            if self.readiness.draining:
-                extra += ((b"connection", b"close"),)
-            send = _adding(in_pieces(send), extra)
-        if scope["type"] == "http" and self._is_guarded(scope["path"]):
-            if self._compress_bytes and accepts_gzip(scope):
-                send = compressing(send, self._compress_bytes)
-            await self._gate(scope, receive, send)
-        elif scope["type"] == "http" and (refused := self._foreign(scope)) is not None:
-            await _json({"error": refused.to_json()}, refused.http_status)(scope, receive, send)
-        else:
-            await self._beside(scope, receive, send)
+        await (self._front if scope["type"] == "http" else self.beside)(scope, receive, send)
 
-    def _foreign(self, scope: Scope) -> MyriaError | None:
-        """Return the refusal of a request for figures, or for tokens, that names another host.
-
-        Probes answer under every name: what they say is no secret, and who probes knows only an address. Prometheus
-        knows only an address too, and no page can rebind that.
-        """
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
-        if path != _METRICS_PATH and not path.startswith(OAUTH_PREFIX):
-            return None
-        named = [value for name, value in scope["headers"] if name == b"host"]
-        host = named[0] if len(named) == 1 else b""
-        if self._hosts.refusal(host, None) is None:
-            return None
-        if path == _METRICS_PATH and _is_address(host):
-            return None
-        return foreign_refusal("host", host.decode("latin-1"))
+        app = self._apps.get(path)
+        if app is None:
+            app = next((app for prefix, app in self.below.items() if path.startswith(prefix)), self.beside)
+        await app(scope, receive, send)
 
-    def _is_guarded(self, path: str) -> bool:
-        """Tell whether the gate stands before a path."""
-        return path in self._paths or (path.startswith(self._below) and path not in self._open_below)
+
+@dataclass(kw_only=True, slots=True)
+class _Credentials:
+    """How callers prove who they are, what is served to everybody for that, and what runs for it."""
+
+    authentication: Authentication
+    routes: list[Route] = field(default_factory=list)
+    work: list[_Work] = field(default_factory=list)
 
 
 def build_app(
@@ -168,182 +142,145 @@ def build_app(
         ConfigurationError: section `auth` is not whole, or the file of issuers is not as it must be.
     """
     settings = settings or Settings()
-    auth = settings.auth
+    auth, mcp = settings.auth, settings.mcp
     auth.require_servable()
     metrics = metrics or ServerMetrics(tenant_label=settings.metrics.tenant_label)
     served = served_faces(settings)
-    local = local_principal(tenant, fallback=settings.auth.local_participants)
-    authentication: Authentication = Anybody(local, memory.appending, ticks=ticks)
+    local = local_principal(tenant, fallback=auth.local_participants)
     journal = Journal(memory.appending, settings.audit, dropped=metrics.record_dropped)
-    door = Door(Failures(auth.failures_per_minute, ticks=ticks), Proxies(auth.proxies), journal)
-    work: list[Callable[[], Coroutine[Any, Any, None]]] = [journal.run, memory.forgetting.run]
-    open_routes: list[Route] = []
-    if settings.auth.mode == "keys":
-        anyone = settings.auth.append_others == "anyone"
-        key_cache = KeyCache(memory.appending, appends_for_anyone=anyone, now=now, ticks=ticks)
-        work.append(key_cache.run)
-        tokens = resource = None
-        if auth.public_url is not None and (auth.issuers_file is not None or auth.server):
-            issuers = () if auth.issuers_file is None else load_issuers(auth.issuers_file)
-            resource = ProtectedResource(auth.public_url, issuers, own=auth.server, faces=served)
-            open_routes += resource.routes()
-            if issuers:
-                tokens = Tokens(issuers, key_cache, resource.urls, appends_for_anyone=anyone, now=now, ticks=ticks)
-                work += [keys.run for keys in tokens.key_sets]
-            if auth.server:
-                grants = Grants(memory.appending, per_key=auth.grants_per_key, per_tenant=auth.grants_per_tenant)
-                rates = RegistrationRates(auth, ticks=ticks)
-                open_routes += AuthorizationServer(
-                    auth.public_url, resource.urls, grants=grants, key_cache=key_cache, door=door, rates=rates
-                ).routes()
-        authentication = KeysAndTokens(key_cache, tokens, resource)
+    limiter = FailureLimiter(Failures(auth.failures_per_minute, ticks=ticks), Proxies(auth.proxies), journal)
+    if auth.mode == "keys":
+        credentials = _keys_and_tokens(memory, settings, limiter, served, now=now, ticks=ticks)
+    else:
+        credentials = _Credentials(authentication=Anybody(local, memory.appending, ticks=ticks))
+    limits = CredentialLimits(requests_per_s=auth.requests_per_s, concurrency=auth.concurrency, ticks=ticks)
+    access = Access(credentials.authentication, limits, limiter, metrics)
+    origins = CrossOrigins(mcp.cors_origins)
+    public = () if auth.public_url is None else (urlsplit(auth.public_url).netloc,)
+    hosts = HostList((*mcp.allowed_hosts, *public), origins)
+    bodies = Bodies(values=mcp.body_values, wait_s=body_timeout)
+    reader = BodyReader(bodies, body_bytes=mcp.body_bytes, timeout_s=body_timeout)
     answers = Answers.within(settings)
-    faces: dict[str, FaceParts] = {}
-    below: dict[str, FaceParts] = {}
-    servers: dict[Face, Server[Any]] = {}
+    readiness = Readiness(memory.ready, grace_s=mcp.ready_grace_s)
+
+    def guarded(endpoint: ASGIApp, api: ServedApi) -> ASGIApp:
+        """Return an endpoint of an API with the checks before it, which come in this order."""
+        return _behind(
+            endpoint,
+            Middleware(Compression, least_bytes=mcp.compress_bytes),
+            Middleware(RequestLog, face=api.toolbox.face),
+            Middleware(HostCheck, api=api, hosts=hosts, metrics=metrics),
+            Middleware(Admission, api=api, access=access, reader=reader, bodies=bodies),
+            Middleware(WholeBody, api=api, reader=reader, metrics=metrics),
+        )
+
     managers: list[StreamableHTTPSessionManager] = []
+    at: dict[str, ASGIApp] = {}
+    below: dict[str, ASGIApp] = {}
+    legacy: LegacyTransport | None = None
     for face in served:
-        path = PATH_OF[face]
         toolbox = Toolbox(memory, settings, metrics, face=face, journal=journal, answers=answers)
-        server = servers[face] = build_server(toolbox, settings, local)
+        server = build_server(toolbox, settings, local)
         manager = StreamableHTTPSessionManager(
-            app=server, json_response=True, stateless=True, max_request_body_size=settings.mcp.body_bytes
+            app=server, json_response=True, stateless=True, max_request_body_size=mcp.body_bytes
         )
         managers.append(manager)
-        faces[path] = FaceParts(
-            toolbox=toolbox,
+        most = min(mcp.body_bytes, settings.turns.request_bytes) if face == "turns" else mcp.body_bytes
+        api = ServedApi(toolbox=toolbox, body_bytes=most)
+        plain = replace(api, refuses="contract")
+        endpoint = McpEndpoint(
+            api,
             calls=Calls(toolbox, server.server_info_stamp),
             sdk=manager.handle_request,
-            body_bytes=min(settings.mcp.body_bytes, settings.turns.request_bytes) if face == "turns" else None,
-        )
-        if face == "turns":
-            for plain_path, tool in TURNS_OVER_HTTP.items():
-                faces[plain_path] = replace(faces[path], tool=tool)
-        if face == "rest":
-            faces[REST_PREFIX] = below[REST_PREFIX + "/"] = replace(faces[path], rest=RestFace(memory, settings))
-    origins = CrossOrigins(settings.mcp.cors_origins)
-    public = () if auth.public_url is None else (urlsplit(auth.public_url).netloc,)
-    hosts = HostList((*settings.mcp.allowed_hosts, *public), origins)
-    bodies = Bodies(values=settings.mcp.body_values, wait_s=body_timeout)
-    limits = CredentialLimits(requests_per_s=auth.requests_per_s, concurrency=auth.concurrency, ticks=ticks)
-    gate = Gate(
-        faces=faces,
-        below=below,
-        hosts=hosts,
-        metrics=metrics,
-        bodies=bodies,
-        answers=answers,
-        body_bytes=settings.mcp.body_bytes,
-        body_timeout=body_timeout,
-        authentication=authentication,
-        limits=limits,
-        door=door,
-        streams=idle_stream if settings.mcp.legacy_sse else None,
-    )
-    legacy = None
-    if settings.mcp.legacy_sse and "agent" in servers:
-        legacy = LegacyTransport(
-            servers["agent"],
-            authentication=authentication,
-            limits=limits,
-            door=door,
-            hosts=hosts,
+            access=access,
             bodies=bodies,
-            body_bytes=settings.mcp.body_bytes,
-            body_timeout=body_timeout,
+            answers=answers,
+            has_streams=mcp.legacy_sse,
         )
-
-    readiness = Readiness(memory.ready, grace_s=settings.mcp.ready_grace_s)
-
-    async def livez(_request: Request) -> Response:
-        return _json({"status": "ok"}, 200)
-
-    async def readyz(_request: Request) -> Response:
-        if readiness.draining:
-            return _json({"status": "draining"}, 503)
-        await readiness.look()
-        if (refusal := readiness.refusal) is not None:
-            return _json({"status": "unready", "error": refusal.to_json()}, 503)
-        return _json({"status": "ready"}, 200)
-
-    report = Health(
-        readiness, service=settings.service.name, tenant=tenant, sessions=lambda: legacy.sessions if legacy else 0
-    )
-
-    async def health(_request: Request) -> Response:
-        return _json(*await report.health())
-
-    async def ready(_request: Request) -> Response:
-        return _json(*await report.ready())
-
-    async def show_metrics(_request: Request) -> Response:
-        return Response(await metrics.text(readiness), headers={"content-type": CONTENT_TYPE_LATEST})
+        at[PATH_OF[face]] = guarded(endpoint, api)
+        if face == "turns":
+            for path, tool in TURNS_OVER_HTTP.items():
+                at[path] = guarded(PlainCallEndpoint(plain, tool, bodies=bodies, answers=answers), plain)
+        if face == "rest":
+            routes = RestEndpoint(plain, RestFace(memory, settings), access=access, bodies=bodies, answers=answers)
+            at[REST_PREFIX] = below[REST_PREFIX + "/"] = guarded(routes, plain)
+        if face == "agent" and mcp.legacy_sse:
+            legacy = LegacyTransport(server, api, guarded, bodies)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             for manager in managers:
                 await stack.enter_async_context(manager.run())
-            for start in work:
+            for start in (journal.run, memory.forgetting.run, *credentials.work):
                 await stack.enter_async_context(running(start()))
             yield
         await readiness.close()
 
+    health = Health(
+        readiness,
+        metrics,
+        service=settings.service.name,
+        tenant=tenant,
+        sessions=lambda: legacy.sessions if legacy else 0,
+    )
     beside = Starlette(
         routes=[
-            Route("/livez", livez),
-            Route("/healthz", livez),
-            Route("/readyz", readyz),
-            Route("/health", health),
-            Route("/ready", ready),
-            Route(_METRICS_PATH, show_metrics),
-            *((Route(REST_PREFIX + "/health", health), Route(REST_PREFIX + "/ready", ready)) if below else ()),
+            *health.routes(),
+            *(health.routes_of_clients(REST_PREFIX) if below else ()),
             *(rest_documents() if below else ()),
             Route(STREAM_PATH, Endpoint(refuse_legacy if legacy is None else legacy.stream)),
             Route(MESSAGE_PATH, Endpoint(refuse_legacy if legacy is None else legacy.message)),
-            *open_routes,
+            *credentials.routes,
         ],
+        middleware=[Middleware(HostCheckBeside, hosts=hosts)],
         lifespan=lifespan,
         exception_handlers={HTTPException: _refused_beside},
     )
     beside.state.settings = settings
-    paths = frozenset(name for path in faces for name in (path, path + "/"))
-    open_below = frozenset(route.path for route in beside.routes if isinstance(route, Route))
     return ServerApp(
-        gate,
-        beside,
-        metrics,
-        readiness,
-        paths=paths,
-        below=tuple(below),
-        open_below=open_below,
-        compress_bytes=settings.mcp.compress_bytes,
-        origins=origins,
-        hosts=hosts,
+        at=at, below=below, beside=beside, origins=origins, reader=reader, metrics=metrics, readiness=readiness
     )
 
 
-def _is_address(host: bytes) -> bool:
-    """Tell whether a Host header is an address, with any port, and no name that somebody could point here."""
-    try:
-        ip_address(re.sub(r":[0-9]+$", "", host.decode("latin-1")).strip("[]"))
-    except ValueError:
-        return False
-    return True
+def _behind(endpoint: ASGIApp, *checks: Middleware) -> ASGIApp:
+    for check in reversed(checks):
+        endpoint = check.cls(endpoint, *check.args, **check.kwargs)
+    return endpoint
 
 
-def _adding(send: Send, extra: tuple[tuple[bytes, bytes], ...]) -> Send:
-    """Return a `send` that adds headers to the answer: of those for security the ones that it does not name itself."""
-
-    async def send_with(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = list(message.get("headers", ()))
-            own = {name for name, _ in headers} & _SECURITY_NAMES
-            headers += [header for header in extra if header[0] not in own] if own else extra
-            message = {**message, "headers": headers}
-        await send(message)
-
-    return send_with
+def _keys_and_tokens(
+    memory: Memory,
+    settings: Settings,
+    limiter: FailureLimiter,
+    served: tuple[Face, ...],
+    *,
+    now: Callable[[], float],
+    ticks: Callable[[], float],
+) -> _Credentials:
+    """Return what takes keys, and tokens of other authorization servers and of our own where they are set."""
+    auth = settings.auth
+    anyone = auth.append_others == "anyone"
+    key_cache = KeyCache(memory.appending, appends_for_anyone=anyone, now=now, ticks=ticks)
+    if auth.public_url is None or (auth.issuers_file is None and not auth.server):
+        return _Credentials(authentication=KeysAndTokens(key_cache), work=[key_cache.run])
+    issuers = () if auth.issuers_file is None else load_issuers(auth.issuers_file)
+    resource = ProtectedResource(auth.public_url, issuers, own=auth.server, faces=served)
+    tokens = None
+    if issuers:
+        tokens = Tokens(issuers, key_cache, resource.urls, appends_for_anyone=anyone, now=now, ticks=ticks)
+    credentials = _Credentials(
+        authentication=KeysAndTokens(key_cache, tokens, resource),
+        routes=resource.routes(),
+        work=[key_cache.run, *(keys.run for keys in (tokens.key_sets if tokens else ()))],
+    )
+    if auth.server:
+        grants = Grants(memory.appending, per_key=auth.grants_per_key, per_tenant=auth.grants_per_tenant)
+        rates = RegistrationRates(auth, ticks=ticks)
+        credentials.routes += AuthorizationServer(
+            auth.public_url, resource.urls, grants=grants, key_cache=key_cache, limiter=limiter, rates=rates
+        ).routes()
+    return credentials
 
 
 _SWITCHES: Mapping[str, tuple[str, ...]] = {
@@ -380,9 +317,5 @@ async def _refused_beside(request: Request, refused: Exception) -> Response:
     else:
         served = ", ".join(PATH_OF[face] for face in served_faces(settings))
         error = PathNotFound(f"nothing is served here; MCP is at {served}")
-    return _json({"error": error.to_json()}, error.http_status, headers)
-
-
-def _json(body: object, status: int, headers: Mapping[str, str] | None = None) -> Response:
-    content = orjson.dumps(body, default=str)
-    return Response(content, status_code=status, media_type="application/json", headers=headers)
+    body = orjson.dumps({"error": error.to_json()}, default=str)
+    return Response(body, status_code=error.http_status, media_type="application/json", headers=headers)

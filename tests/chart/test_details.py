@@ -682,9 +682,7 @@ def test_every_path_that_is_open_to_clients_is_led_to_the_service() -> None:
     settings = Settings(auth=AuthSettings(mode="keys", public_url="https://memory.example.org", server=True))
     app = build_app(Memory("postgresql://a:b@c/d", settings), settings)
     inside = {"/livez", "/healthz", "/readyz", "/metrics", "/health", "/ready"}
-    paths = {path.rstrip("/") for path in app._paths} | {
-        str(getattr(route, "path", "")) for route in app._beside.routes
-    }
+    paths = {*app.at} | {str(getattr(route, "path", "")) for route in app.beside.routes}
     # The transport of 2024 is off; who switches it on leads these two to the pods as well.
     by_hand = {STREAM_PATH, MESSAGE_PATH}
     for path in paths - inside - by_hand:

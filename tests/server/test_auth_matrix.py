@@ -695,11 +695,11 @@ def appending_for_host() -> dict[str, tuple[Any, ...]]:
 
 
 async def test_no_route_lies_outside_the_table(guarded: Served) -> None:
-    """The application serves the faces' paths through the gate, and beside them the open routes alone."""
+    """The application serves the APIs' paths behind its checks, and beside them the open routes alone."""
     app = guarded.server.app
-    assert {path.rstrip("/") for path in app._paths} == {*PATH_OF.values(), *TURNS_OVER_HTTP, PREFIX}
-    assert app._below == (PREFIX + "/",)
-    assert {getattr(route, "path", None) for route in app._beside.routes} == OPEN | OLD.keys()
+    assert {*app.at} == {*PATH_OF.values(), *TURNS_OVER_HTTP, PREFIX}
+    assert {*app.below} == {PREFIX + "/"}
+    assert {getattr(route, "path", None) for route in app.beside.routes} == OPEN | OLD.keys()
     for path in sorted(OPEN):
         assert (await guarded.client.get(path)).status_code == 200
     for path in ("/", "/mcp/x", "/mcp/admin/x", "//mcp", "/MCP", "/mcp;a", "/api", "/admin"):

@@ -16,8 +16,8 @@ from myria.memory import Memory
 from myria.settings import PostgresSettings, Settings
 from myria_server import serving as http_module
 from myria_server.api.tools import PATH_OF, TOOLS
-from myria_server.http import gate as gate_module
-from myria_server.http.gate import HostList
+from myria_server.http import body as body_module
+from myria_server.http.hosts import HostList
 from tests.server.wire import LEGACY, META, MODERN, Served, call, event, headers, listed, serving
 from tests.support.patience import PATIENCE_S, until
 from tests.support.postgres import Database
@@ -228,7 +228,7 @@ async def test_a_slow_body_is_given_up(memory: Memory) -> None:
         message = request(BODY)
         answer = await served.raw(message[:-10], pause=0)
         assert answer.startswith(b"HTTP/1.1 408") or b"deadline_exceeded" in answer
-        served.server.app._gate._body_timeout = PATIENCE_S
+        served.server.app.reader._timeout_s = PATIENCE_S
         assert (await served.call("query_event_nodes", ASKED)).is_error is False
 
 
@@ -492,7 +492,7 @@ async def test_too_many_requests_at_once_are_overloaded(database: Database) -> N
 
 async def test_large_bodies_share_a_bounded_room(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bodies that would not fit into memory together are overloaded, retryable; the room is given back."""
-    monkeypatch.setattr(gate_module, "BODIES_AT_ONCE", 2)
+    monkeypatch.setattr(body_module, "BODIES_AT_ONCE", 2)
     async with serving(memory, with_mcp(body_bytes=300_000)) as served:
         big = BODY + b" " * (300_000 - len(BODY))
         message = request(big)
@@ -509,7 +509,7 @@ async def test_large_bodies_share_a_bounded_room(memory: Memory, monkeypatch: py
 
         slow = [asyncio.create_task(slowly()) for _ in range(2)]
         async with asyncio.timeout(PATIENCE_S):
-            while served.server.app._gate._held_bytes < 2 * (len(big) - 9):
+            while served.server.app.reader._held_bytes < 2 * (len(big) - 9):
                 await asyncio.sleep(0.01)
         turned_away = await served.post(big, headers(NAME))
         assert turned_away.status_code == 503

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.attacker import NAME, SHAPES, hostile
 from myria.settings import Settings
-from myria_server.http.gate import SDK_BYTES
+from myria_server.http.endpoint import SDK_BYTES
 from myria_server.mcp.bodies import Bodies, Refused
 from tests.server.wire import Served, call, event, headers
 

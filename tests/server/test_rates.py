@@ -17,7 +17,7 @@ from myria.errors import CredentialMissing, RateLimited
 from myria.log.quotas import BURST_S
 from myria.memory import Memory
 from myria.settings import AuditSettings, AuthSettings, Settings
-from myria_server.http.failure_limiter import CROWD, LINGER_S, MAX_LINGERING, MOST_CROWDED, PROMPT_PER_S, Door
+from myria_server.http.failure_limiter import CROWD, LINGER_S, MAX_LINGERING, MOST_CROWDED, PROMPT_PER_S, FailureLimiter
 from tests.server.wire import Served, call, headers, serving
 from tests.support.clock import Clock
 from tests.support.keys import access_store, make_key
@@ -181,14 +181,14 @@ async def test_floods_of_refusals_are_answered_later(memory: Memory) -> None:
 
     clock = Clock()
     journal = Journal(memory.appending, AuditSettings())
-    door = Door(Failures(None, ticks=clock), Proxies(()), journal, ticks=clock, sleep=sleep)
+    limiter = FailureLimiter(Failures(None, ticks=clock), Proxies(()), journal, ticks=clock, sleep=sleep)
     limited, prompt = RateLimited("slowly"), int(PROMPT_PER_S)
     for _ in range(prompt):
-        await door.linger(limited)
+        await limiter.linger(limited)
     for _ in range(prompt):
-        await door.linger(CredentialMissing("who?"))
+        await limiter.linger(CredentialMissing("who?"))
     assert not slept
-    waiting = [asyncio.create_task(door.linger(limited)) for _ in range(MAX_LINGERING + 30)]
+    waiting = [asyncio.create_task(limiter.linger(limited)) for _ in range(MAX_LINGERING + 30)]
     await asyncio.sleep(0)
     assert len(slept) == MAX_LINGERING
     assert all(LINGER_S[0] <= seconds <= LINGER_S[1] for seconds in slept[:CROWD])
@@ -198,7 +198,7 @@ async def test_floods_of_refusals_are_answered_later(memory: Memory) -> None:
     awake.set()
     await asyncio.gather(*waiting)
     clock.at += 1
-    await door.linger(limited)
+    await limiter.linger(limited)
     assert len(slept) == MAX_LINGERING
 
 
@@ -210,12 +210,14 @@ async def test_refusals_of_one_credential_wait_and_those_of_another_do_not(memor
         slept.append(seconds)
 
     clock = Clock()
-    door = Door(Failures(None), Proxies(()), Journal(memory.appending, AuditSettings()), ticks=clock, sleep=sleep)
+    limiter = FailureLimiter(
+        Failures(None), Proxies(()), Journal(memory.appending, AuditSettings()), ticks=clock, sleep=sleep
+    )
     noisy, quiet = CredentialUsage(clock), CredentialUsage(clock)
     prompt = int(REFUSED_AT_ONCE_PER_S * BURST_S)
     for _ in range(prompt + 200):
-        await door.linger(RateLimited("slowly"), noisy)
+        await limiter.linger(RateLimited("slowly"), noisy)
     assert len(slept) == 200
     for _ in range(prompt):
-        await door.linger(RateLimited("slowly"), quiet)
+        await limiter.linger(RateLimited("slowly"), quiet)
     assert len(slept) == 200

@@ -1,7 +1,10 @@
 """Our own small authorization server (OAuth 2.1): a person signs in with a key, and a program gets tokens for it.
 
-The SDK has handlers for this too. These are ours because the SDK's keep secrets of clients in plain text, do not let
-clients without a secret revoke, take repeated parameters, and leave a token's resource unchecked.
+The SDK has routes for this too (`mcp.server.auth.routes.create_auth_routes`), over a provider that stores. These are
+ours because there, as our tests show: a client without a secret cannot revoke, since `client_secret` must be in the
+form; a registration that names no method gets a secret, which has to be kept in plain text to be compared; of a
+parameter that stands twice the last one counts; a `resource` in a request for tokens is read and not compared; and
+neither registrations nor failures are counted.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from myria.errors import (
 )
 from myria.settings import AuthSettings
 from myria_server.http.consent import consent_page, refusal_page
-from myria_server.http.failure_limiter import Door
+from myria_server.http.failure_limiter import FailureLimiter
 
 OAUTH_PREFIX = "/oauth/"
 METADATA_PATH = "/.well-known/oauth-authorization-server"
@@ -127,7 +130,7 @@ class AuthorizationServer:
         public_url: where clients reach it; its name as an issuer too.
         resources: the address of each face.
         key_cache: knows keys.
-        door: counts refused keys.
+        limiter: counts refused keys.
         rates: count registrations and consents.
     """
 
@@ -138,14 +141,14 @@ class AuthorizationServer:
         *,
         grants: Grants,
         key_cache: KeyCache,
-        door: Door,
+        limiter: FailureLimiter,
         rates: RegistrationRates,
     ) -> None:
         self._issuer = public_url
         self._resources = resources
         self._grants = grants
         self._key_cache = key_cache
-        self._door = door
+        self._limiter = limiter
         self._rates = rates
 
     def routes(self) -> list[Route]:
@@ -181,7 +184,7 @@ class AuthorizationServer:
 
     async def _register(self, request: Request) -> Response:
         """Keep a client (RFC 7591); whatever it asks for, it gets no secret."""
-        network = network_of(self._door.address(request.scope), site=True)
+        network = network_of(self._limiter.address(request.scope), site=True)
         try:
             self._rates.register(network)
             try:
@@ -218,7 +221,7 @@ class AuthorizationServer:
 
     async def _linger(self, error: Exception) -> None:
         if isinstance(error, RateLimited):
-            await self._door.linger(error)
+            await self._limiter.linger(error)
 
     async def _authorize(self, request: Request) -> Response:
         """Show the page of consent; take its answer, with everything checked again."""
@@ -306,8 +309,8 @@ class AuthorizationServer:
             principal: Principal = await self._key_cache.principal(text)
         except AccessError as error:
             sent = {b"authorization": b"Bearer " + text.encode()}
-            shown = self._door.judged(request.scope, sent, error)
-            self._door.note(request.scope, sent, face, None, shown)
+            shown = self._limiter.judged(request.scope, sent, error)
+            self._limiter.note(request.scope, sent, face, None, shown)
             return self._page(asked, face, scopes, problem=shown.message, status=shown.http_status)
         except UnavailableError as error:
             return self._page(asked, face, scopes, problem=error.message, status=error.http_status)
@@ -363,7 +366,7 @@ class AuthorizationServer:
             else:
                 raise _Refused("unsupported_grant_type", "grant_type must be authorization_code or refresh_token")
             if issued is None:
-                refused = self._door.judged(request.scope, {}, CredentialInvalid("this code or token is not good"))
+                refused = self._limiter.judged(request.scope, {}, CredentialInvalid("this code or token is not good"))
                 if not isinstance(refused, CredentialInvalid):
                     return _refusal(refused)
                 raise _Refused("invalid_grant", "this code or token is not good, was used, or its key has ended")

@@ -38,7 +38,7 @@ MAX_LINGERING = 1_000
 """Refusals that wait at the same time; what is more is answered at once."""
 
 
-class Door:
+class FailureLimiter:
     """Counts failures by address and by the id of the key that was claimed, and notes refused attempts.
 
     Args:

@@ -1,7 +1,8 @@
-"""What /health and /ready answer: one body with the keys that clients of other memories look for.
+"""What says how this process does: probes, figures, and the health that clients of other memories ask for.
 
-Those of Memtrace read `status`, `service`, `uptime` and `arc`; those of Memento `database.status` and its like, and the
-status code. `/livez` and `/readyz` stay what probes should ask.
+/health and /ready answer one body with the keys that those look for. Those of Memtrace read `status`, `service`,
+`uptime` and `arc`; those of Memento `database.status` and its like, and the status code. `/livez` and `/readyz` stay
+what probes should ask.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import orjson
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from myria_server.metrics import ServerMetrics
 from myria_server.readiness import Readiness
+
+METRICS_PATH = "/metrics"
 
 LOOKED_AT_WITHIN_S = 1.0
 """Seconds for which an answer of the database counts: nobody proves anything here, so asking must cost nothing."""
@@ -27,28 +37,65 @@ class Health:
         sessions: how many sessions of the legacy transport are open.
     """
 
-    def __init__(self, readiness: Readiness, *, service: str, tenant: str, sessions: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        readiness: Readiness,
+        metrics: ServerMetrics,
+        *,
+        service: str,
+        tenant: str,
+        sessions: Callable[[], int],
+    ) -> None:
         self._readiness = readiness
+        self._metrics = metrics
         self._service = service
         self._tenant = tenant
         self._sessions = sessions
         self._began = time.monotonic()
 
-    async def health(self) -> tuple[Json, int]:
-        """Return body and status of /health: 503 exactly while the database is away."""
+    def routes(self) -> list[Route]:
+        """Return the routes, which are open to everybody."""
+        return [
+            Route("/livez", self._live),
+            Route("/healthz", self._live),
+            Route("/readyz", self._probe),
+            Route(METRICS_PATH, self._show_metrics),
+            *self.routes_of_clients(""),
+        ]
+
+    def routes_of_clients(self, prefix: str) -> list[Route]:
+        """Return the routes that clients of other memories ask, below a prefix."""
+        return [Route(prefix + "/health", self._health), Route(prefix + "/ready", self._ready)]
+
+    async def _live(self, _request: Request) -> Response:
+        return _json({"status": "ok"}, 200)
+
+    async def _probe(self, _request: Request) -> Response:
+        if self._readiness.draining:
+            return _json({"status": "draining"}, 503)
+        await self._readiness.look()
+        if (refusal := self._readiness.refusal) is not None:
+            return _json({"status": "unready", "error": refusal.to_json()}, 503)
+        return _json({"status": "ready"}, 200)
+
+    async def _show_metrics(self, _request: Request) -> Response:
+        return Response(await self._metrics.text(self._readiness), headers={"content-type": CONTENT_TYPE_LATEST})
+
+    async def _health(self, _request: Request) -> Response:
+        """Answer 503 exactly while the database is away."""
         await self._readiness.look(max_age_s=LOOKED_AT_WITHIN_S)
         up = self._readiness.database_up
-        return self._body("ok" if up else "unhealthy"), 200 if up else 503
+        return _json(self._body("ok" if up else "unhealthy"), 200 if up else 503)
 
-    async def ready(self) -> tuple[Json, int]:
-        """Return body and status of /ready: 503 while requests should go elsewhere."""
+    async def _ready(self, _request: Request) -> Response:
+        """Answer 503 while requests should go elsewhere."""
         await self._readiness.look(max_age_s=LOOKED_AT_WITHIN_S)
         body = self._body("ready" if self._readiness.ready else "not ready")
         if self._readiness.draining:
             body["reason"] = "draining"
         elif (refusal := self._readiness.refusal) is not None:
             body |= {"reason": refusal.code, "hint": refusal.message}
-        return body, 200 if self._readiness.ready else 503
+        return _json(body, 200 if self._readiness.ready else 503)
 
     def _body(self, status: str) -> Json:
         up = self._readiness.database_up
@@ -67,3 +114,7 @@ class Health:
             "sessions": sessions,
             "checks": {"database": database, "redis": redis, "sessions": sessions},
         }
+
+
+def _json(body: Json, status: int) -> Response:
+    return Response(orjson.dumps(body, default=str), status_code=status, media_type="application/json")

@@ -8,7 +8,7 @@ has cancellations and reports of progress; its handler ends in the same `Toolbox
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mcp_types
@@ -22,7 +22,7 @@ from mcp.shared.inbound import (
 )
 from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
 from mcp_types import methods
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
 from myria.access.principal import Principal
@@ -35,6 +35,8 @@ TEXT_VERSIONS = frozenset(version for version in HANDSHAKE_PROTOCOL_VERSIONS if 
 """Versions whose clients know only the text of an answer; a request that names no version is of one of them."""
 
 VERSION_HEADER = b"mcp-protocol-version"
+MODERN = LATEST_MODERN_VERSION.encode()
+"""What this header says of messages that carry their envelope with them."""
 
 _OK = 200
 
@@ -54,8 +56,7 @@ class Calls:
     async def answer(
         self,
         message: Mapping[str, Any],
-        headers: Iterable[tuple[bytes, bytes]],
-        version: str,
+        headers: Sequence[tuple[bytes, bytes]],
         principal: Principal,
         address_of: AddressOf,
     ) -> tuple[int, bytes]:
@@ -64,9 +65,10 @@ class Calls:
         Args:
             message: one in which `messages.fault` found nothing wrong.
             headers: of the HTTP request, as they came.
-            version: the protocol version that they name, or else the one that this means.
         """
         request_id, params = message["id"], message["params"]
+        named = next((value.strip(b" \t") for name, value in headers if name == VERSION_HEADER), None)
+        version = mcp_types.DEFAULT_NEGOTIATED_VERSION if named is None else named.decode("latin-1")
         is_modern = version not in HANDSHAKE_PROTOCOL_VERSIONS
         try:
             if is_modern:
@@ -109,7 +111,7 @@ def unknown_tool(toolbox: Toolbox, name: str) -> MCPError:
     return MCPError(code=mcp_types.INVALID_PARAMS, message=unknown.message, data=unknown.to_json())
 
 
-def _check_envelope(message: Mapping[str, Any], headers: Iterable[tuple[bytes, bytes]]) -> None:
+def _check_envelope(message: Mapping[str, Any], headers: Sequence[tuple[bytes, bytes]]) -> None:
     """Return where the envelope of a modern request is whole, and the headers say the same.
 
     Raises:

@@ -15,6 +15,9 @@ import orjson
 from myria.errors import InternalError, MyriaError, UnavailableError
 from myria_server.api.coercion import whole_arguments
 
+MAX_BATCH_MESSAGES = 100
+"""Messages in one JSON-RPC batch."""
+
 _KINDS = ("method", "result", "error")
 _ARGUMENTS = "params.arguments"
 

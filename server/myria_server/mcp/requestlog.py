@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
-from starlette.types import Message, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from myria.log.ids import new_id
 
@@ -72,6 +72,22 @@ def noting(headers: Mapping[bytes, bytes], face: str) -> Iterator[NotedRequest]:
             code = noted.code or ("ok" if noted.status < 400 else f"http_{noted.status}")
             seconds = time.perf_counter() - noted.began
             _write(noted.request_id, seconds, tenant=noted.tenant, face=face, tool=noted.method, code=code, named={})
+
+
+class RequestLog:
+    """Notes the requests to an API, where lines are wanted."""
+
+    def __init__(self, app: ASGIApp, *, face: str) -> None:
+        self._app = app
+        self._face = face
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        if not is_on():
+            await self._app(scope, receive, send)
+            return
+        with noting(dict(scope["headers"]), self._face) as noted:
+            await self._app(scope, receive, noted.watching(send))
 
 
 def current() -> NotedRequest | None:

@@ -1,0 +1,177 @@
+"""Who a request is of, whether they may use this API, and how much of it; those who may not are turned away."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from myria.access.limits import CredentialLimits, CredentialUsage, retry_headers
+from myria.access.principal import Principal
+from myria.errors import (
+    AccessError,
+    BodyTooLarge,
+    DeadlineExceeded,
+    MyriaError,
+    Overloaded,
+    RateLimited,
+    UnavailableError,
+)
+from myria_server.http.authentication import Authentication
+from myria_server.http.body import BodyReader
+from myria_server.http.exchange import Header, ServedApi, headers_of, respond
+from myria_server.http.failure_limiter import FailureLimiter
+from myria_server.mcp import requestlog
+from myria_server.mcp.bodies import Bodies, Refused
+from myria_server.mcp.calls import MODERN, VERSION_HEADER
+from myria_server.mcp.messages import MAX_BATCH_MESSAGES, called_tool, id_of
+from myria_server.mcp.server import ADDRESS_KEY, PRINCIPAL_KEY
+from myria_server.metrics import ServerMetrics
+
+USAGE_KEY = "myria.usage"
+"""Where the ASGI scope holds the `CredentialUsage` of a request, None where nothing bounds it."""
+
+
+class Access:
+    """Who may use a process, and what becomes of those who may not.
+
+    Args:
+        authentication: returns the principal from the headers.
+        limits: what credentials may use.
+        limiter: judges those who failed to prove who they are.
+    """
+
+    def __init__(
+        self,
+        authentication: Authentication,
+        limits: CredentialLimits,
+        limiter: FailureLimiter,
+        metrics: ServerMetrics,
+    ) -> None:
+        self.authentication = authentication
+        self.limits = limits
+        self.limiter = limiter
+        self.metrics = metrics
+
+    def note(self, scope: Scope, api: ServedApi, error: MyriaError, message: Any = None) -> None:
+        """Note that a caller who proved who they are was refused, and which known tool they called with a message."""
+        name = called_tool(message)
+        tool = name if name is not None and api.toolbox.knows(name) else None
+        self.limiter.note(scope, headers_of(scope), api.toolbox.face, scope[PRINCIPAL_KEY], error, tool=tool)
+
+    async def turn_away(
+        self,
+        send: Send,
+        api: ServedApi,
+        error: MyriaError,
+        *,
+        request_id: int | str | None = None,
+        usage: CredentialUsage | None = None,
+        body: bytes | None = None,
+    ) -> None:
+        """Answer a request whose caller may not make it, or of whom that cannot be told now.
+
+        Args:
+            usage: of the credential, where `send` does not tell it.
+            body: the answer; None: the error alone.
+        """
+        self.metrics.refused(error.code)
+        await self.limiter.linger(error, usage)
+        body = body or api.refusal(error, request_id)
+        status = api.status_of(error)
+        extra: tuple[Header, ...] = ()
+        if isinstance(error, AccessError) and status == error.http_status:
+            extra = self.authentication.challenge(error, api.toolbox.face)
+        if isinstance(error, RateLimited):
+            extra += retry_headers(error)
+        if usage is not None:
+            extra += usage.headers()
+        await respond(send, status, body, extra=extra)
+
+
+class Admission:
+    """Hands on requests of callers who may make them, with their principal in the scope."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        api: ServedApi,
+        access: Access,
+        reader: BodyReader,
+        bodies: Bodies,
+    ) -> None:
+        self._app = app
+        self._api = api
+        self._access = access
+        self._reader = reader
+        self._bodies = bodies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        headers, face, access = headers_of(scope), self._api.toolbox.face, self._access
+        usage: CredentialUsage | None = None
+        principal: Principal | None = None
+        try:
+            principal = access.authentication.known(headers, face)
+            if principal is None:
+                principal = await access.authentication.principal(headers, face)
+            principal.need_face(face)
+            if (usage := access.limits.of(principal)) is not None:
+                usage.begin()
+        except (AccessError, UnavailableError) as error:
+            refused = access.limiter.judged(scope, headers, error)
+            access.limiter.note(scope, headers, face, principal, refused)
+            body = None
+            if isinstance(refused, UnavailableError) and self._api.refuses == "mcp" and scope["method"] == "POST":
+                body = await self._unavailable(scope, receive, refused)
+            await access.turn_away(send, self._api, refused, usage=usage, body=body)
+            return
+        if (noted := requestlog.current()) is not None:
+            noted.tenant = principal.tenant
+        scope[PRINCIPAL_KEY], scope[USAGE_KEY] = principal, usage
+        scope[ADDRESS_KEY] = partial(access.limiter.address, scope)
+        if usage is None:
+            await self._app(scope, receive, send)
+            return
+        if self._api.is_stream:
+            usage.end()  # it does not count to what a credential does at once: its messages are requests of their own
+        try:
+            await self._app(scope, receive, _announcing(send, usage) if usage.has_rate else send)
+        finally:
+            if not self._api.is_stream:
+                usage.end()
+
+    async def _unavailable(self, scope: Scope, receive: Receive, error: MyriaError) -> bytes | None:
+        """Return what every message of a request is answered of whose caller cannot be told now; None where none is.
+
+        JSON-RPC wants the id of each. Bodies are bounded as those of everybody.
+        """
+        asker = ("", self._access.limiter.address(scope))
+        try:
+            async with self._reader.read(scope, receive, self._api.body_bytes, asker) as body:
+                if body is None:
+                    return None
+                message = await self._bodies.decode(body)
+        except Refused as refused:
+            message = refused.outline
+        except (BodyTooLarge, DeadlineExceeded, Overloaded):
+            return None
+        is_batch = type(message) is list and headers_of(scope).get(VERSION_HEADER) != MODERN
+        ids = [id_of(one) for one in message[:MAX_BATCH_MESSAGES]] if is_batch else [id_of(message)]
+        answers = [self._api.refusal(error, one) for one in ids if one is not None]
+        if not answers:
+            return None
+        return b"[" + b",".join(answers) + b"]" if is_batch else answers[0]
+
+
+def _announcing(send: Send, usage: CredentialUsage) -> Send:
+    """Return a `send` that says in the answer how much the credential has left."""
+
+    async def send_with(message: Message) -> None:
+        if message["type"] == "http.response.start" and (left := usage.headers()):
+            message = {**message, "headers": [*message.get("headers", ()), *left]}
+        await send(message)
+
+    return send_with

@@ -1,0 +1,135 @@
+"""Reading request bodies within bounds: how large one may be, how long it may take, and how much all may take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from myria.db.fairness import Caller
+from myria.errors import BodyTooLarge, DeadlineExceeded, Overloaded
+from myria_server.http.exchange import ServedApi, headers_of, refuse
+from myria_server.mcp.bodies import Bodies
+from myria_server.mcp.server import PRINCIPAL_KEY
+from myria_server.metrics import ServerMetrics
+
+BODIES_AT_ONCE = 12
+"""How many bodies of the largest size may be held in memory at once."""
+
+_REQUEST_TIMEOUT = 408
+
+
+class BodyReader:
+    """Reads the bodies of one process.
+
+    Args:
+        bodies: decodes what was read; a big body waits for its turn there.
+        body_bytes: largest request body.
+        timeout_s: seconds within which a body must have arrived.
+    """
+
+    def __init__(self, bodies: Bodies, *, body_bytes: int, timeout_s: float) -> None:
+        self._bodies = bodies
+        self._room_bytes = BODIES_AT_ONCE * body_bytes
+        self._held_bytes = 0
+        self._timeout_s = timeout_s
+
+    @asynccontextmanager
+    async def read(self, scope: Scope, receive: Receive, limit: int, asker: Caller) -> AsyncIterator[bytes | None]:
+        """Hold the body of a request for the block; None where the client has gone.
+
+        Nearly all bodies come in one piece, and a timer would cost more than reading one: the HTTP server's sweep ends
+        connections whose first piece never comes. Bodies in pieces share bounded memory.
+
+        Raises:
+            BodyTooLarge, DeadlineExceeded, Overloaded.
+        """
+        declared = headers_of(scope).get(b"content-length", b"")
+        if declared.isdigit() and int(declared[:20]) > limit:
+            raise _too_large(limit)
+        message = await receive()
+        if message["type"] != "http.request":
+            yield None
+            return
+        if not message.get("more_body", False) and len(message.get("body", b"")) <= limit:
+            async with self._bodies.in_hand(message.get("body", b""), asker):
+                yield message.get("body", b"")
+            return
+        taken: list[bytes] = []
+        try:
+            if await self._read_pieces(message, receive, taken, limit):
+                body = b"".join(taken)
+                async with self._bodies.in_hand(body, asker):
+                    yield body
+            else:
+                yield None
+        finally:
+            self._held_bytes -= sum(map(len, taken))
+
+    async def _read_pieces(self, message: Message, receive: Receive, taken: list[bytes], limit: int) -> bool:
+        """Take the pieces of a body, the first of which has come; return whether they are all there."""
+        size = 0
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                while message["type"] == "http.request":
+                    part = message.get("body", b"")
+                    taken.append(part)
+                    size += len(part)
+                    self._held_bytes += len(part)
+                    if size > limit:
+                        raise _too_large(limit)
+                    if self._held_bytes > self._room_bytes:
+                        raise Overloaded("too many large request bodies at once; slow down and retry")
+                    if not message.get("more_body", False):
+                        return True
+                    message = await receive()
+        except TimeoutError as error:
+            raise DeadlineExceeded(
+                f"the request body did not arrive within {self._timeout_s:g} s", deadline_s=self._timeout_s
+            ) from error
+        return False
+
+
+class WholeBody:
+    """Hands requests on with their whole body in one message."""
+
+    def __init__(self, app: ASGIApp, *, api: ServedApi, reader: BodyReader, metrics: ServerMetrics) -> None:
+        self._app = app
+        self._api = api
+        self._reader = reader
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        try:
+            async with self._reader.read(scope, receive, self._api.body_bytes, scope[PRINCIPAL_KEY].caller) as body:
+                if body is not None:
+                    await self._app(scope, replaying(body, receive), send)
+        except (BodyTooLarge, DeadlineExceeded, Overloaded) as error:
+            self._metrics.refused(error.code)
+            # Closed only when the body has stalled. Else the rest is read and dropped: a reset could discard the
+            # answer.
+            is_late = isinstance(error, DeadlineExceeded)
+            status = _REQUEST_TIMEOUT if is_late else error.http_status
+            extra = ((b"connection", b"close"),) if is_late else ()
+            await refuse(send, self._api, error, status=status, extra=extra)
+
+
+def replaying(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives a body that was read already, and then what comes after it."""
+    was_given = False
+
+    async def replay() -> Message:
+        nonlocal was_given
+        if was_given:
+            return await receive()
+        was_given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def _too_large(limit: int) -> BodyTooLarge:
+    return BodyTooLarge(f"the request body is larger than {limit} bytes; send less at once", limit=limit)

@@ -1,0 +1,299 @@
+"""The endpoint at which MCP is spoken over HTTP with an API: single messages and batches.
+
+A call of a tool is answered by `mcp.calls`, everything else by the SDK. What is refused here reaches neither.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import mcp_types
+import orjson
+from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from myria.errors import (
+    AccessError,
+    AnswerTooLarge,
+    BodyTooLarge,
+    InvalidArgument,
+    MethodNotAllowed,
+    MyriaError,
+    RateLimited,
+)
+from myria_server.http.admission import USAGE_KEY, Access
+from myria_server.http.answer_types import answer_type, as_event_stream, unusual_headers
+from myria_server.http.body import replaying
+from myria_server.http.exchange import EVENTS, JSON, OK, ServedApi, headers_of, refuse, respond, respond_held
+from myria_server.mcp import requestlog
+from myria_server.mcp.answers import Answers, Held
+from myria_server.mcp.bodies import Bodies, Refused
+from myria_server.mcp.calls import MODERN, VERSION_HEADER, Calls
+from myria_server.mcp.messages import (
+    MAX_BATCH_MESSAGES,
+    blamed_call,
+    called_tool,
+    fault,
+    id_of,
+    rpc_error,
+    with_object_arguments,
+)
+from myria_server.mcp.server import ADDRESS_KEY, PRINCIPAL_KEY
+
+SDK_BYTES = 16 * 1024
+"""Bytes of a message that the SDK parses once more, at one go."""
+
+_BATCH_VERSIONS = frozenset({None, b"2024-11-05", b"2025-03-26"})
+"""Protocol versions with JSON-RPC batches; no header means 2025-03-26, and 2025-06-18 took batches away."""
+
+_VERSIONS = frozenset(version.encode() for version in KNOWN_PROTOCOL_VERSIONS)
+
+_METHODS = frozenset({"initialize", "ping", "tools/list", "tools/call", "notifications/initialized", "server/discover"})
+"""Methods that are named in the log; another one is whatever a caller wrote."""
+
+_BEAT_S = 15.0
+
+
+class McpEndpoint:
+    """Answers requests whose caller may make them, and whose body is there.
+
+    Args:
+        calls: answers calls of tools.
+        sdk: answers everything else.
+        bodies: decodes what has arrived.
+        answers: what is held of the process's answers.
+        has_streams: GET opens a stream on which nothing is said, and DELETE succeeds, for clients of old sessions.
+    """
+
+    def __init__(
+        self,
+        api: ServedApi,
+        *,
+        calls: Calls,
+        sdk: ASGIApp,
+        access: Access,
+        bodies: Bodies,
+        answers: Answers,
+        has_streams: bool = False,
+    ) -> None:
+        self._api = api
+        self._toolbox = api.toolbox
+        self._calls = calls
+        self._sdk = sdk
+        self._access = access
+        self._metrics = access.metrics
+        self._bodies = bodies
+        self._answers = answers
+        self._has_streams = has_streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        headers, method = headers_of(scope), scope["method"]
+        if method == "POST":
+            if answer_type(headers) == EVENTS:
+                send = as_event_stream(send)
+            await self._answer(scope, receive, send)
+        elif self._has_streams and method == "GET" and EVENTS in headers.get(b"accept", b""):
+            await _idle_stream(receive, send)
+        elif self._has_streams and method == "DELETE":
+            await respond(send, OK, b"{}")  # there is no session to end
+        else:
+            wrong = MethodNotAllowed("MCP takes POST alone here: there are no streams to open and no sessions to end")
+            await refuse(send, self._api, wrong, extra=((b"allow", b"POST"),))
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = (await receive())["body"]
+        version = headers_of(scope).get(VERSION_HEADER)
+        try:
+            message = await self._bodies.decode(body)
+        except Refused as refused:
+            await self._refuse_text(scope, send, refused)
+            return
+        if (meant := with_object_arguments(message)) is not message:
+            message, body = meant, orjson.dumps(meant)
+        if (noted := requestlog.current()) is not None and isinstance(message, dict):
+            method = message.get("method")
+            noted.method = method if method in _METHODS else None
+        if type(message) is list and version != MODERN:
+            await self._batch(scope, receive, message, send)
+        elif (forbidden := self._forbidden(scope, message)) is not None:
+            await self._access.turn_away(send, self._api, forbidden, request_id=id_of(message))
+        elif (wrong := fault(message)) is not None:
+            code, text = wrong
+            await self._refuse(send, message, InvalidArgument(text), reason="message", status=400, code=code)
+        elif version is not None and version not in _VERSIONS and not _names_version(message):
+            self._metrics.refused("protocol_version")
+            await respond(send, 400, _unsupported(id_of(message), version.decode("latin-1")[:40]))
+        elif (unusual := unusual_headers(headers_of(scope))) is not None:
+            status, text = unusual
+            await self._refuse(send, message, InvalidArgument(text), reason="headers", status=status)
+        elif _is_call(message):
+            status, answer = await self._call(scope, message)
+            await respond_held(send, self._answers, scope[PRINCIPAL_KEY].caller, answer, status=status)
+        else:
+            await self._ask_sdk(scope, receive, message, body, send)
+
+    async def _call(self, scope: Scope, message: Mapping[str, Any]) -> tuple[int, bytes]:
+        return await self._calls.answer(message, scope["headers"], scope[PRINCIPAL_KEY], scope[ADDRESS_KEY])
+
+    def _forbidden(self, scope: Scope, message: Any) -> AccessError | None:
+        """Return why a message is a call that its principal may not make, or None; a refusal is counted and noted."""
+        name = called_tool(message)
+        if name is None or not self._toolbox.knows(name):
+            return None
+        try:
+            self._toolbox.need(name, scope[PRINCIPAL_KEY], message["params"].get("arguments"))
+        except AccessError as error:
+            self._toolbox.count(name, error.code)
+            self._access.note(scope, self._api, error, message)
+            return error
+        return None
+
+    async def _refuse_text(self, scope: Scope, send: Send, refused: Refused) -> None:
+        """Refuse JSON that is not strict: as the tool's own refusal where it lies in a call's arguments."""
+        error, outline = refused.error, refused.outline
+        blamed = blamed_call(outline, error)
+        if (forbidden := self._forbidden(scope, outline)) is not None:
+            await self._access.turn_away(send, self._api, forbidden, request_id=id_of(outline))
+        elif blamed is not None and self._toolbox.knows(blamed[1]):
+            request_id, name, about_arguments = blamed
+            self._toolbox.count(name, error.code)
+            is_modern = headers_of(scope).get(VERSION_HEADER) == MODERN
+            refusal = self._toolbox.refusal(about_arguments)
+            await respond(send, OK, self._calls.written(request_id, refusal, is_modern=is_modern))
+        else:
+            code = mcp_types.INVALID_REQUEST if isinstance(error, BodyTooLarge) else mcp_types.PARSE_ERROR
+            await self._refuse(send, outline, error, code=code)
+
+    async def _refuse(
+        self,
+        send: Send,
+        message: Any,
+        error: MyriaError,
+        *,
+        reason: str | None = None,
+        status: int | None = None,
+        code: int = mcp_types.INVALID_REQUEST,
+    ) -> None:
+        """Answer a message with an error; `reason` is by what it is counted, where not by its code."""
+        self._metrics.refused(reason or error.code)
+        await refuse(send, self._api, error, request_id=id_of(message), status=status, code=code)
+
+    async def _batch(self, scope: Scope, receive: Receive, messages: list[Any], send: Send) -> None:
+        """Answer a JSON-RPC batch, message by message, where the protocol version has batches."""
+        version = headers_of(scope).get(VERSION_HEADER)
+        refused: str | None = None
+        if version not in _BATCH_VERSIONS:
+            shown = version.decode("latin-1")[:40] if version else ""
+            refused = f"protocol version {shown} has no JSON-RPC batches; send one message per request"
+        elif not messages:
+            refused = "a JSON-RPC batch must hold at least one message"
+        elif len(messages) > MAX_BATCH_MESSAGES:
+            refused = f"a JSON-RPC batch may hold at most {MAX_BATCH_MESSAGES} messages"
+        if refused is not None:
+            await self._refuse(send, None, InvalidArgument(refused), reason="batch", status=400)
+            return
+        if (usage := scope[USAGE_KEY]) is not None:
+            try:
+                usage.more(len(messages) - 1)
+            except RateLimited as limited:
+                self._access.note(scope, self._api, limited)
+                await self._access.turn_away(send, self._api, limited)
+                return
+        with self._answers.held(scope[PRINCIPAL_KEY].caller) as held:
+            replies = []
+            for message in messages:
+                if reply := await self._one_of_batch(scope, receive, message, held):
+                    held.add(len(reply))
+                    replies.append(reply)
+            if replies:
+                await respond(send, OK, b"[" + b",".join(replies) + b"]")
+            else:
+                await respond(send, 202, b"", content_type=None)
+
+    async def _one_of_batch(self, scope: Scope, receive: Receive, message: Any, held: Held) -> bytes:
+        """Return the answer to one message, empty where it wants none; `held` are those before it."""
+        if held.is_full and (request_id := id_of(message)) is not None:
+            full = AnswerTooLarge(
+                f"the answers before this one fill what one batch is answered ({held.size} bytes); it was not carried "
+                "out: send it in a request of its own, or ask for less",
+                limit=held.most_bytes,
+            )
+            self._metrics.refused(full.code)
+            return rpc_error(request_id, mcp_types.INVALID_REQUEST, full.message, full.to_json())
+        message = with_object_arguments(message)
+        if (wrong := fault(message)) is not None:
+            return rpc_error(id_of(message), *wrong)
+        if message.get("method") == "initialize":
+            return rpc_error(id_of(message), mcp_types.INVALID_REQUEST, "initialize must not be part of a batch")
+        if (forbidden := self._forbidden(scope, message)) is not None:
+            return rpc_error(id_of(message), mcp_types.INVALID_REQUEST, forbidden.message, forbidden.to_json())
+        if (unusual := unusual_headers(headers_of(scope))) is not None:
+            return rpc_error(id_of(message), mcp_types.INVALID_REQUEST, unusual[1])
+        if _is_call(message):
+            return (await self._call(scope, message))[1]
+        parts: list[bytes] = []
+
+        async def capture(sent: Message) -> None:
+            if sent["type"] == "http.response.body":
+                parts.append(sent.get("body", b""))
+
+        await self._ask_sdk(scope, receive, message, orjson.dumps(message), capture)
+        return b"".join(parts)
+
+    async def _ask_sdk(self, scope: Scope, receive: Receive, message: Any, body: bytes, send: Send) -> None:
+        """Let the SDK answer a message, with white space around header values gone.
+
+        httptools keeps that white space, and the SDK compares header values with the body as they are.
+        """
+        if len(body) > SDK_BYTES:
+            text = f"a message that calls no tool may hold {SDK_BYTES} bytes"
+            await self._refuse(send, message, BodyTooLarge(text, limit=SDK_BYTES))
+            return
+        kept = [
+            (name, value.strip(b" \t"))
+            for name, value in scope["headers"]
+            if name not in (b"transfer-encoding", b"content-length", b"accept")
+        ]
+        read = [(b"content-length", b"%d" % len(body)), (b"accept", JSON + b", " + EVENTS)]
+        inner = {**scope, "path": "/mcp", "raw_path": b"/mcp", "headers": kept + read}
+        await self._sdk(inner, replaying(body, receive), send)
+
+
+def _is_call(message: Mapping[str, Any]) -> bool:
+    return message.get("method") == "tools/call" and "id" in message
+
+
+async def _idle_stream(receive: Receive, send: Send) -> None:
+    """Answer with a stream on which the server has nothing to say, until the client closes it."""
+
+    async def disconnected() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    headers = [(b"content-type", EVENTS), (b"cache-control", b"no-store")]
+    await send({"type": "http.response.start", "status": OK, "headers": headers})
+    gone = asyncio.ensure_future(disconnected())
+    try:
+        while not gone.done():
+            await send({"type": "http.response.body", "body": b": still here\n\n", "more_body": True})
+            await asyncio.wait({gone}, timeout=_BEAT_S)
+    finally:
+        gone.cancel()
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _names_version(message: Mapping[str, Any]) -> bool:
+    """Tell whether a message names its protocol version itself, as modern ones do: then the SDK compares the two."""
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return isinstance(meta, dict) and mcp_types.PROTOCOL_VERSION_META_KEY in meta
+
+
+def _unsupported(request_id: int | str | None, version: str) -> bytes:
+    supported = list(KNOWN_PROTOCOL_VERSIONS)
+    text = f"Unsupported protocol version {version!r}; supported: {', '.join(supported)}"
+    data = {"supported": supported, "requested": version}
+    return rpc_error(request_id, mcp_types.UNSUPPORTED_PROTOCOL_VERSION, text, data)

@@ -1,0 +1,113 @@
+"""One HTTP exchange: what is served at its address, what its headers say, and how it is answered or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import orjson
+from starlette.types import Scope, Send
+
+from myria.db.fairness import Caller
+from myria.errors import MyriaError
+from myria_server.http.authentication import CREDENTIALS
+from myria_server.mcp import requestlog
+from myria_server.mcp.answers import SMALL_BYTES, Answers
+from myria_server.mcp.messages import code_of, rpc_error
+from myria_server.mcp.toolbox import Toolbox
+
+Header = tuple[bytes, bytes]
+
+OK = 200
+JSON, EVENTS = b"application/json", b"text/event-stream"
+
+_HEADERS_KEY = "myria.headers"
+_WHITE = b" \t"
+_JOINED = frozenset({*CREDENTIALS, b"accept", b"host"})
+"""Headers whose values count together where they stand twice: two credentials are none, and two hosts."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServedApi:
+    """An API at an address.
+
+    `refuses` is how it says that a request is refused there: as MCP does, as the API's contract has it, or in the one
+    member `error`. `body_bytes` is the largest request body. Answers of a stream last until the client leaves.
+    """
+
+    toolbox: Toolbox
+    body_bytes: int
+    is_stream: bool = False
+    refuses: Literal["mcp", "contract", "error"] = "mcp"
+
+    def refusal(self, error: MyriaError, request_id: int | str | None = None, code: int | None = None) -> bytes:
+        """Return the body of a refusal.
+
+        Args:
+            code: that of JSON-RPC, where the error alone does not say.
+        """
+        requestlog.refused(error.code)
+        if self.refuses == "mcp":
+            return rpc_error(request_id, code_of(error) if code is None else code, error.message, error.to_json())
+        if self.refuses == "contract":
+            return self.toolbox.refusal(error).body
+        return orjson.dumps({"error": error.to_json()}, default=str)
+
+    def status_of(self, error: MyriaError) -> int:
+        """Return the HTTP status of a refusal."""
+        return self.toolbox.refusal(error).status if self.refuses == "contract" else error.http_status
+
+
+def headers_of(scope: Scope) -> Mapping[bytes, bytes]:
+    """Return the headers of a request, trimmed, by their names in lower case; of one that stands twice the first."""
+    known: dict[bytes, bytes] | None = scope.get(_HEADERS_KEY)
+    if known is None:
+        known = scope[_HEADERS_KEY] = {}
+        for name, value in scope["headers"]:
+            if name not in known:
+                known[name] = value.strip(_WHITE)
+            elif name in _JOINED:
+                known[name] += b", " + value.strip(_WHITE)
+    return known
+
+
+def with_headers(scope: Scope, headers: Sequence[Header]) -> Scope:
+    """Return the scope of a request as if it had come with other headers."""
+    return {**{key: value for key, value in scope.items() if key != _HEADERS_KEY}, "headers": headers}
+
+
+async def respond(
+    send: Send, status: int, body: bytes, *, content_type: bytes | None = JSON, extra: Sequence[Header] = ()
+) -> None:
+    """Send a whole answer."""
+    headers = [(b"content-length", b"%d" % len(body)), *extra]
+    if content_type is not None:
+        headers.append((b"content-type", content_type))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def respond_held(send: Send, answers: Answers, asker: Caller, body: bytes, *, status: int = OK) -> None:
+    """Send what a caller is answered; a large answer is held until it was taken."""
+    if len(body) <= SMALL_BYTES:
+        await respond(send, status, body)
+        return
+    with answers.held(asker) as held:
+        held.add(len(body))
+        await respond(send, status, body)
+
+
+async def refuse(
+    send: Send,
+    api: ServedApi,
+    error: MyriaError,
+    *,
+    request_id: int | str | None = None,
+    status: int | None = None,
+    code: int | None = None,
+    extra: Sequence[Header] = (),
+) -> None:
+    """Answer a request with an error, in the form of its API."""
+    body = api.refusal(error, request_id, code)
+    await respond(send, api.status_of(error) if status is None else status, body, extra=extra)

@@ -1,0 +1,146 @@
+"""Under which names this server may be addressed, and whose pages may call it, against DNS rebinding."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+
+import orjson
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from myria.errors import AccessError, HostNotAllowed, OriginNotAllowed
+from myria_server.http.authorization import OAUTH_PREFIX
+from myria_server.http.cors import CrossOrigins
+from myria_server.http.exchange import JSON, ServedApi, headers_of, refuse, respond
+from myria_server.http.health import METRICS_PATH
+from myria_server.metrics import ServerMetrics
+
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+_REMEMBERED_HOSTS = 256
+_SHOWN = 200
+
+
+class HostList:
+    """The host names under which this server may be addressed.
+
+    Args:
+        names: beside loopback: `name` (any port), `name:port`, `*.domain`, or `*` for every host.
+        origins: whose pages may call although they are none of these hosts.
+    """
+
+    def __init__(self, names: Sequence[str], origins: CrossOrigins | None = None) -> None:
+        self._origins = origins or CrossOrigins(())
+        self._names = frozenset(name.lower().removesuffix(":*") for name in (*_LOOPBACK_NAMES, *names))
+        self._suffixes = tuple(name[1:] for name in self._names if name.startswith("*."))
+        self._verdicts: dict[tuple[bytes, bytes | None], str | None] = {}
+
+    def refusal(self, host: bytes, origin: bytes | None) -> str | None:
+        """Return which header names a foreign host, or None."""
+        key = (host, origin)
+        if key in self._verdicts:
+            return self._verdicts[key]
+        verdict = None
+        if not self._allows(host.decode("latin-1")):
+            verdict = "host"
+        elif origin and not self._origins.allows(origin):
+            scheme, _, authority = origin.decode("latin-1").partition("://")
+            if scheme not in ("http", "https") or not self._allows(authority):
+                verdict = "origin"
+        if len(self._verdicts) >= _REMEMBERED_HOSTS:
+            self._verdicts.clear()
+        self._verdicts[key] = verdict
+        return verdict
+
+    def _allows(self, authority: str) -> bool:
+        authority = authority.lower()
+        match = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:/\[\]@?#\s]+)(:[0-9]+)?", authority)
+        if match is None:
+            return False
+        name = match[1]
+        return "*" in self._names or name in self._names or authority in self._names or name.endswith(self._suffixes)
+
+
+class HostCheck:
+    """Lets requests pass that name this server, and come from no page or from one that may call."""
+
+    def __init__(self, app: ASGIApp, *, api: ServedApi, hosts: HostList, metrics: ServerMetrics) -> None:
+        self._app = app
+        self._api = api
+        self._hosts = hosts
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        headers = headers_of(scope)
+        foreign = self._hosts.refusal(headers.get(b"host", b""), headers.get(b"origin"))
+        if foreign is None and self._api.refuses == "contract" and _is_form_of_a_page(scope["method"], headers):
+            foreign = "form"
+        if foreign is None:
+            await self._app(scope, receive, send)
+            return
+        self._metrics.refused(f"foreign_{foreign}")
+        await refuse(send, self._api, foreign_refusal(foreign, headers.get(foreign.encode(), b"").decode("latin-1")))
+
+
+class HostCheckBeside:
+    """Refuses requests for figures, and for tokens, that name another host.
+
+    Probes answer under every name: what they say is no secret, and who probes knows only an address. Prometheus knows
+    only an address too, and no page can rebind that.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: HostList) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request, or what is none."""
+        if scope["type"] == "http" and (host := self._foreign(scope)) is not None:
+            error = foreign_refusal("host", host.decode("latin-1"))
+            await respond(send, error.http_status, orjson.dumps({"error": error.to_json()}))
+            return
+        await self._app(scope, receive, send)
+
+    def _foreign(self, scope: Scope) -> bytes | None:
+        path: str = scope["path"]
+        if path != METRICS_PATH and not path.startswith(OAUTH_PREFIX):
+            return None
+        host = headers_of(scope).get(b"host", b"")
+        is_allowed = self._hosts.refusal(host, None) is None or (path == METRICS_PATH and _is_address(host))
+        return None if is_allowed else host
+
+
+def _is_form_of_a_page(method: str, headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether a page sends something that is not called JSON: browsers send that without asking the server first,
+    so a page of any port of this machine could write into a memory that asks for no key."""
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    return method == "POST" and b"origin" in headers and kind != JSON
+
+
+def _is_address(host: bytes) -> bool:
+    """Tell whether a Host header is an address, with any port, and no name that somebody could point here."""
+    try:
+        ip_address(re.sub(r":[0-9]+$", "", host.decode("latin-1")).strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def foreign_refusal(header: str, value: str) -> AccessError:
+    """Return the refusal of a request whose Host or Origin names somebody else, or of a form that a page sends."""
+    shown = value[:_SHOWN]
+    if header == "form":
+        return OriginNotAllowed("a page may send JSON alone: set the header Content-Type to application/json")
+    if header == "host":
+        return HostNotAllowed(
+            f"this server does not answer under the name {shown!r}; add it to mcp.allowed_hosts "
+            "(MYRIA_MCP_ALLOWED_HOSTS). From a container, `host.docker.internal` must be in that list; in Kubernetes, "
+            "the Service's names (`myria`, `myria.NAMESPACE.svc`, `myria.NAMESPACE.svc.cluster.local`) and the "
+            "Ingress's host",
+            host=shown,
+        )
+    return OriginNotAllowed(
+        f"pages of {shown!r} may not call this server; add the origin to mcp.cors_origins (MYRIA_MCP_CORS_ORIGINS)",
+        origin=shown,
+    )

@@ -1,0 +1,97 @@
+"""The endpoint of REST: it finds the route of a request, reads what that takes, and runs it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from myria.errors import AccessError, InvalidArgument, MethodNotAllowed, MyriaError
+from myria.log.fields import unknown_field
+from myria_server.api.memtrace.handlers import Asked, RestFace
+from myria_server.api.memtrace.routes import Route, match
+from myria_server.http.admission import Access
+from myria_server.http.exchange import ServedApi, headers_of, refuse, respond, respond_held
+from myria_server.mcp.answers import Answers
+from myria_server.mcp.bodies import Bodies, Refused
+from myria_server.mcp.server import ADDRESS_KEY, PRINCIPAL_KEY
+
+NO_CONTENT = 204
+
+
+class RestEndpoint:
+    """Answers requests whose caller may use this API, and whose body is there.
+
+    Args:
+        rest: runs the routes.
+        bodies: decodes what has arrived.
+        answers: what is held of the process's answers.
+    """
+
+    def __init__(self, api: ServedApi, rest: RestFace, *, access: Access, bodies: Bodies, answers: Answers) -> None:
+        self._api = api
+        self._rest = rest
+        self._access = access
+        self._bodies = bodies
+        self._answers = answers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        principal, toolbox = scope[PRINCIPAL_KEY], self._api.toolbox
+        body = (await receive())["body"]
+        try:
+            matched = match(scope["method"], scope.get("raw_path") or scope["path"].encode())
+            route = matched.route
+            principal.need(route.roles, what=route.name)
+            asked = Asked.of(
+                matched,
+                query=scope["query_string"],
+                body=await self._decoded(route, body),
+                key=headers_of(scope).get(b"idempotency-key") if route.keyed else None,
+            )
+        except AccessError as error:
+            toolbox.metrics.request_done("rest", route.name, error.code, 0.0)
+            self._access.note(scope, self._api, error)
+            await self._access.turn_away(send, self._api, error)
+            return
+        except MyriaError as error:
+            toolbox.metrics.refused(error.code)
+            allow = error.details.get("allow") if isinstance(error, MethodNotAllowed) else None
+            await refuse(send, self._api, error, extra=() if allow is None else ((b"allow", allow.encode()),))
+            return
+
+        async def work() -> dict[str, Any]:
+            if not route.query and asked.query:
+                name = next(iter(asked.query))
+                if any(name in model.model_fields for model in route.body):
+                    raise InvalidArgument(f"{name} belongs into the JSON body, not into the address", field=name)
+                raise unknown_field(name, ())
+            return await self._rest.runs[route.name](principal, asked)
+
+        noted = asked.query if asked.body is None else asked.body
+        if "session" in route.name and asked.entry_id and isinstance(noted, dict):
+            noted = {"session_id": asked.entry_id, **noted}
+        outcome = await toolbox.call_route(route, work, principal, noted, scope[ADDRESS_KEY])
+        if outcome.is_error:
+            await respond(send, outcome.status, outcome.body)
+        elif route.status == NO_CONTENT:
+            await respond(send, route.status, b"", content_type=None)
+        else:
+            await respond_held(send, self._answers, principal.caller, outcome.body, status=route.status)
+
+    async def _decoded(self, route: Route, body: bytes) -> Any:
+        """Return the body of a request to a route, None where there is none.
+
+        Raises:
+            MalformedJson, InvalidText, BodyTooLarge, InvalidArgument: it is not what the route takes.
+        """
+        if not route.body:
+            return None
+        if not body.strip():
+            if route.needs_body:
+                raise InvalidArgument("invalid request body: it is empty; send a JSON object", field="")
+            return None
+        try:
+            return await self._bodies.decode(body)
+        except Refused as refused:
+            raise refused.error from refused
