@@ -1,19 +1,16 @@
-"""Prometheus' metric families, made from plain numbers.
-
-Counting happens on the event loop in plain dictionaries; prometheus-client turns them into text when scraped. Its own
-counters take a lock and cost more per call than everything else on the fast path.
+"""Metrics of the catalogue for prometheus-client: its counters and histograms for what a process counts, and families
+made from plain numbers for what is read elsewhere.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import metadata
-from itertools import product
+from itertools import accumulate, product
 from typing import Final, get_args
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from myria.builds.model import Outcome
@@ -76,55 +73,32 @@ Totals = Mapping[tuple[str, tuple[str, ...]], int]
 """Sums for ever, by family and labels."""
 
 
-class Tally:
-    """A histogram that only its event loop touches."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = tuple(bounds)
-        self.counts = [0] * (len(self.bounds) + 1)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        """Count one value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Return the cumulative buckets as prometheus-client wants them."""
-        return _cumulative(self.bounds, self.counts)
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for each of ours, which nothing reads
 
 
-def counter(name: str, values: Values, *, by_tenant: bool = False) -> Metric:
-    """Return a counter of the catalogue; `values` by its labels' values, in the catalogue's order.
+def make_counter(registry: CollectorRegistry, name: str, *, by_tenant: bool = False) -> Counter:
+    """Return a new counter of the catalogue; `by_tenant` adds the label `tenant`."""
+    return Counter(name, BY_NAME[name].meaning, _labels(name, by_tenant), registry=registry)
 
-    `by_tenant` adds the label `tenant`.
-    """
-    described = BY_NAME[name]
-    labels = (*described.labels, "tenant") if by_tenant else described.labels
-    family = CounterMetricFamily(name.removesuffix("_total"), described.meaning, labels=labels)
+
+def make_histogram(registry: CollectorRegistry, name: str, bounds: Sequence[float]) -> Histogram:
+    """Return a new histogram of the catalogue with these upper bounds of its buckets."""
+    return Histogram(name, BY_NAME[name].meaning, BY_NAME[name].labels, buckets=bounds, registry=registry)
+
+
+def counter(name: str, values: Values) -> Metric:
+    """Return a counter with values by its labels' values, in the catalogue's order."""
+    family = CounterMetricFamily(name.removesuffix("_total"), BY_NAME[name].meaning, labels=BY_NAME[name].labels)
     for key, value in sorted(values.items()):
         family.add_metric(key, value)
     return family
 
 
 def gauge(name: str, values: Values | float, *, by_tenant: bool = False) -> Metric:
-    """Return a gauge of the catalogue; a plain number when it has no labels. `by_tenant` adds the label `tenant`."""
-    described = BY_NAME[name]
-    labels = (*described.labels, "tenant") if by_tenant else described.labels
-    family = GaugeMetricFamily(name, described.meaning, labels=labels)
+    """Return a gauge; `values` is a plain number where it has no labels. `by_tenant` adds the label `tenant`."""
+    family = GaugeMetricFamily(name, BY_NAME[name].meaning, labels=_labels(name, by_tenant))
     for key, value in sorted(values.items()) if isinstance(values, Mapping) else [((), values)]:
         family.add_metric(key, value)
-    return family
-
-
-def histogram(name: str, tallies: Mapping[tuple[str, ...], Tally]) -> Metric:
-    """Return a histogram of the catalogue."""
-    described = BY_NAME[name]
-    family = HistogramMetricFamily(name, described.meaning, labels=described.labels)
-    for labels, tally in sorted(tallies.items()):
-        family.add_metric(labels, tally.buckets(), tally.total)
     return family
 
 
@@ -225,7 +199,7 @@ def _about_totals(totals: Totals) -> Iterator[Metric]:
     yield counter("myria_tool_feedback_total", _sums(totals, "tool_feedback", (*RATED_TOOLS, OTHER), FLAGS, FLAGS))
     yield counter("myria_erasures_total", _sums(totals, "erasures", STAGES))
     yield counter("myria_erased_rows_total", _sums(totals, "erased_rows", (*PLACES, OTHER)))
-    yield histogram("myria_erasure_duration_seconds", {(): _tally(totals, "erasure_duration", "done")})
+    yield _durations("myria_erasure_duration_seconds", totals, "erasure_duration", ("done",))
 
 
 def _sums(totals: Totals, family: str, *known: Sequence[str]) -> Values:
@@ -245,23 +219,18 @@ def _sums(totals: Totals, family: str, *known: Sequence[str]) -> Values:
 
 
 def _durations(name: str, totals: Totals, family: str, labels: Sequence[str]) -> Metric:
-    return histogram(name, {(label,): _tally(totals, family, label) for label in labels})
+    """Return a histogram of the database's sums: one bucket for each bound, and a sum in microseconds."""
+    durations = HistogramMetricFamily(name, BY_NAME[name].meaning, labels=BY_NAME[name].labels)
+    bounds = (*map(str, BUILD_SECONDS), "+Inf")
+    for label in labels:
+        counts = accumulate(totals.get((family, (label, bound)), 0) for bound in bounds)
+        seconds = totals.get((family, (label, "sum")), 0) / 1_000_000
+        durations.add_metric((label,) if BY_NAME[name].labels else (), list(zip(bounds, counts, strict=True)), seconds)
+    return durations
 
 
-def _tally(totals: Totals, family: str, label: str) -> Tally:
-    tally = Tally(BUILD_SECONDS)
-    tally.counts = [totals.get((family, (label, bound)), 0) for bound in (*map(str, BUILD_SECONDS), "+Inf")]
-    tally.total = totals.get((family, (label, "sum")), 0) / 1_000_000
-    return tally
-
-
-def _cumulative(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
-    running = 0
-    out = []
-    for bound, count in zip((*bounds, float("inf")), counts, strict=True):
-        running += count
-        out.append(("+Inf" if bound == float("inf") else str(float(bound)), float(running)))
-    return out
+def _labels(name: str, by_tenant: bool) -> tuple[str, ...]:
+    return (*BY_NAME[name].labels, "tenant") if by_tenant else BY_NAME[name].labels
 
 
 def _known(label: str | None, known: Sequence[str]) -> str:

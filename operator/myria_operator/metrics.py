@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
 
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
-from myria_monitoring.exposition import OTHER, Tally, about_memory, about_process, counter, gauge, histogram
+from myria_monitoring.exposition import OTHER, about_memory, about_process, counter, gauge, make_histogram
 from myria_monitoring.figures import FigureReader
 from myria_operator import reasons
 from myria_operator.observed import Rebuild
@@ -41,8 +42,10 @@ class OperatorMetrics:
         self._figures = figures
         self._requests = requests
         self._tenant_label = tenant_label
-        self._passes: dict[tuple[str, ...], Tally] = {(outcome,): Tally(SECONDS) for outcome in ("ok", "retry")}
-        self._latency = Tally(SECONDS)
+        self._counted = CollectorRegistry()
+        passes = make_histogram(self._counted, "myria_operator_reconcile_duration_seconds", SECONDS)
+        self._ok, self._retry = passes.labels("ok"), passes.labels("retry")
+        self._latency = make_histogram(self._counted, "myria_operator_event_latency_seconds", SECONDS)
         self._heard: dict[str, float] = {}
         self._swept_at = 0.0
         self._rebuilds: Counter[str] = Counter()
@@ -60,12 +63,12 @@ class OperatorMetrics:
             try:
                 again = await work(name)
             except Exception:
-                self._passes["retry",].observe(time.monotonic() - began)
+                self._retry.observe(time.monotonic() - began)
                 if heard_at is not None:
                     self._heard[name] = heard_at
                 raise
             now = time.monotonic()
-            self._passes["ok",].observe(now - began)
+            self._ok.observe(now - began)
             if heard_at is not None:
                 self._latency.observe(now - heard_at)
             return again
@@ -92,9 +95,8 @@ class OperatorMetrics:
         await self._figures.close()
 
     def _own(self, queue_length: int, idle_s: float) -> Iterator[Metric]:
-        yield histogram("myria_operator_reconcile_duration_seconds", self._passes)
+        yield from self._counted.collect()
         yield gauge("myria_operator_queue_length", queue_length)
-        yield histogram("myria_operator_event_latency_seconds", {(): self._latency})
         yield counter("myria_operator_api_requests_total", self._requests)
         yield gauge("myria_operator_last_progress_timestamp_seconds", time.time() - idle_s)
         yield gauge("myria_operator_last_sweep_timestamp_seconds", self._swept_at)

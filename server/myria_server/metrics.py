@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from itertools import product
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -20,7 +21,7 @@ from myria.llm.failures import Kind
 from myria.notes.turns.facts import Tier
 from myria.notes.turns.shadow import Aspect, Call, Outcome
 from myria.settings.redaction_kinds import KINDS
-from myria_monitoring.exposition import OTHER, Tally, about_process, counter, gauge, histogram, text_of
+from myria_monitoring.exposition import OTHER, about_process, counter, gauge, make_counter, make_histogram, text_of
 from myria_server.api.tools import TOOLS
 from myria_server.api.turns.handlers import TurnConflict
 from myria_server.readiness import Readiness
@@ -60,89 +61,96 @@ class ServerMetrics:
         self._tenant_label = tenant_label
         self._questions: Callable[[], Mapping[str, int]] = lambda: {"computed": 0, "failed": 0}
         self._looks: Callable[[], Mapping[str, int]] = lambda: {"looked": 0, "failed": 0}
-        self.appended: dict[tuple[str, ...], float] = {} if tenant_label else {(): 0}
-        self.requests: dict[tuple[str, ...], float] = {
-            (face, tool.name, "ok"): 0 for tool in TOOLS for face in tool.faces
-        }
-        self.refusals: dict[tuple[str, ...], float] = {}
-        self.dropped: dict[tuple[str, ...], float] = {(log,): 0 for log in get_args(Dropped)}
-        self.degraded: dict[tuple[str, ...], float] = {
-            (tool.name, reason): 0
-            for tool in TOOLS
-            if "degraded" in tool.answer.model_fields
-            for reason in (*DEGRADED_REASONS, OTHER)
-        }
-        self.redactions: dict[tuple[str, ...], float] = {(kind,): 0 for kind in KINDS}
-        self.turn_facts: dict[tuple[str, ...], float] = {(tier,): 0 for tier in get_args(Tier)}
-        self.turn_conflicts: dict[tuple[str, ...], float] = {(state,): 0 for state in get_args(TurnConflict)}
-        self.turn_comparisons: dict[tuple[str, ...], float] = {
-            (call, aspect, outcome): 0
-            for call in get_args(Call)
-            for aspect in get_args(Aspect)
-            if aspect != "all"
-            for outcome in ("same", "different")
-        }
-        self.turn_compactions = 0
-        self.durations: dict[tuple[str, ...], Tally] = {}
-        self.commits = Tally(BATCH_EVENTS)
+        registry = self._registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self._tenants: set[str] = set()
+        self.requests = make_counter(registry, "myria_requests_total")
+        self.durations = make_histogram(registry, "myria_request_duration_seconds", SECONDS)
+        self.refusals = make_counter(registry, "myria_http_refusals_total")
+        self.dropped = make_counter(registry, "myria_audit_dropped_total")
+        self.commits = make_histogram(registry, "myria_append_batch_events", BATCH_EVENTS)
+        self.appended = make_counter(registry, "myria_appended_events_total", by_tenant=tenant_label)
+        self.redactions = make_counter(registry, "myria_redactions_total")
+        self.degraded = make_counter(registry, "myria_answers_degraded_total")
+        self.turn_facts = make_counter(registry, "myria_turn_facts_total")
+        self.turn_conflicts = make_counter(registry, "myria_turn_conflicts_total")
+        self.turn_comparisons = make_counter(registry, "myria_turn_comparisons_total")
+        self.turn_compactions = make_counter(registry, "myria_turn_compactions_total")
+        self._begin_at_zero()
         self.in_flight = 0
         self.beside: Callable[[], Awaitable[bytes]] | None = None
         self._caches: dict[str, Callable[[], Mapping[str, int]]] = {}
         self._pools: dict[str, Callable[[], Mapping[str, int]]] = {}
-        self._process = CollectorRegistry()
-        ProcessCollector(registry=self._process)
+
+    def _begin_at_zero(self) -> None:
+        """Make the series that will come for certain: a rate needs the zero before the first count."""
+        for tool in TOOLS:
+            for face in tool.faces:
+                self.requests.labels(face, tool.name, "ok")
+            if "degraded" in tool.answer.model_fields:
+                for reason in (*DEGRADED_REASONS, OTHER):
+                    self.degraded.labels(tool.name, reason)
+        for call, aspect, outcome in product(get_args(Call), get_args(Aspect), ("same", "different")):
+            if aspect != "all":
+                self.turn_comparisons.labels(call, aspect, outcome)
+        for family, values in (
+            (self.dropped, get_args(Dropped)),
+            (self.redactions, KINDS),
+            (self.turn_facts, get_args(Tier)),
+            (self.turn_conflicts, get_args(TurnConflict)),
+        ):
+            for value in values:
+                family.labels(value)
 
     def request_done(self, face: Face, tool: str, outcome: str, seconds: float) -> None:
         """Count one call of a tool at a face; `outcome` is `ok` or an error's code."""
-        key = (face, tool, outcome)
-        self.requests[key] = self.requests.get(key, 0) + 1
-        tally = self.durations.get((face, tool))
-        if tally is None:
-            tally = self.durations[face, tool] = Tally(SECONDS)
-        tally.observe(seconds)
+        self.requests.labels(face, tool, outcome).inc()
+        self.durations.labels(face, tool).observe(seconds)
 
     def refused(self, reason: str) -> None:
         """Count a request that never became a tool call: too large, malformed, from a foreign host."""
-        self.refusals[reason,] = self.refusals.get((reason,), 0) + 1
+        self.refusals.labels(reason).inc()
 
     def record_dropped(self, log: Dropped, count: int) -> None:
         """Count records of calls, or of refused attempts, that found no room."""
-        self.dropped[log,] += count
+        self.dropped.labels(log).inc(count)
 
     def answered_degraded(self, tool: str, reason: str | None) -> None:
         """Count an answer that said that it is degraded."""
-        key = (tool, reason if reason in DEGRADED_REASONS else OTHER)
-        self.degraded[key] = self.degraded.get(key, 0) + 1
+        self.degraded.labels(tool, reason if reason in DEGRADED_REASONS else OTHER).inc()
 
     def redacted(self, kind: str, count: int) -> None:
         """Count what was taken out of payloads before they were stored."""
-        self.redactions[kind,] += count
+        self.redactions.labels(kind).inc(count)
 
     def turn_stored(self, facts: Mapping[str, int]) -> None:
         """Count the facts, by tier, that a turn brought when it was stored."""
         for tier, count in facts.items():
-            self.turn_facts[tier,] += count
+            self.turn_facts.labels(tier).inc(count)
 
     def turn_conflicted(self, state: TurnConflict) -> None:
         """Count a turn that came again: it was stored already, or another request was storing it."""
-        self.turn_conflicts[state,] += 1
+        self.turn_conflicts.labels(state).inc()
 
     def turn_compared(self, call: Call, aspect: Aspect, outcome: Outcome) -> None:
         """Count an aspect in which an answer was compared with what the host computed itself."""
-        key = (call, aspect, outcome)
-        self.turn_comparisons[key] = self.turn_comparisons.get(key, 0) + 1
+        self.turn_comparisons.labels(call, aspect, outcome).inc()
 
     def turn_compacted(self) -> None:
         """Count a prompt in which a summary stands for earlier items."""
-        self.turn_compactions += 1
+        self.turn_compactions.inc()
 
     def commit_done(self, tenant: str, events: int) -> None:
         """Count one commit of a tenant's events; beyond `MAX_TENANTS` of them, as of `OTHER_TENANTS`."""
         self.commits.observe(events)
-        key = (tenant,) if self._tenant_label else ()
-        if key not in self.appended and len(self.appended) >= MAX_TENANTS:
-            key = (OTHER_TENANTS,)
-        self.appended[key] = self.appended.get(key, 0) + events
+        if not self._tenant_label:
+            self.appended.inc(events)
+            return
+        if tenant not in self._tenants and len(self._tenants) >= MAX_TENANTS:
+            tenant = OTHER_TENANTS
+        else:
+            self._tenants.add(tenant)
+        self.appended.labels(tenant).inc(events)
 
     def watch_cache(self, name: str, read: Callable[[], Mapping[str, int]]) -> None:
         """Export a cache: `read` returns its `bytes`, and `hits` and `misses` since the start."""
@@ -163,7 +171,7 @@ class ServerMetrics:
     async def text(self, readiness: Readiness) -> bytes:
         """Return the exposition, after checking the database unless that was done a moment ago."""
         _, beside = await asyncio.gather(readiness.look(max_age_s=LOOK_S), self._beside())
-        return text_of(self.families(readiness)) + generate_latest(self._process) + beside
+        return generate_latest(self._registry) + text_of(self.families(readiness)) + beside
 
     async def _beside(self) -> bytes:
         if self.beside is None:
@@ -176,22 +184,10 @@ class ServerMetrics:
             return b""
 
     def families(self, readiness: Readiness) -> Iterator[Metric]:
-        """Yield everything of this process as metric families."""
+        """Yield what is read when it is asked for; what is counted as it happens stands in the registry."""
         yield from about_process("serving", database_up=readiness.database_up)
         yield gauge("myria_ready", float(readiness.ready))
-        yield counter("myria_requests_total", self.requests)
-        yield histogram("myria_request_duration_seconds", self.durations)
-        yield counter("myria_http_refusals_total", self.refusals)
-        yield counter("myria_audit_dropped_total", self.dropped)
         yield gauge("myria_requests_in_flight", self.in_flight)
-        yield histogram("myria_append_batch_events", {(): self.commits})
-        yield counter("myria_appended_events_total", self.appended, by_tenant=self._tenant_label)
-        yield counter("myria_redactions_total", self.redactions)
-        yield counter("myria_answers_degraded_total", self.degraded)
-        yield counter("myria_turn_facts_total", self.turn_facts)
-        yield counter("myria_turn_conflicts_total", self.turn_conflicts)
-        yield counter("myria_turn_comparisons_total", self.turn_comparisons)
-        yield counter("myria_turn_compactions_total", {(): self.turn_compactions})
         vectors = self._questions()
         yield counter("myria_question_vectors_total", {(outcome,): vectors[outcome] for outcome in sorted(vectors)})
         looks = self._looks()

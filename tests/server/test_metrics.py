@@ -12,7 +12,7 @@ from myria.log.limits import limits_of
 from myria.memory import Memory
 from myria.settings import PostgresSettings, Settings
 from myria_monitoring.catalogue import BY_NAME, METRICS
-from myria_monitoring.exposition import Tally, gauge, text_of
+from myria_monitoring.exposition import gauge, text_of
 from myria_server import metrics as metrics_module
 from myria_server.metrics import ServerMetrics
 from tests.metrics.scraping import samples
@@ -78,15 +78,6 @@ async def test_tenants_have_series_of_their_own_by_setting(
             seen = samples((await served.client.get("/metrics")).text)
     told = {key[1]: seen[key] for key in seen if key[0] == "myria_appended_events_total"}
     assert told == {"tenant=acme": 2, "tenant=beta": 1, "tenant=(other)": 2}
-
-
-def test_a_tally_counts_like_a_histogram() -> None:
-    """Values fall into the first bucket whose bound they do not exceed."""
-    tally = Tally((1, 2))
-    for value in (0.5, 1, 1.5, 2, 3):
-        tally.observe(value)
-    assert tally.buckets() == [("1.0", 2.0), ("2.0", 4.0), ("+Inf", 5.0)]
-    assert tally.total == 8
 
 
 async def test_what_a_serving_process_tells(memory: Memory, settings: Settings) -> None:

@@ -15,6 +15,7 @@ from myria.notes.turns.shadow import ClientResult, forget_shadows, shadow_report
 from myria.settings import Settings, TurnsSettings
 from myria_server.api.turns.schemas import client_result
 from myria_server.metrics import ServerMetrics
+from tests.metrics.scraping import samples
 from tests.server.test_turns import PLAIN, ask, post
 from tests.server.turn_rows import said
 from tests.server.wire import serving
@@ -117,7 +118,8 @@ async def test_a_result_that_cannot_be_read_changes_nothing(
             assert await ask(served, "memory_before_turn", {**ASKED, "client_result": given}) == plain
             assert await ask(served, "memory_after_turn", {**KEPT, "client_result": given}) == {"ok": True}
             assert [row[1:4] for row in await told(memory)] == [("after", "all", False), ("before", "all", False)]
-    assert metrics.turn_comparisons["before", "all", "unreadable"] == 1
+            seen = samples((await served.client.get("/metrics")).text)
+    assert seen["myria_turn_comparisons_total", "aspect=all", "call=before", "outcome=unreadable"] == 1
     assert "zyxwv" not in caplog.text
 
 
