@@ -14,6 +14,7 @@ from myria.errors import MyriaError
 from myria.notes.consolidating import Consolidation
 from myria.notes.details import Details
 from myria.notes.expiry import DAY_US
+from myria_cli.importers.frame import Importing
 from myria_cli.importers.memento import fragment_of, import_fragments
 from tests.notes.test_remembering import TENANT, US, Keeper
 from tests.support.postgres import Database
@@ -31,10 +32,11 @@ async def test_old_fragments_last_from_their_import_on(keeper: Keeper) -> None:
     """None expires on arrival for its age; without a use it does so as late as a note that was kept with the import."""
     fragment = {"type": "fact", "importance": 0.2, "created_at": "2020-01-02T03:04:05Z"}
     lines = [json.dumps(fragment | {"id": f"frag-{at}", "content": f"The kiln {at}"}).encode() for at in range(3)]
-    count = await import_fragments(keeper.notes, keeper.pool, TENANT, lines, US, on_refused=lambda _: None)
+    importing = Importing(on_refused=lambda _: None)
+    await import_fragments(keeper.notes, keeper.pool, TENANT, lines, US, importing=importing)
     consolidation = Consolidation(keeper.ingest)
     now = time.time_ns() // 1000
-    assert count.imported == 3
+    assert importing.count.imported == 3
     assert (await consolidation.run(TENANT)).counts["expiry"] == 0
     assert (await consolidation.run(TENANT, now=now + 59 * DAY_US)).counts["expiry"] == 0
     assert (await consolidation.run(TENANT, now=now + 61 * DAY_US)).counts["expiry"] == 3

@@ -28,7 +28,7 @@ from myria_cli.options import Options, command
 from myria_cli.place import database_of, opened
 
 if TYPE_CHECKING:
-    from myria_cli.importers.storing import Imported
+    from myria_cli.importers.frame import Importing
 
 PANEL = "Read and write"
 MANY = 1_000
@@ -270,7 +270,7 @@ def _input(file: str, *, folder: bool = False) -> Iterator[tuple[IO[bytes], int 
 
 
 def _outcome_json(
-    outcome: Imported, speakers: Mapping[str, int], system: str | None, *, dry_run: bool
+    outcome: Importing, speakers: Mapping[str, int], system: str | None, *, dry_run: bool
 ) -> dict[str, Any]:
     document: dict[str, Any] = outcome.count.to_json()
     if system is not None:
@@ -280,7 +280,7 @@ def _outcome_json(
     return {**document, "dry_run": True} if dry_run else document
 
 
-def _tell(outcome: Imported, speakers: Mapping[str, int], system: str | None, *, dry_run: bool) -> None:
+def _tell(outcome: Importing, speakers: Mapping[str, int], system: str | None, *, dry_run: bool) -> None:
     count = outcome.count
     if system is None and count.refused and not count.imported + count.already_there:
         console.say(f"no line is an event of Myria; of another system's export say --from: {SYSTEMS}")

@@ -7,7 +7,7 @@ the fields of cases are not part of a note's text, and are left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from myria import errors
@@ -15,12 +15,11 @@ from myria.db.clock import to_datetime
 from myria.db.database import Database
 from myria.log.canonical import digest
 from myria.log.fields import check_text, parse_timestamp
-from myria.log.jsontext import decode
 from myria.log.limits import MAX_ID, MAX_TYPE
-from myria.log.transfer import ImportCount, RefusedLine
 from myria.notes.commands import Notes
 from myria.notes.details import DETAILS, Details
 from myria.notes.drafting import Draft
+from myria_cli.importers.frame import Importing
 from myria_cli.importers.records import People, Statement, Unreadable
 from myria_cli.importers.storing import keep_statements
 from myria_server.api.memento.input_schemas import MAX_CIRCUMSTANCE
@@ -29,45 +28,26 @@ POOL: Final = "default"
 """The agent whose fragments all agents share."""
 
 _MAX_CONTENT = 1_000_000
-_BOM = b"\xef\xbb\xbf"
 
 
 async def import_fragments(
-    notes: Notes,
-    database: Database,
-    tenant: str,
-    lines: Iterable[bytes],
-    own: tuple[str, ...],
-    *,
-    on_refused: Callable[[RefusedLine], None],
-    on_progress: Callable[[ImportCount], None] = lambda _: None,
-) -> ImportCount:
+    notes: Notes, database: Database, tenant: str, lines: Iterable[bytes], own: tuple[str, ...], *, importing: Importing
+) -> None:
     """Keep the fragments of an export as notes; run again, it adds nothing twice.
 
     Args:
         database: where their lifetimes are kept.
         own: canonical; whose pool it is. A fragment of an agent is theirs and that agent's.
-        on_refused: told about each line that was not imported.
     """
-    count = ImportCount()
 
     def fragments() -> Iterator[tuple[int, Statement | Unreadable]]:
-        for number, text in enumerate(lines, 1):
-            count.bytes_read += len(text)
-            if not text.strip():
-                count.blank += 1
-                count.lines += 1
-                continue
+        for number, document in importing.documents(lines):
             try:
-                yield number, fragment_of(decode(text.removeprefix(_BOM) if number == 1 else text))
+                yield number, fragment_of(document)
             except errors.MyriaError as error:
                 yield number, Unreadable(error=error)
 
-    people = People(own, {})
-    await keep_statements(
-        notes, database, tenant, fragments(), people, count=count, on_refused=on_refused, on_progress=on_progress
-    )
-    return count
+    await keep_statements(notes, database, tenant, fragments(), People(own, {}), importing=importing)
 
 
 def fragment_of(line: Any) -> Statement:

@@ -8,12 +8,12 @@ time, so an import that is run again adds nothing. Abstracts, insights and count
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
+from itertools import groupby
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -23,16 +23,17 @@ from myria.log.fields import check_text, parse_timestamp
 from myria.log.jsontext import decode
 from myria.log.limits import MAX_ID
 from myria.log.scopes import canonical_participants
-from myria.log.transfer import ImportCount, RefusedLine, read_lines
+from myria.log.transfer import read_lines
 from myria.notes.turns.facts import VALUE_BYTES, Fact, Tier, identity_of
 from myria.notes.turns.model import Session
 from myria.notes.turns.storing import FinishedTurn, TurnStore
 from myria.settings import TurnsSettings
+from myria_cli.importers.frame import BOM, Importing
 from myria_server.api.core import inputs
 from myria_server.api.turns.schemas import AfterTurnInput
 
-AT_ONCE = 8
-"""Sessions that are stored at the same time: they share commits."""
+SESSIONS_AT_ONCE = 8
+"""Sessions whose turns are held in memory, and stored beside each other."""
 
 LONGEST_LINE = 64 * 1024 * 1024
 """Bytes of a line, of a file that is no JSON lines, and of a file's content in a dump."""
@@ -61,7 +62,6 @@ _FACT_NAMES = ("id", "type", "fact_id", "key", "value", "ts")
 _GONE = frozenset({"deleted", "contradicted"})
 _TIERS: Mapping[str, Tier] = {"L0": "L0", "L1": "L1"}
 _DEFAULT_CONFIDENCE = 0.78
-_BOM = "\ufeff"
 _UNPACK = "the shard is compressed and no log.jsonl holds what it does: `zstd -d` it where it lies, and import again"
 
 
@@ -131,7 +131,7 @@ def files_of_dump(source: IO[bytes], project: str | None) -> Iterator[SessionFil
     for text in read_lines(source.readline, LONGEST_LINE):
         if not text.strip():
             continue
-        line = decode(text.removeprefix(_BOM.encode()))
+        line = decode(text.removeprefix(BOM))
         if not isinstance(line, dict) or not all(isinstance(line.get(name), str) for name in ("path", "content")):
             raise errors.InvalidArgument(
                 "a dump has JSON lines with project, path and content; name a folder otherwise", field="file"
@@ -162,62 +162,44 @@ async def import_sessions(
     files: Iterable[SessionFile],
     own: tuple[str, ...],
     *,
+    importing: Importing,
     settings: TurnsSettings,
-    on_refused: Callable[[RefusedLine], None],
-    on_progress: Callable[[ImportCount], None] = lambda _: None,
-) -> ImportCount:
+) -> None:
     """Store the turns of sessions; run again, it adds nothing twice. What is counted are turns.
 
     Args:
         log: where turns are appended.
         files: those of one session one after the other.
         own: canonical; whose sessions they are. A turn of a user is theirs and that user's.
-        on_refused: told about each record and each turn that was not imported.
     """
-    count = ImportCount()
-
-    def refuse(line: int, where: str, error: errors.MyriaError) -> None:
-        count.refused += 1
-        on_refused(RefusedLine(line=line, code=error.code, message=f"{where}: {error.message}"))
+    count = importing.count
 
     store = TurnStore(log, settings)
 
-    async def keep(project: str, session_id: str, turns: Sequence[_Turn]) -> None:
+    def sessions() -> Iterator[tuple[int, tuple[SessionFile, list[_Turn]]]]:
+        grouped = groupby(files, key=lambda file: (file.project, file.session_id))
+        for number, (_, group) in enumerate(grouped, 1):
+            session = list(group)
+            turns = _turns_of(session, importing)
+            count.lines += len(turns)
+            yield number, (session[0], turns)
+
+    async def keep(session: tuple[SessionFile, list[_Turn]]) -> None:
+        """Store the turns of one session, in their order."""
+        place, turns = session
         for number, turn in enumerate(turns, 1):
             try:
-                finished = _finished(project, session_id, turn, own)
+                finished = _finished(place.project, place.session_id, turn, own)
                 stored = await store.store(tenant, finished, now=turn.at)
             except (errors.InputError, errors.ConflictError) as error:
-                refuse(number, f"{project}/{session_id}, turn {turn.turn_id[:80]}", error)
+                importing.refuse(number, error, f"{place.project}/{place.session_id}, turn {turn.turn_id[:80]}")
                 continue
             count.imported += stored.is_new
             count.redacted += bool(stored.redacted)
             count.already_there += not stored.is_new
-        on_progress(count)
 
-    waiting: list[tuple[str, str, list[_Turn]]] = []
-
-    async def keep_all() -> None:
-        await asyncio.gather(*(keep(*session) for session in waiting))
-        waiting.clear()
-
-    def finish(current: list[SessionFile]) -> None:
-        if current:
-            turns = _turns_of(current, refuse, count)
-            count.lines += len(turns)
-            waiting.append((current[0].project, current[0].session_id, turns))
-
-    current: list[SessionFile] = []
-    for file in files:
-        if current and (file.project, file.session_id) != (current[0].project, current[0].session_id):
-            finish(current)
-            current = []
-            if len(waiting) >= AT_ONCE:
-                await keep_all()
-        current.append(file)
-    finish(current)
-    await keep_all()
-    return count
+    async for _ in importing.keep(sessions(), keep, at_once=SESSIONS_AT_ONCE):
+        pass
 
 
 def _finished(project: str, session_id: str, turn: _Turn, own: tuple[str, ...]) -> FinishedTurn:
@@ -249,10 +231,9 @@ def _finished(project: str, session_id: str, turn: _Turn, own: tuple[str, ...]) 
     )
 
 
-def _turns_of(
-    files: Sequence[SessionFile], refuse: Callable[[int, str, errors.MyriaError], None], count: ImportCount
-) -> list[_Turn]:
+def _turns_of(files: Sequence[SessionFile], importing: Importing) -> list[_Turn]:
     """Return the turns that the files of a session tell of, in the order of their times."""
+    count = importing.count
     turns: dict[str, _Turn] = {}
     facts: dict[tuple[str, ...], _FactRecord] = {}
     has_log = any(file.name == "log.jsonl" for file in files)
@@ -261,7 +242,7 @@ def _turns_of(
         if file.name.endswith(".zst"):
             if not has_log:
                 count.lines += 1
-                refuse(1, where, errors.InvalidArgument(_UNPACK, field="file"))
+                importing.refuse(1, errors.InvalidArgument(_UNPACK, field="file"), where)
             continue
         for line, text in _texts(file):
             count.bytes_read += len(text)
@@ -273,7 +254,7 @@ def _turns_of(
                         facts.setdefault(tuple(str(record.get(name)) for name in _FACT_NAMES), _fact_record(record))
             except errors.MyriaError as error:
                 count.lines += 1
-                refuse(line, where, error)
+                importing.refuse(line, error, where)
     for known in _standing(facts.values()):
         turn_id = known.turn_id or f"facts-{known.at}"
         turns.setdefault(turn_id, _Turn(turn_id=turn_id, at=known.at, user_id=known.user_id)).facts.append(known.fact)
@@ -317,7 +298,7 @@ def _is_lines(text: bytes) -> bool:
 def _read(text: bytes) -> Any:
     if len(text) > LONGEST_LINE:
         raise errors.BodyTooLarge(f"it is longer than {LONGEST_LINE} bytes", limit=LONGEST_LINE)
-    return decode(text.removeprefix(_BOM.encode()))
+    return decode(text.removeprefix(BOM))
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:

@@ -7,8 +7,7 @@ Memtrace holds in SQLite, are not in it: memories name them, registered or not.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,20 +17,16 @@ from myria import errors
 from myria.log.canonical import digest
 from myria.log.fields import parse_timestamp
 from myria.log.jsontext import decode
-from myria.log.transfer import ImportCount, RefusedLine
 from myria.notes.memories.commands import Keeping, Memories
 from myria.notes.memories.model import MemoryDraft
+from myria_cli.importers.frame import Importing
 from myria_server.api.core import inputs
 from myria_server.api.memtrace import schemas as rest
 from myria_server.api.memtrace.drafts import draft_of
 
-AT_ONCE: Final = 32
-"""Memories that are stored at the same time: they share commits."""
-
 LONGEST_LINE: Final = 64 * 1024 * 1024
 """Bytes of a line: a page of answers stands on one."""
 
-_BOM = b"\xef\xbb\xbf"
 _LISTS = ("memories", "results", "data")
 _TAKEN = (
     "agent_id",
@@ -58,70 +53,34 @@ class ExportedMemory:
 
 
 async def import_memories(
-    memories: Memories,
-    tenant: str,
-    lines: Iterable[bytes],
-    keeping: Keeping,
-    *,
-    on_refused: Callable[[RefusedLine], None],
-    on_progress: Callable[[ImportCount], None] = lambda _: None,
-) -> ImportCount:
+    memories: Memories, tenant: str, lines: Iterable[bytes], keeping: Keeping, importing: Importing
+) -> None:
     """Keep the rows of an export as memories; run again, it adds nothing twice.
 
     Args:
         memories: without a window: what Memtrace kept twice is kept twice.
         keeping: for whom they are kept.
-        on_refused: told about each row that was not imported, by the number of its line.
     """
-    count = ImportCount()
-    waiting: list[tuple[int, ExportedMemory]] = []
+    count = importing.count
+    repeats: dict[bytes, int] = {}
 
-    def refuse(line: int, error: errors.MyriaError) -> None:
-        count.refused += 1
-        on_refused(RefusedLine(line=line, code=error.code, message=error.message))
+    def rows() -> Iterator[tuple[int, ExportedMemory]]:
+        for number, document in importing.documents(lines, longest=LONGEST_LINE):
+            for row in _rows(document):
+                try:
+                    memory = memory_of(row, repeats)
+                except errors.MyriaError as error:
+                    importing.refuse(number, error)
+                else:
+                    yield number, memory
 
-    async def keep(line: int, memory: ExportedMemory) -> None:
-        try:
-            kept = await memories.keep(tenant, keeping, memory.draft, key=memory.key, now=memory.at)
-        except errors.NoteNotFound:
-            count.already_there += 1  # it was withdrawn since, and stays so
-            return
-        except (errors.InputError, errors.ConflictError) as error:
-            refuse(line, error)
-            return
+    async def keep(memory: ExportedMemory) -> None:
+        kept = await memories.keep(tenant, keeping, memory.draft, key=memory.key, now=memory.at)
         count.imported += kept.is_new
         count.already_there += not kept.is_new
 
-    async def keep_all() -> None:
-        await asyncio.gather(*(keep(line, memory) for line, memory in waiting))
-        waiting.clear()
-        on_progress(count)
-
-    repeats: dict[bytes, int] = {}
-    for text in lines:
-        count.lines += 1
-        count.bytes_read += len(text)
-        if count.lines == 1:
-            text = text.removeprefix(_BOM)
-        if not text.strip():
-            count.blank += 1
-            continue
-        try:
-            if len(text) > LONGEST_LINE:
-                raise errors.BodyTooLarge(
-                    f"the line is longer than {LONGEST_LINE} bytes; write fewer rows on each", limit=LONGEST_LINE
-                )
-            for row in _rows(decode(text)):
-                try:
-                    waiting.append((count.lines, memory_of(row, repeats)))
-                except errors.MyriaError as error:
-                    refuse(count.lines, error)
-                if len(waiting) >= AT_ONCE:
-                    await keep_all()
-        except errors.MyriaError as error:
-            refuse(count.lines, error)
-    await keep_all()
-    return count
+    async for _ in importing.keep(rows(), keep):
+        pass
 
 
 def memory_of(row: Any, repeats: dict[bytes, int]) -> ExportedMemory:

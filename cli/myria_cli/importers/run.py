@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from pathlib import Path
@@ -25,8 +25,9 @@ from myria_cli import console
 from myria_cli.importers import memento, memory_tools, memtrace
 from myria_cli.importers.files import Source
 from myria_cli.importers.formats import FORMATS
+from myria_cli.importers.frame import Importing
 from myria_cli.importers.records import People, people_of
-from myria_cli.importers.storing import Imported, store
+from myria_cli.importers.storing import store
 
 SHOWN: Final = 10
 """Lines refused for the same reason that are named one by one; the others are counted."""
@@ -88,10 +89,10 @@ def zone_named(name: str | None) -> tzinfo:
 
 async def run_import(
     asked: Import, settings: Settings, database: Database, *, on_refused: Refusals, quiet: bool
-) -> tuple[Imported, Mapping[str, int]]:
+) -> tuple[Importing, Mapping[str, int]]:
     """Store an export; run again, it adds nothing twice. Return what became of it, and how often each speaker spoke."""
     log = event_log(database, settings, deadline=settings.mcp.append_deadline_s)
-    tenant, source, own = asked.tenant, asked.source, asked.own
+    tenant, own = asked.tenant, asked.own
     people = People(own, asked.people)
     what = _STORED.get(asked.system, "")
 
@@ -102,18 +103,22 @@ async def run_import(
         session_idle_s=settings.notes.session_idle_s,
     )
 
+    def lines(longest: int) -> Iterable[bytes]:
+        return transfer.read_lines(asked.source.readline, longest)
+
     with console.meter("importing", asked.size, quiet=quiet) as progress:
 
         def on_progress(count: transfer.ImportCount) -> None:
             done = count.lines if asked.size is None else count.bytes_read
             progress.advance(done, what=f"{count.imported:,} {what} imported")
 
+        importing = Importing(on_refused=on_refused, on_progress=on_progress)
         try:
             if asked.system is None:
-                count = await transfer.import_lines(
+                importing.count = await transfer.import_lines(
                     log,
                     tenant,
-                    transfer.read_lines(source.readline, transfer.longest_line(asked.limits)),
+                    lines(transfer.longest_line(asked.limits)),
                     asked.limits,
                     ignore=asked.ignore,
                     dry_run=asked.dry_run,
@@ -121,50 +126,30 @@ async def run_import(
                     on_progress=on_progress,
                 )
             elif asked.system == "memento":
-                count = await memento.import_fragments(
-                    notes,
-                    database,
-                    tenant,
-                    transfer.read_lines(source.readline, transfer.longest_line(asked.limits)),
-                    own,
-                    on_refused=on_refused,
-                    on_progress=on_progress,
-                )
+                fragments = lines(transfer.longest_line(asked.limits))
+                await memento.import_fragments(notes, database, tenant, fragments, own, importing=importing)
             elif asked.system == "memtrace":
                 # Without a window: what was kept twice there is kept twice here.
                 memories = Memories(log, window_s=0)
-                count = await memtrace.import_memories(
-                    memories,
-                    tenant,
-                    transfer.read_lines(source.readline, memtrace.LONGEST_LINE),
-                    Keeping(own=own, shared=shared_participant(settings.rest)),
-                    on_refused=on_refused,
-                    on_progress=on_progress,
-                )
+                keeping = Keeping(own=own, shared=shared_participant(settings.rest))
+                await memtrace.import_memories(memories, tenant, lines(memtrace.LONGEST_LINE), keeping, importing)
             elif asked.system == "memory-tools":
-                count = await memory_tools.import_sessions(
-                    log,
-                    tenant,
-                    memory_tools.files_of(asked.file, source, asked.project),
-                    own,
-                    settings=settings.turns,
-                    on_refused=on_refused,
-                    on_progress=on_progress,
+                files = memory_tools.files_of(asked.file, asked.source, asked.project)
+                await memory_tools.import_sessions(
+                    log, tenant, files, own, importing=importing, settings=settings.turns
                 )
             else:
-                outcome = await store(
+                await store(
                     FORMATS[asked.system].records(Source(Path(asked.file)), asked.zone),
+                    importing,
                     log=log,
                     notes=notes,
                     tenant=tenant,
                     people=people,
                     limits=asked.limits,
                     dry_run=asked.dry_run,
-                    on_refused=on_refused,
-                    on_progress=on_progress,
                 )
-                return outcome, people.seen
-            return Imported(count=count), {}
+            return importing, people.seen
         except InvalidArgument as error:
             if asked.system not in FORMATS or error.details.get("field") != "file":
                 raise

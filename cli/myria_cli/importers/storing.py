@@ -6,11 +6,9 @@ longer in an export stays, for an export rarely says why.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import asyncpg
@@ -25,37 +23,24 @@ from myria.log.event import NewEvent
 from myria.log.event_log import EventLog
 from myria.log.limits import MAX_CHANNEL, MAX_CONTEXT_ID, MAX_HINT, MAX_SOURCE_EVENT_KEY, Limits
 from myria.log.scopes import canonical_participants
-from myria.log.transfer import ImportCount, RefusedLine, import_lines
+from myria.log.transfer import import_lines
 from myria.log.withdrawal.commands import Withdrawals
 from myria.notes.commands import Notes
 from myria.notes.histories import history
 from myria.notes.model import Changes
 from myria.notes.usage import keep_from
+from myria_cli.importers.frame import Importing
 from myria_cli.importers.records import LeftOut, Message, People, Record, Statement, Unreadable, identified
-
-AT_ONCE = 32
-"""Statements that are stored at the same time: they share commits."""
 
 _FIRST_STAYS = "keep the people, speaker and time of their first import"
 _TWICE = Unreadable(error=errors.InvalidArgument("two messages have one id; the first was taken", field="key"))
 _VERSION = 16
 """Characters of the digest that tells a version of a message from the others."""
 
-OnRefused = Callable[[RefusedLine], None]
-OnProgress = Callable[[ImportCount], None]
-
-
-@dataclass(slots=True, kw_only=True)
-class Imported:
-    """What became of an export. `left_out` counts by reason what is no memory; `remarks`, what else to know."""
-
-    count: ImportCount = field(default_factory=ImportCount)
-    left_out: Counter[str] = field(default_factory=Counter)
-    remarks: Counter[str] = field(default_factory=Counter)
-
 
 async def store(
     records: Iterable[Record],
+    importing: Importing,
     *,
     log: EventLog,
     notes: Notes,
@@ -63,9 +48,7 @@ async def store(
     people: People,
     limits: Limits,
     dry_run: bool,
-    on_refused: OnRefused,
-    on_progress: OnProgress = lambda _: None,
-) -> Imported:
+) -> None:
     """Store an export; run again, it adds nothing twice.
 
     Args:
@@ -73,39 +56,35 @@ async def store(
         notes: keeps statements.
         dry_run: read and check everything, store nothing. What would be stored counts as imported, also where it is
             there already.
-        on_refused: told about each message and statement that was not stored, by its number in the export.
     """
-    outcome = Imported()
     messages: list[Message] = []
     statements: list[tuple[int, Statement | Unreadable]] = []
     texts: dict[tuple[str, str], str] = {}
     for number, record in enumerate(records, 1):
         if isinstance(record, LeftOut):
-            outcome.left_out[record.reason] += 1
+            importing.left_out[record.reason] += 1
         elif isinstance(record, Message):
             if texts.setdefault((record.conversation, record.key), record.text) != record.text:
                 statements.append((number, _TWICE))
                 continue
             messages.append(record)
-            outcome.remarks.update(filter(None, [record.remark]))
+            importing.remarks.update(filter(None, [record.remark]))
         else:
             statements.append((number, record))
     messages.sort(key=lambda message: message.at)  # exports list newest conversations first; the log goes with time
-    said = outcome.count = await import_lines(
+    importing.count = await import_lines(
         log,
         tenant,
         _lines(messages, people),
         limits,
-        revise=_Revising(log, tenant, people.own, outcome.remarks),
+        revise=_Revising(log, tenant, people.own, importing.remarks),
         dry_run=dry_run,
-        on_refused=on_refused,
-        on_progress=on_progress,
+        on_refused=importing.on_refused,
+        on_progress=importing.on_progress,
     )
-    await keep_statements(
-        notes, log.database, tenant, statements, people, count=said, dry_run=dry_run, on_refused=on_refused
-    )
-    on_progress(said)
-    return outcome
+    importing.count.lines += len(statements)
+    await keep_statements(notes, log.database, tenant, statements, people, importing=importing, dry_run=dry_run)
+    importing.on_progress(importing.count)
 
 
 class _Revising:
@@ -182,23 +161,22 @@ async def keep_statements(
     statements: Iterable[tuple[int, Statement | Unreadable]],
     people: People,
     *,
-    count: ImportCount,
+    importing: Importing,
     dry_run: bool = False,
-    on_refused: OnRefused,
-    on_progress: OnProgress = lambda _: None,
 ) -> None:
-    """Keep statements as notes and count them; how long they last without a use counts from now on.
+    """Keep statements as notes; how long they last without a use counts from now on.
 
     Args:
         statements: each with its number, by which a refusal names it.
-        count: added to.
     """
-    waiting: list[tuple[int, Statement]] = []
-    now = time.time_ns() // 1000
+    count, now = importing.count, time.time_ns() // 1000
 
-    def refuse(number: int, error: errors.MyriaError) -> None:
-        count.refused += 1
-        on_refused(RefusedLine(line=number, code=error.code, message=error.message))
+    def readable() -> Iterator[tuple[int, Statement]]:
+        for number, statement in statements:
+            if isinstance(statement, Unreadable):
+                importing.refuse(number, statement.error)
+            else:
+                yield number, statement
 
     async def revise(statement: Statement, note_id: str, at: int) -> bool:
         """Let a note say what its source says now, unless it said that before: then the export is an older one."""
@@ -209,53 +187,32 @@ async def keep_statements(
         changes = Changes(content=content, keywords=statement.draft.keywords)
         return (await notes.amend(tenant, note_id, changes, may_see=lambda _: True, contract="004", now=at)).changed
 
-    async def keep(number: int, statement: Statement) -> str | None:
+    async def keep(statement: Statement) -> str | None:
         at = now if statement.at is None else to_microseconds(statement.at)
+        named = [people.known(name) or name for name in statement.people]
         try:
-            named = [people.known(name) or name for name in statement.people]
-            try:
-                kept = await notes.remember(
-                    tenant,
-                    canonical_participants([*people.own, *named], field="participants"),
-                    statement.draft,
-                    contract="004",
-                    speaker=None if statement.agent is None else people.known(statement.agent) or statement.agent,
-                    now=at,
-                    key=statement.key,
-                    dry_run=dry_run,
-                )
-            except errors.IdempotencyKeyReused as error:
-                note_id = str(error.details["note_id"])
-                is_edited = await revise(statement, note_id, at)
-                count.edited += is_edited
-                count.already_there += not is_edited
-                return note_id if is_edited else None
-        except errors.NoteNotFound:
-            count.already_there += 1  # it was forgotten since, and stays so
-            return None
-        except (errors.InputError, errors.ConflictError) as error:
-            refuse(number, error)
-            return None
+            kept = await notes.remember(
+                tenant,
+                canonical_participants([*people.own, *named], field="participants"),
+                statement.draft,
+                contract="004",
+                speaker=None if statement.agent is None else people.known(statement.agent) or statement.agent,
+                now=at,
+                key=statement.key,
+                dry_run=dry_run,
+            )
+        except errors.IdempotencyKeyReused as error:
+            note_id = str(error.details["note_id"])
+            is_edited = await revise(statement, note_id, at)
+            count.edited += is_edited
+            count.already_there += not is_edited
+            return note_id if is_edited else None
         is_new = kept.created or (dry_run and not kept.note_id)
         count.imported += is_new
         count.already_there += not is_new
         count.redacted += bool(kept.redacted)
         return kept.note_id
 
-    async def keep_all() -> None:
-        kept = await asyncio.gather(*(keep(number, statement) for number, statement in waiting))
-        waiting.clear()
-        stored = [note_id for note_id in kept if note_id]
-        if stored and not dry_run:
-            await keep_from(database, tenant, stored, now)
-        on_progress(count)
-
-    for number, statement in statements:
-        count.lines += 1
-        if isinstance(statement, Unreadable):
-            refuse(number, statement.error)
-        else:
-            waiting.append((number, statement))
-        if len(waiting) >= AT_ONCE:
-            await keep_all()
-    await keep_all()
+    async for note_ids in importing.keep(readable(), keep):
+        if note_ids and not dry_run:
+            await keep_from(database, tenant, note_ids, now)
