@@ -20,7 +20,6 @@ from myria_cli.importers.records import (
     LeftOut,
     Message,
     Record,
-    Unreadable,
     identified,
     moment,
     objects,
@@ -58,7 +57,7 @@ class _Chat:
             else:
                 sent = moment(at or self.begun)
         except InvalidTimestamp as error:
-            return Unreadable(error=error)
+            return error
         title = self.title if self.last is None else None
         self.last = sent
         return Message(

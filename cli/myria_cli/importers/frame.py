@@ -68,18 +68,25 @@ class Importing:
 
     async def keep(
         self,
-        items: Iterable[tuple[int, Item]],
+        items: Iterable[tuple[int, Item | errors.MyriaError]],
         keep: Callable[[Item], Awaitable[Kept | None]],
         *,
         at_once: int = AT_ONCE,
     ) -> AsyncIterator[list[Kept]]:
         """Keep what items say, `at_once` at a time; yield what `keep` returned of each batch.
 
-        Args:
-            items: each with its number, by which a refusal names it.
-
         A refusal of one is reported, and the others go on. What was forgotten since an earlier import stays so.
+
+        Args:
+            items: each with its number, by which a refusal names it; or why it cannot be read.
         """
+
+        def readable() -> Iterator[tuple[int, Item]]:
+            for number, item in items:
+                if isinstance(item, errors.MyriaError):
+                    self.refuse(number, item)
+                else:
+                    yield number, item
 
         async def keep_one(number: int, item: Item) -> Kept | None:
             try:
@@ -90,7 +97,7 @@ class Importing:
                 self.refuse(number, error)
             return None
 
-        waiting = iter(items)
+        waiting = readable()
         while batch := list(islice(waiting, at_once)):
             kept = await asyncio.gather(*(keep_one(number, item) for number, item in batch))
             yield [answer for answer in kept if answer is not None]

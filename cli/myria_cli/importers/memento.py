@@ -20,7 +20,7 @@ from myria.notes.commands import Notes
 from myria.notes.details import DETAILS, Details
 from myria.notes.drafting import Draft
 from myria_cli.importers.frame import Importing
-from myria_cli.importers.records import People, Statement, Unreadable
+from myria_cli.importers.records import People, Statement
 from myria_cli.importers.storing import keep_statements
 from myria_server.api.memento.input_schemas import MAX_CIRCUMSTANCE
 
@@ -40,12 +40,12 @@ async def import_fragments(
         own: canonical; whose pool it is. A fragment of an agent is theirs and that agent's.
     """
 
-    def fragments() -> Iterator[tuple[int, Statement | Unreadable]]:
+    def fragments() -> Iterator[tuple[int, Statement | errors.MyriaError]]:
         for number, document in importing.documents(lines):
             try:
                 yield number, fragment_of(document)
             except errors.MyriaError as error:
-                yield number, Unreadable(error=error)
+                yield number, error
 
     await keep_statements(notes, database, tenant, fragments(), People(own, {}), importing=importing)
 

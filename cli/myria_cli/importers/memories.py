@@ -18,7 +18,6 @@ from myria_cli.importers.records import (
     Message,
     Record,
     Statement,
-    Unreadable,
     identified,
     moment,
     text_of,
@@ -93,7 +92,7 @@ def _said_to_zep(item: Mapping[str, Any]) -> Record:
     try:
         at = moment(item.get("created_at"))
     except InvalidTimestamp as error:
-        return Unreadable(error=error)
+        return error
     return Message(
         at=at,
         channel="zep",
@@ -154,7 +153,7 @@ def basic_memory(source: Source) -> Iterator[Record]:
         try:
             yield from _page(name, source.text(name))
         except MyriaError as error:
-            yield Unreadable(error=error)
+            yield error
 
 
 def _page(name: str, text: str) -> Iterator[Record]:
@@ -244,7 +243,7 @@ def _statement(
         draft = Draft(content=content, source=system, **more)
         return Statement(key=f"{system}:{key}", at=moment(at) if at else None, draft=draft, people=people, agent=agent)
     except InvalidTimestamp as error:
-        return Unreadable(error=error)
+        return error
 
 
 def _keywords(value: Any) -> tuple[str, ...] | None:

@@ -64,15 +64,13 @@ async def import_memories(
     count = importing.count
     repeats: dict[bytes, int] = {}
 
-    def rows() -> Iterator[tuple[int, ExportedMemory]]:
+    def rows() -> Iterator[tuple[int, ExportedMemory | errors.MyriaError]]:
         for number, document in importing.documents(lines, longest=LONGEST_LINE):
             for row in _rows(document):
                 try:
-                    memory = memory_of(row, repeats)
+                    yield number, memory_of(row, repeats)
                 except errors.MyriaError as error:
-                    importing.refuse(number, error)
-                else:
-                    yield number, memory
+                    yield number, error
 
     async def keep(memory: ExportedMemory) -> None:
         kept = await memories.keep(tenant, keeping, memory.draft, key=memory.key, now=memory.at)

@@ -17,7 +17,6 @@ from myria_cli.importers.records import (
     NOTICE,
     Message,
     Record,
-    Unreadable,
     identified,
     moment,
     objects,
@@ -106,7 +105,7 @@ def _slack_message(item: Mapping[str, Any], channel: str, called: Mapping[str, s
         seconds, _, fraction = stamp.partition(".")
         at = moment(seconds) + timedelta(microseconds=int(fraction[:6].ljust(6, "0") or 0))
     except (InvalidTimestamp, ValueError):
-        return Unreadable(error=InvalidTimestamp("a message of Slack has `ts`, seconds since 1970", field="ts"))
+        return InvalidTimestamp("a message of Slack has `ts`, seconds since 1970", field="ts")
     # What a thread answers stays in the channel: a later export must know it again.
     thread = "" if item.get("thread_ts") == stamp else text_of(item.get("thread_ts"))
     profiles = [profile for field in ("user_profile", "bot_profile") if isinstance(profile := item.get(field), dict)]
@@ -202,7 +201,7 @@ def _telegram_chat(chat: Mapping[str, Any], zone: tzinfo) -> Iterator[Record]:
         try:
             at = _telegram_time(item, zone)
         except InvalidTimestamp as error:
-            yield Unreadable(error=error)
+            yield error
             continue
         yield Message(
             at=at,
@@ -246,7 +245,7 @@ def whatsapp(source: Source, zone: tzinfo = UTC) -> Iterator[Record]:
             lines = _whatsapp_lines(source.text(name))
         except InvalidArgument as error:  # a file that somebody sent in the chat is beside it in the ZIP
             are_read = True
-            yield Unreadable(error=error)
+            yield error
             continue
         if lines:
             are_read = True
@@ -285,7 +284,7 @@ def _whatsapp_chat(lines: Sequence[tuple[re.Match[str], list[str]]], zone: tzinf
         try:
             at = _whatsapp_time(match, order).replace(tzinfo=zone)
         except ValueError:
-            yield Unreadable(error=InvalidTimestamp(f"{match['date']} is no date", field="timestamp"))
+            yield InvalidTimestamp(f"{match['date']} is no date", field="timestamp")
             continue
         # In one order for all, since a later export may show that what was taken for the month is the day.
         stamp = f"{sorted((at.year, at.month, at.day))} {at.time()}"

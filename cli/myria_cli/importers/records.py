@@ -63,14 +63,8 @@ class LeftOut:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unreadable:
-    """Something that should have been a message or statement, and is not."""
-
-    error: MyriaError
-
-
-Record = Message | Statement | LeftOut | Unreadable
+Record = Message | Statement | LeftOut | MyriaError
+"""The error is of something that should have been a message or a statement, and cannot be read as one."""
 
 NO_TEXT = LeftOut(reason="without text")
 NOTICE = LeftOut(reason="notices of the system")

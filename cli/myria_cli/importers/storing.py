@@ -30,10 +30,10 @@ from myria.notes.histories import history
 from myria.notes.model import Changes
 from myria.notes.usage import keep_from
 from myria_cli.importers.frame import Importing
-from myria_cli.importers.records import LeftOut, Message, People, Record, Statement, Unreadable, identified
+from myria_cli.importers.records import LeftOut, Message, People, Record, Statement, identified
 
 _FIRST_STAYS = "keep the people, speaker and time of their first import"
-_TWICE = Unreadable(error=errors.InvalidArgument("two messages have one id; the first was taken", field="key"))
+_TWICE = errors.InvalidArgument("two messages have one id; the first was taken", field="key")
 _VERSION = 16
 """Characters of the digest that tells a version of a message from the others."""
 
@@ -58,7 +58,7 @@ async def store(
             there already.
     """
     messages: list[Message] = []
-    statements: list[tuple[int, Statement | Unreadable]] = []
+    statements: list[tuple[int, Statement | errors.MyriaError]] = []
     texts: dict[tuple[str, str], str] = {}
     for number, record in enumerate(records, 1):
         if isinstance(record, LeftOut):
@@ -158,7 +158,7 @@ async def keep_statements(
     notes: Notes,
     database: Database,
     tenant: str,
-    statements: Iterable[tuple[int, Statement | Unreadable]],
+    statements: Iterable[tuple[int, Statement | errors.MyriaError]],
     people: People,
     *,
     importing: Importing,
@@ -167,16 +167,9 @@ async def keep_statements(
     """Keep statements as notes; how long they last without a use counts from now on.
 
     Args:
-        statements: each with its number, by which a refusal names it.
+        statements: each with its number, by which a refusal names it; or why it cannot be read.
     """
     count, now = importing.count, time.time_ns() // 1000
-
-    def readable() -> Iterator[tuple[int, Statement]]:
-        for number, statement in statements:
-            if isinstance(statement, Unreadable):
-                importing.refuse(number, statement.error)
-            else:
-                yield number, statement
 
     async def revise(statement: Statement, note_id: str, at: int) -> bool:
         """Let a note say what its source says now, unless it said that before: then the export is an older one."""
@@ -213,6 +206,6 @@ async def keep_statements(
         count.redacted += bool(kept.redacted)
         return kept.note_id
 
-    async for note_ids in importing.keep(readable(), keep):
+    async for note_ids in importing.keep(statements, keep):
         if note_ids and not dry_run:
             await keep_from(database, tenant, note_ids, now)

@@ -10,7 +10,7 @@ from io import StringIO
 
 from myria.errors import InvalidArgument, InvalidTimestamp
 from myria_cli.importers.files import Source
-from myria_cli.importers.records import NO_TEXT, Message, Record, Unreadable, identified, moment
+from myria_cli.importers.records import NO_TEXT, Message, Record, identified, moment
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "time", "date", "datetime", "date time", "created at", "sent at"),
@@ -78,7 +78,7 @@ def _messages(
         try:
             row = next(rows, None)
         except csv.Error as error:
-            yield Unreadable(error=InvalidArgument(f"the row is no CSV: {error}", field="file"))
+            yield InvalidArgument(f"the row is no CSV: {error}", field="file")
             continue
         if row is None:
             return
@@ -93,7 +93,7 @@ def _messages(
         try:
             at = moment(said["timestamp"], zone)
         except InvalidTimestamp as error:
-            yield Unreadable(error=error)
+            yield error
             continue
         content = identified(*row)
         repeats[content] = repeats.get(content, 0) + 1
