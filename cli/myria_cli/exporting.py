@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import IO
 from myria.db.database import Database
 from myria.errors import InvalidArgument
 from myria.log import transfer
+from myria.settings.files import written_whole
 from myria_cli import console
 
 
@@ -46,21 +45,7 @@ def _output(file: str) -> Iterator[IO[bytes]]:
         return
     target = Path(file).resolve()
     try:
-        with target.open("wb") if target.exists() and not target.is_file() else _whole(target) as stream:
+        with target.open("wb") if target.exists() and not target.is_file() else written_whole(target) as stream:
             yield stream
     except OSError as error:
         raise InvalidArgument(f"{file} cannot be written: {error.strerror}", field="file") from error
-
-
-@contextmanager
-def _whole(target: Path) -> Iterator[IO[bytes]]:
-    """Open a file beside `target` for the block, which takes its place once it is whole and on the disk."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(name).replace(target)
-    finally:
-        Path(name).unlink(missing_ok=True)

@@ -6,12 +6,12 @@ import base64
 import hashlib
 import hmac
 import json
-import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
 from myria.errors import EmbeddedPostgresFailed
+from myria.settings.files import written_whole
 
 SUPERUSER = "postgres"
 ITERATIONS = 4096
@@ -71,14 +71,8 @@ class Credentials:
             role: {"password": credential.password, "verifier": credential.verifier}
             for role, credential in sorted(credentials.items())
         }
-        fresh = self._path.with_suffix(".new")
-        fresh.unlink(missing_ok=True)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
+        with written_whole(self._path) as file:
+            file.write(json.dumps(document, indent=1).encode())
 
 
 def _generate(role: str) -> Credential:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from myria.errors import ConfigurationError
+from myria.settings.files import written_whole
 from myria_cli.hosts import jsonc, toml
 from myria_cli.hosts.known import Form, Host, Json
 
@@ -301,18 +301,9 @@ def carry_out(change: FileChange, *, is_secret: bool, keeps_copy: bool) -> None:
 
 
 def _write(path: Path, text: str, mode: int, owner: os.stat_result | None) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, mode)
-        if owner is not None and hasattr(os, "chown"):
+    with written_whole(path) as file:
+        file.write(text.encode())
+        os.fchmod(file.fileno(), mode)
+        if owner is not None:
             with suppress(PermissionError):
-                os.chown(name, owner.st_uid, owner.st_gid)
-        os.replace(name, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
+                os.fchown(file.fileno(), owner.st_uid, owner.st_gid)

@@ -18,7 +18,6 @@ import hashlib
 import os
 import re
 import secrets
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -31,6 +30,7 @@ import orjson
 from myria.access.tenants import checked_tenant
 from myria.errors import ConfigurationError, InvalidArgument, MyriaError, SecretNotFound
 from myria.settings import MASTER_KEY_VARIABLE, SecretsSettings
+from myria.settings.files import written_whole
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -297,20 +297,11 @@ class Vault:
         document = {"version": _VERSION, "secrets": [each.to_json() for each in ordered]}
         content = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
         place = self._path.resolve()
-        written: str | None = None
         try:
-            descriptor, written = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)  # readable by its owner
-            with os.fdopen(descriptor, "wb") as opened:
-                opened.write(content)
-                opened.flush()
-                os.fsync(opened.fileno())
-            os.replace(written, place)
-            written = None
+            with written_whole(place) as file:
+                file.write(content)
         except OSError as error:
             raise ConfigurationError(f"secrets.file: {place}: {error.strerror}.", field="secrets.file") from error
-        finally:
-            if written is not None:
-                Path(written).unlink(missing_ok=True)
 
 
 def opened_secrets(settings: SecretsSettings, environ: Mapping[str, str] | None = None) -> Secrets:
