@@ -36,7 +36,18 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Mapped(_Strict):
+class _OfClaim(_Strict):
+    claim: ClaimPath | None = None
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The names on the way to the claim; none where there is no claim."""
+        if self.claim is None:
+            return ()
+        return (self.claim,) if isinstance(self.claim, str) else self.claim
+
+
+class Mapped(_OfClaim):
     """How names come out of a token: `always` those, and those of a claim.
 
     A claim is a text, or a list of texts. `values` translates what it holds; without it the values are the names, with
@@ -44,7 +55,6 @@ class Mapped(_Strict):
     """
 
     always: _Values = ()
-    claim: ClaimPath | None = None
     prefix: Annotated[str, Field(max_length=100)] = ""
     values: Annotated[Mapping[str, tuple[_Text, ...]], Field(max_length=1000)] | None = None
 
@@ -67,19 +77,12 @@ class Mapped(_Strict):
         return self
 
     @property
-    def path(self) -> tuple[str, ...]:
-        """The names on the way to the claim; none where there is no claim."""
-        if self.claim is None:
-            return ()
-        return (self.claim,) if isinstance(self.claim, str) else self.claim
-
-    @property
     def configured(self) -> tuple[str, ...]:
         """Every name that the configuration itself writes down."""
         return (*self.always, *(name for names in (self.values or {}).values() for name in names))
 
 
-class Granted(_Strict, Generic[Name]):
+class Granted(_OfClaim, Generic[Name]):
     """How roles or faces come out of a token: `always` those, and what each value of a claim grants.
 
     A claim is a list of texts, or one text whose words are the values, as `scope` is. Values that are not listed grant
@@ -87,7 +90,6 @@ class Granted(_Strict, Generic[Name]):
     """
 
     always: tuple[Name, ...] = ()
-    claim: ClaimPath | None = None
     values: Annotated[Mapping[str, tuple[Name, ...]], Field(max_length=1000)] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -97,13 +99,6 @@ class Granted(_Strict, Generic[Name]):
         if self.claim is not None and not all(self.path):
             raise ValueError("name a claim")
         return self
-
-    @property
-    def path(self) -> tuple[str, ...]:
-        """The names on the way to the claim; none where there is no claim."""
-        if self.claim is None:
-            return ()
-        return (self.claim,) if isinstance(self.claim, str) else self.claim
 
 
 class Issuer(_Strict):

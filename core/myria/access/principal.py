@@ -6,10 +6,8 @@ principal always asks as all of its own participants, and may only add to them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Literal, get_args
 
 from myria.db.fairness import Caller
@@ -80,10 +78,6 @@ class Principal:
     concurrency: int | None = None
     text_format: TextFormat | None = None
     proof: Proof | None = field(default=None, repr=False, compare=False)
-    _own: frozenset[str] = field(init=False, repr=False, compare=False, default=frozenset())
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_own", frozenset(self.own))
 
     @property
     def caller(self) -> Caller:
@@ -123,7 +117,8 @@ class Principal:
         """
         if self.anyone:
             return named or self.fallback
-        if named is not None and self._own and not self._own.isdisjoint(named) and not self._own.issubset(named):
+        own = set(self.own)
+        if named is not None and own.intersection(named) not in (set(), own):
             raise ParticipantsNotAllowed(
                 f"{field} names a part of this credential's own: fewer who ask see more; leave {field} out, or name "
                 "all of your own",
@@ -207,9 +202,7 @@ class Principal:
             raise ChannelNotAllowed("this credential may not append to this channel", field="channel")
 
     def _with_own(self, named: tuple[str, ...] | None, *, widened: bool, field: str) -> tuple[str, ...]:
-        if self.own and not self.may_ask and (named is None or named == self.own):
-            return self.own  # nearly every call
-        added = [name for name in named or () if name not in self._own]
+        added = [name for name in named or () if name not in self.own]
         matched = [name for name in added if self.may_name(name)]
         if len(matched) < len(added) and not widened:
             raise ParticipantsNotAllowed(f"{field} names somebody as whom this credential may not ask", field=field)
@@ -266,9 +259,7 @@ def checked_pattern(pattern: str, name: str) -> str:
 
 def matches(pattern: str, name: str) -> bool:
     """Tell whether a name matches a pattern."""
-    return _compiled(pattern).fullmatch(name) is not None
-
-
-@lru_cache(maxsize=4096)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+    before, star, after = pattern.partition("*")
+    if not star:
+        return name == pattern
+    return len(name) >= len(before) + len(after) and name.startswith(before) and name.endswith(after)
