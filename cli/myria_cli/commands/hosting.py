@@ -216,26 +216,21 @@ def _hook_command(host: Host, servers: Path, name: str) -> str:
 def _tell(options: Options, host: Host, changes: list[FileChange], *, dry_run: bool, undo: bool) -> None:
     changing = [change for change in changes if change.changes]
     if options.json:
-        told: list[dict[str, Any]] = [
+        files: list[dict[str, Any]] = [
             {
                 "file": str(change.path),
                 "changes": change.changes,
-                "diff": list(change.told),
+                "diff": list(change.diff),
                 "copy": str(change.copy) if change.copy else None,
             }
             for change in changes
         ]
-        console.write_json({"host": host.name, "dry_run": dry_run, "undo": undo, "files": told})
+        console.write_json({"host": host.name, "dry_run": dry_run, "undo": undo, "files": files})
         return
     for change in changing:
-        was, becomes = (
-            path if there else "/dev/null"
-            for path, there in (
-                (str(change.path), change.before is not None),
-                (str(change.path), change.after is not None),
-            )
-        )
-        console.write_lines([f"--- {was}", f"+++ {becomes}", *change.told])
+        before = "/dev/null" if change.before is None else change.path
+        after = "/dev/null" if change.after is None else change.path
+        console.write_lines([f"--- {before}", f"+++ {after}", *change.diff])
     if not changing:
         console.say(f"{host.title} {'holds nothing of Myria' if undo else 'is connected already'}; nothing changes.")
     elif dry_run:

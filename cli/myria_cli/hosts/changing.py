@@ -48,7 +48,7 @@ class FileChange:
     path: Path
     before: str | None
     after: str | None
-    told: tuple[str, ...]
+    diff: tuple[str, ...]
 
     @property
     def changes(self) -> bool:
@@ -82,7 +82,7 @@ def planned(
         file: where the servers are.
         hooks_file: where the hooks are, None where they are left alone.
         command: what the hooks run, None where they are taken out.
-        show_key: whether what is told of a change shows what may be secret.
+        show_key: whether the diff of a change shows what may be secret.
 
     Raises:
         ConfigurationError: a file cannot be read, or is not of its form.
@@ -116,7 +116,7 @@ def _plainly(command: Any) -> str:
 
 def _change(path: Path, form: Form, edits: Sequence[Edit], host: Host, *, show_key: bool) -> FileChange:
     before = _read(path)
-    unchanged = FileChange(path=path, before=before, after=before, told=())
+    unchanged = FileChange(path=path, before=before, after=before, diff=())
     removing = all(edit.value is None for edit in edits)
     kept = _read(unchanged.backup) if removing else None
     mark = _BOM if (before or "").startswith(_BOM) else ""
@@ -131,7 +131,7 @@ def _change(path: Path, form: Form, edits: Sequence[Edit], host: Host, *, show_k
             after = kept  # nobody else has changed it since
         else:
             after = mark + _edited(form, text, wanted)
-        if _said(_data(form, after.removeprefix(_BOM)), edits) != _said(wanted, edits):
+        if _without_empty(_data(form, after.removeprefix(_BOM)), edits) != _without_empty(wanted, edits):
             raise ValueError("what else it says would change")
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(
@@ -143,8 +143,8 @@ def _change(path: Path, form: Form, edits: Sequence[Edit], host: Host, *, show_k
         return unchanged
     has_comments = any(sign in after for sign in ("//", "/*", "#"))
     is_made_by_us = removing and not kept and not wanted and not has_comments
-    told = tuple(line for edit in edits for line in _told(form, edit, data, wanted, show_key=show_key))
-    return replace(unchanged, after=None if is_made_by_us else after, told=told)
+    diff = tuple(line for edit in edits for line in _diff(form, edit, data, wanted, show_key=show_key))
+    return replace(unchanged, after=None if is_made_by_us else after, diff=diff)
 
 
 def _with_version(wanted: Json, copy: Json, host: Host, *, removing: bool) -> Json:
@@ -194,7 +194,7 @@ def _carry_over(edit: Edit, data: Json, copy: Json) -> None:
             del data[edit.group]
 
 
-def _said(data: Json, edits: Sequence[Edit]) -> Json:
+def _without_empty(data: Json, edits: Sequence[Edit]) -> Json:
     """Return what a file says, where an empty group is as good as none: TOML knows none without a header."""
     groups = {edit.group for edit in edits}
     return {name: value for name, value in data.items() if value or name not in groups}
@@ -205,7 +205,7 @@ def _at(data: Json, edit: Edit) -> Any:
     return group.get(edit.name) if isinstance(group, dict) else None
 
 
-def _told(form: Form, edit: Edit, before: Json, after: Json, *, show_key: bool) -> list[str]:
+def _diff(form: Form, edit: Edit, before: Json, after: Json, *, show_key: bool) -> list[str]:
     """Return what goes and what comes at a place of a file, as a diff shows it."""
     was, becomes = _at(before, edit), _at(after, edit)
     gone, come = [] if was is None else [was], [] if becomes is None else [becomes]
@@ -226,7 +226,7 @@ def _shown(form: Form, edit: Edit, value: Json, *, show_key: bool) -> str:
 
 
 def masked(value: Any) -> Any:
-    """Return what a host is told without what may be secret: texts of headers and of variables, references excepted."""
+    """Return an entry of a host without what may be secret: texts of headers and of variables, references excepted."""
     if not isinstance(value, dict):
         return value
     return {

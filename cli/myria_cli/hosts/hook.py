@@ -165,8 +165,8 @@ def _why(answer: Any) -> str:
     error = answer.get("error") if isinstance(answer, dict) else None
     result = answer.get("result") if isinstance(answer, dict) else None
     content = (result.get("structuredContent") or {}) if isinstance(result, dict) else {}
-    told = error or content.get("error") or content
-    return str(told.get("message", "no reason given") if isinstance(told, dict) else told)[:300]
+    reason = error or content.get("error") or content
+    return str(reason.get("message", "no reason given") if isinstance(reason, dict) else reason)[:300]
 
 
 def _started(host: str, event: str, url: str, headers: Mapping[str, str]) -> Json:
