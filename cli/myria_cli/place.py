@@ -127,8 +127,8 @@ def _require_memory(data_dir: Path) -> None:
         )
 
 
-def _announce(step: str, done: bool) -> None:
-    if not done and step != "start PostgreSQL":
+def _announce(step: str) -> None:
+    if step != "start PostgreSQL":
         console.say(f"{step} (first run only) ...", "dim")
 
 

@@ -36,8 +36,8 @@ from myria_embedded.locks import FileLock
 from myria_embedded.log import ServerLog, tail
 from myria_embedded.processes import Child, as_seen_by, end_server, spawn
 
-Progress = Callable[[str, bool], None]
-"""Called as `(step, done)`: once when a step that takes noticeable time begins, once when it has ended."""
+Progress = Callable[[str], None]
+"""Called with the name of each step that takes noticeable time, when it begins."""
 
 POLL_S = 0.02
 WATCH_S = 0.2
@@ -56,10 +56,6 @@ _PASSING = ("shared memory block", "lock file", "could not create any TCP/IP soc
 """What the log says of a start that may succeed a moment later."""
 
 _log = logging.getLogger("myria.embedded")
-
-
-def _silent(step: str, done: bool) -> None:
-    """Report nothing."""
 
 
 class EmbeddedPostgres:
@@ -87,7 +83,7 @@ class EmbeddedPostgres:
         *,
         exclusive: bool = False,
         settings: Mapping[str, str] | None = None,
-        progress: Progress = _silent,
+        progress: Progress = lambda _step: None,
         public_port: int | None = None,
     ) -> None:
         self.data_dir = folders.default_data_dir() if data_dir is None else Path(data_dir).expanduser().absolute()
@@ -276,10 +272,9 @@ class EmbeddedPostgres:
 
     async def _create(self) -> None:
         account = server_account(self.cluster)
-        self._progress("find PostgreSQL", False)
+        self._progress("find PostgreSQL")
         self._binaries = await asyncio.to_thread(find_binaries, account)
-        self._progress("find PostgreSQL", True)
-        self._progress("create the database", False)
+        self._progress("create the database")
         with folders.usable(self.data_dir):
             password = self.credentials.of(SUPERUSER)[0].password
         await create_cluster(
@@ -290,14 +285,13 @@ class EmbeddedPostgres:
             password=password,
             durable=self._settings["fsync"] != "off",
         )
-        self._progress("create the database", True)
 
     async def _launch(self) -> None:
         """Start the server. A port and socket known already are kept: connection strings were handed out."""
         account, binaries = await self._prepare_launch()
         restart = self._port is not None and bool(self._socket_folder)
         deadline = time.monotonic() + RETRY_WAIT_S
-        self._progress("start PostgreSQL", False)
+        self._progress("start PostgreSQL")
         while True:
             with folders.usable(self.data_dir):
                 await asyncio.to_thread(processes.end_remains, self.cluster)
@@ -310,13 +304,12 @@ class EmbeddedPostgres:
                 self._port = self._public_port or free_port(self._port or self._last_port())
             text = await self._try_launch(account, binaries, listen=listen)
             if text is None:
-                break
+                return
             if refusal := folders.refusal_in(text, self.data_dir):
                 raise refusal
             if time.monotonic() > deadline or not any(phrase in text for phrase in _PASSING):
                 raise self._failure("PostgreSQL does not start", text)
             await asyncio.sleep(10 * POLL_S)
-        self._progress("start PostgreSQL", True)
 
     async def _prepare_launch(self) -> tuple[Account, Binaries]:
         account = server_account(self.cluster)

@@ -24,7 +24,7 @@ async def hold() -> None:
         sys.argv[1],
         exclusive="exclusive" in sys.argv,
         settings={"fsync": "off"} if "fast" in sys.argv else None,
-        progress=lambda step, done: None if done else print("step", step, flush=True),
+        progress=lambda step: print("step", step, flush=True),
     )
     async with server:
         print("ready", server.pid, server.dsn, flush=True)

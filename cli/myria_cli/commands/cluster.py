@@ -142,9 +142,8 @@ async def trial_postgres(
     log = logging.getLogger("myria.trial")
     owner, *others = (_login(f"{plane}_DSN") for plane in ("MIGRATE", *PLANES))
 
-    def progress(step: str, done: bool) -> None:
-        if not done:
-            log.info("%s", step, extra={"action": "trial_starting"})
+    def progress(step: str) -> None:
+        log.info("%s", step, extra={"action": "trial_starting"})
 
     async with trial_server(data_dir_of(options), port, owner=owner, others=others, progress=progress) as server:
         log.warning(
