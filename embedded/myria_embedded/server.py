@@ -301,7 +301,8 @@ class EmbeddedPostgres:
             # Without its port a restarted server still serves those who hold the socket's connection string.
             listen = not restart or is_free(self.port)
             if not restart:
-                self._port = self._public_port or free_port(self._port or self._last_port())
+                managed = self._managed()
+                self._port = self._public_port or free_port(self._port or (managed[2] if managed else None))
             text = await self._try_launch(account, binaries, listen=listen)
             if text is None:
                 return
@@ -394,16 +395,13 @@ class EmbeddedPostgres:
                     f"{postmaster.pid} {postmaster.started} {postmaster.port}\n", encoding="ascii"
                 )
 
-    def _managed(self) -> list[str]:
+    def _managed(self) -> tuple[int, str, int] | None:
+        """Return process id, start time and port of the server that Myria started last; see `_remember`."""
         try:
-            words = (self.data_dir / "managed").read_text(encoding="ascii").split()
+            pid, started, port = (self.data_dir / "managed").read_text(encoding="ascii").split()
+            return int(pid), started, int(port)
         except (OSError, ValueError):
-            return []
-        return words if len(words) == 3 and words[2].isdecimal() else []
-
-    def _last_port(self) -> int | None:
-        managed = self._managed()
-        return int(managed[2]) if managed else None
+            return None
 
     def _failure(self, sentence: str, text: str | None = None) -> EmbeddedPostgresFailed:
         quoted = tail(self._log_files.since({}) if text is None else text)
@@ -414,8 +412,10 @@ class EmbeddedPostgres:
     def _falls_to_us(self) -> bool:
         """Whether nobody else needs the server. The caller holds the start lock, so nobody joins meanwhile."""
         postmaster = self._postmaster()
-        if postmaster is not None and self._managed()[:2] != [str(postmaster.pid), postmaster.started]:
-            return False
+        if postmaster is not None:
+            managed = self._managed()
+            if managed is None or managed[:2] != (postmaster.pid, postmaster.started):
+                return False  # somebody started it without Myria
         return self.exclusive or self._using.try_acquire()
 
     async def _shut_down(self) -> None:

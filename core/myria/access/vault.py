@@ -237,7 +237,11 @@ class Vault:
             ConfigurationError: the file cannot be read or written, or another secret of it cannot be opened.
         """
         checked_name(name)
-        if not value.strip() or len(value.encode(errors="surrogatepass")) > MOST_BYTES or not _is_text(value):
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError:
+            size = 0
+        if not value.strip() or "\0" in value or not 0 < size <= MOST_BYTES:
             raise InvalidArgument(f"a secret must be a text of 1 to {MOST_BYTES} bytes in UTF-8", field="value")
         made = SealedSecret.seal(self._keys[0], checked_tenant(tenant), name, value)
         with self._changing(may_be_absent=True) as held:
@@ -360,11 +364,3 @@ def _master_keys(settings: SecretsSettings, environ: Mapping[str, str]) -> list[
 def _bound(tenant: str, name: str, key_id: str) -> bytes:
     """Return what a ciphertext is bound to; no part can hold the separator."""
     return "\0".join(("myria.secret.v1", tenant, name, key_id)).encode()
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in value
