@@ -242,12 +242,6 @@ def test_settings_made_in_code_are_checked_too(make: object) -> None:
         make()  # type: ignore[operator]
 
 
-def test_an_unknown_name_in_code_names_the_nearest_known_one() -> None:
-    """A misspelt field is refused by its full key, with the one that was meant, as in a file."""
-    with pytest.raises(ConfigurationError, match=r"mcp\.prot: unknown setting; did you mean 'port'"):
-        McpSettings(prot=1)  # type: ignore[call-arg]
-
-
 def test_describing_the_settings_reads_no_source(monkeypatch: pytest.MonkeyPatch) -> None:
     """The docstrings of fields are read when a section is made, not again for every setting that is described."""
 

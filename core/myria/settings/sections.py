@@ -41,8 +41,7 @@ BASE_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
 def section(cls: type[T]) -> type[T]:
     """Make a class a section: a frozen dataclass with slots, checked as `Section` says."""
-    make: Any = dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
-    made: Any = make(cls)
+    made: Any = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
     made.settings = {field.name: Setting(made, field) for field in dataclasses.fields(made)}
     whole: type[T] = made
     return whole
@@ -52,8 +51,7 @@ class Section:
     """Base of a group of settings: refuses a wrong value as soon as it is made.
 
     Raises:
-        ConfigurationError: a field has a wrong type, is out of range, or contradicts another (`rules`), or there is no
-            such field.
+        ConfigurationError: a field has a wrong type, is out of range, or contradicts another (`rules`).
     """
 
     __slots__ = ()
@@ -61,51 +59,15 @@ class Section:
     settings: ClassVar[Mapping[str, Setting]] = {}
     """Its fields by name, as they are written."""
 
-    def __init__(self, **given: Any) -> None:
-        settings = self.settings
-        for name in given:
-            if name not in settings:
-                label, hint = f"{self.section_name}.{name}", nearest(name, settings)
-                raise ConfigurationError(f"{label}: unknown setting; did you mean {hint!r}?", field=label, nearest=hint)
-        for name, setting in settings.items():
-            value = default = setting.default
-            if name in given and (value := given[name]) is not default:
-                value = setting.checked(f"{self.section_name}.{name}", value)
-            object.__setattr__(self, name, value)
+    def __post_init__(self) -> None:
+        for name, setting in self.settings.items():
+            value = getattr(self, name)
+            if value is not setting.default:  # a default needs no check, which would import pydantic
+                object.__setattr__(self, name, setting.checked(f"{self.section_name}.{name}", value))
         self.rules()
 
     def rules(self) -> None:
         """Raise when two fields of this section contradict each other."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
-
-    def __delattr__(self, name: str) -> None:
-        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
-
-    def __repr__(self) -> str:
-        shown = [f"{name}={value!r}" for name, value in self._values().items() if self.settings[name].is_shown]
-        return f"{type(self).__name__}({', '.join(shown)})"
-
-    def __eq__(self, other: object) -> bool:
-        return self._values() == other._values() if isinstance(other, type(self)) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(tuple(self._values().items()))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), self._values())
-
-    def _values(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.settings}
-
-
-def _restored(section: type[Section], values: Mapping[str, Any]) -> Section:
-    """Return a section of values that were checked before."""
-    restored = object.__new__(section)
-    for name, value in values.items():
-        object.__setattr__(restored, name, value)
-    return restored
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -166,7 +128,6 @@ class Setting:
         self._section = section
         self._field = field
         self._texts = _TEXTS.get(str(field.type), ())
-        self.is_shown = field.repr
 
     @property
     def default(self) -> Any:
