@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from importlib import metadata
+from collections.abc import Iterator, Mapping
+from importlib import import_module, metadata
 from typing import Annotated, Any
 
 import typer
@@ -11,29 +12,52 @@ from typer.core import TyperGroup
 from myria.errors import InvalidArgument
 from myria.log.synonyms import nearest
 from myria_cli import console
-from myria_cli.commands import (
-    audit,
-    builds,
-    cluster,
-    database,
-    erase,
-    events,
-    hosting,
-    keys,
-    planes,
-    query,
-    secret,
-    snapshots,
-    tenants,
-    turns,
-)
+
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "planes": ("up", "demo", "serve", "build", "operate"),
+    "hosting": ("connect", "hook"),
+    "query": ("query",),
+    "events": ("events", "import", "export"),
+    "builds": ("rebuild", "publish", "discard", "rollback", "resume"),
+    "snapshots": ("snapshots", "status", "show", "diff"),
+    "database": ("migrate", "verify", "version"),
+    "erase": ("erase",),
+    "audit": ("audit", "feedback", "replay"),
+    "secret": ("secret",),
+    "cluster": ("smoke", "make-logins", "make-key-secret", "trial-postgres"),
+    "tenants": ("tenant",),
+    "keys": ("key", "grant"),
+    "turns": ("turns",),
+}
+"""The commands of each module of `myria_cli.commands`, in the order of the help page."""
 
 _UsageError: Any = typer.BadParameter.__base__  # typer brings a click of its own, or uses the other one
 """Arguments that no command takes: unknown, missing, of a wrong form."""
 
 
+class Commands(Mapping[str, Any]):
+    """The commands by name. A module is imported when one of its commands is asked for: most need half a second."""
+
+    def __init__(self) -> None:
+        self._module_of = {name: module for module, names in MODULES.items() for name in names}
+
+    def __getitem__(self, name: str) -> Any:
+        module = import_module(f"myria_cli.commands.{self._module_of[name]}")
+        return typer.main.get_group(module.app).commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._module_of)
+
+    def __len__(self) -> int:
+        return len(self._module_of)
+
+
 class CodedUsage(TyperGroup):
     """Refuses arguments that its commands do not take as every other error, where the answer is to be JSON."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands: Any = Commands()
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the arguments name."""
@@ -79,11 +103,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-for subject in (
-    *(planes.app, hosting.app, query.app, events.app, builds.app, snapshots.app, database.app, erase.app, audit.app),
-    *(secret.app, cluster.app, tenants.app, keys.app, turns.app),
-):
-    app.add_typer(subject)  # in the order of the help page
 
 
 @app.callback()
