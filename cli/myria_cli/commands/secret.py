@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from myria.access.vault import MOST_BYTES, Vault
 from myria.errors import InvalidArgument
 from myria_cli import console
 from myria_cli.commands.database import PANEL
 from myria_cli.options import Options, command
-
-if TYPE_CHECKING:
-    from myria.access.vault import Vault
 
 app = typer.Typer(rich_help_panel=PANEL)
 secret = typer.Typer(
@@ -92,14 +90,10 @@ async def rekey(options: Options) -> None:
 
 
 def _vault(options: Options) -> Vault:
-    from myria.access.vault import Vault
-
     return Vault.configured(options.settings().secrets)
 
 
 def _value(from_env: str | None, from_file: Path | None) -> str:
-    from myria.access.vault import MOST_BYTES
-
     if from_env is not None and from_file is not None:
         raise InvalidArgument("--from-env and --from-file both give the value; leave one out", field="from-file")
     if from_env is not None:
