@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
+import typer
+
+from myria_cli.app import MODULES
 
 HEAVY = ("mcp", "numpy", "myria.memory", "myria_builder", "myria_operator")
 """What neither the help page nor `myria version` has a use for."""
@@ -28,3 +32,10 @@ def test_a_small_command_imports_little(arguments: tuple[str, ...]) -> None:
     command = [sys.executable, "-c", _RUN, *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     assert not set(HEAVY) & set(done.stdout.splitlines()[1:])
+
+
+def test_every_command_is_listed_with_its_module() -> None:
+    """What a module defines can be called, and nothing else is promised."""
+    for module, names in MODULES.items():
+        defined = typer.main.get_group(import_module(f"myria_cli.commands.{module}").app)
+        assert tuple(defined.commands) == names
