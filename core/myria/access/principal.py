@@ -156,7 +156,7 @@ class Principal:
         """
         if self.own and not self.may_ask:
             return self.asking(None)
-        return self.asking(tuple(name for name in participants if name in self._own or self.may_name(name)))
+        return self.asking(tuple(name for name in participants if name in self.own or self.may_name(name)))
 
     def pool(self) -> Mask:
         """Return the mask that sees what exactly its own participants hold: the pool that its agents share.
