@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module, metadata
 from typing import Annotated, Any
 
@@ -36,20 +37,24 @@ _UsageError: Any = typer.BadParameter.__base__  # typer brings a click of its ow
 
 
 class Commands(Mapping[str, Any]):
-    """The commands by name. A module is imported when one of its commands is asked for: most need half a second."""
+    """The commands by name. A module is imported when one of its commands is asked for."""
 
     def __init__(self) -> None:
         self._module_of = {name: module for module, names in MODULES.items() for name in names}
 
     def __getitem__(self, name: str) -> Any:
-        module = import_module(f"myria_cli.commands.{self._module_of[name]}")
-        return typer.main.get_group(module.app).commands[name]
+        return _group(self._module_of[name]).commands[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._module_of)
 
     def __len__(self) -> int:
         return len(self._module_of)
+
+
+@cache
+def _group(module: str) -> TyperGroup:
+    return typer.main.get_group(import_module(f"myria_cli.commands.{module}").app)
 
 
 class CodedUsage(TyperGroup):
