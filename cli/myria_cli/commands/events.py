@@ -176,7 +176,7 @@ async def import_(
     _check_system(from_, as_=as_, project=project, of_files=people is not None or zone is not None, dry_run=dry_run)
     refused = Refusals(as_json=options.json)
     with _input(file, folder=from_ == "memory-tools" or from_ in WHOLE) as (source, size):
-        asked = Import(
+        plan = Import(
             tenant=options.tenant,
             system=from_,
             file=file,
@@ -195,7 +195,7 @@ async def import_(
             Database(place.serving, pool_options(settings)) as database,
         ):
             await schema.check(database)
-            outcome, speakers = await run_import(asked, settings, database, on_refused=refused, quiet=options.json)
+            outcome, speakers = await run_import(plan, settings, database, on_refused=refused, quiet=options.json)
             refused.finish(may_ignore=from_ is None)
             if outcome.count.imported >= MANY:
                 await transfer.analyze(place.owner)

@@ -80,9 +80,9 @@ def chatgpt(source: Source) -> Iterator[Record]:
         path = _path(nodes, end if end in nodes else _newest(nodes), "parent")
         yield from [_OTHER_BRANCH for key, node in nodes.items() if key not in path and node.get("message")]
         chat = _chat(conversation, "chatgpt", ("conversation_id", "id"), "title", "create_time")
-        said = [(key, message) for key in path if isinstance(message := nodes[key].get("message"), dict)]
-        chat.begun = chat.begun or next(filter(None, (message.get("create_time") for _, message in said)), None)
-        for key, message in said:
+        messages = [(key, message) for key in path if isinstance(message := nodes[key].get("message"), dict)]
+        chat.begun = chat.begun or next(filter(None, (message.get("create_time") for _, message in messages)), None)
+        for key, message in messages:
             words = _words(message)
             if isinstance(words, LeftOut):
                 yield words
@@ -107,8 +107,8 @@ def claude(source: Source) -> Iterator[Record]:
         for key in path:
             item = nodes[key]
             blocks = list(objects(item.get("content")))
-            said = [text_of(part.get("text")) for part in blocks if part.get("type") == "text"]
-            text = "\n\n".join(filter(None, said)) if blocks else text_of(item.get("text"))
+            texts = [text_of(part.get("text")) for part in blocks if part.get("type") == "text"]
+            text = "\n\n".join(filter(None, texts)) if blocks else text_of(item.get("text"))
             yield chat.message(key=key, role=text_of(item.get("sender")), at=item.get("created_at"), text=text)
 
 
@@ -163,8 +163,8 @@ def _words(message: Mapping[str, Any]) -> str | LeftOut:
     if content.get("content_type") not in ("text", "multimodal_text") or message.get("recipient") not in (None, "all"):
         return _TOOL
     parts = content.get("parts")
-    said = [
+    texts = [
         text_of(part.get("text") if isinstance(part, dict) else part)
         for part in (parts if isinstance(parts, list) else [])
     ]
-    return _CITATION.sub("", "\n\n".join(filter(None, said))).strip()
+    return _CITATION.sub("", "\n\n".join(filter(None, texts))).strip()

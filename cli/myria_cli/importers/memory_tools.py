@@ -116,8 +116,8 @@ def files_below(root: Path, project: str | None) -> list[SessionFile]:
         for count in range(3):
             place = _PLACE.match("/".join([*above[len(above) - count :], inside]))
             if place is not None:
-                said = place["project"] or (root.resolve().name if count == 0 else None)
-                found.append(_file(place, project or said, partial(_opened, path)))
+                own_project = place["project"] or (root.resolve().name if count == 0 else None)
+                found.append(_file(place, project or own_project, partial(_opened, path)))
                 break
     return sorted(found, key=lambda file: (file.project, file.session_id, _rank(file.name), file.name))
 
@@ -138,9 +138,9 @@ def files_of_dump(source: IO[bytes], project: str | None) -> Iterator[SessionFil
             )
         place = _PLACE.match(line["path"].lstrip("/"))
         if place is not None:
-            said = line.get("project")
+            own_project = line.get("project")
             opening = partial(BytesIO, line["content"].encode())
-            yield _file(place, project or (said if isinstance(said, str) else None), opening)
+            yield _file(place, project or (own_project if isinstance(own_project, str) else None), opening)
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -148,8 +148,8 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _file(place: re.Match[str], project: str | None, opening: Callable[[], IO[bytes]]) -> SessionFile:
-    said = (project or _DEFAULT_PROJECT).rstrip("/").rsplit("/", 1)[-1]
-    return SessionFile(project=said, session_id=place["session"], name=place["file"], open=opening)
+    name = (project or _DEFAULT_PROJECT).rstrip("/").rsplit("/", 1)[-1]
+    return SessionFile(project=name, session_id=place["session"], name=place["file"], open=opening)
 
 
 def _rank(name: str) -> int:
@@ -208,7 +208,7 @@ def _finished(project: str, session_id: str, turn: _Turn, own: tuple[str, ...]) 
     Raises:
         InvalidArgument, InvalidText: it is none that the tools would have taken.
     """
-    said = inputs.read(
+    request = inputs.read(
         AfterTurnInput,
         {
             "project": project,
@@ -219,13 +219,13 @@ def _finished(project: str, session_id: str, turn: _Turn, own: tuple[str, ...]) 
             "output_items": [turn.came_out[place] for place in sorted(turn.came_out)],
         },
     )
-    participants = own if said.user_id is None else canonical_participants([*own, said.user_id], field="user_id")
+    participants = own if request.user_id is None else canonical_participants([*own, request.user_id], field="user_id")
     return FinishedTurn(
-        session=Session(own=own, participants=participants, project=said.project, session_id=said.session_id),
-        turn_id=said.turn_id or turn.turn_id,
-        given=said.input_items,
-        came_out=said.output_items,
-        user_id=said.user_id,
+        session=Session(own=own, participants=participants, project=request.project, session_id=request.session_id),
+        turn_id=request.turn_id or turn.turn_id,
+        given=request.input_items,
+        came_out=request.output_items,
+        user_id=request.user_id,
         is_current=True,
         facts=tuple(turn.facts),
     )

@@ -133,15 +133,15 @@ def _slack_words(item: Mapping[str, Any]) -> str:
     text = text_of(item.get("text"))
     if text and text != "This content can't be displayed.":
         return text
-    said = [_slack_block(block) for block in objects(item.get("blocks"))]
-    for attachment in [] if any(said) else objects(item.get("attachments")):
+    texts = [_slack_block(block) for block in objects(item.get("blocks"))]
+    for attachment in [] if any(texts) else objects(item.get("attachments")):
         parts = [text_of(attachment.get(field)) for field in ("pretext", "title", "text")]
         parts += [_slack_block(block) for block in objects(attachment.get("blocks"))]
         parts += [
             f"{field.get('title') or ''}: {field.get('value') or ''}" for field in objects(attachment.get("fields"))
         ]
-        said += list(filter(None, parts)) or [text_of(attachment.get("fallback"))]
-    return "\n".join(filter(None, said)) or text
+        texts += list(filter(None, parts)) or [text_of(attachment.get("fallback"))]
+    return "\n".join(filter(None, texts)) or text
 
 
 def _slack_block(block: Mapping[str, Any]) -> str:
@@ -190,8 +190,8 @@ def telegram(source: Source, zone: tzinfo = UTC) -> Iterator[Record]:
 def _telegram_chat(chat: Mapping[str, Any], zone: tzinfo) -> Iterator[Record]:
     identity = str(chat.get("id") or identified(str(chat.get("name"))))
     found = list(objects(chat.get("messages")))
-    said = [item for item in found if item.get("type") == "message"]
-    people = tuple(sorted({text_of(item.get(field)) for item in said for field in ("from", "from_id")} - {""}))
+    messages = [item for item in found if item.get("type") == "message"]
+    people = tuple(sorted({text_of(item.get(field)) for item in messages for field in ("from", "from_id")} - {""}))
     title = text_of(chat.get("name")) or None
     for item in found:
         text = _telegram_text(item.get("text"))

@@ -88,13 +88,13 @@ def zone_named(name: str | None) -> tzinfo:
 
 
 async def run_import(
-    asked: Import, settings: Settings, database: Database, *, on_refused: Refusals, quiet: bool
+    plan: Import, settings: Settings, database: Database, *, on_refused: Refusals, quiet: bool
 ) -> tuple[Importing, Mapping[str, int]]:
     """Store an export; run again, it adds nothing twice. Return what became of it, and how often each speaker spoke."""
     log = event_log(database, settings, deadline=settings.mcp.append_deadline_s)
-    tenant, own = asked.tenant, asked.own
-    people = People(own, asked.people)
-    what = _STORED.get(asked.system, "")
+    tenant, own = plan.tenant, plan.own
+    people = People(own, plan.people)
+    what = _STORED.get(plan.system, "")
 
     notes = Notes(
         log,
@@ -104,54 +104,54 @@ async def run_import(
     )
 
     def lines(longest: int) -> Iterable[bytes]:
-        return transfer.read_lines(asked.source.readline, longest)
+        return transfer.read_lines(plan.source.readline, longest)
 
-    with console.meter("importing", asked.size, quiet=quiet) as progress:
+    with console.meter("importing", plan.size, quiet=quiet) as progress:
 
         def on_progress(count: transfer.ImportCount) -> None:
-            done = count.lines if asked.size is None else count.bytes_read
+            done = count.lines if plan.size is None else count.bytes_read
             progress.advance(done, what=f"{count.imported:,} {what} imported")
 
         importing = Importing(on_refused=on_refused, on_progress=on_progress)
         try:
-            if asked.system is None:
+            if plan.system is None:
                 importing.count = await transfer.import_lines(
                     log,
                     tenant,
-                    lines(transfer.longest_line(asked.limits)),
-                    asked.limits,
-                    ignore=asked.ignore,
-                    dry_run=asked.dry_run,
+                    lines(transfer.longest_line(plan.limits)),
+                    plan.limits,
+                    ignore=plan.ignore,
+                    dry_run=plan.dry_run,
                     on_refused=on_refused,
                     on_progress=on_progress,
                 )
-            elif asked.system == "memento":
-                fragments = lines(transfer.longest_line(asked.limits))
+            elif plan.system == "memento":
+                fragments = lines(transfer.longest_line(plan.limits))
                 await memento.import_fragments(notes, database, tenant, fragments, own, importing=importing)
-            elif asked.system == "memtrace":
+            elif plan.system == "memtrace":
                 # Without a window: what was kept twice there is kept twice here.
                 memories = Memories(log, window_s=0)
                 keeping = Keeping(own=own, shared=shared_participant(settings.rest))
                 await memtrace.import_memories(memories, tenant, lines(memtrace.LONGEST_LINE), keeping, importing)
-            elif asked.system == "memory-tools":
-                files = memory_tools.files_of(asked.file, asked.source, asked.project)
+            elif plan.system == "memory-tools":
+                files = memory_tools.files_of(plan.file, plan.source, plan.project)
                 await memory_tools.import_sessions(
                     log, tenant, files, own, importing=importing, settings=settings.turns
                 )
             else:
                 await store(
-                    FORMATS[asked.system].records(Source(Path(asked.file)), asked.zone),
+                    FORMATS[plan.system].records(Source(Path(plan.file)), plan.zone),
                     importing,
                     log=log,
                     notes=notes,
                     tenant=tenant,
                     people=people,
-                    limits=asked.limits,
-                    dry_run=asked.dry_run,
+                    limits=plan.limits,
+                    dry_run=plan.dry_run,
                 )
             return importing, people.seen
         except InvalidArgument as error:
-            if asked.system not in FORMATS or error.details.get("field") != "file":
+            if plan.system not in FORMATS or error.details.get("field") != "file":
                 raise
             raise InvalidArgument(f"{error.message} (--from takes {', '.join(FORMATS)})", field="file") from error
         finally:

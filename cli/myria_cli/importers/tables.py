@@ -82,29 +82,29 @@ def _messages(
             continue
         if row is None:
             return
-        said = {
+        cells = {
             field: row[place].strip() if place is not None and place < len(row) else ""
             for field, place in places.items()
         }
-        if not said["text"]:
+        if not cells["text"]:
             if any(row):
                 yield NO_TEXT
             continue
         try:
-            at = moment(said["timestamp"], zone)
+            at = moment(cells["timestamp"], zone)
         except InvalidTimestamp as error:
             yield error
             continue
         content = identified(*row)
         repeats[content] = repeats.get(content, 0) + 1
-        speaker = said["speaker"] or "user"
+        speaker = cells["speaker"] or "user"
         yield Message(
             at=at,
             channel="csv",
-            conversation=said["conversation"] or "csv",
-            key=said["key"] or f"{content}-{repeats[content]}",
+            conversation=cells["conversation"] or "csv",
+            key=cells["key"] or f"{content}-{repeats[content]}",
             speaker=speaker,
-            text=said["text"],
-            people=tuple({speaker, *filter(None, map(str.strip, said["people"].split(";")))}),
+            text=cells["text"],
+            people=tuple({speaker, *filter(None, map(str.strip, cells["people"].split(";")))}),
             remark=remark,
         )
