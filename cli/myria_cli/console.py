@@ -121,9 +121,9 @@ def to_the_second(timestamp: str | None) -> str:
     return f"{timestamp[:19]}Z" if timestamp else ""
 
 
-def outcome(word: str, *, good: str = "ok") -> Text:
+def outcome(word: str) -> Text:
     """Return how something ended, in green where it ended well and in red otherwise."""
-    return Text(shown(word), style="green" if word == good else "red")
+    return Text(shown(word), style="green" if word == "ok" else "red")
 
 
 def _cell(value: object) -> Text:

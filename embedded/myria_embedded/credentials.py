@@ -80,11 +80,11 @@ def _generate(role: str) -> Credential:
     return Credential(role=role, password=password, verifier=scram_verifier(password, secrets.token_bytes(16)))
 
 
-def scram_verifier(password: str, salt: bytes, iterations: int = ITERATIONS) -> str:
+def scram_verifier(password: str, salt: bytes) -> str:
     """Return what PostgreSQL stores for an ASCII `password`, so that the password itself never reaches its log."""
-    salted = hashlib.pbkdf2_hmac("sha256", password.encode("ascii"), salt, iterations)
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode("ascii"), salt, ITERATIONS)
     client = hmac.digest(salted, b"Client Key", "sha256")
     stored = hashlib.sha256(client).digest()
     server = hmac.digest(salted, b"Server Key", "sha256")
     texts = [base64.b64encode(part).decode("ascii") for part in (salt, stored, server)]
-    return f"SCRAM-SHA-256${iterations}:{texts[0]}${texts[1]}:{texts[2]}"
+    return f"SCRAM-SHA-256${ITERATIONS}:{texts[0]}${texts[1]}:{texts[2]}"

@@ -12,9 +12,9 @@ LINES = 12
 _DAY_S = 86_400
 
 
-def tail(text: str, lines: int = LINES) -> str:
+def tail(text: str) -> str:
     """Return the last lines of `text`, indented for quoting."""
-    last_lines = [line for line in text.splitlines() if line.strip()][-lines:]
+    last_lines = [line for line in text.splitlines() if line.strip()][-LINES:]
     return "\n".join(f"    {line}" for line in last_lines) or "    (nothing)"
 
 

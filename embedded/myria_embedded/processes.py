@@ -24,6 +24,9 @@ from myria_embedded.account import Account
 from myria_embedded.data_dir import usable
 
 Child = subprocess.Popen[bytes]
+PATIENCE_S = 2.0
+"""Seconds that PostgreSQL's processes get to end by themselves before they are killed."""
+
 _LINUX = sys.platform == "linux"
 _MARK = re.compile(r"(?:cluster_name=|: )(myria-[0-9a-f]{12})\b")
 
@@ -89,12 +92,12 @@ def end_group(child: Child) -> None:
         child.wait()
 
 
-def end_server(child: Child, patience_s: float = 2.0) -> None:
+def end_server(child: Child) -> None:
     """End a postmaster of ours at once (immediate shutdown, then by force), and wait for it."""
     if child.poll() is None:
         child.send_signal(signal.SIGQUIT)
         try:
-            child.wait(patience_s)
+            child.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             end_group(child)
 
@@ -141,20 +144,20 @@ def remains(cluster: Path) -> list[int]:
     return [pid for pid in pids if (text := title(pid)) is not None and tag in text and "postgres" in text]
 
 
-def end_remains(cluster: Path, patience_s: float = 2.0) -> None:
+def end_remains(cluster: Path) -> None:
     """End what a killed postmaster left behind: its backends hold the shared memory that a new one needs.
 
     Only for a cluster without a postmaster. SIGQUIT is PostgreSQL's immediate shutdown; recovery follows anyway.
     """
     pids = remains(cluster)
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + PATIENCE_S
     for pid in pids:
         send(pid, signal.SIGQUIT)
     while (pids := remains(cluster)) and time.monotonic() < deadline:
         time.sleep(0.01)
     for pid in pids:
         send(pid, signal.SIGKILL)
-    while pids and remains(cluster) and time.monotonic() < deadline + patience_s:
+    while pids and remains(cluster) and time.monotonic() < deadline + PATIENCE_S:
         time.sleep(0.01)
 
 
