@@ -6,6 +6,7 @@ import os
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Protocol
 
@@ -17,7 +18,7 @@ from myria.errors import InvalidArgument, PayloadTooLarge, ToolNotEnabled, TurnB
 from myria.log.scopes import canonical_participants
 from myria.memory import Memory
 from myria.notes.turns.model import Session
-from myria.notes.turns.preparing import Before, Prepared
+from myria.notes.turns.preparing import Before
 from myria.notes.turns.shadow import (
     UNREADABLE,
     Aspect,
@@ -73,15 +74,28 @@ class TurnCounters(Protocol):
         """Count a prompt in which a summary stands for earlier items."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _TurnCall:
+    """A call of a tool. `mode` says whether answers are compared with what hosts compute themselves."""
+
+    principal: Principal
+    request: Any
+    mode: TurnsMode
+
+    @property
+    def tenant(self) -> str:
+        return self.principal.tenant
+
+
 def handlers(memory: Memory, settings: Settings, counters: TurnCounters) -> Mapping[str, Handler]:
-    """Return what runs each tool of the face, by its name."""
+    """Return what runs each tool of this API, by its name."""
     tools = _TurnTools(memory, settings, counters)
     return {
-        "memory_before_turn": tools.before,
-        "memory_after_turn": tools.after,
-        "memory_run_turn": tools.run,
-        "memory_run_maintenance": tools.maintain,
-        "memory_list_dir_with_abstract": tools.list_directories,
+        "memory_before_turn": tools.runs(BeforeTurnInput, tools.before),
+        "memory_after_turn": tools.runs(AfterTurnInput, tools.after),
+        "memory_run_turn": tools.runs(RunTurnInput, tools.run),
+        "memory_run_maintenance": tools.runs(MaintenanceInput, tools.maintain),
+        "memory_list_dir_with_abstract": tools.runs(ListDirInput, tools.list_directories),
     }
 
 
@@ -92,82 +106,93 @@ class _TurnTools:
         self._settings = settings.turns
         self._reserved = reserved_names(settings.auth, settings.rest)
 
-    async def before(self, principal: Principal, arguments: Any) -> Json:
-        """Prepare a turn."""
-        mode = await self._mode(principal)
-        request = inputs.read(BeforeTurnInput, arguments)
-        return _prepared_json(await self._prepare(principal, request, mode))
+    def runs(self, model: type[SessionInput], work: Callable[[_TurnCall], Awaitable[Json]]) -> Handler:
+        """Return what runs a tool whose arguments are of a model."""
 
-    async def after(self, principal: Principal, arguments: Any) -> Json:
+        async def run(principal: Principal, arguments: Any) -> Json:
+            mode = await self._mode(principal)
+            return await work(_TurnCall(principal=principal, request=inputs.read(model, arguments), mode=mode))
+
+        return run
+
+    async def before(self, call: _TurnCall) -> Json:
+        """Prepare a turn."""
+        request: BeforeTurnInput = call.request
+        self._check(request.conversation_items, request.current_input)
+        history, current = request.parts()
+        session = self._session(call)
+        before = Before(session=session, history=history, current=current, max_input_tok=request.max_input_tok)
+        now = await self._memory.database.now()
+        prepared = await self._memory.before_turns.prepare(call.tenant, before, now=now)
+        if prepared.compacted:
+            self._counters.turn_compacted()
+        turn_id = request.turn_id or new_turn_id()
+        self._compare(call, session, turn_id, call_name="before", how=partial(compare_before, prepared))
+        return {
+            "input_items": list(prepared.items),
+            "recall_fact_ids": list(prepared.fact_ids),
+            "recall_insight_ids": list(prepared.insight_ids),
+            "context_token_count": prepared.tokens,
+        }
+
+    async def after(self, call: _TurnCall) -> Json:
         """Keep a turn."""
-        mode = await self._mode(principal)
-        request = inputs.read(AfterTurnInput, arguments)
+        request: AfterTurnInput = call.request
         self._check(request.conversation_items, request.input_items, request.output_items)
         of_conversation: Sequence[Json] = request.split()[1] if request.conversation_items else ()
-        await self._store(
-            principal,
-            request,
+        turn = FinishedTurn(
+            session=self._session(call),
             turn_id=request.turn_id or new_turn_id(),
             given=of_conversation or request.input_items,
             came_out=request.output_items,
+            user_id=request.user_id,
             is_current=bool(of_conversation),
-            mode=mode,
         )
+        await self._store(call, turn)
         return {"ok": True}
 
-    async def run(self, principal: Principal, arguments: Any) -> Json:
+    async def run(self, call: _TurnCall) -> Json:
         """Prepare a turn, or keep it: the second call names it by what the first one gave."""
-        mode = await self._mode(principal)
-        request = inputs.read(RunTurnInput, arguments)
+        request: RunTurnInput = call.request
+        secret = await self._memory.retrieval.secret(call.tenant)
         if request.operation_token is None:
             turn_id = request.turn_id or new_turn_id()
-            principal.need_channel(self._session(principal, request, request.user_id).channel)
-            prepared = await self._prepare(principal, request, mode)
-            _, current = self._split(request)
-            session = self._session(principal, request, request.user_id)
-            secret = await self._memory.retrieval.secret(principal.tenant)
-            token = _token(principal.tenant, session, turn_id, request.user_id, current, secret=secret)
-            return {**_prepared_json(prepared), "operation_token": token, "turn_id": turn_id}
-        secret = await self._memory.retrieval.secret(principal.tenant)
-        begun = _begun(request.operation_token, principal.tenant, secret=secret)
-        named = TurnInput(
-            project=begun["project"],
-            session_id=begun["session_id"],
-            turn_id=begun["turn_id"],
-            user_id=begun["user_id"],
-        )
-        said: list[Json] = begun["current"]
-        session = self._session(principal, named, named.user_id)
+            session = self._session(call)
+            call.principal.need_channel(session.channel)
+            prepared = await self.before(call)
+            token = _token(call, session, turn_id, request.parts()[1], secret=secret)
+            return {**prepared, "operation_token": token, "turn_id": turn_id}
+        begun = _begun(request.operation_token, call.tenant, secret=secret)
+        names = ("project", "session_id", "turn_id", "user_id")
+        call = replace(call, request=TurnInput(**{name: begun[name] for name in names}))
+        session = self._session(call)
         if session.owner.hex() != begun["owner"]:
             raise _no_token()
-        self._check(said, request.output_items)
-        await self._store(
-            principal,
-            named,
+        self._check(begun["current"], request.output_items)
+        turn = FinishedTurn(
+            session=session,
             turn_id=begun["turn_id"],
-            given=said,
+            given=begun["current"],
             came_out=request.output_items,
+            user_id=begun["user_id"],
             is_current=True,
-            mode=mode,
         )
+        await self._store(call, turn)
         return {"ok": True, "turn_id": begun["turn_id"]}
 
-    async def maintain(self, principal: Principal, arguments: Any) -> Json:
+    async def maintain(self, call: _TurnCall) -> Json:
         """Let what has expired go."""
-        await self._mode(principal)
-        request = inputs.read(MaintenanceInput, arguments)
-        session = self._session(principal, request, None)
-        principal.need_channel(session.channel)
-        await self._memory.turn_maintenance.run(principal.tenant, session, self._memory.turns)
+        session = self._session(call)
+        call.principal.need_channel(session.channel)
+        await self._memory.turn_maintenance.run(call.tenant, session, self._memory.turns)
         return {"ok": True}
 
-    async def list_directories(self, principal: Principal, arguments: Any) -> Json:
+    async def list_directories(self, call: _TurnCall) -> Json:
         """Show what a session holds as directories."""
-        await self._mode(principal)
-        request = inputs.read(ListDirInput, arguments)
+        request: ListDirInput = call.request
         found = await self._memory.directories.below(
-            principal.tenant,
-            self._session(principal, request, None),
+            call.tenant,
+            self._session(call),
             request.path or "",
             depth=request.depth,
             limit=request.limit,
@@ -186,113 +211,58 @@ class _TurnTools:
             raise ToolNotEnabled("turns are off for this tenant; an administrator allows them by `myria turns mode`")
         return mode or ("shadow" if self._settings.shadow else "on")
 
-    def _compare(
-        self,
-        principal: Principal,
-        session: Session,
-        request: TurnInput,
-        turn_id: str,
-        *,
-        call: Call,
-        how: Callable[[ClientResult], list[Comparison]],
-    ) -> None:
-        """Compare an answer with what the host computed itself, beside the call."""
-
-        def compare() -> list[Comparison]:
-            theirs = client_result(request.client_result)
-            return [UNREADABLE] if theirs is None else how(theirs)
-
-        self._memory.shadows.note(
-            principal.tenant, session, turn_id, call, compare, on_compared=self._counters.turn_compared
-        )
-
-    async def _prepare(self, principal: Principal, request: BeforeTurnInput, mode: TurnsMode) -> Prepared:
-        self._check(request.conversation_items, request.current_input)
-        history, current = self._split(request)
-        before = Before(
-            session=self._session(principal, request, request.user_id),
-            history=history,
-            current=current,
-            max_input_tok=request.max_input_tok,
-        )
-        prepared = await self._memory.before_turns.prepare(
-            principal.tenant, before, now=await self._memory.database.now()
-        )
-        if prepared.compacted:
-            self._counters.turn_compacted()
-        if mode == "shadow" and request.client_result is not None:
-            turn_id = request.turn_id or new_turn_id()
-            how = partial(compare_before, prepared)
-            self._compare(principal, before.session, request, turn_id, call="before", how=how)
-        return prepared
-
-    def _split(self, request: BeforeTurnInput) -> tuple[list[Json], list[Json]]:
-        """Return what came before a turn, and what is said now."""
-        current = list(request.current_input)
-        if not current and request.current_input_text:
-            current = list(BeforeTurnInput(current_input=request.current_input_text).current_input)  # type: ignore[arg-type]
-        if not request.conversation_items:
-            if not current:
-                raise InvalidArgument(
-                    "current_input is required when conversation_items is empty", field="current_input"
-                )
-            return [], current
-        if current and request.current_input_start is None and request.current_input_count is None:
-            return list(request.conversation_items), current
-        history, of_conversation = request.split()
-        if not current and not of_conversation:
-            raise InvalidArgument(
-                "current_input is required: current_input_start lies behind all of conversation_items",
-                field="current_input_start",
-            )
-        return history, current or of_conversation
-
-    async def _store(
-        self,
-        principal: Principal,
-        request: TurnInput,
-        *,
-        turn_id: str,
-        given: Sequence[Json],
-        came_out: Sequence[Json],
-        is_current: bool,
-        mode: TurnsMode,
-    ) -> None:
-        session = self._session(principal, request, request.user_id)
-        principal.need_channel(session.channel)
-        turn = FinishedTurn(
-            session=session,
-            turn_id=turn_id,
-            given=given,
-            came_out=came_out,
-            user_id=request.user_id,
-            is_current=is_current,
-        )
+    async def _store(self, call: _TurnCall, turn: FinishedTurn) -> None:
+        call.principal.need_channel(turn.session.channel)
         try:
-            stored = await self._memory.turns.store(principal.tenant, turn)
+            stored = await self._memory.turns.store(call.tenant, turn)
         except TurnBusy as busy:
             if busy.details.get("under_way"):
                 self._counters.turn_conflicted("under_way")
             raise
         self._counters.turn_stored(stored.facts)
-        if not stored.is_new:
-            self._counters.turn_conflicted("stored")
-        elif mode == "shadow" and request.client_result is not None:
+        if stored.is_new:
             how = partial(compare_after, stored.found, stored.given)
-            self._compare(principal, session, request, turn_id, call="after", how=how)
+            self._compare(call, turn.session, turn.turn_id, call_name="after", how=how)
+        else:
+            self._counters.turn_conflicted("stored")
 
-    def _session(self, principal: Principal, request: SessionInput, user_id: str | None) -> Session:
+    def _compare(
+        self,
+        call: _TurnCall,
+        session: Session,
+        turn_id: str,
+        *,
+        call_name: Call,
+        how: Callable[[ClientResult], list[Comparison]],
+    ) -> None:
+        """Compare an answer with what the host computed itself, beside the call and in shadow mode alone."""
+        given = call.request.client_result
+        if call.mode != "shadow" or given is None:
+            return
+
+        def compare() -> list[Comparison]:
+            theirs = client_result(given)
+            return [UNREADABLE] if theirs is None else how(theirs)
+
+        self._memory.shadows.note(
+            call.tenant, session, turn_id, call_name, compare, on_compared=self._counters.turn_compared
+        )
+
+    def _session(self, call: _TurnCall) -> Session:
         """Return the session of a call: of the principal's own participants, and the user where one is named.
 
         Raises:
             InvalidArgument: the user's name stands for everybody.
             ParticipantsNotAllowed: the principal may not ask as this user.
         """
+        principal, request = call.principal, call.request
         own = principal.own or principal.fallback
+        user_id = request.user_id if isinstance(request, TurnInput) else None
+        named = None
         if user_id is not None:
             (user,) = canonical_participants([user_id], field="user_id")
             check_not_reserved(user, self._reserved, field="user_id")
-        named = None if user_id is None else canonical_participants([*own, user_id], field="user_id")
+            named = canonical_participants([*own, user_id], field="user_id")
         participants = principal.asking_as(named, field="user_id")
         return Session(
             own=own or participants,
@@ -314,7 +284,7 @@ class _TurnTools:
                 raise InvalidArgument(f"a list holds {len(items)} items; at most {most} are taken", limit=most)
             for item in items:
                 for text in (item.get("output", ""), *(part.get("text", "") for part in item.get("content", ()))):
-                    if len(text) * 4 > longest and len(text.encode()) > longest:
+                    if len(text.encode()) > longest:
                         raise PayloadTooLarge(
                             f"a text is longer than {longest} bytes; shorten it, or send it in parts", limit=longest
                         )
@@ -325,29 +295,18 @@ def new_turn_id() -> str:
     return f"turn-{time.time_ns() // 1_000_000}-{os.urandom(3).hex()}"
 
 
-def _prepared_json(prepared: Prepared) -> Json:
-    return {
-        "input_items": list(prepared.items),
-        "recall_fact_ids": list(prepared.fact_ids),
-        "recall_insight_ids": list(prepared.insight_ids),
-        "context_token_count": prepared.tokens,
-    }
-
-
-def _token(
-    tenant: str, session: Session, turn_id: str, user_id: str | None, current: Sequence[Json], *, secret: bytes
-) -> str:
+def _token(call: _TurnCall, session: Session, turn_id: str, current: Sequence[Json], *, secret: bytes) -> str:
     """Return what names a turn that has begun, and what went into it. It permits nothing that its holder may not do.
 
     It is signed, so that no work is done for one that somebody else made: a few kilobytes may open to megabytes.
     """
     begun = {
-        "tenant": tenant,
+        "tenant": call.tenant,
         "owner": session.owner.hex(),
         "project": session.project,
         "session_id": session.session_id,
         "turn_id": turn_id,
-        "user_id": user_id,
+        "user_id": call.request.user_id,
         "current": list(current),
     }
     return signed_text(zlib.compress(orjson.dumps(begun), 1), secret, purpose=_TOKEN_PURPOSE)

@@ -251,6 +251,31 @@ class BeforeTurnInput(TurnInput):
     base_instructions: Annotated[str | None, _text(MAX_TEXT), _TEXT] = Field(default=None, description="Not used")
     max_input_tok: Annotated[int, _whole(DEFAULT_MAX_TOKENS, 1_000_000_000), _NUMBER] = DEFAULT_MAX_TOKENS
 
+    def parts(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return what came before a turn, and what is said now.
+
+        Raises:
+            InvalidArgument: nothing is said now.
+        """
+        current = list(self.current_input)
+        if not current and self.current_input_text:
+            current = [_item(self.current_input_text, "current_input")]
+        if not self.conversation_items:
+            if not current:
+                raise InvalidArgument(
+                    "current_input is required when conversation_items is empty", field="current_input"
+                )
+            return [], current
+        if current and self.current_input_start is None and self.current_input_count is None:
+            return list(self.conversation_items), current
+        history, of_conversation = self.split()
+        if not current and not of_conversation:
+            raise InvalidArgument(
+                "current_input is required: current_input_start lies behind all of conversation_items",
+                field="current_input_start",
+            )
+        return history, current or of_conversation
+
 
 class AfterTurnInput(TurnInput):
     """Arguments of memory_after_turn."""
