@@ -312,9 +312,7 @@ class PreparedAnswer(Answer):
 
     input_items: list[dict[str, Any]]
     recall_fact_ids: list[str]
-    recall_insight_ids: list[str] = Field(
-        description="Always empty: the contract has it, and there are no insights here"
-    )
+    recall_insight_ids: list[str] = Field(description="Of insights: that a fact changed, or was said again")
     context_token_count: int
 
 
