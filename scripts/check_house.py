@@ -48,7 +48,6 @@ UNUSED = {
     "capture_signals": "uvicorn calls it",
     "in_use": "tests watch a pool by it",
     "moves": "tests read the history of the active pointer by it",
-    "parse_events": "tests read a whole batch by it",
     "send_400_response": "uvicorn calls it",
     "eof_received": "asyncio calls it",
     "unfenced": "tests play the model's part and read its prompts",

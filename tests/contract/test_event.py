@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from myria.access.principal import Principal, local_principal
 from myria.errors import InvalidArgument, InvalidText, InvalidTimestamp, MyriaError
-from myria.log.event import STEP_BYTES, NewEvent, each_event, parse_event, parse_events
+from myria.log.event import NewEvent, parse_event, parse_events
 from myria.log.fields import MAX_TIMESTAMP, MIN_TIMESTAMP, parse_timestamp
 from myria.log.ids import new_id, new_ids
 from myria.log.limits import Limits, limits_of
@@ -502,12 +502,6 @@ def test_events_that_share_fields_are_read_as_if_each_stood_alone(
     with pytest.raises(type(refused)) as caught:
         parse_events({"events": items}, limits, principal=principal)
     assert caught.value.to_json() == refused.at_index(len(alone)).to_json()
-
-
-def test_others_get_their_turn_between_large_payloads() -> None:
-    """Reading a batch ends a step after each payload as large as a step."""
-    large = event(payload={"text": "x" * STEP_BYTES})
-    assert len(list(each_event({"events": [large] * 3}, LIMITS))) >= 3
 
 
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=5) | st.integers(-(2**63), 2**64 - 1), max_size=5))

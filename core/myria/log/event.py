@@ -11,7 +11,6 @@ characters that nobody sees (`myria.log.names`).
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import orjson
@@ -57,9 +56,6 @@ FIELDS = frozenset(REQUIRED) | {"source_event_key", "context_id", "type", "topic
 _IMPORT_FIELDS = FIELDS | {"event_id"}
 _CANONICAL = orjson.OPT_SORT_KEYS
 _MICROSECONDS = 1_000_000
-_EVENT_BYTES = 1024
-"""What reading an event costs beside its payload, in bytes of payload that cost as much."""
-
 STEP_BYTES = 64 * 1024
 """Bytes of payloads that are written in one step."""
 
@@ -155,21 +151,8 @@ def parse_event(
     )
 
 
-def parse_events(arguments: Mapping[str, Any], limits: Limits, *, principal: Appender | None = None) -> list[NewEvent]:
-    """Return the events that the arguments of append_events describe; see `each_event`."""
-    steps = each_event(arguments, limits, principal=principal)
-    try:
-        while True:
-            next(steps)
-    except StopIteration as end:
-        events: list[NewEvent] = end.value
-        return events
-
-
-def each_event(
-    arguments: Mapping[str, Any], limits: Limits, *, principal: Appender | None = None
-) -> Generator[None, None, list[NewEvent]]:
-    """Read the events that the arguments of append_events describe, a few at each step; return all of them.
+def parse_events(arguments: Any, limits: Limits, *, principal: Appender | None = None) -> list[NewEvent]:
+    """Return the events that the arguments of append_events describe.
 
     Args:
         principal: who appends; see `parse_event`.
@@ -195,17 +178,11 @@ def each_event(
             limit=limits.batch_events,
         )
     events: list[NewEvent] = []
-    size = 0
     for index, item in enumerate(items):
         try:
-            event = parse_event(item, limits, principal=principal)
+            events.append(parse_event(item, limits, principal=principal))
         except MyriaError as error:
             raise error.at_index(index) from error
-        events.append(event)
-        size += len(event.payload_json) + _EVENT_BYTES
-        if size > STEP_BYTES:
-            size = 0
-            yield
     return events
 
 
@@ -244,22 +221,6 @@ def _payload_json(payload: Any, limits: Limits) -> bytes:
         written = orjson.dumps(payload, option=_CANONICAL)
     except (orjson.JSONEncodeError, TypeError) as error:
         raise _unwritable(payload, limits, error) from error
-    if len(written) > limits.payload_bytes or not _are_plain(written, 1):
-        _check_payload(payload, written, limits)
-    return written
-
-
-def _are_plain(written: bytes, payloads: int) -> bool:
-    """Tell whether so many payloads are nothing but plain texts, numbers and truth values side by side."""
-    return (
-        written.count(b"{") == payloads
-        and written.find(b"[") < 0
-        and written.find(b"\\u0000") < 0
-        and written.find(b"null") < 0
-    )
-
-
-def _check_payload(payload: dict[str, Any], written: bytes, limits: Limits) -> None:
     if len(written) > limits.payload_bytes:
         raise PayloadTooLarge(
             f"payload is {len(written)} bytes of JSON; at most {limits.payload_bytes} are stored: "
@@ -277,6 +238,7 @@ def _check_payload(payload: dict[str, Any], written: bytes, limits: Limits) -> N
             check_storable(payload, "payload")
         except MalformedJson as error:
             raise InvalidPayload(error.message, field="payload") from error
+    return written
 
 
 def _unwritable(payload: Any, limits: Limits, error: Exception) -> MyriaError:

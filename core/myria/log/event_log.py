@@ -191,14 +191,18 @@ class EventLog:
         position = 0
         try:
             for position, event in enumerate(events):
-                _check_names(event, redactor)
+                names = (event.context_id, event.source_event_key, event.type, event.channel, *event.participants)
+                if redactor.names_secret(*names):
+                    raise _secret_name(event, redactor)
                 if _is_our_own(event):
                     continue
                 self.check_size(event)
-                kept[position], counts = _redacted(event, redactor)
-                if counts:
-                    taken[position] = counts
-                    self.check_size(kept[position], " once secrets are taken out")
+                # One look at an event is nearly always all that happens to it.
+                if redactor.suspects(_texts(event)):
+                    kept[position], counts = _redacted(event, redactor)
+                    if counts:
+                        taken[position] = counts
+                        self.check_size(kept[position], " once secrets are taken out")
         except InputError as error:
             raise error if len(events) == 1 else error.at_index(position) from error
         return kept, taken
@@ -226,28 +230,32 @@ def _is_our_own(event: NewEvent) -> bool:
     return event.internal and event.type is not None and event.type.startswith(RESERVED_TYPES)
 
 
-def _check_names(event: NewEvent, redactor: PayloadRedactor) -> None:
-    for field, what, name in (
+def _texts(event: NewEvent) -> bytes:
+    """Return all that an event says, its names too, each text on a line."""
+    names = (event.context_id, event.source_event_key, event.type, event.channel, *event.participants)
+    hints = [hint.hint for hint in event.topic_hints]
+    return event.payload_json + "\n".join(("", *filter(None, names), *hints)).encode("utf-8", "surrogatepass")
+
+
+def _secret_name(event: NewEvent, redactor: PayloadRedactor) -> InvalidArgument:
+    """Return the refusal of the first of an event's names that holds a key or token."""
+    names = [
         ("context_id", "the name of the context or session", event.context_id),
         ("source_event_key", "the source key", event.source_event_key),
         ("type", "the type", event.type),
         ("channel", "the channel", event.channel),
         *(("participants", "the name of a participant, agent or user", name) for name in event.participants),
-    ):
-        if name and redactor.names_secret(name):
-            raise InvalidArgument(
-                f"{what} ({field}) holds an API key or token; names are stored as they are given, so use another",
-                field=field,
-            )
+    ]
+    field, what = next((field, what) for field, what, name in names if redactor.names_secret(name))
+    return InvalidArgument(
+        f"{what} ({field}) holds an API key or token; names are stored as they are given, so use another", field=field
+    )
 
 
 def _redacted(event: NewEvent, redactor: PayloadRedactor) -> tuple[NewEvent, Counts]:
-    payload_json, counts = redactor.payload(event.payload_json)
-    hints = [redactor.value(hint.hint) for hint in event.topic_hints]
-    taken = sum((Counter(counts) for _, counts in hints), Counter(counts))
-    if not taken:
-        return event, {}
-    topic_hints = tuple(
-        TopicHint(text[:MAX_HINT], hint.confidence) for hint, (text, _) in zip(event.topic_hints, hints, strict=True)
-    )
-    return event._replace(payload_json=payload_json, topic_hints=topic_hints), dict(taken)
+    payload_json, of_payload = redactor.payload(event.payload_json)
+    hints, of_hints = redactor.value([hint.hint for hint in event.topic_hints])
+    kept = zip(hints, event.topic_hints, strict=True)
+    topic_hints = tuple(TopicHint(text[:MAX_HINT], hint.confidence) for text, hint in kept)
+    taken = dict(Counter(of_payload) + Counter(of_hints))
+    return event._replace(payload_json=payload_json, topic_hints=topic_hints), taken

@@ -31,7 +31,11 @@ def canonical_participants(names: Any, *, field: str = "participants") -> tuple[
         )
     seen: set[str] = set()
     for position, name in enumerate(names):
-        seen.add(_plain_name(name) or _canonical_name(name, f"{field}[{position}]"))
+        # Nearly every name is of the usual characters, of which none is combined with others or unseen.
+        is_plain = (
+            type(name) is str and len(name) <= MAX_PARTICIPANT_CHARACTERS and name.isascii() and name.isprintable()
+        )
+        seen.add((name.strip() if is_plain else "") or _canonical_name(name, f"{field}[{position}]"))
         if len(seen) > MAX_PARTICIPANTS:
             raise InvalidParticipants(
                 f"{field} may name at most {MAX_PARTICIPANTS} participants",
@@ -44,13 +48,6 @@ def canonical_participants(names: Any, *, field: str = "participants") -> tuple[
 def scope_key(participants: Iterable[str]) -> bytes:
     """Return the 32-byte identity of a canonical participant set."""
     return hashlib.sha256(b"myria.scope.v1\n" + canonical_json(list(participants))).digest()
-
-
-def _plain_name(name: Any) -> str | None:
-    """Return the canonical form of a name of the usual characters; None for what must be looked at more closely."""
-    if type(name) is str and len(name) <= MAX_PARTICIPANT_CHARACTERS and name.isascii() and name.isprintable():
-        return name.strip()
-    return None
 
 
 def _canonical_name(name: Any, field: str) -> str:

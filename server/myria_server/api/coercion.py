@@ -7,16 +7,18 @@ Whatever cannot be taken so stays as it is, for the check to refuse.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from myria.errors import InvalidArgument, MyriaError
+from myria.errors import InputError, InvalidArgument, MyriaError
 from myria.log.jsontext import decode
 from myria_server.api.schemas import whole_schema
+
+T = TypeVar("T")
 
 MAX_JSON_TEXT = 256 * 1024
 """Characters of JSON text that are read within the arguments of one call: it is read at one go, unlike a body."""
@@ -62,6 +64,20 @@ def coerced(model: type[BaseModel], arguments: Any) -> Any:
         InvalidArgument: their JSON texts are longer than `MAX_JSON_TEXT` together; the detail `field` names one.
     """
     return _Coercion().value(arguments, _shape_of(model), "")
+
+
+def understood(model: type[BaseModel], arguments: Any, read: Callable[[Any], T]) -> T:
+    """Return what `read` makes of arguments, as they are or else coerced.
+
+    Only for a reader that refuses whatever would be coerced: then nearly all arguments are walked through once.
+
+    Raises:
+        MyriaError: as `read` does of the coerced arguments, or as `coerced`.
+    """
+    try:
+        return read(arguments)
+    except InputError:
+        return read(coerced(model, arguments))
 
 
 def whole_arguments(given: Any) -> Any:

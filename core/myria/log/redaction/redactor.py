@@ -87,11 +87,14 @@ class PayloadRedactor:
         seen = _seen(payload_json)
         return seen is not payload_json and self._look.search(seen) is not None
 
-    def names_secret(self, name: str) -> bool:
+    def names_secret(self, *names: str | None) -> bool:
         """Tell whether a name (of a session, a channel, a key) holds a key or token that its own shape proves."""
-        if "secret" not in self.kinds or len(name) < _LEAST_PROVEN:
-            return False
-        return holds_proven_secret(_seen(name.encode("utf-8", "surrogatepass")))
+        for name in names:
+            if name is None or len(name) < _LEAST_PROVEN or "secret" not in self.kinds:
+                continue
+            if holds_proven_secret(_seen(name.encode("utf-8", "surrogatepass"))):
+                return True
+        return False
 
     def payload(self, payload_json: bytes) -> tuple[bytes, Mapping[Kind, int]]:
         """Return a payload (canonical JSON of an object) without what must not be kept, and the counts; see `value`."""

@@ -7,13 +7,12 @@ from typing import Any
 
 from myria.access.principal import Principal
 from myria.errors import SourceEventKeyTaken
-from myria.log.event import each_event, parse_event
+from myria.log.event import NewEvent, parse_event, parse_events
 from myria.log.limits import limits_of
 from myria.memory import Memory
 from myria.notes.answertext import ShownAnswer
-from myria.search.steps import in_steps
 from myria.settings import Settings
-from myria_server.api.coercion import coerced
+from myria_server.api.coercion import understood
 from myria_server.api.core import inputs
 
 Json = dict[str, Any]
@@ -25,11 +24,13 @@ def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
     limits = limits_of(settings)
 
     async def append_event(principal: Principal, arguments: Any) -> Json:
-        supersedes: tuple[str, ...] = ()
-        arguments = coerced(inputs.AppendInput, arguments)
-        if isinstance(arguments, dict) and "supersedes" in arguments:
-            supersedes, arguments = inputs.read_supersedes(arguments)
-        event = parse_event({} if arguments is None else arguments, limits, principal=principal)
+        def read(given: Any) -> tuple[NewEvent, tuple[str, ...]]:
+            supersedes: tuple[str, ...] = ()
+            if isinstance(given, dict) and "supersedes" in given:
+                supersedes, given = inputs.read_supersedes(given)
+            return parse_event({} if given is None else given, limits, principal=principal), supersedes
+
+        event, supersedes = understood(inputs.AppendInput, arguments, read)
         if not supersedes:
             results = await memory.log.append_events(principal.tenant, (event,))
             return results[0].to_json()
@@ -44,8 +45,10 @@ def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
         return result.to_json()
 
     async def append_events(principal: Principal, arguments: Any) -> Json:
-        arguments = coerced(inputs.EventsInput, arguments)
-        events = await in_steps(each_event({} if arguments is None else arguments, limits, principal=principal))
+        def read(given: Any) -> list[NewEvent]:
+            return parse_events({} if given is None else given, limits, principal=principal)
+
+        events = understood(inputs.EventsInput, arguments, read)
         try:
             results = await memory.log.append_events(principal.tenant, events)
         except SourceEventKeyTaken as error:
