@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from functools import lru_cache
 
 from myria.errors import ConfigurationError
 
@@ -63,7 +62,6 @@ class Proxies:
         return any(address in network for network in self._networks)
 
 
-@lru_cache(maxsize=1024)
 def _parsed(text: str) -> _Address | None:
     """Return an address, also where a port or brackets stand with it."""
     if text.startswith("["):

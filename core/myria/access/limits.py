@@ -29,14 +29,13 @@ Header = tuple[bytes, bytes]
 class CredentialUsage:
     """What one credential uses of one process."""
 
-    __slots__ = ("_bucket", "_concurrency", "_in_flight", "_of", "_prompt", "_ticks")
+    __slots__ = ("_bucket", "_concurrency", "_in_flight", "_prompt", "_ticks")
 
     def __init__(self, ticks: Callable[[], float]) -> None:
         self._ticks = ticks
         self._in_flight = 0
         self._bucket: TokenBucket | None = None
         self._concurrency: float = math.inf
-        self._of: Principal | None = None
         self._prompt = TokenBucket(REFUSED_AT_ONCE_PER_S, REFUSED_AT_ONCE_PER_S * BURST_S, ticks())
 
     @property
@@ -51,9 +50,6 @@ class CredentialUsage:
 
     def allow(self, principal: Principal, requests_per_s: float | None, concurrency: int | None) -> None:
         """Take over what a principal is allowed; what it used of an unchanged rate stays used."""
-        if principal is self._of:
-            return
-        self._of = principal
         rate = principal.requests_per_s or requests_per_s
         self._concurrency = principal.concurrency or concurrency or math.inf
         if rate is None:
