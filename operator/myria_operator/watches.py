@@ -9,10 +9,10 @@ after it did. Neither may affect the queue, so this thread only hands over names
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import kopf
@@ -23,24 +23,13 @@ from myria_rebuilds.resource import GROUP, PLURAL, VERSION
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_BACKOFF_S: Final = 5.0
-"""Between two of kopf's requests, in seconds."""
-_LONGEST_WAIT_S: Final = 2.0
-"""Between two attempts to watch, in seconds. The list that follows finds what happened meanwhile."""
+_AGAIN_S: Final = 1.0
+"""Seconds between two of kopf's requests, and between two starts of kopf, while either fails.
+
+The list with which a watch begins finds what happened meanwhile.
+"""
 _PATIENCE_S: Final = 2.0
 """Seconds that each part of kopf gets to end."""
-_SETTLED_S: Final = 30.0
-"""Watches that went well for so long begin anew with a short wait."""
-
-
-class _Backoffs:
-    """Waits of kopf's own requests: growing to five seconds, and without end, so that an outage never ends kopf."""
-
-    def __iter__(self) -> Iterator[float]:
-        wait = 0.2
-        while True:
-            yield wait
-            wait = min(wait * 1.6, _LONGEST_BACKOFF_S)
 
 
 class Watches:
@@ -86,9 +75,7 @@ class Watches:
             await asyncio.to_thread(thread.join, 5.0)
 
     def _watch_on(self, tell: Callable[[str], None]) -> None:
-        wait = 0.0
-        while not self._stopping.wait(wait):
-            began = time.monotonic()
+        while not self._stopping.is_set():
             loop = asyncio.new_event_loop()
             error: BaseException | None = None
             try:
@@ -97,15 +84,10 @@ class Watches:
                 error = ended
             finally:
                 loop.close()  # not asyncio.run, which would wait for tasks that do not end
-            if self._stopping.is_set():
-                return
-            wait = 0.2 if time.monotonic() - began > _SETTLED_S else min(max(0.2, wait * 2), _LONGEST_WAIT_S)
-            logger.warning(
-                "the watches ended and begin anew in %.1f s: %s",
-                wait,
-                str(error) or type(error).__name__,
-                extra={"action": "watches_ended"},
-            )
+            if not self._stopping.is_set():
+                reason = str(error) or type(error).__name__
+                logger.warning("the watches ended and begin anew: %s", reason, extra={"action": "watches_ended"})
+                self._stopping.wait(_AGAIN_S)
 
     async def _watch(self, tell: Callable[[str], None]) -> None:
         stop = asyncio.Event()
@@ -181,7 +163,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.process.ultimate_exiting_timeout = None  # it would kill the process, and with it the queue
-    settings.networking.error_backoffs = _Backoffs()
+    settings.networking.error_backoffs = itertools.repeat(_AGAIN_S)  # without end: an outage never ends kopf
     settings.networking.request_timeout = 20.0
     settings.networking.connect_timeout = 5.0
     # A silent watch is renewed: otherwise nobody would notice one that has died.
