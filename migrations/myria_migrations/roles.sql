@@ -35,7 +35,7 @@ GRANT USAGE ON SEQUENCE myria.event_seq TO myria_server;
 GRANT INSERT ON myria.tenants, myria.scopes, myria.scope_members, myria.events, myria.withdrawn, myria.tool_feedback,
     myria.turn_extractions_due, myria.rebuild_requests, myria.pointer_moves, myria.llm_calls, myria.access_log,
     myria.call_log TO myria_server;
-GRANT INSERT, UPDATE ON myria.active_snapshots, myria.key_uses, myria.memories, myria.note_evaluations,
+GRANT INSERT, UPDATE ON myria.active_snapshots, myria.key_uses, myria.note_evaluations,
     myria.note_evaluations_due, myria.note_relations, myria.note_usage, myria.notes, myria.registrations, myria.sessions,
     myria.turn_sessions, myria.turn_shadows, myria.turns TO myria_server;
 GRANT INSERT, UPDATE, DELETE ON myria.note_looks, myria.notes_shown TO myria_server;
@@ -108,7 +108,7 @@ GRANT INSERT, UPDATE ON myria.erasures, myria.erased, myria.erased_renderings TO
 GRANT INSERT, DELETE ON myria.erased_words, myria.refused_keys, myria.registrations, myria.tool_feedback,
     myria.turn_sessions TO myria_operator;
 GRANT UPDATE ON myria.build_units TO myria_operator;
-GRANT DELETE ON myria.memories, myria.note_usage, myria.notes_shown, myria.turns, myria.unit_plans TO myria_operator;
+GRANT DELETE ON myria.note_usage, myria.notes_shown, myria.turns, myria.unit_plans TO myria_operator;
 DROP POLICY IF EXISTS myria_operator_lists_anew ON myria.erased;
 CREATE POLICY myria_operator_lists_anew ON myria.erased AS RESTRICTIVE FOR DELETE TO myria_operator USING (erased_at IS NULL);
 DROP POLICY IF EXISTS myria_operator_erases ON myria.events;

@@ -84,7 +84,7 @@ async def digests_of(database: Database) -> set[bytes]:
         "SELECT v.digest FROM myria.note_versions v JOIN myria.events e USING (tenant_id, event_seq) "
         "WHERE e.payload::text LIKE '%quokka%'",
         "SELECT likeness FROM myria.note_looks WHERE likeness IS NOT NULL",
-        "SELECT decode(dedup_key, 'hex') FROM myria.memories WHERE dedup_key IS NOT NULL",
+        "SELECT decode(dedup_key, 'hex') FROM myria.notes WHERE dedup_key IS NOT NULL",
         # Of facts, notes with a key, agents and sessions with a key the id itself follows from what was said.
         "SELECT decode(substr(n.note_id, 6), 'hex') FROM myria.notes n WHERE n.kind LIKE 'fact_%' "
         "OR n.note_id IN (SELECT payload->'note'->>'id' FROM myria.events WHERE source_event_key LIKE 'note:%')",

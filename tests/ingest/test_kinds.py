@@ -185,7 +185,7 @@ async def test_each_kind_is_written_without_a_scan(
         await notes.remember(TENANT, ("ana",), Draft(content="some words that nothing has"), contract="004")
         await notes.remember_all(TENANT, ("ana",), two_drafts(), contract="004", beside=nothing)
         await host.after("last", "one more")
-    big = {"events", "notes", "memories", "turns", "note_looks"}
+    big = {"events", "notes", "turns", "note_looks"}
     assert [read for read in watched.read if read[0] in big and read[1]] == []
     assert [read for read in watched.read if read[2] > MOST_ROWS] == []
     assert await failed(database.dsn) == {}
@@ -210,7 +210,7 @@ async def test_what_is_folded_is_what_the_log_says(database: Database) -> None:
         await asyncio.wait_for(asyncio.gather(*(work(number) for number in range(40))), PATIENCE_S)
         async with pool.read(TENANT) as connection:
             counted = await connection.fetchrow(
-                "SELECT (SELECT count(*) FROM myria.memories) AS memories, "
+                "SELECT (SELECT count(*) FROM myria.notes n WHERE n.event_type IS NOT NULL) AS memories, "
                 "(SELECT count(*) FROM myria.turns) AS turns, "
                 "(SELECT count(*) FROM myria.events WHERE source_event_key LIKE 'k%') AS keyed"
             )
@@ -236,7 +236,7 @@ async def test_a_commit_that_nobody_heard_of_is_found_again(
         turn = await of(host.after("second", "two"))
         async with pool.read(TENANT) as connection:
             counted = await connection.fetchrow(
-                "SELECT (SELECT count(*) FROM myria.memories) AS memories, "
+                "SELECT (SELECT count(*) FROM myria.notes n WHERE n.event_type IS NOT NULL) AS memories, "
                 "(SELECT count(*) FROM myria.turns) AS turns, "
                 "(SELECT count(*) FROM myria.notes n WHERE n.kind <> 'episodic') AS notes"
             )
@@ -266,14 +266,12 @@ async def test_rows_of_memories_are_those_of_their_own_events(database: Database
         )
         async with pool.read(TENANT) as connection:
             rows = await connection.fetch(
-                "SELECT m.created_at = e.occurred_at AS same_time, n.event_seq = m.event_seq AS same_event, "
-                "e.payload->'note'->>'id' = m.note_id AS same_id, "
-                "e.payload->'note'->'memory'->>'agent_id' = m.agent_id AS same_agent "
-                "FROM myria.memories m JOIN myria.events e USING (tenant_id, event_seq) "
-                "JOIN myria.notes n ON n.tenant_id = m.tenant_id AND n.note_id = m.note_id"
+                "SELECT n.created_at = e.occurred_at AS same_time, e.payload->'note'->>'id' = n.note_id AS same_id, "
+                "e.payload->'note'->'memory'->>'agent_id' = n.agent_id AS same_agent "
+                "FROM myria.notes n JOIN myria.events e USING (tenant_id, event_seq)"
             )
     assert len(rows) == 120
-    assert all(row["same_time"] and row["same_event"] and row["same_id"] and row["same_agent"] for row in rows)
+    assert all(row["same_time"] and row["same_id"] and row["same_agent"] for row in rows)
     assert await failed(database.dsn) == {}
 
 
@@ -290,16 +288,15 @@ async def test_memories_that_are_alike_are_kept_as_others_are(database: Database
         await asyncio.wait_for(asyncio.gather(*(call(number) for number in range(12))), PATIENCE_S)
         async with pool.read(TENANT) as connection:
             rows = await connection.fetch(
-                "SELECT m.created_at = e.occurred_at AND n.created_at = e.occurred_at AS same_time, "
-                "e.payload->'note'->>'id' = m.note_id AS same_id, m.tags, m.importance, m.event_type, m.memory_type "
-                "FROM myria.memories m JOIN myria.events e USING (tenant_id, event_seq) "
-                "JOIN myria.notes n ON n.tenant_id = m.tenant_id AND n.note_id = m.note_id"
+                "SELECT n.created_at = e.occurred_at AS same_time, e.payload->'note'->>'id' = n.note_id AS same_id, "
+                "n.tags, n.given_importance, n.event_type, n.kind "
+                "FROM myria.notes n JOIN myria.events e USING (tenant_id, event_seq)"
             )
-            times = await connection.fetchval("SELECT count(DISTINCT created_at) FROM myria.memories")
+            times = await connection.fetchval("SELECT count(DISTINCT created_at) FROM myria.notes")
     assert len(rows) == 40
     assert times == 8
     assert all(row["same_time"] and row["same_id"] for row in rows)
-    given = {(tuple(row["tags"]), row["importance"], row["event_type"], row["memory_type"]) for row in rows}
+    given = {(tuple(row["tags"]), row["given_importance"], row["event_type"], row["kind"]) for row in rows}
     assert given == {(("a", "b-c"), 0.25, "said", "entity"), ((), None, "general", "episodic")}
     assert await failed(database.dsn) == {}
 

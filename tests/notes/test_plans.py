@@ -15,7 +15,7 @@ from tests.support.postgres import Database
 
 KEYS = r'{"\\x00"}'
 SEQS = "{1,2,3,4,5,6,7,8,9,10,11,12}"
-LISTED = ["2026-01-01", "2026-01-02", "0.5", "2026-01-01", "5", "10", "{a}", "{t}", "x", "10"]
+LISTED = ["2026-01-01", "2026-01-02", "0.5", "2026-01-01", "5", "10", "x", "10", "0"]
 CASES = [
     ("notes.fold", [SEQS]),
     ("notes.held_before", ["{1}", SEQS, "24", "2000", KEYS]),
@@ -42,12 +42,10 @@ CASES = [
     ("turns.awaited", ["\\x00", "c", "t"]),
     ("turns.facts", ["c", "{1}", "1000"]),
     ("memories.standing", ["{k}", "{2026-01-01}", "{org}"]),
-    ("memories.fold", [SEQS]),
     ("memories.of_first_events", ["{evt_1}"]),
-    ("memories.by_id", ["note_1"]),
     ("memories.by_ids", ["{note_1,note_2}"]),
-    ("memories.notes_newest", ["{1,2}", "s", "{fact}", *LISTED]),
-    ("memories.notes_oldest", ["{1,2}", "s", "{fact}", *LISTED]),
+    ("memories.listed", ["{1,2}", "{a}", "s", "{fact}", "{said}", "{t}", *LISTED, "false"]),
+    ("memories.listed", ["{1,2}", "{a}", "s", "{fact}", "{said}", "{t}", *LISTED, "true"]),
     ("registrations.by_id", ["agent", "agent_1"]),
     ("registrations.agent_named", ["\\x00", "bot"]),
     ("registrations.newest", ["\\x00", "agent", "{a}", "100", "0"]),

@@ -164,7 +164,7 @@ async def test_odd_memories_are_written_as_their_events_say(database: postgres.D
         await event_log(pool).append_events(TENANT, kept)
     report = await checked(database.dsn)
     assert failed(report) == {}
-    assert {check.name: check.examined for check in report.checks}["memories"] == len(drafts)
+    assert {check.name: check.examined for check in report.checks}["notes"] == len(drafts)
 
 
 async def test_an_empty_database_passes(database: postgres.Database) -> None:
@@ -238,8 +238,7 @@ DAMAGE: dict[str, tuple[str, str]] = {
     "a rating that was not folded": ("DELETE FROM myria.note_evaluations", "evaluations"),
     "a turn that was not folded": ("DELETE FROM myria.turns", "turns"),
     "a session of turns that is ahead": ("UPDATE myria.turn_sessions SET turns = turns + 1", "turns"),
-    "a memory that was not folded": ("DELETE FROM myria.memories", "memories"),
-    "a forged memory": ("UPDATE myria.memories SET agent_id = 'eve'", "memories"),
+    "a forged memory": ("UPDATE myria.notes SET agent_id = 'eve' WHERE event_type IS NOT NULL", "notes"),
     "an agent that was not folded": ("DELETE FROM myria.registrations", "registrations"),
     "an agent with another name": ("UPDATE myria.registrations SET name = 'eve'", "registrations"),
     "a receipt of another officer": (

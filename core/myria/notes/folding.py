@@ -14,7 +14,6 @@ from myria.log.withdrawal.projection import WithdrawalProjection
 from myria.notes.evaluations import EvaluationProjection
 from myria.notes.feedback import FeedbackProjection
 from myria.notes.links import LinkProjection
-from myria.notes.memories.projection import MemoryProjection
 from myria.notes.projection import NoteProjection
 from myria.notes.registrations.projection import RegistrationProjection
 from myria.notes.sessions.model import SessionProjection
@@ -30,8 +29,7 @@ def every_projection(*, evaluates: bool = False) -> tuple[Projection, ...]:
     """
     return (
         WithdrawalProjection(),
-        MemoryProjection(evaluates=evaluates),
-        NoteProjection(),
+        NoteProjection(evaluates=evaluates),
         SessionProjection(),
         LinkProjection(),
         FeedbackProjection(),

@@ -21,8 +21,6 @@ from myria.notes.subjects import subject_of
 NOTE_TYPE = "myria.note"
 NOTE_CHANNEL = "notes"
 
-_MEMORY_MARK = b'"memory":{'
-
 
 def note_event(
     note: NoteText,
@@ -80,11 +78,6 @@ def note_event(
         type=NOTE_TYPE,
         topic_hints=hints_of(names_of(note)),
     )
-
-
-def is_memory(event: NewEvent) -> bool:
-    """Tell whether a note may be a memory of REST; of any that is one it is true."""
-    return _MEMORY_MARK in event.payload_json
 
 
 def hints_of(names: tuple[str, ...]) -> tuple[TopicHint, ...]:

@@ -1,4 +1,6 @@
-"""The fold of notes, in the append transaction: the current version of each, and that no scope holds one twice.
+"""The fold of notes, in the append transaction: the current version of each, and that nothing is kept twice.
+
+No scope holds two live notes that say the same; of memories with one deduplication key one is kept within its window.
 
 Whoever keeps a note may want to know which notes are like it, of the same people or of a pool beside. The statement
 that folds it answers with the newest of them, so that costs no round trip; what they say is read once in a process
@@ -9,20 +11,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import asyncpg
 import orjson
 
 from myria.db.database import Connection
+from myria.db.locks import memory_lock_keys
 from myria.db.queries import sql
-from myria.errors import NoteExists
+from myria.errors import DuplicateMemory, NoteExists
+from myria.log.event import NewEvent
 from myria.log.projections import Incoming, Likenesses, Projection, Stored, payload_of
 from myria.log.withdrawal.model import WITHDRAWAL_TYPE
 from myria.notes.likeness import BEGINNING, LOOKED_AT, NewestNotes, Said, said_by, those_alike
-from myria.notes.model import NOTE_TYPE, is_memory
+from myria.notes.model import NOTE_TYPE
 
 _ONCE = "notes_once"
+_MEMORY_MARK = b'"memory":{'
+_SECOND = 1_000_000
 
 _MOST_SCOPES = 1_000
 """Scopes, compared beside those of notes, whose numbers a process knows: it asks again for the words of others."""
@@ -31,12 +37,17 @@ _MOST_SCOPES = 1_000
 class NoteProjection(Projection):
     """Folds notes and their withdrawals into `notes`.
 
-    It stands after the projection of withdrawals, whose rows it reads, and after that of memories, which folds theirs.
+    It stands after the projection of withdrawals, whose rows it reads.
+
+    Args:
+        evaluates: whether memories that have no rating yet are put into the outbox of those that a model rates;
+            maintenance puts other notes there.
     """
 
     types = frozenset({NOTE_TYPE, WITHDRAWAL_TYPE})
 
-    def __init__(self) -> None:
+    def __init__(self, *, evaluates: bool = False) -> None:
+        self._evaluates = evaluates
         self._newest = NewestNotes()
         self._scope_ids: dict[tuple[str, bytes], int] = {}
 
@@ -49,7 +60,34 @@ class NoteProjection(Projection):
     async def prepare(
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
     ) -> None:
-        """Nothing must stand before: an index refuses what may not be."""
+        """Refuse a repeat of a memory with the same key; what may not be otherwise, an index refuses.
+
+        An import repeats what happened elsewhere: nothing of it is refused.
+
+        Raises:
+            DuplicateMemory: a memory with this key was kept within its window.
+        """
+        keyed = [] if importing else [memory for event in events if (memory := _keyed(event)) is not None]
+        if not keyed:
+            return
+        keys = [memory.key for memory in keyed]
+        # What others committed before they gave up the lock is seen by the statement after it.
+        await connection.execute(sql("memories.lock"), sorted({*memory_lock_keys(tenant, keys)}))
+        rows = await connection.fetch(
+            sql("memories.standing"),
+            tenant,
+            keys,
+            [memory.since for memory in keyed],
+            [memory.shared for memory in keyed],
+        )
+        kept: dict[tuple[str, str], tuple[str, str | None]] = {}
+        for memory, row in zip(keyed, rows, strict=True):
+            own = (memory.event.event_id, memory.event.event.source_event_key)
+            standing = own if row["event_id"] is None else (row["event_id"], row["source_event_key"])
+            first = kept.setdefault((memory.key, memory.shared), standing)
+            # The same event again, or one with its source key, is a repeat that is answered as the first.
+            if first[0] != own[0] and (own[1] is None or first[1] != own[1]):
+                raise DuplicateMemory("duplicate memory", dedup_key=memory.key)
 
     async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> Likenesses:
         """Write the rows of the notes of a commit, then those whose current version it withdrew or restored.
@@ -60,7 +98,7 @@ class NoteProjection(Projection):
         Raises:
             NoteExists: a live note of the scope says the same already, also one that the same commit brings.
         """
-        notes = [event for event in events if event.event.type == NOTE_TYPE and not is_memory(event.event)]
+        notes = [event for event in events if event.event.type == NOTE_TYPE]
         withdrawals = [event.event_seq for event in events if event.event.type == WITHDRAWAL_TYPE]
         likenesses: Likenesses = {}
         try:
@@ -69,9 +107,9 @@ class NoteProjection(Projection):
             if withdrawals:
                 await connection.execute(sql("notes.fold_withdrawals"), tenant, withdrawals)
         except asyncpg.UniqueViolationError as error:
-            if (exists := note_exists(error)) is None:
+            if error.constraint_name != _ONCE:
                 raise
-            raise exists from error
+            raise NoteExists("a note with this text is kept already for the same people; nothing was stored") from error
         return likenesses
 
     async def _fold_notes(self, connection: Connection, tenant: str, notes: Sequence[Stored]) -> Likenesses:
@@ -80,6 +118,8 @@ class NoteProjection(Projection):
         if asking:
             held = await connection.fetch(sql("notes.held_before"), tenant, *self._looked_up(tenant, notes))
         await connection.execute(sql("notes.fold"), tenant, [event.event_seq for event in notes])
+        if self._evaluates and (memories := [event for event in notes if _is_memory(event.event)]):
+            await connection.execute(sql("evaluations.enqueue"), tenant, _note_ids(memories))
         return self._likenesses(tenant, held, asking)
 
     def _looked_up(self, tenant: str, notes: Sequence[Stored]) -> tuple[Any, ...]:
@@ -145,8 +185,32 @@ def _asking(notes: Sequence[Stored]) -> Mapping[int, Sequence[Stored]]:
     return asking
 
 
-def note_exists(error: asyncpg.UniqueViolationError) -> NoteExists | None:
-    """Return the refusal of a note that says what a live one says already; None for what else stands in the way."""
-    if error.constraint_name != _ONCE:
+class _KeyedMemory(NamedTuple):
+    """A new memory of which repeats are refused, and since when another with its key is the same."""
+
+    event: Incoming
+    key: str
+    shared: str
+    since: int
+
+
+def _keyed(event: Incoming) -> _KeyedMemory | None:
+    if event.event.type != NOTE_TYPE or not _is_memory(event.event):
         return None
-    return NoteExists("a note with this text is kept already for the same people; nothing was stored")
+    note = payload_of(event.event).get("note")
+    if not isinstance(note, dict) or note.get("version") != 1 or not isinstance(about := note.get("memory"), dict):
+        return None
+    key, within, shared = about.get("dedup_key"), about.get("dedup_within_s"), about.get("shared_with")
+    if not isinstance(key, str) or type(within) is not int or within <= 0 or not isinstance(shared, str):
+        return None
+    return _KeyedMemory(event, key, shared, event.event.timestamp - within * _SECOND)
+
+
+def _is_memory(event: NewEvent) -> bool:
+    """Tell whether a note may be a memory of REST, without reading it; of any that is one it is true."""
+    return _MEMORY_MARK in event.payload_json
+
+
+def _note_ids(memories: Sequence[Stored]) -> list[str]:
+    notes = [payload_of(event.event).get("note") for event in memories]
+    return sorted({note["id"] for note in notes if isinstance(note, dict) and isinstance(note.get("id"), str)})

@@ -1,4 +1,4 @@
--- Notes: what is kept on purpose, its sessions, links, ratings and use, and maintenance's queues.
+-- Notes: what is kept on purpose over any API, its sessions, links, ratings and use, and maintenance's queues.
 --
 -- A view named *_of_log gives the rows of its table as a function of the log: appends fold the same rows, and `myria verify`
 -- compares all of them. What is malformed in the log is no row.
@@ -21,9 +21,14 @@ CREATE TABLE myria.notes (
     changed_at timestamptz NOT NULL,
     live       boolean NOT NULL,
     lasts_days integer,
+    agent_id   text COLLATE "C" NOT NULL,
+    event_type text COLLATE "C",
+    tags       text[] COLLATE "C" NOT NULL,
+    given_importance real,
+    dedup_key  text COLLATE "C",
     PRIMARY KEY (tenant_id, note_id)
 );
-COMMENT ON TABLE myria.notes IS 'The current version of each note; what it says is the payload of its event.';
+COMMENT ON TABLE myria.notes IS 'The current version of each statement that any API keeps: notes, facts of turns, memories of REST. What it says is the payload of its event.';
 COMMENT ON COLUMN myria.notes.event_seq IS 'The event of the current version.';
 COMMENT ON COLUMN myria.notes.first_seq IS 'The event of the first version.';
 COMMENT ON COLUMN myria.notes.context_id IS 'The session in which it was made, where one was named.';
@@ -31,13 +36,21 @@ COMMENT ON COLUMN myria.notes.session IS 'Whether it ends with its session, and 
 COMMENT ON COLUMN myria.notes.digest IS 'SHA-256 of kind, session and redacted text: no two live notes of a scope have the same.';
 COMMENT ON COLUMN myria.notes.live IS 'False once its current version is withdrawn.';
 COMMENT ON COLUMN myria.notes.lasts_days IS 'For how many days in UTC it holds, that on which it was said being the first; NULL: as its kind says.';
+COMMENT ON COLUMN myria.notes.agent_id IS 'Who keeps it, as REST names agents.';
+COMMENT ON COLUMN myria.notes.event_type IS 'Of a memory of REST what its writer calls it; NULL of all others, whose kind stands for it.';
+COMMENT ON COLUMN myria.notes.tags IS 'Of a memory of REST its tags, of others their keywords.';
+COMMENT ON COLUMN myria.notes.given_importance IS 'As its writer gave it to REST; NULL where none was given.';
+COMMENT ON COLUMN myria.notes.dedup_key IS 'Whoever keeps another memory with it within the window keeps the same.';
 CREATE UNIQUE INDEX notes_event ON myria.notes (tenant_id, event_seq);
 CREATE INDEX notes_session ON myria.notes (tenant_id, scope_id, context_id, event_seq DESC) WHERE live AND context_id IS NOT NULL;
 CREATE INDEX notes_anchor ON myria.notes (tenant_id, scope_id, importance DESC, event_seq DESC) WHERE live AND anchor;
 CREATE INDEX notes_reflected ON myria.notes (tenant_id, scope_id, event_seq DESC) WHERE live AND topic = 'session_reflect';
--- What agents keep over REST alone (kinds episodic, session, entity) has lists and keys of its own (memories).
-CREATE INDEX notes_made ON myria.notes (tenant_id, scope_id, created_at, first_seq)
-    WHERE live AND kind NOT IN ('episodic', 'session', 'entity');
+-- REST lists by time, all or those of an agent. What ends with its session is listed in it alone.
+CREATE INDEX notes_made ON myria.notes (tenant_id, scope_id, created_at, first_seq) WHERE live AND NOT session;
+CREATE INDEX notes_agent ON myria.notes (tenant_id, scope_id, agent_id, created_at, first_seq) WHERE live;
+-- Keys are told apart by what differs first.
+CREATE INDEX notes_dedup ON myria.notes (dedup_key, tenant_id, created_at) WHERE dedup_key IS NOT NULL;
+-- What agents keep over REST alone (kinds episodic, session, entity) may say the same twice, and no context shows it.
 CREATE UNIQUE INDEX notes_once ON myria.notes (tenant_id, scope_id, digest)
     WHERE live AND kind NOT IN ('episodic', 'session', 'entity');
 CREATE INDEX notes_kind ON myria.notes (tenant_id, scope_id, kind, importance DESC, event_seq DESC)
@@ -157,31 +170,44 @@ CREATE INDEX tool_feedback_newest ON myria.tool_feedback (tenant_id, said_at DES
 
 -- Two memories may say the same: what is a repeat, the key and window of each decide.
 CREATE VIEW myria.note_versions WITH (security_invoker) AS
-SELECT e.tenant_id, e.payload->'note'->>'id' AS note_id, e.scope_id, e.event_seq, e.occurred_at,
-       (e.payload->'note'->>'version')::numeric::integer AS version,
-       e.payload->'note'->>'kind' AS kind,
-       e.payload->'note'->>'topic' AS topic,
-       (e.payload->'note'->>'importance')::numeric::real AS importance,
-       coalesce(e.payload->'note'->'anchor' = 'true', false) AS anchor,
+SELECT e.tenant_id, said.note->>'id' AS note_id, e.scope_id, e.event_seq, e.occurred_at,
+       (said.note->>'version')::numeric::integer AS version,
+       said.note->>'kind' AS kind,
+       said.note->>'topic' AS topic,
+       (said.note->>'importance')::numeric::real AS importance,
+       coalesce(said.note->'anchor' = 'true', false) AS anchor,
        e.context_id,
-       coalesce(e.payload->'note'->>'lifetime' = 'session', false) AS session,
-       sha256(convert_to(concat_ws(E'\n', e.payload->'note'->>'kind',
-           CASE WHEN e.payload->'note'->>'kind' IN ('fact_l0', 'fact_l1', 'fact_l2') OR e.payload->'note' ? 'memory'
-                THEN e.payload->'note'->>'id'
-                WHEN e.payload->'note'->>'lifetime' = 'session' THEN coalesce(e.context_id, '') ELSE '' END,
+       coalesce(said.note->>'lifetime' = 'session', false) AS session,
+       sha256(convert_to(concat_ws(E'\n', said.note->>'kind',
+           CASE WHEN said.note->>'kind' IN ('fact_l0', 'fact_l1', 'fact_l2') OR said.note ? 'memory' THEN said.note->>'id'
+                WHEN said.note->>'lifetime' = 'session' THEN coalesce(e.context_id, '') ELSE '' END,
            e.payload->>'text'), 'UTF8')) AS digest,
-       CASE WHEN jsonb_typeof(e.payload->'note'->'lasts_days') = 'number'
-            THEN CASE WHEN (e.payload->'note'->>'lasts_days')::numeric BETWEEN 1 AND 36500
-                      THEN (e.payload->'note'->>'lasts_days')::numeric::integer END
-       END AS lasts_days
+       CASE WHEN jsonb_typeof(said.note->'lasts_days') = 'number'
+            THEN CASE WHEN (said.note->>'lasts_days')::numeric BETWEEN 1 AND 36500
+                      THEN (said.note->>'lasts_days')::numeric::integer END
+       END AS lasts_days,
+       coalesce(nullif(e.payload->>'speaker', ''), 'default') AS agent_id,
+       rest.memory->>'event_type' AS event_type,
+       CASE jsonb_typeof(coalesce(rest.memory->'tags', said.note->'keywords')) WHEN 'array'
+            THEN ARRAY(SELECT jsonb_array_elements_text(coalesce(rest.memory->'tags', said.note->'keywords')))
+            ELSE '{}' END COLLATE "C" AS tags,
+       (coalesce(rest.memory, said.note)->>'importance')::numeric::real AS given_importance,
+       rest.memory->>'dedup_key' AS dedup_key
 FROM myria.events e
+CROSS JOIN LATERAL (SELECT e.payload->'note') AS said (note)
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN jsonb_typeof(said.note->'memory'->'event_type') = 'string'
+                 AND jsonb_typeof(said.note->'memory'->'tags') = 'array'
+                 AND coalesce(jsonb_typeof(said.note->'memory'->'importance') = 'number', true)
+                THEN said.note->'memory' END
+) AS rest (memory)
 WHERE e.type = 'myria.note' AND e.channel = 'notes' AND NOT e.internal
-  AND CASE WHEN jsonb_typeof(e.payload->'note'->'id') = 'string' AND jsonb_typeof(e.payload->'note'->'kind') = 'string'
-            AND jsonb_typeof(e.payload->'note'->'topic') = 'string' AND jsonb_typeof(e.payload->'text') = 'string'
-            AND jsonb_typeof(e.payload->'note'->'version') = 'number'
-            AND jsonb_typeof(e.payload->'note'->'importance') = 'number'
-           THEN (e.payload->'note'->>'version')::numeric BETWEEN 1 AND 1000000000
-                AND (e.payload->'note'->>'importance')::numeric BETWEEN 0 AND 1
+  AND CASE WHEN jsonb_typeof(said.note->'id') = 'string' AND jsonb_typeof(said.note->'kind') = 'string'
+            AND jsonb_typeof(said.note->'topic') = 'string' AND jsonb_typeof(e.payload->'text') = 'string'
+            AND jsonb_typeof(said.note->'version') = 'number'
+            AND jsonb_typeof(said.note->'importance') = 'number'
+           THEN (said.note->>'version')::numeric BETWEEN 1 AND 1000000000
+                AND (said.note->>'importance')::numeric BETWEEN 0 AND 1
            ELSE false END;
 COMMENT ON VIEW myria.note_versions IS 'Every version of every note, one row per event.';
 
@@ -192,7 +218,7 @@ SELECT DISTINCT ON (v.tenant_id, v.note_id)
        NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
                      WHERE w.tenant_id = v.tenant_id AND w.event_seq = v.event_seq
                      ORDER BY w.by_event_seq DESC LIMIT 1), false) AS live,
-       v.lasts_days
+       v.lasts_days, v.agent_id, v.event_type, v.tags, v.given_importance, v.dedup_key
 FROM (
     SELECT u.*, first_value(u.event_seq) OVER w AS first_seq, first_value(u.scope_id) OVER w AS first_scope,
            first_value(u.occurred_at) OVER w AS created_at

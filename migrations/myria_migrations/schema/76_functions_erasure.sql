@@ -53,7 +53,7 @@ REVOKE EXECUTE ON FUNCTION myria.prove_erasure FROM PUBLIC;
 
 CREATE OR REPLACE FUNCTION myria.erased_places() RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
     SELECT ARRAY['events', 'renderings', 'search_blocks', 'subject_nodes', 'subject_roots', 'subject_holders', 'notes',
-        'note_looks', 'note_usage', 'note_evaluations', 'note_evaluations_due', 'memories', 'registrations',
+        'note_looks', 'note_usage', 'note_evaluations', 'note_evaluations_due', 'registrations',
         'turns', 'turn_sessions', 'turn_extractions_due', 'turn_shadows', 'tool_feedback', 'sessions', 'unit_plans',
         'llm_calls', 'builds', 'build_tasks', 'build_units', 'snapshots', 'rebuild_requests', 'pointer_moves', 'tenants',
         'access_log', 'call_log', 'erasures', 'erased_words', 'text_vectors', 'event_vectors', 'note_relations']

@@ -103,12 +103,6 @@ async def turns(exam: Examination, check: Check) -> None:
     await _compare(exam, check, "turn_sessions", "the state of the turns of {context_id} up to event {last_seq}")
 
 
-async def memories(exam: Examination, check: Check) -> None:
-    """By what memories are listed is what the log gives when it is folded anew."""
-    check.examined = await exam.count("verify.count_kept", "memories")
-    await _compare(exam, check, "memories", "memory {note_id} of event {event_seq}")
-
-
 async def registrations(exam: Examination, check: Check) -> None:
     """The agents and sessions of REST are what the log gives when it is folded anew."""
     check.examined = await exam.count("verify.count_kept", "registrations")

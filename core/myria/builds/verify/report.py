@@ -19,7 +19,6 @@ CHECKS: Mapping[str, str] = {
     "feedback": "the feedback on tools is what the log gives when it is folded anew",
     "evaluations": "the ratings of notes are what the log gives when it is folded anew",
     "turns": "the turns, and how far their sessions have come, are what the log gives when it is folded anew",
-    "memories": "by what memories are listed is what the log gives when it is folded anew",
     "registrations": "the agents and sessions of REST are what the log gives when it is folded anew",
     "receipts": "the receipts of erasures follow from each other, and name what is kept for them",
     "vectors": "every vector is of an event that may have one, with its model's dimensions, and none is missing",

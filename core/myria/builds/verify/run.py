@@ -24,7 +24,6 @@ _LOG: tuple[tuple[str, Callable[[Examination, Check], Awaitable[None]]], ...] = 
     ("feedback", log.feedback),
     ("evaluations", log.evaluations),
     ("turns", log.turns),
-    ("memories", log.memories),
     ("registrations", log.registrations),
     ("receipts", log.receipts),
     ("vectors", vectors.kept),

@@ -260,8 +260,6 @@ WITH shown AS (
     DELETE FROM myria.note_evaluations_due d USING gone WHERE d.tenant_id = $1 AND d.note_id = gone.note_id
 ), uses AS (
     DELETE FROM myria.note_usage u USING gone WHERE u.tenant_id = $1 AND u.note_id = gone.note_id
-), listed AS (
-    DELETE FROM myria.memories m USING gone WHERE m.tenant_id = $1 AND m.note_id = gone.note_id
 )
 SELECT count(*) FROM gone;
 
@@ -482,7 +480,8 @@ UNION ALL
 SELECT encode(p.unit, 'hex'), p.plan::text FROM myria.unit_plans p WHERE p.tenant_id = $1;
 
 -- name: words_of_notes
-SELECT n.note_id AS key, concat_ws(' ', n.topic, n.context_id, n.kind) AS text FROM myria.notes n WHERE n.tenant_id = $1
+SELECT n.note_id AS key, concat_ws(' ', n.topic, n.context_id, n.kind, n.agent_id, n.event_type, array_to_string(n.tags, ' ')) AS text
+FROM myria.notes n WHERE n.tenant_id = $1
 UNION ALL
 SELECT x.context_id, x.context_id FROM myria.sessions x WHERE x.tenant_id = $1
 UNION ALL
@@ -491,9 +490,6 @@ UNION ALL
 SELECT f.event_seq::text, f.tool FROM myria.tool_feedback f WHERE f.tenant_id = $1
 UNION ALL
 SELECT t.event_seq::text, concat_ws(' ', t.context_id, t.turn_id) FROM myria.turns t WHERE t.tenant_id = $1
-UNION ALL
-SELECT m.note_id, concat_ws(' ', m.agent_id, m.context_id, m.event_type, array_to_string(m.tags, ' '))
-FROM myria.memories m WHERE m.tenant_id = $1
 UNION ALL
 SELECT r.id, concat_ws(' ', r.name, r.status) FROM myria.registrations r WHERE r.tenant_id = $1;
 

@@ -2,9 +2,11 @@
 -- The events were stored by the statement before. Rows go in digest order, so that two commits never wait for each other
 -- crosswise; a digest that a live note of the scope has already is refused by its index.
 INSERT INTO myria.notes AS n (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
-                              anchor, context_id, session, digest, created_at, changed_at, live, lasts_days)
+                              anchor, context_id, session, digest, created_at, changed_at, live, lasts_days, agent_id,
+                              event_type, tags, given_importance, dedup_key)
 SELECT v.tenant_id, v.note_id, v.scope_id, v.event_seq, v.first_seq, v.version, v.kind, v.topic, v.importance,
-       v.anchor, v.context_id, v.session, v.digest, v.created_at, v.occurred_at, true, v.lasts_days
+       v.anchor, v.context_id, v.session, v.digest, v.created_at, v.occurred_at, true, v.lasts_days, v.agent_id,
+       v.event_type, v.tags, v.given_importance, v.dedup_key
 FROM (
     SELECT DISTINCT ON (t.note_id) t.* FROM (
         SELECT u.*, first_value(u.event_seq) OVER w AS first_seq, first_value(u.scope_id) OVER w AS first_scope,
@@ -23,7 +25,8 @@ ON CONFLICT (tenant_id, note_id) DO UPDATE SET
     event_seq = EXCLUDED.event_seq, version = EXCLUDED.version, kind = EXCLUDED.kind, topic = EXCLUDED.topic,
     importance = EXCLUDED.importance, anchor = EXCLUDED.anchor, context_id = EXCLUDED.context_id,
     session = EXCLUDED.session, digest = EXCLUDED.digest, changed_at = EXCLUDED.changed_at, live = true,
-    lasts_days = EXCLUDED.lasts_days
+    lasts_days = EXCLUDED.lasts_days, agent_id = EXCLUDED.agent_id, event_type = EXCLUDED.event_type,
+    tags = EXCLUDED.tags, given_importance = EXCLUDED.given_importance, dedup_key = EXCLUDED.dedup_key
 WHERE n.scope_id = EXCLUDED.scope_id AND n.event_seq < EXCLUDED.event_seq;
 
 -- name: held_before

@@ -93,6 +93,6 @@ FROM pg_stat_user_tables s WHERE s.schemaname = 'myria' AND s.last_vacuum >= $1 
 -- Every table that an erasure changes.
 VACUUM (ANALYZE) myria.events, myria.renderings, myria.search_blocks, myria.notes, myria.note_looks, myria.note_usage,
     myria.note_relations, myria.note_evaluations, myria.note_evaluations_due, myria.turns, myria.turn_sessions, myria.turn_extractions_due, myria.turn_shadows, myria.tool_feedback, myria.sessions, myria.unit_plans, myria.llm_calls, myria.builds, myria.build_tasks,
-    myria.memories, myria.registrations, myria.notes_shown, myria.text_vectors, myria.event_vectors,
+    myria.registrations, myria.notes_shown, myria.text_vectors, myria.event_vectors,
     myria.build_units, myria.snapshots, myria.rebuild_requests, myria.pointer_moves, myria.tenants, myria.access_log,
     myria.call_log, myria.erasures, myria.erased_words;

@@ -232,7 +232,6 @@ SELECT CASE $2::text
     WHEN 'note_evaluations' THEN (SELECT count(*) FROM myria.note_evaluations x WHERE x.tenant_id = $1)
     WHEN 'tool_feedback' THEN (SELECT count(*) FROM myria.tool_feedback x WHERE x.tenant_id = $1)
     WHEN 'turns' THEN (SELECT count(*) FROM myria.turns x WHERE x.tenant_id = $1)
-    WHEN 'memories' THEN (SELECT count(*) FROM myria.memories x WHERE x.tenant_id = $1)
     WHEN 'registrations' THEN (SELECT count(*) FROM myria.registrations x WHERE x.tenant_id = $1)
 END;
 

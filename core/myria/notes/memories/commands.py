@@ -331,13 +331,13 @@ class Memories:
             await self._withdrawals.withdraw_versions(tenant, ids, "forgotten", may_see=may_see, key=source)
             source = None
             async with self._database.read(tenant) as connection:
-                if await connection.fetchrow(sql("memories.by_id"), tenant, memory_id) is None:
+                if await connection.fetchrow(sql("memories.by_ids"), tenant, [memory_id]) is None:
                     return
         raise Overloaded("the memory is being changed again and again; retry")
 
     async def _row(self, tenant: str, memory_id: str, may_see: MaySee) -> asyncpg.Record:
         async with self._database.read(tenant) as connection:
-            row = await connection.fetchrow(sql("memories.by_id"), tenant, memory_id)
+            row = await connection.fetchrow(sql("memories.by_ids"), tenant, [memory_id])
         if row is None or not may_see(row["participants"]):
             raise _absent()
         return row

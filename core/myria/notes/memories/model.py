@@ -31,19 +31,13 @@ NOBODY = "default"
 EVENT = "event"
 """What stands for the kind of a raw event."""
 
-DECISION = "decision"
-"""The kind that notes of other faces and memories of REST share."""
-
 _TYPE_OF_KIND: Mapping[str, MemoryType] = {
     "episodic": "episodic",
     "episode": "episodic",
     "error": "episodic",
     "session": "session",
-    DECISION: "decision",
+    "decision": "decision",
 }
-_ONLY_HERE = frozenset({"episodic", "session", "entity"})
-"""Kinds that only memories of REST have; the SQL of memories names them too."""
-
 Json = dict[str, Any]
 
 
@@ -272,8 +266,8 @@ def memory_type_of(kind: str) -> MemoryType:
 
 
 def kinds_of_types(types: Collection[str]) -> tuple[str, ...]:
-    """Return the kinds of notes of other faces that are shown as one of these types."""
-    return tuple(kind for kind in policies() if kind not in _ONLY_HERE and memory_type_of(kind) in types)
+    """Return the kinds of notes that are shown as one of these types."""
+    return tuple(kind for kind in policies() if memory_type_of(kind) in types)
 
 
 def _kept_here(payload: Json, context_id: str | None) -> MemoryDraft:

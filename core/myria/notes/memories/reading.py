@@ -5,21 +5,21 @@ from __future__ import annotations
 import base64
 import binascii
 import time
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-import asyncpg
 import orjson
 
 from myria.db.clock import to_datetime, to_microseconds
-from myria.db.database import Connection, Database
+from myria.db.database import Database
 from myria.db.pages import ROWS_TOGETHER, PageRoom
 from myria.db.queries import sql
-from myria.errors import CursorInvalid, InvalidParticipants, NoteNotFound
+from myria.errors import CursorInvalid, NoteNotFound
 from myria.log.canonical import digest
-from myria.notes.memories.model import DECISION, MEMORY_TYPES, StoredMemory, kinds_of_types, memory_of
+from myria.log.masks import Masks
+from myria.notes.memories.model import MEMORY_TYPES, StoredMemory, kinds_of_types, memory_of
+from myria.notes.scopes import scopes_with_notes
 
 Order = Literal["asc", "desc"]
 
@@ -27,28 +27,6 @@ MOST_COUNTED = 100_000
 """Memories of an agent that its statistics count: its newest ones."""
 
 DAY_US = 86_400 * 1_000_000
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Viewer:
-    """As whom memories are read: `own` participants, and the one with whom an organisation shares them.
-
-    What contains all of its own is seen, and what is shared.
-
-    Raises:
-        InvalidParticipants: it has no participants of its own.
-    """
-
-    own: tuple[str, ...]
-    shared: str
-
-    def __post_init__(self) -> None:
-        if not self.own:
-            raise InvalidParticipants("somebody must ask: nobody would see everything")
-
-    def sees(self, participants: Sequence[str]) -> bool:
-        """Tell whether it sees what these participants may."""
-        return self.shared in participants or set(self.own) <= set(participants)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,22 +96,22 @@ class MemoryReader:
         self._scanned = scanned
         self._page_bytes = page_bytes
 
-    async def get(self, tenant: str, viewer: Viewer, memory_id: str) -> StoredMemory:
+    async def get(self, tenant: str, masks: Masks, memory_id: str) -> StoredMemory:
         """Return a memory.
 
         Raises:
             NoteNotFound: absent, of others, or withdrawn.
         """
         async with self._database.read(tenant) as connection:
-            row = await connection.fetchrow(sql("memories.by_id"), tenant, memory_id)
-        if row is None or not viewer.sees(row["participants"]):
+            row = await connection.fetchrow(sql("memories.by_ids"), tenant, [memory_id])
+        if row is None or not masks.sees(row["participants"]):
             raise NoteNotFound("memory not found")
         return memory_of(row)
 
     async def page(
         self,
         tenant: str,
-        viewer: Viewer,
+        masks: Masks,
         filters: MemoryFilters,
         *,
         agents: Sequence[str] = (),
@@ -142,7 +120,7 @@ class MemoryReader:
         offset: int = 0,
         cursor: str | None = None,
     ) -> MemoryPage:
-        """Return memories in the order of their time.
+        """Return memories, and notes of other APIs as such, in the order of their time.
 
         Args:
             agents: further names of the agent that is asked for.
@@ -151,144 +129,57 @@ class MemoryReader:
         Raises:
             CursorInvalid: it is none of this question.
         """
-        after = None if cursor is None else place_after(cursor, filters, order)
-        names: list[str | None] = list(dict.fromkeys([filters.agent_id, *agents]))
-        reach = self._scanned if filters.contains is not None else None
-        matching = 0
-        async with self._database.read(tenant) as connection:
-            await connection.execute(sql("memories.custom_plans"))
-            scopes = await self._scopes_of_others(connection, tenant, viewer, filters)
-            is_merged = len(names) > 1 or bool(scopes)
-            lists: list[AsyncIterator[asyncpg.Record]] = []
-            for name in names:
-                asked = replace(filters, agent_id=name)
-                rows = connection.cursor(
-                    sql("memories.newest" if order == "desc" else "memories.oldest"),
-                    tenant,
-                    list(viewer.own),
-                    [viewer.shared],
-                    *_asked(asked),
-                    *(after or (None, None)),
-                    reach,
-                    filters.contains,
-                    limit + 1 + (offset if is_merged else 0),
-                    0 if is_merged else offset,
-                    prefetch=ROWS_TOGETHER,
-                )
-                lists.append(aiter(rows))
-                if reach is not None:
-                    behind = after if order == "desc" else None
-                    matching += await connection.fetchval(
-                        sql("memories.matching"), tenant, *_asked(asked), *(behind or (None, None)), reach + 1
-                    )
-            looked_at: list[int] = []
-            if scopes:
-                most = limit + 1 + offset
-                lists.append(
-                    self._of_others(
-                        connection,
-                        tenant,
-                        scopes,
-                        filters,
-                        names,
-                        order=order,
-                        after=after,
-                        most=most,
-                        looked=looked_at,
-                    )
-                )
-            shown, has_more = await self._within(
-                _in_order(lists, order), limit=limit, offset=offset if is_merged else 0
-            )
-        matching += sum(looked_at)
-        return MemoryPage(
-            memories=shown,
-            has_more=has_more,
-            cursor=cursor_of(shown[-1], filters, order) if has_more else None,
-            scanned=self._scanned if matching > self._scanned and not has_more else None,
-        )
-
-    async def _within(
-        self, rows: AsyncIterator[asyncpg.Record], *, limit: int, offset: int
-    ) -> tuple[tuple[StoredMemory, ...], bool]:
-        """Return the memories of rows, as many as one page may hold, at least one; and whether there are more."""
+        after = (None, None) if cursor is None else place_after(cursor, filters, order)
+        names = None if filters.agent_id is None else list(dict.fromkeys([filters.agent_id, *agents]))
         room = PageRoom(limit=limit, most_bytes=self._page_bytes)
         memories: list[StoredMemory] = []
-        async for row in rows:
-            if offset:
-                offset -= 1
-            elif room.take(row["payload"]):
+        looked_at, has_more = 0, False
+        async with self._database.read(tenant) as connection:
+            await connection.execute(sql("memories.custom_plans"))
+            # Statements stream, so that what has no room on the page is not read at all.
+            async for row in connection.cursor(
+                sql("memories.listed"),
+                tenant,
+                await scopes_with_notes(connection, tenant, masks),
+                names,
+                filters.session_id,
+                None if filters.memory_types is None else kinds_of_types(filters.memory_types),
+                filters.event_types,
+                filters.tags,
+                filters.since,
+                filters.until,
+                filters.min_importance,
+                *after,
+                offset + limit + 1 if filters.contains is None else self._scanned + 1,
+                filters.contains,
+                limit + 1,
+                offset,
+                order == "asc",
+                prefetch=ROWS_TOGETHER,
+            ):
+                looked_at = row["looked_at"]
+                if row["note_id"] is None:
+                    break
+                if not room.take(row["payload"]):
+                    has_more = True
+                    break
                 memories.append(memory_of(row))
-            else:
-                return tuple(memories), True
-        return tuple(memories), False
-
-    async def _scopes_of_others(
-        self, connection: Connection, tenant: str, viewer: Viewer, filters: MemoryFilters
-    ) -> list[int]:
-        """Return the visible scopes in which notes of other faces can be what is asked for."""
-        kinds = _kinds(filters)
-        if not kinds:
-            return []
-        wanted = [kind for kind in kinds if kind != DECISION]
-        rows = await connection.fetch(
-            sql("memories.note_scopes"), tenant, list(viewer.own), [viewer.shared], wanted, DECISION in kinds
+        return MemoryPage(
+            memories=tuple(memories),
+            has_more=has_more,
+            cursor=cursor_of(memories[-1], filters, order) if has_more else None,
+            scanned=self._scanned if looked_at > self._scanned and filters.contains and not has_more else None,
         )
-        return [row["scope_id"] for row in rows]
-
-    async def _of_others(
-        self,
-        connection: Connection,
-        tenant: str,
-        scopes: list[int],
-        filters: MemoryFilters,
-        names: Sequence[str | None],
-        *,
-        order: Order,
-        after: tuple[datetime, int] | None,
-        most: int,
-        looked: list[int],
-    ) -> AsyncIterator[asyncpg.Record]:
-        """Yield notes of other faces, and note how many were looked at for what only their events say."""
-        agents = None if None in names else list(names)
-        tags = None if filters.tags is None else list(filters.tags)
-        is_read = not (agents is None and tags is None and filters.contains is None)
-        rows = connection.cursor(
-            sql("memories.notes_newest" if order == "desc" else "memories.notes_oldest"),
-            tenant,
-            scopes,
-            filters.session_id,
-            _kinds(filters),
-            *_times(filters),
-            filters.min_importance,
-            *(after or (None, None)),
-            self._scanned + 1 if is_read else most,
-            agents,
-            tags,
-            filters.contains,
-            most,
-            prefetch=ROWS_TOGETHER,
-        )
-        async for row in rows:
-            if is_read and not looked:
-                looked.append(row["looked_at"])
-            if row["note_id"] is not None:
-                yield row
 
     async def statistics(
-        self, tenant: str, viewer: Viewer, names: Sequence[str], *, now: int | None = None
+        self, tenant: str, masks: Masks, names: Sequence[str], *, now: int | None = None
     ) -> AgentStatistics:
         """Return what the newest memories of an agent come to, under each of its names."""
         at = time.time_ns() // 1000 if now is None else now
         async with self._database.read(tenant) as connection:
+            scopes = await scopes_with_notes(connection, tenant, masks)
             row = await connection.fetchrow(
-                sql("memories.statistics"),
-                tenant,
-                list(viewer.own),
-                [viewer.shared],
-                list(names),
-                MOST_COUNTED,
-                to_datetime(at - DAY_US),
+                sql("memories.statistics"), tenant, scopes, names, MOST_COUNTED, at - DAY_US
             )
         if row is None:
             raise AssertionError("a count always answers")
@@ -301,53 +192,12 @@ class MemoryReader:
             by_type={kind: row[kind] for kind in MEMORY_TYPES if row[kind]},
         )
 
-    async def last_active(self, tenant: str, viewer: Viewer, names: Sequence[str]) -> dict[str, int]:
+    async def last_active(self, tenant: str, masks: Masks, names: Sequence[str]) -> dict[str, int]:
         """Return when each name kept its newest memory, in microseconds since 1970 UTC, where it kept any."""
         async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(
-                sql("memories.last_active"), tenant, list(viewer.own), [viewer.shared], list(names)
-            )
-        return {
-            row["agent_id"]: to_microseconds(row["last_active_at"]) for row in rows if row["last_active_at"] is not None
-        }
-
-
-async def _in_order(lists: Sequence[AsyncIterator[asyncpg.Record]], order: Order) -> AsyncIterator[asyncpg.Record]:
-    """Yield the rows of several lists in order, each of which is in order."""
-    heads = [(row, rows) for rows in lists if (row := await anext(rows, None)) is not None]
-    first = max if order == "desc" else min
-    while heads:
-        head = first(heads, key=lambda head: (head[0]["created_at"], head[0]["first_seq"]))
-        row, rows = head
-        yield row
-        heads.remove(head)
-        if (following := await anext(rows, None)) is not None:
-            heads.append((following, rows))
-
-
-def _asked(filters: MemoryFilters) -> tuple[Any, ...]:
-    return (
-        filters.agent_id,
-        filters.session_id,
-        None if filters.memory_types is None else list(filters.memory_types),
-        None if filters.event_types is None else list(filters.event_types),
-        None if filters.tags is None else list(filters.tags),
-        *_times(filters),
-        filters.min_importance,
-    )
-
-
-def _times(filters: MemoryFilters) -> tuple[datetime | None, datetime | None]:
-    return (
-        None if filters.since is None else to_datetime(filters.since),
-        None if filters.until is None else to_datetime(filters.until),
-    )
-
-
-def _kinds(filters: MemoryFilters) -> list[str]:
-    """Return the kinds of notes of other faces that are asked for: their event type is their kind."""
-    kinds = kinds_of_types(MEMORY_TYPES if filters.memory_types is None else filters.memory_types)
-    return [kind for kind in kinds if filters.event_types is None or kind in filters.event_types]
+            scopes = await scopes_with_notes(connection, tenant, masks)
+            rows = await connection.fetch(sql("memories.last_active"), tenant, scopes, names)
+        return {row["agent_id"]: to_microseconds(row["last_active_at"]) for row in rows}
 
 
 def _fingerprint(filters: MemoryFilters, order: Order) -> str:
@@ -368,7 +218,7 @@ def cursor_of(last: StoredMemory, filters: MemoryFilters, order: Order) -> str:
     return base64.urlsafe_b64encode(orjson.dumps(place)).decode().rstrip("=")
 
 
-def place_after(cursor: str, filters: MemoryFilters, order: Order) -> tuple[datetime, int]:
+def place_after(cursor: str, filters: MemoryFilters, order: Order) -> tuple[int, int]:
     """Return the time and the number of the memory behind which a cursor goes on.
 
     Raises:
@@ -378,12 +228,12 @@ def place_after(cursor: str, filters: MemoryFilters, order: Order) -> tuple[date
         at, number, question = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         if type(at) is not int or type(number) is not int or not 0 <= number < 1 << 63:
             raise _no_cursor()
-        place = to_datetime(at), number
+        to_datetime(at)  # refuses what is no moment
     except (ValueError, TypeError, OverflowError, binascii.Error) as error:
         raise _no_cursor() from error
     if question != _fingerprint(filters, order):
         raise CursorInvalid("this cursor belongs to another question; send it with the filters and order it came from")
-    return place
+    return at, number
 
 
 def _no_cursor() -> CursorInvalid:

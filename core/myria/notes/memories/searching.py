@@ -17,12 +17,12 @@ from myria.db.clock import to_microseconds
 from myria.db.pages import PageRoom
 from myria.db.queries import sql
 from myria.errors import NoteNotFound
-from myria.log.masks import Mask, Masks
+from myria.log.masks import Masks
 from myria.log.payloads import whole_text
 from myria.notes.current import ComparedNote, newest_above
 from myria.notes.memories.context import MOST_TOPICS
 from myria.notes.memories.model import StoredMemory, memory_of, memory_of_event
-from myria.notes.memories.reading import MemoryFilters, MemoryPage, Order, Viewer, cursor_of, place_after
+from myria.notes.memories.reading import MemoryFilters, MemoryPage, Order, cursor_of, place_after
 from myria.notes.model import NOTE_TYPE
 from myria.notes.recalling import Reads
 from myria.search.cursors import Cursor
@@ -58,7 +58,7 @@ class MemorySearch:
         self._page_bytes = page_bytes
 
     async def best(
-        self, tenant: str, viewer: Viewer, query: str, filters: MemoryFilters, *, limit: int, offset: int = 0
+        self, tenant: str, masks: Masks, query: str, filters: MemoryFilters, *, limit: int, offset: int = 0
     ) -> MemoryPage:
         """Return the memories that are most about a question, best first; `has_more` says whether there are others.
 
@@ -70,8 +70,8 @@ class MemorySearch:
         Raises:
             UnavailableError: retry.
         """
-        question = _question(viewer, filters, query, types=(NOTE_TYPE,))
-        asked = partial(_best, viewer, question, filters, limit=limit, offset=offset, most_bytes=self._page_bytes)
+        question = _question(masks, filters, query, types=(NOTE_TYPE,))
+        asked = partial(_best, masks, question, filters, limit=limit, offset=offset, most_bytes=self._page_bytes)
         page = await self._read(tenant, question.masks, asked)
         kept = [
             ComparedNote(text=memory.draft.content, at=memory.updated_at, number=memory.number)
@@ -83,7 +83,7 @@ class MemorySearch:
     async def holding(
         self,
         tenant: str,
-        viewer: Viewer,
+        masks: Masks,
         filters: MemoryFilters,
         *,
         order: Order = "desc",
@@ -104,14 +104,14 @@ class MemorySearch:
         if not terms(contains):
             return None
         after = None if cursor is None else place_after(cursor, filters, order)
-        question = _question(viewer, filters, contains, order="newest" if order == "desc" else "oldest")
+        question = _question(masks, filters, contains, order="newest" if order == "desc" else "oldest")
         enough = offset + limit + 1
         found, scanned = await self._read(
             tenant,
             question.masks,
             partial(
                 _holding,
-                viewer,
+                masks,
                 question,
                 filters,
                 order=order,
@@ -133,7 +133,7 @@ class MemorySearch:
         )
 
     async def topics(
-        self, tenant: str, viewer: Viewer, filters: MemoryFilters, *, without: Sequence[str], query: str | None = None
+        self, tenant: str, masks: Masks, filters: MemoryFilters, *, without: Sequence[str], query: str | None = None
     ) -> tuple[str, ...]:
         """Return what the memories of a session are about that are not shown, as the active snapshot has it.
 
@@ -148,7 +148,7 @@ class MemorySearch:
             UnavailableError: retry.
         """
         order: QueryOrder = "newest" if query is None else "relevance"
-        question = _question(viewer, filters, query, types=(NOTE_TYPE,), order=order)
+        question = _question(masks, filters, query, types=(NOTE_TYPE,), order=order)
         shown = frozenset(without)
 
         async def read(reader: EventFinder) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ class MemorySearch:
 
         return await self._read(tenant, question.masks, read)
 
-    async def event(self, tenant: str, viewer: Viewer, event_id: str) -> StoredMemory:
+    async def event(self, tenant: str, masks: Masks, event_id: str) -> StoredMemory:
         """Return a raw event as it is found here.
 
         Raises:
@@ -178,7 +178,7 @@ class MemorySearch:
         async def read(reader: EventFinder) -> StoredMemory:
             row = await reader.connection.fetchrow(sql("events.by_id"), tenant, event_id)
             is_there = row is not None and row["reason"] in (None, "restored", "superseded") and not row["internal"]
-            if row is None or not is_there or row["type"] == NOTE_TYPE or not viewer.sees(row["participants"]):
+            if row is None or not is_there or row["type"] == NOTE_TYPE or not masks.sees(row["participants"]):
                 raise NoteNotFound("memory not found")
             return memory_of_event(
                 event_id,
@@ -189,15 +189,11 @@ class MemorySearch:
                 context_id=row["context_id"],
             )
 
-        return await self._read(tenant, _masks(viewer), read)
-
-
-def _masks(viewer: Viewer) -> Masks:
-    return Masks.of([Mask(viewer.own), Mask((viewer.shared,))])
+        return await self._read(tenant, masks, read)
 
 
 def _question(
-    viewer: Viewer,
+    masks: Masks,
     filters: MemoryFilters,
     query: str | None,
     *,
@@ -206,7 +202,7 @@ def _question(
 ) -> EventNodesQuery:
     """Return what is asked of the masked retrieval, as far as it knows the filters: a batch of hits."""
     return EventNodesQuery(
-        masks=_masks(viewer),
+        masks=masks,
         query=query,
         types=types,
         context_id=filters.session_id,
@@ -224,13 +220,13 @@ def _first_batch(question: EventNodesQuery, filters: MemoryFilters, enough: int)
 
 
 async def _holding(
-    viewer: Viewer,
+    masks: Masks,
     question: EventNodesQuery,
     filters: MemoryFilters,
     reader: EventFinder,
     *,
     order: Order,
-    after: tuple[datetime, int] | None,
+    after: tuple[int, int] | None,
     enough: int,
     most_bytes: int,
 ) -> tuple[list[StoredMemory], int | None]:
@@ -271,7 +267,7 @@ async def _holding(
         ]
         holding = [
             memory
-            for memory in (*await _standing(reader, viewer, filters, hits), *raw)
+            for memory in (*await _standing(reader, masks, filters, hits), *raw)
             if filters.match(memory) and (after is None or _is_behind(memory, after, order))
         ]
         memories += holding
@@ -286,13 +282,13 @@ async def _holding(
     return ready(found.events[-1]), looked_at
 
 
-def _is_behind(memory: StoredMemory, after: tuple[datetime, int], order: Order) -> bool:
-    place, last = (memory.at, memory.number), (to_microseconds(after[0]), after[1])
-    return place < last if order == "desc" else place > last
+def _is_behind(memory: StoredMemory, after: tuple[int, int], order: Order) -> bool:
+    place = (memory.at, memory.number)
+    return place < after if order == "desc" else place > after
 
 
 async def _best(
-    viewer: Viewer,
+    masks: Masks,
     question: EventNodesQuery,
     filters: MemoryFilters,
     reader: EventFinder,
@@ -311,7 +307,7 @@ async def _best(
         found = await reader.find(asked, cursor=cursor)
         asked = question
         looked_at += len(found.events)
-        for memory in await _standing(reader, viewer, filters, found.events):
+        for memory in await _standing(reader, masks, filters, found.events):
             if not filters.match(memory):
                 continue
             if offset:
@@ -332,7 +328,7 @@ def _said(memory: StoredMemory) -> bytes:
 
 
 async def _standing(
-    reader: EventFinder, viewer: Viewer, filters: MemoryFilters, hits: Sequence[FoundEvent]
+    reader: EventFinder, masks: Masks, filters: MemoryFilters, hits: Sequence[FoundEvent]
 ) -> list[StoredMemory]:
     """Return the memories of which hits are the current version; those of a session where it is asked for."""
     wanted = {note_id: event.event_id for event in hits if (note_id := _note_id(event)) is not None}
@@ -342,7 +338,7 @@ async def _standing(
     standing = {
         row["note_id"]: row
         for row in rows
-        if viewer.sees(row["participants"]) and (not row["session"] or row["context_id"] == filters.session_id)
+        if masks.sees(row["participants"]) and (not row["session"] or row["context_id"] == filters.session_id)
     }
     return [
         memory_of(standing[note_id])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from myria.access.principal import Principal
 from myria.errors import ParticipantsNotAllowed
+from myria.log.masks import Mask, Masks
 from myria.log.scopes import canonical_participants
 from myria.notes.memories.commands import Keeping
-from myria.notes.memories.reading import Viewer
 from myria.settings import RestSettings
 
 
@@ -34,13 +34,13 @@ def own_of(principal: Principal, shared: str) -> tuple[str, ...]:
     return principal.own or principal.fallback or (shared,)
 
 
-def viewing(principal: Principal, shared: str) -> Viewer:
-    """Return as whom a principal reads.
+def masks_of(principal: Principal, shared: str) -> Masks:
+    """Return what a principal reads: what contains all of its own participants, and what is shared.
 
     Raises:
         ParticipantsNotAllowed: as `own_of`.
     """
-    return Viewer(own=own_of(principal, shared), shared=shared)
+    return Masks.of([Mask(own_of(principal, shared)), Mask((shared,))])
 
 
 def keeping(principal: Principal, shared: str) -> Keeping:

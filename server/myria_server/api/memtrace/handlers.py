@@ -15,13 +15,14 @@ from myria.access.principal import Principal
 from myria.db.clock import to_rfc3339
 from myria.errors import BatchTooLarge, EventNotFound, InvalidArgument, InvalidText, MyriaError, NoteNotFound
 from myria.log.canonical import digest
+from myria.log.masks import Masks
 from myria.memory import Memory
 from myria.notes.answertext import NOTHING, ShownAnswer
 from myria.notes.memories.commands import Kept
 from myria.notes.memories.context import MOST_SHOWN, session_context
 from myria.notes.memories.model import MemoryChanges, MemoryDraft
-from myria.notes.memories.reading import MemoryFilters, MemoryPage, Viewer
-from myria.notes.memories.sharing import keeping, own_of, shared_participant, viewing
+from myria.notes.memories.reading import MemoryFilters, MemoryPage
+from myria.notes.memories.sharing import keeping, masks_of, own_of, shared_participant
 from myria.notes.model import NOTE_CHANNEL
 from myria.notes.registrations.model import REGISTRY_CHANNEL
 from myria.search.steps import in_steps
@@ -179,7 +180,7 @@ class RestFace:
         )
         page = await self._memory.memory_reader.page(
             principal.tenant,
-            self._viewer(principal),
+            self._masks(principal),
             filters,
             agents=agents[1:],
             order=request.order,
@@ -200,12 +201,12 @@ class RestFace:
     async def get_memory(self, principal: Principal, asked: Asked) -> Json:
         """Read one memory."""
         if asked.entry_id.startswith(EVENT_ID_PREFIX):
-            event = await self._memory.memory_search.event(principal.tenant, self._viewer(principal), asked.entry_id)
+            event = await self._memory.memory_search.event(principal.tenant, self._masks(principal), asked.entry_id)
             return event.to_json(principal.tenant)
         reader = self._memory.memory_reader
-        viewer = self._viewer(principal)
-        memory = await reader.get(principal.tenant, viewer, asked.entry_id)
-        links = await self._memory.links.lasting(principal.tenant, memory.memory_id, may_see=viewer.sees)
+        masks = self._masks(principal)
+        memory = await reader.get(principal.tenant, masks, asked.entry_id)
+        links = await self._memory.links.lasting(principal.tenant, memory.memory_id, may_see=masks.sees)
         answer = memory.to_json(principal.tenant)
         if links:
             answer["links"] = [
@@ -228,7 +229,7 @@ class RestFace:
             principal.tenant,
             asked.entry_id,
             changes,
-            may_see=self._viewer(principal).sees,
+            may_see=self._masks(principal).sees,
             version=request.version,
             key=self._own_key(principal, asked.key),
         )
@@ -242,14 +243,14 @@ class RestFace:
                     principal.tenant,
                     [asked.entry_id],
                     "forgotten",
-                    may_see=self._viewer(principal).sees,
+                    may_see=self._masks(principal).sees,
                     may_append=principal.need_channel,
                 )
             except EventNotFound as error:
                 raise NoteNotFound("memory not found") from error
             return {}
         principal.need_channel(NOTE_CHANNEL)
-        may_see, key = self._viewer(principal).sees, self._own_key(principal, asked.key)
+        may_see, key = self._masks(principal).sees, self._own_key(principal, asked.key)
         await self._memory.memories.withdraw(principal.tenant, asked.entry_id, may_see=may_see, key=key)
         return {}
 
@@ -288,12 +289,12 @@ class RestFace:
 
     async def _by_time(self, principal: Principal, request: rest.SearchInput, filters: MemoryFilters) -> MemoryPage:
         """Return what matches by time: what holds a text by its words, and only where these find none by looking."""
-        viewer, offset = self._viewer(principal), request.offset or 0
+        masks, offset = self._masks(principal), request.offset or 0
         found = None
         if filters.contains is not None:
             found = await self._memory.memory_search.holding(
                 principal.tenant,
-                viewer,
+                masks,
                 filters,
                 order=request.order,
                 limit=request.limit,
@@ -302,7 +303,7 @@ class RestFace:
             )
         return found or await self._memory.memory_reader.page(
             principal.tenant,
-            viewer,
+            masks,
             filters,
             order=request.order,
             limit=request.limit,
@@ -320,7 +321,7 @@ class RestFace:
             raise InvalidArgument("with query the best come on one page: ask with limit and offset", field="cursor")
         return await self._memory.memory_search.best(
             principal.tenant,
-            self._viewer(principal),
+            self._masks(principal),
             request.query or "",
             filters,
             limit=request.limit,
@@ -344,12 +345,12 @@ class RestFace:
     async def list_agents(self, principal: Principal, asked: Asked) -> Json:
         """List agents."""
         request = inputs.read(rest.RegistryInput, asked.query)
-        viewer = self._viewer(principal)
+        masks = self._masks(principal)
         entries, has_more = await self._memory.registrations.agents(
             principal.tenant, self._shared, limit=request.limit, offset=request.offset or 0
         )
         names = [name for entry in entries for name in (entry.entry_id, entry.name or "")]
-        active = await self._memory.memory_reader.last_active(principal.tenant, viewer, names) if names else {}
+        active = await self._memory.memory_reader.last_active(principal.tenant, masks, names) if names else {}
         agents = [
             entry.agent_json(principal.tenant, last_active_at=_latest(active, entry.entry_id, entry.name or ""))
             for entry in entries
@@ -358,10 +359,10 @@ class RestFace:
 
     async def get_agent(self, principal: Principal, asked: Asked) -> Json:
         """Read an agent."""
-        viewer = self._viewer(principal)
+        masks = self._masks(principal)
         entry = await self._memory.registrations.get_agent(principal.tenant, self._shared, asked.entry_id)
         names = (entry.entry_id, entry.name or "")
-        active = await self._memory.memory_reader.last_active(principal.tenant, viewer, names)
+        active = await self._memory.memory_reader.last_active(principal.tenant, masks, names)
         return entry.agent_json(principal.tenant, last_active_at=_latest(active, *names))
 
     async def delete_agent(self, principal: Principal, asked: Asked) -> Json:
@@ -373,9 +374,9 @@ class RestFace:
 
     async def get_agent_statistics(self, principal: Principal, asked: Asked) -> Json:
         """Count what an agent kept."""
-        viewer = self._viewer(principal)
+        masks = self._masks(principal)
         names = await self._names(principal, asked.entry_id)
-        found = await self._memory.memory_reader.statistics(principal.tenant, viewer, names)
+        found = await self._memory.memory_reader.statistics(principal.tenant, masks, names)
         sessions, active = await self._memory.registrations.sessions_of(principal.tenant, self._shared, names)
         answer: Json = {
             "agent_id": asked.entry_id,
@@ -438,15 +439,15 @@ class RestFace:
             memory_types=request.include_types,
             since=_moment(request.since, "since", rest.now_us()),
         )
-        viewer, search = self._viewer(principal), self._memory.memory_search
+        masks, search = self._masks(principal), self._memory.memory_search
         if request.query is None:
-            page = await self._memory.memory_reader.page(principal.tenant, viewer, filters, limit=MOST_SHOWN)
+            page = await self._memory.memory_reader.page(principal.tenant, masks, filters, limit=MOST_SHOWN)
         else:
-            page = await search.best(principal.tenant, viewer, request.query, filters, limit=MOST_SHOWN)
+            page = await search.best(principal.tenant, masks, request.query, filters, limit=MOST_SHOWN)
         topics: Sequence[str] = ()
         if page.has_more and filters.memory_types is None:
             shown = [memory.memory_id for memory in page.memories]
-            topics = await search.topics(principal.tenant, viewer, filters, without=shown, query=request.query)
+            topics = await search.topics(principal.tenant, masks, filters, without=shown, query=request.query)
         counter = None if request.max_tokens is None else await asyncio.to_thread(token_counter)
         context = session_context(
             asked.entry_id,
@@ -463,8 +464,8 @@ class RestFace:
             **_noted(nothing=not page.memories and not topics),
         }
 
-    def _viewer(self, principal: Principal) -> Viewer:
-        return viewing(principal, self._shared)
+    def _masks(self, principal: Principal) -> Masks:
+        return masks_of(principal, self._shared)
 
     def _own_key(self, principal: Principal, key: str | None) -> str | None:
         """Return a caller's key as one of its own: that of another principal is another."""
