@@ -28,7 +28,7 @@ from myria_monitoring.catalogue import METRICS, Described
 from myria_monitoring.figures import COUNTED_AT_ONCE, LOOK_S
 from myria_server.api.answers import Answer
 from myria_server.api.memtrace import schemas as rest
-from myria_server.api.memtrace.routes import ROUTES
+from myria_server.api.memtrace.handlers import ROUTES
 from myria_server.api.tools import PATH_OF, TOOLS, Tool, description, input_schema
 from myria_server.api.without_read import open_model
 from scripts import generated

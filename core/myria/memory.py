@@ -27,7 +27,6 @@ from myria.notes.folding import event_log
 from myria.notes.links import NoteLinks
 from myria.notes.memories.commands import Memories
 from myria.notes.memories.reading import MemoryReader
-from myria.notes.memories.searching import MemorySearch
 from myria.notes.recalling import Recall
 from myria.notes.registrations.commands import Registrations
 from myria.notes.sessions.opening import Openings
@@ -116,8 +115,9 @@ class Memory(Administration):
         self.directories = Directories(self._read)
         self.memories = Memories(self.log, window_s=settings.rest.dedup_window_s)
         page_bytes = settings.retrieval.answer_bytes
-        self.memory_reader = MemoryReader(self.database, scanned=settings.rest.scanned_memories, page_bytes=page_bytes)
-        self.memory_search = MemorySearch(self._read, page_bytes=page_bytes)
+        self.memory_reader = MemoryReader(
+            self.database, self._read, scanned=settings.rest.scanned_memories, page_bytes=page_bytes
+        )
         self.registrations = Registrations(self.log, page_bytes=page_bytes)
         self.usage = NoteUsage(self.database)
         self.shown = ShownNotes(self.appending)

@@ -30,8 +30,8 @@ from myria.access.principal import Face, local_principal
 from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
 from myria.memory import Memory
 from myria.settings import Settings, variable_of
-from myria_server.api.memtrace.documents import rest_documents
-from myria_server.api.memtrace.handlers import RestFace
+from myria_server.api.memtrace.handlers import MemtraceApi
+from myria_server.api.memtrace.openapi import rest_documents
 from myria_server.api.memtrace.schemas import PREFIX as REST_PREFIX
 from myria_server.api.tools import PATH_OF, SWITCH_OF, TURNS_OVER_HTTP, served_faces
 from myria_server.http.admission import Access, Admission
@@ -202,7 +202,7 @@ def build_app(
             for path, tool in TURNS_OVER_HTTP.items():
                 at[path] = guarded(PlainCallEndpoint(plain, tool, bodies=bodies, answers=answers), plain)
         if face == "rest":
-            routes = RestEndpoint(plain, RestFace(memory, settings), access=access, bodies=bodies, answers=answers)
+            routes = RestEndpoint(plain, MemtraceApi(memory, settings), access=access, bodies=bodies, answers=answers)
             at[REST_PREFIX] = below[REST_PREFIX + "/"] = guarded(routes, plain)
         if face == "agent" and mcp.legacy_sse:
             legacy = LegacyTransport(server, api, guarded, bodies)

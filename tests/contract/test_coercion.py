@@ -17,7 +17,7 @@ from myria_server.api.core import inputs
 from myria_server.api.core.inputs import read
 from myria_server.api.memento import input_schemas as agent
 from myria_server.api.memtrace import schemas as rest
-from myria_server.api.memtrace.routes import ROUTES
+from myria_server.api.memtrace.handlers import ROUTES
 from myria_server.api.schemas import whole_schema
 from myria_server.api.tools import TOOLS, Tool, input_schema
 from myria_server.api.turns import schemas as turns

@@ -147,7 +147,7 @@ async def test_no_digest_and_no_sample_of_what_faces_kept_stays(database: Databa
         await connection.close()
     assert "events.payload" in await sampled(database.superuser_dsn)
     digests = await digests_of(database)
-    assert {"events.dedupe_key", "notes.digest", "memories.dedup_key", "registrations.id"} <= {
+    assert {"events.dedupe_key", "notes.digest", "notes.dedup_key", "registrations.id"} <= {
         *await holders(database.dsn, digests)
     }
 

@@ -92,7 +92,7 @@ async def test_what_was_erased_is_nowhere_and_what_stays_is_sound(
         "llm_calls.prompt",
         "sessions.context_id",
         "registrations.name",
-        "memories.tags",
+        "notes.tags",
     } <= {*await traces(database.dsn)}
     assert said_in(await asyncio.to_thread(dumped, database.dsn)) == {*WORDS}
     await asyncio.to_thread(back_up, database.dsn, tmp_path / "before.dump")

@@ -28,7 +28,7 @@ from myria_client import (
     Unreadable,
 )
 from myria_client import _routes as routes
-from myria_server.api.memtrace.routes import ROUTES, match
+from myria_server.api.memtrace.handlers import ROUTES, match
 from tests.python_client.conftest import call
 from tests.server.wire import Served, serving
 from tests.support.keys import access_store, make_key
@@ -360,6 +360,6 @@ def test_every_route_has_a_call() -> None:
         routes.change_session("s", status=None, metadata=None),
         routes.session_context("s", query=None, max_tokens=None, include_types=(), since=None),
     ]
-    served = [match(one.method, one.path.encode()).route for one in calls]
+    served = [match(one.method, one.path.encode())[0] for one in calls]
     assert {route.name for route in served} == {route.name for route in ROUTES}
     assert all((one.key is not None) == route.keyed for one, route in zip(calls, served, strict=True))

@@ -27,7 +27,7 @@ from myria.memory import Memory
 from myria.settings import AuthSettings, McpSettings, Settings, TurnsSettings
 from myria_server.api.memento.prompts import listed_prompts
 from myria_server.api.memento.resources import listed_resources
-from myria_server.api.memtrace.routes import ROUTES
+from myria_server.api.memtrace.handlers import ROUTES
 from myria_server.api.memtrace.schemas import PREFIX
 from myria_server.api.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, Tool, input_schema, path_of
 from myria_server.http.resource import WELL_KNOWN

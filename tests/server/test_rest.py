@@ -21,7 +21,7 @@ from myria.notes.memories.commands import Keeping
 from myria.notes.memories.model import MemoryChanges, MemoryDraft
 from myria.settings import AuthSettings, RestSettings, Settings
 from myria.text.model_tokens import token_counter
-from myria_server.api.memtrace.routes import ROUTES
+from myria_server.api.memtrace.handlers import ROUTES
 from myria_server.api.memtrace.schemas import PREFIX
 from myria_server.api.tools import PATH_OF, TOOLS, output_schema
 from tests.server.wire import Served, call, event, headers, listed, serving
@@ -421,7 +421,7 @@ async def test_the_context_of_a_long_session(
     served: Served, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Topics say what is not shown; a query chooses what is, also among the oldest; no bound is ever exceeded."""
-    monkeypatch.setattr("myria_server.api.memtrace.handlers.MOST_SHOWN", 3)
+    monkeypatch.setattr("myria.notes.memories.reading.MOST_SHOWN", 3)
     texts = [f"The kiln was heated to {number}00 degrees for the glaze" for number in range(1, 12)]
     batch = [{**SAID, "content": text, "session_id": "s"} for text in ("Ada drinks green tea", *texts)]
     await ask(served, "POST", "/memories", {"memories": batch}, status=201)

@@ -23,8 +23,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from myria_server.api.memtrace.handlers import ROUTES
 from myria_server.api.memtrace.openapi import document
-from myria_server.api.memtrace.routes import ROUTES
 from myria_server.api.memtrace.schemas import PREFIX
 from tests.server.wire import Served
 from tests.support.counts import SOAK, share

@@ -22,7 +22,6 @@ from myria.notes.memories.model import MemoryDraft
 from myria_cli.importers.frame import Importing
 from myria_server.api.core import inputs
 from myria_server.api.memtrace import schemas as rest
-from myria_server.api.memtrace.drafts import draft_of
 
 LONGEST_LINE: Final = 64 * 1024 * 1024
 """Bytes of a line: a page of answers stands on one."""
@@ -101,7 +100,7 @@ def memory_of(row: Any, repeats: dict[bytes, int]) -> ExportedMemory:
     if "time" not in row:
         raise errors.InvalidArgument("time is required: every row of Memtrace has it", field="time")
     at = parse_timestamp(_shortened(row["time"]), "time")
-    draft = draft_of(request)
+    draft = request.draft()
     said = digest([str(at), orjson.dumps(given, option=orjson.OPT_SORT_KEYS).decode()])
     number = repeats[said] = repeats.get(said, 0) + 1
     return ExportedMemory(draft=draft, at=at, key=f"memtrace:{said.hex()}:{number}")

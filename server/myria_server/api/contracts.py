@@ -27,7 +27,7 @@ def handlers_of(api: Face, memory: Memory, settings: Settings, counters: turns.T
         case "turns":
             return turns.handlers(memory, settings, counters)
         case "rest":
-            return memtrace.handlers(memtrace.RestFace(memory, settings))
+            return memtrace.handlers(memtrace.MemtraceApi(memory, settings))
         case "core" | "admin":
             return {**handlers.handlers(memory, settings), **erasure_handlers.handlers(memory, settings)}
 

@@ -8,8 +8,7 @@ from starlette.types import Receive, Scope, Send
 
 from myria.errors import AccessError, InvalidArgument, MethodNotAllowed, MyriaError
 from myria.log.fields import unknown_field
-from myria_server.api.memtrace.handlers import Asked, RestFace
-from myria_server.api.memtrace.routes import Route, match
+from myria_server.api.memtrace.handlers import Asked, MemtraceApi, Route, match
 from myria_server.http.admission import Access
 from myria_server.http.exchange import ServedApi, headers_of, refuse, respond, respond_held
 from myria_server.mcp.answers import Answers
@@ -28,7 +27,7 @@ class RestEndpoint:
         answers: what is held of the process's answers.
     """
 
-    def __init__(self, api: ServedApi, rest: RestFace, *, access: Access, bodies: Bodies, answers: Answers) -> None:
+    def __init__(self, api: ServedApi, rest: MemtraceApi, *, access: Access, bodies: Bodies, answers: Answers) -> None:
         self._api = api
         self._rest = rest
         self._access = access
@@ -40,11 +39,10 @@ class RestEndpoint:
         principal, toolbox = scope[PRINCIPAL_KEY], self._api.toolbox
         body = (await receive())["body"]
         try:
-            matched = match(scope["method"], scope.get("raw_path") or scope["path"].encode())
-            route = matched.route
+            route, entry_id = match(scope["method"], scope.get("raw_path") or scope["path"].encode())
             principal.need(route.roles, what=route.name)
             asked = Asked.of(
-                matched,
+                entry_id,
                 query=scope["query_string"],
                 body=await self._decoded(route, body),
                 key=headers_of(scope).get(b"idempotency-key") if route.keyed else None,
@@ -66,7 +64,7 @@ class RestEndpoint:
                 if any(name in model.model_fields for model in route.body):
                     raise InvalidArgument(f"{name} belongs into the JSON body, not into the address", field=name)
                 raise unknown_field(name, ())
-            return await self._rest.runs[route.name](principal, asked)
+            return await self._rest.answer(route, principal, asked)
 
         noted = asked.query if asked.body is None else asked.body
         if "session" in route.name and asked.entry_id and isinstance(noted, dict):

@@ -31,7 +31,7 @@ from myria.notes.answertext import ShownAnswer
 from myria.settings import Settings
 from myria_server.api.answers import Answer
 from myria_server.api.contracts import Handler, handlers_of, refusal_of
-from myria_server.api.memtrace.routes import Route
+from myria_server.api.memtrace.handlers import Route
 from myria_server.api.results import CallResult
 from myria_server.api.tools import PATH_OF, SWITCH_OF, TOOLS, Tool
 from myria_server.api.without_read import open_part

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from myria.log.limits import Limits
-from myria_server.api.memtrace.routes import ROUTES
+from myria_server.api.memtrace.handlers import ROUTES
 from myria_server.api.memtrace.schemas import PREFIX
 from myria_server.api.tools import PATH_OF, TOOLS, input_schema
 from tests.golden.replay import Golden

@@ -34,10 +34,11 @@ _TOPICS_SHARE = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionContext:
-    """A context as text, and how many memories it shows."""
+    """A context as text, and how many memories it shows. `is_empty`: there was nothing to show, however much room."""
 
     text: str
     memories: int
+    is_empty: bool = False
 
 
 def session_context(
@@ -74,12 +75,14 @@ def session_context(
         lines = [(chosen[place], alike[place]) for place in by_time if place < shown]
         return _markdown(session_id, lines, topics[:about], sought)
 
+    is_empty = not chosen and not topics
     if max_tokens is None or count is None:
-        return SessionContext(text=rendered(len(chosen), len(topics)), memories=len(chosen))
+        return SessionContext(text=rendered(len(chosen), len(topics)), memories=len(chosen), is_empty=is_empty)
     about = max(0, _most(len(topics), lambda most: count(rendered(0, most)) <= max_tokens // _TOPICS_SHARE))
     shown = _most(len(chosen), lambda most: count(rendered(most, about)) <= max_tokens)
-    is_bare = shown <= 0 and about == 0 and bool(chosen or topics)
-    return SessionContext(text="" if shown < 0 or is_bare else rendered(shown, about), memories=max(0, shown))
+    is_bare = shown <= 0 and about == 0 and not is_empty
+    text = "" if shown < 0 or is_bare else rendered(shown, about)
+    return SessionContext(text=text, memories=max(0, shown), is_empty=is_empty)
 
 
 def _most(most: int, fits: Callable[[int], bool]) -> int:

@@ -105,6 +105,11 @@ class StoredMemory(NamedTuple):
     number: int = 0
     kind: str | None = None
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it stands among others by time."""
+        return self.at, self.number
+
     def to_json(self, tenant: str) -> Json:
         """Return it in the contract's form; what it has not is left out."""
         draft = self.draft

@@ -1,12 +1,19 @@
-"""Reading memories: by id, listed and searched by filters, and what an agent's come to."""
+"""Reading memories: by id, listed by filters and time, searched by words, and what an agent's come to.
+
+Listing reads the table of what is kept. The masked retrieval finds and orders what is searched by words; filters that
+it does not know thin that out.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import takewhile
 from typing import Literal
 
 import orjson
@@ -15,18 +22,41 @@ from myria.db.clock import to_datetime, to_microseconds
 from myria.db.database import Database
 from myria.db.pages import ROWS_TOGETHER, PageRoom
 from myria.db.queries import sql
-from myria.errors import CursorInvalid, NoteNotFound
+from myria.errors import CursorInvalid, InvalidArgument, NoteNotFound
 from myria.log.canonical import digest
 from myria.log.masks import Masks
-from myria.notes.memories.model import MEMORY_TYPES, StoredMemory, kinds_of_types, memory_of
+from myria.log.payloads import whole_text
+from myria.notes.memories.context import MOST_SHOWN, MOST_TOPICS, SessionContext, session_context
+from myria.notes.memories.model import MEMORY_TYPES, StoredMemory, kinds_of_types, memory_of, memory_of_event
+from myria.notes.model import NOTE_TYPE
+from myria.notes.current import ComparedNote, newest_above
+from myria.notes.recalling import Reads
 from myria.notes.scopes import scopes_with_notes
+from myria.search.cursors import Cursor
+from myria.search.found import EventFinder, Found, FoundEvent
+from myria.search.queries import EventNodesQuery
+from myria.search.queries import Order as QueryOrder
+from myria.text import terms
+from myria.text.model_tokens import token_counter
+from myria.text.passages import sought_in
 
 Order = Literal["asc", "desc"]
 
 MOST_COUNTED = 100_000
 """Memories of an agent that its statistics count: its newest ones."""
 
-DAY_US = 86_400 * 1_000_000
+EVENT_ID_PREFIX = "evt_"
+
+_DAY_US = 86_400 * 1_000_000
+
+_BATCH = 200
+"""Hits that are looked at together."""
+
+_MOST_BATCHES = 20
+"""Batches of one question."""
+
+_PAGES_HELD = 4
+"""Pages' worth of memories that are held while they are put in order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,24 +114,30 @@ class AgentStatistics:
 
 
 class MemoryReader:
-    """Reads memories of one database.
+    """Reads memories, notes of other APIs and, where words are looked for, raw events.
 
     Args:
+        database: where what is kept is listed.
+        read: how events are found.
         scanned: most memories whose text is looked at for what it contains.
         page_bytes: about how many bytes of JSON a page may hold.
     """
 
-    def __init__(self, database: Database, *, scanned: int, page_bytes: int) -> None:
+    def __init__(self, database: Database, read: Reads, *, scanned: int, page_bytes: int) -> None:
         self._database = database
+        self._read = read
         self._scanned = scanned
         self._page_bytes = page_bytes
 
     async def get(self, tenant: str, masks: Masks, memory_id: str) -> StoredMemory:
-        """Return a memory.
+        """Return a memory by its id, or a raw event by its own.
 
         Raises:
-            NoteNotFound: absent, of others, or withdrawn.
+            NoteNotFound: absent, of others, withdrawn, or an event that is not found here.
+            UnavailableError: retry.
         """
+        if memory_id.startswith(EVENT_ID_PREFIX):
+            return await self._read(tenant, masks, partial(_event, masks, memory_id))
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(sql("memories.by_ids"), tenant, [memory_id])
         if row is None or not masks.sees(row["participants"]):
@@ -171,6 +207,126 @@ class MemoryReader:
             scanned=self._scanned if looked_at > self._scanned and filters.contains and not has_more else None,
         )
 
+    async def search(
+        self,
+        tenant: str,
+        masks: Masks,
+        query: str | None,
+        filters: MemoryFilters,
+        *,
+        order: Order = "desc",
+        limit: int = 50,
+        offset: int = 0,
+        cursor: str | None = None,
+    ) -> MemoryPage:
+        """Return the memories that are most about a question, best first; without a question those that match by time.
+
+        What holds a text is looked for by its words, and only where these find nothing by reading one after the other.
+
+        Raises:
+            InvalidArgument: a question has a cursor: its answer is one page.
+            CursorInvalid: it is none of this question.
+            UnavailableError: retry.
+        """
+        if query is not None:
+            if cursor is not None:
+                raise InvalidArgument("with query the best come on one page: ask with limit and offset", field="cursor")
+            return await self._best(tenant, masks, query, filters, limit=limit, offset=offset)
+        found = None
+        if filters.contains is not None and terms(filters.contains):
+            found = await self._holding(tenant, masks, filters, order=order, limit=limit, offset=offset, cursor=cursor)
+        return found or await self.page(tenant, masks, filters, order=order, limit=limit, offset=offset, cursor=cursor)
+
+    async def _best(
+        self, tenant: str, masks: Masks, query: str, filters: MemoryFilters, *, limit: int, offset: int
+    ) -> MemoryPage:
+        """Return the best memories; `has_more` says whether there are others.
+
+        On a page what says a fact anew stands above what it may replace, as in recall. Where the filters leave so few
+        of the best hits that the bound is reached, `scanned` says how many were looked at.
+        """
+        question = _question(masks, filters, query, types=(NOTE_TYPE,))
+        work = partial(_best, question, filters, limit=limit, offset=offset, most_bytes=self._page_bytes)
+        page = await self._read(tenant, masks, work)
+        kept = [
+            ComparedNote(text=memory.draft.content, at=memory.updated_at, number=memory.number)
+            for memory in page.memories
+        ]
+        places, _ = newest_above(kept, query, now=time.time_ns() // 1000)
+        return replace(page, memories=tuple(page.memories[place] for place in places))
+
+    async def _holding(
+        self,
+        tenant: str,
+        masks: Masks,
+        filters: MemoryFilters,
+        *,
+        order: Order,
+        limit: int,
+        offset: int,
+        cursor: str | None,
+    ) -> MemoryPage | None:
+        """Return what holds `filters.contains` by time, looked for by its words; None where these find nothing.
+
+        Whoever has one of the words is found by the index, and then its text is compared. Raw events are found, too.
+        What holds the text as parts of words alone is not found so.
+        """
+        after = None if cursor is None else place_after(cursor, filters, order)
+        question = _question(masks, filters, filters.contains, order="newest" if order == "desc" else "oldest")
+        work = partial(
+            _holding,
+            question,
+            filters,
+            order=order,
+            after=after,
+            enough=offset + limit + 1,
+            most_bytes=_PAGES_HELD * self._page_bytes,
+        )
+        found, scanned = await self._read(tenant, masks, work)
+        if not found:
+            return None
+        room = PageRoom(limit=limit, most_bytes=self._page_bytes)
+        shown = tuple(takewhile(lambda memory: room.take(_said(memory)), found[offset:]))
+        has_more = len(found) > offset + len(shown)
+        return MemoryPage(
+            memories=shown,
+            has_more=has_more,
+            cursor=cursor_of(shown[-1], filters, order) if has_more and shown else None,
+            scanned=None if has_more else scanned,
+        )
+
+    async def context(
+        self, tenant: str, masks: Masks, filters: MemoryFilters, *, query: str | None, max_tokens: int | None
+    ) -> SessionContext:
+        """Return the memories of a session as text for a prompt, and topics of those that are not shown.
+
+        Args:
+            filters: of which session.
+            query: what it is needed for: where not all fit, what is most about it is shown.
+            max_tokens: bound of the text.
+        """
+        page = await (
+            self.page(tenant, masks, filters, limit=MOST_SHOWN)
+            if query is None
+            else self.search(tenant, masks, query, filters, limit=MOST_SHOWN)
+        )
+        topics: Sequence[str] = ()
+        if page.has_more and filters.memory_types is None:
+            question = _question(
+                masks, filters, query, types=(NOTE_TYPE,), order="newest" if query is None else "relevance"
+            )
+            shown = frozenset(memory.memory_id for memory in page.memories)
+            topics = await self._read(tenant, masks, partial(_topics, question, shown))
+        counter = None if max_tokens is None else await asyncio.to_thread(token_counter)
+        return session_context(
+            filters.session_id or "",
+            page.memories,
+            topics=topics,
+            max_tokens=max_tokens,
+            count=None if counter is None else counter.count,
+            sought=sought_in(query),
+        )
+
     async def statistics(
         self, tenant: str, masks: Masks, names: Sequence[str], *, now: int | None = None
     ) -> AgentStatistics:
@@ -179,7 +335,7 @@ class MemoryReader:
         async with self._database.read(tenant) as connection:
             scopes = await scopes_with_notes(connection, tenant, masks)
             row = await connection.fetchrow(
-                sql("memories.statistics"), tenant, scopes, names, MOST_COUNTED, at - DAY_US
+                sql("memories.statistics"), tenant, scopes, names, MOST_COUNTED, at - _DAY_US
             )
         if row is None:
             raise AssertionError("a count always answers")
@@ -238,3 +394,188 @@ def place_after(cursor: str, filters: MemoryFilters, order: Order) -> tuple[int,
 
 def _no_cursor() -> CursorInvalid:
     return CursorInvalid("this is no cursor of this server; send next_cursor of the page before, unchanged")
+
+
+def _question(
+    masks: Masks,
+    filters: MemoryFilters,
+    query: str | None,
+    *,
+    types: tuple[str, ...] = (),
+    order: QueryOrder = "relevance",
+) -> EventNodesQuery:
+    """Return what is asked of the masked retrieval, as far as it knows the filters: a batch of hits."""
+    return EventNodesQuery(
+        masks=masks,
+        query=query,
+        types=types,
+        context_id=filters.session_id,
+        since=filters.since,
+        order=order,
+        limit=_BATCH,
+    )
+
+
+async def _batches(question: EventNodesQuery, reader: EventFinder) -> AsyncIterator[Found]:
+    """Yield what is found, a batch at a time: filters that thin it out further than so many batches find no more."""
+    cursor: Cursor | None = None
+    for _ in range(_MOST_BATCHES):
+        found = await reader.find(question, cursor=cursor)
+        yield found
+        cursor = found.following
+        if cursor is None:
+            return
+
+
+async def _topics(question: EventNodesQuery, shown: Collection[str], reader: EventFinder) -> tuple[str, ...]:
+    """Return what the memories of a session are about that are not shown, as the active snapshot has it.
+
+    A topic that may hold words of what was withdrawn is none of them.
+
+    Args:
+        shown: the ids of the memories that are.
+    """
+    told: dict[str, str] = {}
+    async for found in _batches(question, reader):
+        hidden = {event.event_seq for event in found.events if _note_id(event) not in shown}
+        for topic in await reader.topics(found, among=_BATCH, at_least=1, without=None):
+            if not hidden.isdisjoint(topic.event_seqs):
+                told.setdefault(topic.topic_id, f"{topic.label}: {topic.summary}")
+        if len(told) >= MOST_TOPICS:
+            break
+    return tuple(told.values())[:MOST_TOPICS]
+
+
+async def _event(masks: Masks, event_id: str, reader: EventFinder) -> StoredMemory:
+    row = await reader.connection.fetchrow(sql("events.by_id"), reader.tenant, event_id)
+    is_there = row is not None and row["reason"] in (None, "restored", "superseded") and not row["internal"]
+    if row is None or not is_there or row["type"] == NOTE_TYPE or not masks.sees(row["participants"]):
+        raise NoteNotFound("memory not found")
+    return memory_of_event(
+        event_id,
+        orjson.loads(row["payload"]),
+        at=to_microseconds(row["occurred_at"]),
+        number=row["event_seq"],
+        event_type=row["type"],
+        context_id=row["context_id"],
+    )
+
+
+async def _holding(
+    question: EventNodesQuery,
+    filters: MemoryFilters,
+    reader: EventFinder,
+    *,
+    order: Order,
+    after: tuple[int, int] | None,
+    enough: int,
+    most_bytes: int,
+) -> tuple[list[StoredMemory], int | None]:
+    """Return memories that hold a text in order of time, `enough` or all; else with how many events were looked at.
+
+    Args:
+        most_bytes: of memories that are held while they are put in order.
+    """
+    room = PageRoom(limit=_BATCH * _MOST_BATCHES, most_bytes=most_bytes)
+    contains = filters.contains or ""
+    memories: list[StoredMemory] = []
+    looked_at = 0
+
+    def ready(last: FoundEvent | None) -> list[StoredMemory]:
+        # A note that was changed stands at the place of its first version, which the walk has yet to come to.
+        frontier = None if last is None or order == "asc" else (last.at, last.event_seq)
+        seen = [memory for memory in memories if frontier is None or memory.place >= frontier]
+        return sorted(seen, key=lambda memory: memory.place, reverse=order == "desc")
+
+    last: FoundEvent | None = None
+    async for found in _batches(question, reader):
+        looked_at += len(found.events)
+        hits = [event for event in found.events if contains in whole_text(event.payload)]
+        raw = [
+            memory_of_event(
+                event.event_id,
+                event.payload,
+                at=event.at,
+                number=event.event_seq,
+                event_type=event.type,
+                context_id=event.context_id,
+            )
+            for event in hits
+            if event.type != NOTE_TYPE
+        ]
+        holding = [
+            memory
+            for memory in (*await _standing(question.masks, reader, filters, hits), *raw)
+            if filters.match(memory)
+            and (after is None or (memory.place < after if order == "desc" else memory.place > after))
+        ]
+        memories += holding
+        has_room = all(room.take(_said(memory)) for memory in holding)
+        if found.following is None:
+            return ready(None), None
+        last = found.events[-1]
+        if order == "desc" and len(shown := ready(last)) >= enough:
+            return shown, None
+        if not has_room:
+            break
+    return ready(last), looked_at
+
+
+async def _best(
+    question: EventNodesQuery,
+    filters: MemoryFilters,
+    reader: EventFinder,
+    *,
+    limit: int,
+    offset: int,
+    most_bytes: int,
+) -> MemoryPage:
+    """Return a page of memories, best first."""
+    room = PageRoom(limit=limit, most_bytes=most_bytes)
+    memories: list[StoredMemory] = []
+    looked_at = 0
+    async for found in _batches(question, reader):
+        looked_at += len(found.events)
+        for memory in await _standing(question.masks, reader, filters, found.events):
+            if not filters.match(memory):
+                continue
+            if offset:
+                offset -= 1
+            elif room.take(_said(memory)):
+                memories.append(memory)
+            else:
+                return MemoryPage(memories=tuple(memories), has_more=True, cursor=None)
+        if found.following is None:
+            return MemoryPage(memories=tuple(memories), has_more=False, cursor=None)
+    return MemoryPage(memories=tuple(memories), has_more=False, cursor=None, scanned=looked_at)
+
+
+def _said(memory: StoredMemory) -> bytes:
+    """Return what is long of a memory, as JSON."""
+    return orjson.dumps((memory.draft.content, memory.draft.metadata))
+
+
+async def _standing(
+    masks: Masks, reader: EventFinder, filters: MemoryFilters, hits: Sequence[FoundEvent]
+) -> list[StoredMemory]:
+    """Return the memories of which hits are the current version; those of a session where it is asked for."""
+    wanted = {note_id: event.event_id for event in hits if (note_id := _note_id(event)) is not None}
+    if not wanted:
+        return []
+    rows = await reader.connection.fetch(sql("memories.by_ids"), reader.tenant, list(wanted))
+    standing = {
+        row["note_id"]: row
+        for row in rows
+        if masks.sees(row["participants"]) and (not row["session"] or row["context_id"] == filters.session_id)
+    }
+    return [
+        memory_of(standing[note_id])
+        for note_id, event_id in wanted.items()
+        if note_id in standing and standing[note_id]["event_id"] == event_id
+    ]
+
+
+def _note_id(event: FoundEvent) -> str | None:
+    about = event.payload.get("note")
+    note_id = about.get("id") if isinstance(about, dict) else None
+    return note_id if isinstance(note_id, str) else None

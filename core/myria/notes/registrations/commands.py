@@ -164,6 +164,11 @@ class Registrations:
                 row = await connection.fetchrow(sql("registrations.agent_named"), tenant, scope_key((shared,)), named)
         return None if row is None else entry_of("agent", row)
 
+    async def names_of(self, tenant: str, shared: str, named: str) -> list[str]:
+        """Return under which names an agent keeps memories that is named by its id, its name, or as nobody is."""
+        entry = await self.find_agent(tenant, shared, named)
+        return [named] if entry is None else list(dict.fromkeys([named, entry.entry_id, entry.name or named]))
+
     async def get_agent(self, tenant: str, shared: str, named: str) -> Entry:
         """Return an agent by its id or name.
 

@@ -1,47 +1,102 @@
-"""Memtrace's REST API: its routes, and its seven tools over MCP, in terms of the memory."""
+"""Memtrace's REST API: its routes, each beside what answers it, and its seven tools over MCP."""
 
 from __future__ import annotations
 
-import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import parse_qsl
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, unquote
 
 import orjson
 
-from myria.access.principal import Principal
+from myria.access.principal import Principal, Role
 from myria.db.clock import to_rfc3339
-from myria.errors import BatchTooLarge, EventNotFound, InvalidArgument, InvalidText, MyriaError, NoteNotFound
+from myria.errors import (
+    AgentExists,
+    AgentNotFound,
+    AlreadySuperseded,
+    BatchTooLarge,
+    DuplicateMemory,
+    EventNotFound,
+    IdempotencyKeyReused,
+    InvalidArgument,
+    InvalidText,
+    MethodNotAllowed,
+    MyriaError,
+    NoteNotFound,
+    PathNotFound,
+    SessionNotFound,
+)
 from myria.log.canonical import digest
 from myria.log.masks import Masks
 from myria.memory import Memory
 from myria.notes.answertext import NOTHING, ShownAnswer
 from myria.notes.memories.commands import Kept
-from myria.notes.memories.context import MOST_SHOWN, session_context
 from myria.notes.memories.model import MemoryChanges, MemoryDraft
-from myria.notes.memories.reading import MemoryFilters, MemoryPage
+from myria.notes.memories.reading import EVENT_ID_PREFIX, MemoryPage
 from myria.notes.memories.sharing import keeping, masks_of, own_of, shared_participant
 from myria.notes.model import NOTE_CHANNEL
-from myria.notes.registrations.model import REGISTRY_CHANNEL
+from myria.notes.registrations.model import REGISTRY_CHANNEL, Entry
 from myria.search.steps import in_steps
 from myria.settings import Settings
-from myria.text.model_tokens import token_counter
-from myria.text.passages import sought_in
+from myria_server.api.answers import Answer
 from myria_server.api.core import inputs
+from myria_server.api.core.inputs import Input
 from myria_server.api.memtrace import schemas as rest
-from myria_server.api.memtrace.drafts import read_draft
-from myria_server.api.memtrace.routes import Matched
 from myria_server.api.memtrace.schemas import refused, status_of
 
-__all__ = ["Asked", "RestFace", "handlers", "refused", "status_of"]
-
-EVENT_ID_PREFIX = "evt_"
+__all__ = ["ROUTES", "Asked", "MemtraceApi", "Route", "handlers", "match", "refused", "status_of"]
 
 Json = dict[str, Any]
-Handler = Callable[[Principal, "Asked"], Awaitable[Json]]
-ToolHandler = Callable[[Principal, Any], Awaitable[Json | ShownAnswer]]
+ToolHandler = Callable[[Principal, Any], Awaitable[ShownAnswer]]
+_Run = TypeVar("_Run", bound=Callable[..., Awaitable[Json]])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Route:
+    """One route: a method of `MemtraceApi` has its name, and what that does is its title.
+
+    `path` stands below the prefix; `{id}` is one segment. `changes` tells whether it writes, to `channel`. `query` and
+    `body` are the models of what it takes; a body may be left out where `needs_body` is false. `keyed` says that it
+    takes an Idempotency-Key. `answer` is its model, none where it answers nothing; `refusals` are its own, beside those
+    of all.
+    """
+
+    name: str
+    title: str
+    method: str
+    path: str
+    query: type[Input] | None = None
+    body: tuple[type[Input], ...] = ()
+    needs_body: bool = True
+    answer: tuple[type[Answer], ...] = ()
+    changes: bool = False
+    channel: str | None = None
+    keyed: bool = False
+    status: int = 200
+    refusals: tuple[type[MyriaError], ...] = ()
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """The roles of which a caller needs one."""
+        return ("append",) if self.changes else ("read",)
+
+    def read(self, asked: Asked) -> Any:
+        """Return what a request asks as the model of the route, None where it has none.
+
+        Raises:
+            as `inputs.read`.
+        """
+        if self.query is not None:
+            # The path says of what, whatever the query says.
+            fixed = {_FIXED[self.path.split("/")[1]]: None} if asked.entry_id else {}
+            return inputs.read(self.query, {**asked.query, **fixed})
+        if not self.body:
+            return None
+        body = _object(asked.body)
+        return inputs.read(self.body[-1 if body.get("memories") is not None else 0], body)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +109,7 @@ class Asked:
     key: str | None = None
 
     @classmethod
-    def of(cls, matched: Matched, *, query: bytes, body: Any, key: bytes | None) -> Asked:
+    def of(cls, entry_id: str, *, query: bytes, body: Any, key: bytes | None) -> Asked:
         """Return what a request asks.
 
         Raises:
@@ -72,314 +127,279 @@ class Asked:
                 f"the header Idempotency-Key must hold 1 to {rest.MAX_KEY} printable characters of ASCII",
                 field="Idempotency-Key",
             )
-        return cls(entry_id=matched.entry_id, query=named, body=body, key=None if key is None else key.decode())
+        return cls(entry_id=entry_id, query=named, body=body, key=None if key is None else key.decode())
 
 
-class RestFace:
-    """What runs each route, by its name."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caller:
+    """Who asks for an organisation's memory, and what one call of theirs names."""
+
+    principal: Principal
+    own: tuple[str, ...]
+    shared: str
+    entry_id: str
+    key: str | None
+
+    @property
+    def tenant(self) -> str:
+        """The organisation."""
+        return self.principal.tenant
+
+    @property
+    def masks(self) -> Masks:
+        """What they may see."""
+        return masks_of(self.principal, self.shared)
+
+    @property
+    def own_key(self) -> str | None:
+        """The caller's key as one of its own: that of another principal is another."""
+        return None if self.key is None else digest([*self.own, self.key]).hex()
+
+
+_ROUTES: list[Route] = []
+_FIXED = {"agents": "agent_id", "sessions": "session_id"}
+_ABSENT = {"memories": NoteNotFound, "agents": AgentNotFound, "sessions": SessionNotFound}
+
+
+def _route(method: str, path: str, **more: Any) -> Callable[[_Run], _Run]:
+    """Serve a method of `MemtraceApi` as a route, whose title is what its docstring says."""
+
+    def serve(run: _Run) -> _Run:
+        title = (run.__doc__ or "").rstrip(".")
+        _ROUTES.append(Route(name=run.__name__, title=title, method=method, path=path, **more))
+        return run
+
+    return serve
+
+
+class MemtraceApi:
+    """Answers the routes."""
 
     def __init__(self, memory: Memory, settings: Settings) -> None:
         self._memory = memory
+        self._memories, self._reader = memory.memories, memory.memory_reader
+        self._registrations = memory.registrations
         self._shared = shared_participant(settings.rest)
         self._most_at_once = settings.ingest.batch_events
-        self.runs: Mapping[str, Handler] = {
-            "keep_memories": self.keep_memories,
-            "list_memories": self.list_memories,
-            "get_memory": self.get_memory,
-            "amend_memory": self.amend_memory,
-            "withdraw_memory": self.withdraw_memory,
-            "search_memories": self.search_memories,
-            "register_agent": self.register_agent,
-            "list_agents": self.list_agents,
-            "get_agent": self.get_agent,
-            "delete_agent": self.delete_agent,
-            "list_agent_memories": self.list_agent_memories,
-            "get_agent_statistics": self.get_agent_statistics,
-            "open_session": self.open_session,
-            "list_sessions": self.list_sessions,
-            "get_session": self.get_session,
-            "change_session": self.change_session,
-            "list_session_memories": self.list_session_memories,
-            "get_session_context": self.get_session_context,
-        }
 
-    async def keep_memories(self, principal: Principal, asked: Asked) -> Json:
-        """Keep one memory, or several."""
-        body = asked.body
-        if isinstance(body, Mapping) and body.get("memories") is not None:
-            return await self._keep_several(principal, asked)
-        draft = read_draft(_object(body))
-        principal.need_channel(NOTE_CHANNEL)
-        kept = await self._memory.memories.keep(
-            principal.tenant, keeping(principal, self._shared), draft, key=asked.key
+    async def answer(self, route: Route, principal: Principal, asked: Asked) -> Json:
+        """Answer a request to a route."""
+        request = route.read(asked)
+        if route.channel is not None:
+            principal.need_channel(route.channel)
+        caller = Caller(
+            principal=principal,
+            own=own_of(principal, self._shared),
+            shared=self._shared,
+            entry_id=asked.entry_id,
+            key=asked.key,
         )
-        if kept.memory is None:
-            raise AssertionError("a duplicate is refused")
-        return kept.memory.to_json(principal.tenant)
+        answer: Json = await getattr(self, route.name)(caller, request)
+        return answer
 
-    async def _keep_several(self, principal: Principal, asked: Asked) -> Json:
-        request = inputs.read(rest.MemoriesInput, asked.body)
+    @_route(
+        "POST",
+        "/memories",
+        body=(rest.MemoryInput, rest.MemoriesInput),
+        keyed=True,
+        answer=(rest.MemoryBody, rest.MemoriesBody),
+        changes=True,
+        channel=NOTE_CHANNEL,
+        status=201,
+        refusals=(DuplicateMemory, IdempotencyKeyReused, NoteNotFound),
+    )
+    async def keep_memories(self, caller: Caller, request: rest.MemoryInput | rest.MemoriesInput) -> Json:
+        """Keep a memory, or several."""
+        whose = keeping(caller.principal, caller.shared)
+        if isinstance(request, rest.MemoryInput):
+            kept = await self._memories.keep(caller.tenant, whose, request.draft(), key=caller.key)
+            if kept.memory is None:
+                raise AssertionError("a duplicate is refused")
+            return kept.memory.to_json(caller.tenant)
         if len(request.memories) > self._most_at_once:
             raise BatchTooLarge(
                 f"{len(request.memories)} memories; at most {self._most_at_once} are taken at once",
                 limit=self._most_at_once,
             )
-        principal.need_channel(NOTE_CHANNEL)
         drafts = await in_steps(_drafts(request.memories, all_or_none=request.atomic is not False))
         good = [draft for draft in drafts if isinstance(draft, MemoryDraft)]
-        kept: Sequence[Kept] = ()
+        several: Sequence[Kept] = ()
         if good:
-            kept = await self._memory.memories.keep_all(
-                principal.tenant, keeping(principal, self._shared), good, whole=request.atomic is True, key=asked.key
+            several = await self._memories.keep_all(
+                caller.tenant, whose, good, whole=request.atomic is True, key=caller.key
             )
-        outcomes = iter(kept)
+        outcomes = iter(several)
         memories, results = [], []
         for index, draft in enumerate(drafts):
             if isinstance(draft, MyriaError):
                 results.append({"index": index, "status": "refused", "error": draft.message})
-                continue
-            memory = next(outcomes).memory
-            if memory is None:
+            elif (memory := next(outcomes).memory) is None:
                 results.append({"index": index, "status": "duplicate"})
-                continue
-            results.append({"index": index, "status": "stored", "id": memory.memory_id})
-            memories.append(memory.to_json(principal.tenant))
+            else:
+                results.append({"index": index, "status": "stored", "id": memory.memory_id})
+                memories.append(memory.to_json(caller.tenant))
         return {"memories": memories, "count": len(memories), "results": results}
 
-    async def list_memories(self, principal: Principal, asked: Asked) -> Json:
-        """List memories."""
-        return await self._listed(principal, inputs.read(rest.ListInput, asked.query))
+    @_route("GET", "/memories", query=rest.ListInput, answer=(rest.MemoryListBody,))
+    async def list_memories(self, caller: Caller, request: rest.ListInput) -> Json:
+        """List memories by filters."""
+        return await self._listed(caller, request)
 
-    async def list_agent_memories(self, principal: Principal, asked: Asked) -> Json:
-        """List what an agent kept."""
-        request = inputs.read(rest.AgentListInput, {**asked.query, "agent_id": None})
-        return await self._listed(principal, request, agents=await self._names(principal, asked.entry_id))
-
-    async def list_session_memories(self, principal: Principal, asked: Asked) -> Json:
-        """List what was kept in a session."""
-        request = inputs.read(rest.ListInput, {**asked.query, "session_id": None})
-        return await self._listed(principal, request, session_id=asked.entry_id)
-
-    async def _listed(
-        self,
-        principal: Principal,
-        request: rest.ListInput,
-        *,
-        agents: Sequence[str] = (),
-        session_id: str | None = None,
-    ) -> Json:
-        now = rest.now_us()
-        filters = MemoryFilters(
-            agent_id=agents[0] if agents else request.agent_id,
-            session_id=session_id or request.session_id,
-            memory_types=request.memory_type,
-            event_types=request.event_type,
-            tags=request.tags or None,
-            since=_moment(request.since, "since", now),
-            until=_moment(request.until, "until", now),
-        )
-        page = await self._memory.memory_reader.page(
-            principal.tenant,
-            self._masks(principal),
-            filters,
-            agents=agents[1:],
+    async def _listed(self, caller: Caller, request: rest.ListInput, agents: Sequence[str] = (), **more: str) -> Json:
+        page = await self._reader.page(
+            caller.tenant,
+            caller.masks,
+            request.filters(**more),
+            agents=agents,
             order=request.order,
             limit=request.limit,
             offset=request.offset or 0,
             cursor=request.cursor,
         )
-        memories = [memory.to_json(principal.tenant) for memory in page.memories]
-        is_all = not request.offset and request.cursor is None
-        return {
-            "memories": memories,
-            "count": len(memories),
-            "has_more": page.has_more,
-            **_further(page),
-            **_noted(nothing=is_all and not memories),
-        }
+        return _listing("memories", page, caller, is_first=not request.offset and request.cursor is None)
 
-    async def get_memory(self, principal: Principal, asked: Asked) -> Json:
+    @_route("GET", "/memories/{id}", answer=(rest.MemoryBody,), refusals=(NoteNotFound,))
+    async def get_memory(self, caller: Caller, _: None) -> Json:
         """Read one memory."""
-        if asked.entry_id.startswith(EVENT_ID_PREFIX):
-            event = await self._memory.memory_search.event(principal.tenant, self._masks(principal), asked.entry_id)
-            return event.to_json(principal.tenant)
-        reader = self._memory.memory_reader
-        masks = self._masks(principal)
-        memory = await reader.get(principal.tenant, masks, asked.entry_id)
-        links = await self._memory.links.lasting(principal.tenant, memory.memory_id, may_see=masks.sees)
-        answer = memory.to_json(principal.tenant)
+        memory = await self._reader.get(caller.tenant, caller.masks, caller.entry_id)
+        answer = memory.to_json(caller.tenant)
+        links = await self._memory.links.lasting(caller.tenant, memory.memory_id, may_see=caller.masks.sees)
         if links:
             answer["links"] = [
                 {"from": link.from_id, "to": link.to_id, "relation_type": link.relation} for link in links
             ]
         return answer
 
-    async def amend_memory(self, principal: Principal, asked: Asked) -> Json:
-        """Change a memory."""
-        request = inputs.read(rest.MemoryChangeInput, _object(asked.body))
-        principal.need_channel(NOTE_CHANNEL)
-        changes = MemoryChanges(
-            content=request.content,
-            event_type=request.event_type,
-            metadata=request.metadata,
-            tags=request.tags,
-            importance=request.importance,
-        )
-        memory = await self._memory.memories.amend(
-            principal.tenant,
-            asked.entry_id,
-            changes,
-            may_see=self._masks(principal).sees,
+    @_route(
+        "PATCH",
+        "/memories/{id}",
+        body=(rest.MemoryChangeInput,),
+        keyed=True,
+        answer=(rest.MemoryBody,),
+        changes=True,
+        channel=NOTE_CHANNEL,
+        refusals=(NoteNotFound, AlreadySuperseded, DuplicateMemory, IdempotencyKeyReused),
+    )
+    async def amend_memory(self, caller: Caller, request: rest.MemoryChangeInput) -> Json:
+        """Change a memory; its id and its time stay."""
+        memory = await self._memories.amend(
+            caller.tenant,
+            caller.entry_id,
+            MemoryChanges(**request.model_dump(exclude={"version"})),
+            may_see=caller.masks.sees,
             version=request.version,
-            key=self._own_key(principal, asked.key),
+            key=caller.own_key,
         )
-        return memory.to_json(principal.tenant)
+        return memory.to_json(caller.tenant)
 
-    async def withdraw_memory(self, principal: Principal, asked: Asked) -> Json:
+    @_route("DELETE", "/memories/{id}", keyed=True, changes=True, status=204, refusals=(NoteNotFound,))
+    async def withdraw_memory(self, caller: Caller, _: None) -> Json:
         """Take a memory out of every answer."""
-        if asked.entry_id.startswith(EVENT_ID_PREFIX):
-            try:
-                await self._memory.withdraw_events(
-                    principal.tenant,
-                    [asked.entry_id],
-                    "forgotten",
-                    may_see=self._masks(principal).sees,
-                    may_append=principal.need_channel,
-                )
-            except EventNotFound as error:
-                raise NoteNotFound("memory not found") from error
+        may_see, may_append = caller.masks.sees, caller.principal.need_channel
+        if not caller.entry_id.startswith(EVENT_ID_PREFIX):
+            may_append(NOTE_CHANNEL)
+            await self._memories.withdraw(caller.tenant, caller.entry_id, may_see=may_see, key=caller.own_key)
             return {}
-        principal.need_channel(NOTE_CHANNEL)
-        may_see, key = self._masks(principal).sees, self._own_key(principal, asked.key)
-        await self._memory.memories.withdraw(principal.tenant, asked.entry_id, may_see=may_see, key=key)
+        try:
+            await self._memory.withdraw_events(
+                caller.tenant, [caller.entry_id], "forgotten", may_see=may_see, may_append=may_append
+            )
+        except EventNotFound as error:
+            raise NoteNotFound("memory not found") from error
         return {}
 
-    async def search_memories(self, principal: Principal, asked: Asked) -> Json:
+    @_route("POST", "/search", body=(rest.SearchInput,), answer=(rest.SearchBody,))
+    async def search_memories(self, caller: Caller, request: rest.SearchInput) -> Json:
         """Search memories."""
         began = time.perf_counter()
-        request = inputs.read(rest.SearchInput, _object(asked.body))
-        now = rest.now_us()
-        filters = MemoryFilters(
-            agent_id=request.agent_id,
-            session_id=request.session_id,
-            memory_types=request.memory_types,
-            event_types=request.event_types,
-            tags=request.tags or None,
-            contains=request.content_contains,
-            since=_moment(request.since, "since", now),
-            until=_moment(request.until, "until", now),
-            min_importance=request.min_importance or None,
-        )
-        if request.query is not None:
-            page = await self._best(principal, request, filters)
-        else:
-            page = await self._by_time(principal, request, filters)
-        results = [memory.to_json(principal.tenant) for memory in page.memories]
-        answer: Json = {
-            "results": results,
-            "count": len(results),
-            "query_time_ms": round((time.perf_counter() - began) * 1000),
-            "has_more": page.has_more,
-            **_further(page),
-        }
-        if page.scanned is not None:
-            answer["scanned"] = page.scanned
-        is_all = not request.offset and request.cursor is None and page.scanned is None
-        return {**answer, **_noted(nothing=is_all and not results)}
-
-    async def _by_time(self, principal: Principal, request: rest.SearchInput, filters: MemoryFilters) -> MemoryPage:
-        """Return what matches by time: what holds a text by its words, and only where these find none by looking."""
-        masks, offset = self._masks(principal), request.offset or 0
-        found = None
-        if filters.contains is not None:
-            found = await self._memory.memory_search.holding(
-                principal.tenant,
-                masks,
-                filters,
-                order=request.order,
-                limit=request.limit,
-                offset=offset,
-                cursor=request.cursor,
-            )
-        return found or await self._memory.memory_reader.page(
-            principal.tenant,
-            masks,
-            filters,
+        page = await self._reader.search(
+            caller.tenant,
+            caller.masks,
+            request.query,
+            request.filters(),
             order=request.order,
             limit=request.limit,
-            offset=offset,
+            offset=request.offset or 0,
             cursor=request.cursor,
         )
+        is_first = not request.offset and request.cursor is None
+        took = round((time.perf_counter() - began) * 1000)
+        return _listing("results", page, caller, is_first=is_first, query_time_ms=took)
 
-    async def _best(self, principal: Principal, request: rest.SearchInput, filters: MemoryFilters) -> MemoryPage:
-        """Return what is most about a question.
-
-        Raises:
-            InvalidArgument: it has a cursor, which an answer of the best never gives.
-        """
-        if request.cursor is not None:
-            raise InvalidArgument("with query the best come on one page: ask with limit and offset", field="cursor")
-        return await self._memory.memory_search.best(
-            principal.tenant,
-            self._masks(principal),
-            request.query or "",
-            filters,
-            limit=request.limit,
-            offset=request.offset or 0,
-        )
-
-    async def register_agent(self, principal: Principal, asked: Asked) -> Json:
+    @_route(
+        "POST",
+        "/agents",
+        body=(rest.NewAgentInput,),
+        keyed=True,
+        answer=(rest.AgentBody,),
+        changes=True,
+        channel=REGISTRY_CHANNEL,
+        status=201,
+        refusals=(AgentExists, IdempotencyKeyReused),
+    )
+    async def register_agent(self, caller: Caller, request: rest.NewAgentInput) -> Json:
         """Register an agent."""
-        request = inputs.read(rest.NewAgentInput, _object(asked.body))
-        principal.need_channel(REGISTRY_CHANNEL)
-        entry = await self._memory.registrations.register_agent(
-            principal.tenant,
-            self._shared,
-            name=request.name,
-            description=request.description,
-            config=request.config,
-            key=self._own_key(principal, asked.key),
+        entry = await self._registrations.register_agent(
+            caller.tenant, caller.shared, **request.model_dump(), key=caller.own_key
         )
-        return entry.agent_json(principal.tenant, last_active_at=None)
+        return entry.agent_json(caller.tenant, last_active_at=None)
 
-    async def list_agents(self, principal: Principal, asked: Asked) -> Json:
-        """List agents."""
-        request = inputs.read(rest.RegistryInput, asked.query)
-        masks = self._masks(principal)
-        entries, has_more = await self._memory.registrations.agents(
-            principal.tenant, self._shared, limit=request.limit, offset=request.offset or 0
+    @_route("GET", "/agents", query=rest.RegistryInput, answer=(rest.AgentsBody,))
+    async def list_agents(self, caller: Caller, request: rest.RegistryInput) -> Json:
+        """List agents, newest first."""
+        entries, has_more = await self._registrations.agents(
+            caller.tenant, caller.shared, limit=request.limit, offset=request.offset or 0
         )
-        names = [name for entry in entries for name in (entry.entry_id, entry.name or "")]
-        active = await self._memory.memory_reader.last_active(principal.tenant, masks, names) if names else {}
-        agents = [
-            entry.agent_json(principal.tenant, last_active_at=_latest(active, entry.entry_id, entry.name or ""))
-            for entry in entries
-        ]
+        agents = await self._agents(caller, entries)
         return {"agents": agents, "count": len(agents), "has_more": has_more}
 
-    async def get_agent(self, principal: Principal, asked: Asked) -> Json:
-        """Read an agent."""
-        masks = self._masks(principal)
-        entry = await self._memory.registrations.get_agent(principal.tenant, self._shared, asked.entry_id)
-        names = (entry.entry_id, entry.name or "")
-        active = await self._memory.memory_reader.last_active(principal.tenant, masks, names)
-        return entry.agent_json(principal.tenant, last_active_at=_latest(active, *names))
+    @_route("GET", "/agents/{id}", answer=(rest.AgentBody,), refusals=(AgentNotFound,))
+    async def get_agent(self, caller: Caller, _: None) -> Json:
+        """Read an agent, by its id or name."""
+        entry = await self._registrations.get_agent(caller.tenant, caller.shared, caller.entry_id)
+        (agent,) = await self._agents(caller, [entry])
+        return agent
 
-    async def delete_agent(self, principal: Principal, asked: Asked) -> Json:
-        """Take an agent out of the registry."""
-        key = self._own_key(principal, asked.key)
-        principal.need_channel(REGISTRY_CHANNEL)
-        await self._memory.registrations.delete_agent(principal.tenant, self._shared, asked.entry_id, key=key)
+    async def _agents(self, caller: Caller, entries: Sequence[Entry]) -> list[Json]:
+        """Return agents in the contract's form, with when each was active last under its id or its name."""
+        named = [(entry, (entry.entry_id, entry.name or "")) for entry in entries]
+        every = [name for _, names in named for name in names]
+        active = await self._reader.last_active(caller.tenant, caller.masks, every) if every else {}
+        return [
+            entry.agent_json(
+                caller.tenant, last_active_at=max((active[name] for name in names if name in active), default=None)
+            )
+            for entry, names in named
+        ]
+
+    @_route(
+        "DELETE",
+        "/agents/{id}",
+        keyed=True,
+        changes=True,
+        channel=REGISTRY_CHANNEL,
+        status=204,
+        refusals=(AgentNotFound,),
+    )
+    async def delete_agent(self, caller: Caller, _: None) -> Json:
+        """Take an agent out of the registry; what it kept stays."""
+        await self._registrations.delete_agent(caller.tenant, caller.shared, caller.entry_id, key=caller.own_key)
         return {}
 
-    async def get_agent_statistics(self, principal: Principal, asked: Asked) -> Json:
-        """Count what an agent kept."""
-        masks = self._masks(principal)
-        names = await self._names(principal, asked.entry_id)
-        found = await self._memory.memory_reader.statistics(principal.tenant, masks, names)
-        sessions, active = await self._memory.registrations.sessions_of(principal.tenant, self._shared, names)
+    @_route("GET", "/agents/{id}/memories", query=rest.AgentListInput, answer=(rest.MemoryListBody,))
+    async def list_agent_memories(self, caller: Caller, request: rest.AgentListInput) -> Json:
+        """List what an agent kept, under its id and its name."""
+        named, *others = await self._registrations.names_of(caller.tenant, caller.shared, caller.entry_id)
+        return await self._listed(caller, request, others, agent_id=named)
+
+    @_route("GET", "/agents/{id}/stats", answer=(rest.StatisticsBody,))
+    async def get_agent_statistics(self, caller: Caller, _: None) -> Json:
+        """Count what an agent kept, under its id and its name."""
+        names = await self._registrations.names_of(caller.tenant, caller.shared, caller.entry_id)
+        found = await self._reader.statistics(caller.tenant, caller.masks, names)
+        sessions, active = await self._registrations.sessions_of(caller.tenant, caller.shared, names)
         answer: Json = {
-            "agent_id": asked.entry_id,
+            "agent_id": caller.entry_id,
             "memory_count": found.memories,
             "memories_24h": found.memories_24h,
             "errors_24h": found.errors_24h,
@@ -391,156 +411,170 @@ class RestFace:
             answer["last_active_at"] = to_rfc3339(found.last_active_at)
         return answer
 
-    async def open_session(self, principal: Principal, asked: Asked) -> Json:
-        """Open a session."""
-        request = inputs.read(rest.NewSessionInput, _object(asked.body))
-        principal.need_channel(REGISTRY_CHANNEL)
-        entry = await self._memory.registrations.open_session(
-            principal.tenant,
-            self._shared,
-            agent=request.agent_id,
-            metadata=request.metadata,
-            key=self._own_key(principal, asked.key),
+    @_route(
+        "POST",
+        "/sessions",
+        body=(rest.NewSessionInput,),
+        keyed=True,
+        answer=(rest.SessionBody,),
+        changes=True,
+        channel=REGISTRY_CHANNEL,
+        status=201,
+        refusals=(IdempotencyKeyReused,),
+    )
+    async def open_session(self, caller: Caller, request: rest.NewSessionInput) -> Json:
+        """Open a session of a registered agent."""
+        entry = await self._registrations.open_session(
+            caller.tenant, caller.shared, agent=request.agent_id, metadata=request.metadata, key=caller.own_key
         )
-        return entry.session_json(principal.tenant)
+        return entry.session_json(caller.tenant)
 
-    async def list_sessions(self, principal: Principal, asked: Asked) -> Json:
-        """List sessions."""
-        request = inputs.read(rest.SessionsInput, asked.query)
-        own_of(principal, self._shared)
-        names = None if request.agent_id is None else await self._names(principal, request.agent_id)
-        entries, has_more = await self._memory.registrations.sessions(
-            principal.tenant, self._shared, agents=names, limit=request.limit, offset=request.offset or 0
+    @_route("GET", "/sessions", query=rest.SessionsInput, answer=(rest.SessionsBody,))
+    async def list_sessions(self, caller: Caller, request: rest.SessionsInput) -> Json:
+        """List sessions, newest first."""
+        names = None
+        if request.agent_id is not None:
+            names = await self._registrations.names_of(caller.tenant, caller.shared, request.agent_id)
+        entries, has_more = await self._registrations.sessions(
+            caller.tenant, caller.shared, agents=names, limit=request.limit, offset=request.offset or 0
         )
-        sessions = [entry.session_json(principal.tenant) for entry in entries]
+        sessions = [entry.session_json(caller.tenant) for entry in entries]
         return {"sessions": sessions, "count": len(sessions), "has_more": has_more}
 
-    async def get_session(self, principal: Principal, asked: Asked) -> Json:
+    @_route("GET", "/sessions/{id}", answer=(rest.SessionBody,), refusals=(SessionNotFound,))
+    async def get_session(self, caller: Caller, _: None) -> Json:
         """Read a session."""
-        own_of(principal, self._shared)
-        entry = await self._memory.registrations.get_session(principal.tenant, self._shared, asked.entry_id)
-        return entry.session_json(principal.tenant)
+        entry = await self._registrations.get_session(caller.tenant, caller.shared, caller.entry_id)
+        return entry.session_json(caller.tenant)
 
-    async def change_session(self, principal: Principal, asked: Asked) -> Json:
+    @_route(
+        "PUT",
+        "/sessions/{id}",
+        body=(rest.SessionChangeInput,),
+        answer=(rest.SessionBody,),
+        changes=True,
+        channel=REGISTRY_CHANNEL,
+        refusals=(SessionNotFound,),
+    )
+    async def change_session(self, caller: Caller, request: rest.SessionChangeInput) -> Json:
         """Close a session, or change it."""
-        request = inputs.read(rest.SessionChangeInput, _object(asked.body))
-        own_of(principal, self._shared)
-        principal.need_channel(REGISTRY_CHANNEL)
-        entry = await self._memory.registrations.change_session(
-            principal.tenant, self._shared, asked.entry_id, status=request.status, metadata=request.metadata
+        entry = await self._registrations.change_session(
+            caller.tenant, caller.shared, caller.entry_id, status=request.status, metadata=request.metadata
         )
-        return entry.session_json(principal.tenant)
+        return entry.session_json(caller.tenant)
 
-    async def get_session_context(self, principal: Principal, asked: Asked) -> Json:
-        """Write the context of a session."""
-        request = inputs.read(rest.SessionContextInput, {} if asked.body is None else _object(asked.body))
-        filters = MemoryFilters(
-            session_id=asked.entry_id,
-            memory_types=request.include_types,
-            since=_moment(request.since, "since", rest.now_us()),
-        )
-        masks, search = self._masks(principal), self._memory.memory_search
-        if request.query is None:
-            page = await self._memory.memory_reader.page(principal.tenant, masks, filters, limit=MOST_SHOWN)
-        else:
-            page = await search.best(principal.tenant, masks, request.query, filters, limit=MOST_SHOWN)
-        topics: Sequence[str] = ()
-        if page.has_more and filters.memory_types is None:
-            shown = [memory.memory_id for memory in page.memories]
-            topics = await search.topics(principal.tenant, masks, filters, without=shown, query=request.query)
-        counter = None if request.max_tokens is None else await asyncio.to_thread(token_counter)
-        context = session_context(
-            asked.entry_id,
-            page.memories,
-            topics=topics,
+    @_route("GET", "/sessions/{id}/memories", query=rest.ListInput, answer=(rest.MemoryListBody,))
+    async def list_session_memories(self, caller: Caller, request: rest.ListInput) -> Json:
+        """List what was kept in a session."""
+        return await self._listed(caller, request, session_id=caller.entry_id)
+
+    @_route(
+        "POST",
+        "/sessions/{id}/context",
+        body=(rest.SessionContextInput,),
+        needs_body=False,
+        answer=(rest.ContextBody,),
+    )
+    async def get_session_context(self, caller: Caller, request: rest.SessionContextInput) -> Json:
+        """Write the context of a session, for a prompt."""
+        context = await self._reader.context(
+            caller.tenant,
+            caller.masks,
+            request.filters(session_id=caller.entry_id),
+            query=request.query,
             max_tokens=request.max_tokens,
-            count=None if counter is None else counter.count,
-            sought=sought_in(request.query),
         )
         return {
-            "session_id": asked.entry_id,
+            "session_id": caller.entry_id,
             "context": context.text,
             "memory_count": context.memories,
-            **_noted(nothing=not page.memories and not topics),
+            **_noted(nothing=context.is_empty),
         }
 
-    def _masks(self, principal: Principal) -> Masks:
-        return masks_of(principal, self._shared)
 
-    def _own_key(self, principal: Principal, key: str | None) -> str | None:
-        """Return a caller's key as one of its own: that of another principal is another."""
-        own = own_of(principal, self._shared)
-        return None if key is None else digest([*own, key]).hex()
+ROUTES = tuple(_ROUTES)
+"""Every route that needs a credential: what requests are told apart by, documents are made of and tests ask."""
 
-    async def _names(self, principal: Principal, named: str) -> list[str]:
-        """Return under which names an agent keeps memories that is named by its id, its name, or as nobody is."""
-        own_of(principal, self._shared)
-        entry = await self._memory.registrations.find_agent(principal.tenant, self._shared, named)
-        if entry is None:
-            return [named]
-        return list(dict.fromkeys([named, entry.entry_id, entry.name or named]))
+_BY_NAME = {route.name: route for route in ROUTES}
+_PATTERNS = tuple((route, re.compile(route.path.replace("{id}", "([^/]*)"))) for route in ROUTES)
+_ID = re.compile(r"[\x21-\x7e]{1,200}")
 
 
-def handlers(face: RestFace) -> Mapping[str, ToolHandler]:
-    """Return what runs each tool of the face, by its name."""
+def match(method: str, raw_path: bytes) -> tuple[Route, str]:
+    """Return the route of a request, and the id that stands in its path; an empty one where none does.
 
-    async def memtrace_remember(principal: Principal, arguments: Any) -> Json:
-        return await face.keep_memories(principal, Asked(body=_object(arguments)))
+    Args:
+        raw_path: as it was sent, percent-encoded.
 
-    async def memtrace_recall(principal: Principal, arguments: Any) -> Json:
-        request = inputs.read(rest.RecallToolInput, arguments)
-        return await face.list_memories(principal, Asked(query=request.model_dump(exclude_none=True)))
+    Raises:
+        PathNotFound: nothing is served there.
+        MethodNotAllowed: something is, by other methods; the detail `allow` names them.
+        InvalidText: an id that is no text in UTF-8, or holds NUL.
+        NoteNotFound, AgentNotFound, SessionNotFound: an id that nothing can have.
+    """
+    path = raw_path.decode("latin-1").partition("?")[0].removeprefix(rest.PREFIX).removesuffix("/")
+    candidates = {route.method: (route, found) for route, pattern in _PATTERNS if (found := pattern.fullmatch(path))}
+    if not candidates:
+        raise PathNotFound(f"nothing is served here; {rest.PREFIX}/openapi.json says what is")
+    if method not in candidates:
+        allow = ", ".join(sorted(candidates))
+        raise MethodNotAllowed(f"this path takes {allow}", allow=allow)
+    route, found = candidates[method]
+    if not found.groups():
+        return route, ""
+    try:
+        entry_id = unquote(found[1], errors="strict")
+    except UnicodeDecodeError as error:
+        raise InvalidText("the id in the path is no UTF-8", field="id") from error
+    if _ID.fullmatch(entry_id) is None:
+        kind = path.split("/")[1]
+        raise _ABSENT[kind](f"{'memory' if kind == 'memories' else kind[:-1]} not found")
+    return route, entry_id
 
-    async def memtrace_search(principal: Principal, arguments: Any) -> Json:
-        request = inputs.read(rest.SearchToolInput, arguments)
-        return await face.search_memories(principal, Asked(body=request.model_dump(exclude_none=True)))
 
-    async def memtrace_decide(principal: Principal, arguments: Any) -> Json:
-        request = inputs.read(rest.DecideInput, arguments)
-        body = {
-            "agent_id": request.agent_id,
-            "content": request.decision,
-            "memory_type": "decision",
-            "event_type": "decision",
-            "metadata": {"reasoning": request.reasoning},
-        }
-        return await face.keep_memories(principal, Asked(body=body))
+def handlers(api: MemtraceApi) -> Mapping[str, ToolHandler]:
+    """Return what runs each tool, by its name: each asks a route."""
 
-    async def memtrace_session_create(principal: Principal, arguments: Any) -> Json:
-        return await face.open_session(principal, Asked(body=_object(arguments)))
+    def tool(route: str, asked: Callable[[Any], Asked]) -> ToolHandler:
+        async def run(principal: Principal, arguments: Any) -> ShownAnswer:
+            content = await api.answer(_BY_NAME[route], principal, asked(arguments))
+            if route == "get_session_context":
+                return ShownAnswer(content=content, text=content["context"] + content.get("note", ""))
+            # The contract shows JSON with indents.
+            return ShownAnswer(content=content, text=orjson.dumps(content, option=orjson.OPT_INDENT_2).decode())
 
-    async def memtrace_session_context(principal: Principal, arguments: Any) -> ShownAnswer:
-        request = inputs.read(rest.ContextToolInput, arguments)
-        body = request.model_dump(exclude_none=True, exclude={"session_id"})
-        content = await face.get_session_context(principal, Asked(entry_id=request.session_id, body=body))
-        return ShownAnswer(content=content, text=content["context"] + content.get("note", ""))
+        return run
 
-    async def memtrace_agent_register(principal: Principal, arguments: Any) -> Json:
-        request = inputs.read(rest.RegisterToolInput, arguments)
-        return await face.register_agent(principal, Asked(body=request.model_dump(exclude_none=True)))
+    def read(model: type[Input], arguments: Any) -> Json:
+        return inputs.read(model, arguments).model_dump(exclude_none=True)
 
-    as_json = (
-        memtrace_remember,
-        memtrace_recall,
-        memtrace_search,
-        memtrace_decide,
-        memtrace_session_create,
-        memtrace_agent_register,
-    )
+    def decided(arguments: Any) -> Asked:
+        said = read(rest.DecideInput, arguments)
+        return Asked(
+            body={
+                "agent_id": said["agent_id"],
+                "content": said["decision"],
+                "memory_type": "decision",
+                "event_type": "decision",
+                "metadata": {"reasoning": said["reasoning"]},
+            }
+        )
+
+    def of_session(arguments: Any) -> Asked:
+        body = read(rest.ContextToolInput, arguments)
+        return Asked(entry_id=body.pop("session_id"), body=body)
+
     return {
-        **{handler.__name__: _indented(handler) for handler in as_json},
-        memtrace_session_context.__name__: memtrace_session_context,
+        "memtrace_remember": tool("keep_memories", lambda given: Asked(body=given)),
+        "memtrace_recall": tool("list_memories", lambda given: Asked(query=read(rest.RecallToolInput, given))),
+        "memtrace_search": tool("search_memories", lambda given: Asked(body=read(rest.SearchToolInput, given))),
+        "memtrace_decide": tool("keep_memories", decided),
+        "memtrace_session_create": tool("open_session", lambda given: Asked(body=given)),
+        "memtrace_session_context": tool("get_session_context", of_session),
+        "memtrace_agent_register": tool(
+            "register_agent", lambda given: Asked(body=read(rest.RegisterToolInput, given))
+        ),
     }
-
-
-def _indented(handler: Callable[[Principal, Any], Awaitable[Json]]) -> ToolHandler:
-    """Return a handler whose answer is shown as indented JSON, as the contract has it."""
-
-    async def run(principal: Principal, arguments: Any) -> ShownAnswer:
-        content = await handler(principal, arguments)
-        return ShownAnswer(content=content, text=orjson.dumps(content, option=orjson.OPT_INDENT_2).decode())
-
-    return run
 
 
 def _drafts(items: Sequence[Any], *, all_or_none: bool) -> Generator[None, None, list[MemoryDraft | MyriaError]]:
@@ -552,7 +586,7 @@ def _drafts(items: Sequence[Any], *, all_or_none: bool) -> Generator[None, None,
     drafts: list[MemoryDraft | MyriaError] = []
     for index, item in enumerate(items):
         try:
-            drafts.append(read_draft(_object(item)))
+            drafts.append(inputs.read(rest.MemoryInput, _object(item)).draft())
         except MyriaError as error:
             refusal = type(error)(f"memories[{index}]: {error.message}", **{**error.details, "index": index})
             if all_or_none:
@@ -570,22 +604,17 @@ def _object(body: Any) -> Json:
     return body
 
 
-def _moment(value: str | None, name: str, now: int) -> int | None:
-    """Return the moment of a filter, None where it leaves nothing out: nothing is kept later than now."""
-    if value is None:
-        return None
-    at = rest.moment(value, field=name, now=now)
-    return now if at is None and name == "since" else at
+def _listing(name: str, page: MemoryPage, caller: Caller, *, is_first: bool, **more: Any) -> Json:
+    """Return a page in the contract's form, its memories under a name."""
+    memories = [memory.to_json(caller.tenant) for memory in page.memories]
+    listing: Json = {name: memories, "count": len(memories), **more, "has_more": page.has_more}
+    if page.cursor is not None:
+        listing["next_cursor"] = page.cursor
+    if page.scanned is not None:
+        listing["scanned"] = page.scanned
+    return listing | _noted(nothing=is_first and not memories and page.scanned is None)
 
 
 def _noted(*, nothing: bool) -> Json:
-    """Return what an answer says where nothing fits, as on every face: an empty list may be one that was cut."""
+    """Return what an answer says where nothing fits, as on every API: an empty list may be one that was cut."""
     return {"note": NOTHING} if nothing else {}
-
-
-def _further(page: MemoryPage) -> Json:
-    return {} if page.cursor is None else {"next_cursor": page.cursor}
-
-
-def _latest(active: Mapping[str, int], *names: str) -> int | None:
-    return max((active[name] for name in names if name in active), default=None)

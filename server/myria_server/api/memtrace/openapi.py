@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from html import escape
+from importlib import metadata
 from typing import Any
 
+import orjson
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as StarletteRoute
 
 from myria.errors import (
     BodyTooLarge,
@@ -23,7 +29,7 @@ from myria.errors import (
     RoleRequired,
 )
 from myria_server.api.memtrace import schemas as rest
-from myria_server.api.memtrace.routes import ROUTES, Route
+from myria_server.api.memtrace.handlers import ROUTES, Route
 from myria_server.api.without_read import open_model
 
 Json = dict[str, Any]
@@ -38,6 +44,10 @@ _OF_ALL: tuple[type[MyriaError], ...] = (
     DatabaseUnavailable,
 )
 """Errors that stand for those with the same status, which every route may answer."""
+
+DOCUMENT_PATH, PAGE_PATH = rest.PREFIX + "/openapi.json", rest.PREFIX + "/docs"
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
 
 _NAMES = "#/components/schemas/{model}"
 _MEANT = {
@@ -56,8 +66,25 @@ _MEANT = {
 }
 
 
+def rest_documents() -> tuple[StarletteRoute, ...]:
+    """Return the routes of the document and of the page, which are open to everybody."""
+
+    async def show_document(_request: Request) -> Response:
+        return Response(orjson.dumps(document(metadata.version("myria"))), media_type="application/json")
+
+    async def show_page(_request: Request) -> Response:
+        return Response(
+            page(document(metadata.version("myria"))),
+            media_type="text/html",
+            headers={"content-security-policy": _POLICY},
+        )
+
+    return StarletteRoute(DOCUMENT_PATH, show_document), StarletteRoute(PAGE_PATH, show_page)
+
+
+@cache
 def document(version: str) -> Json:
-    """Return the document, as plain JSON.
+    """Return the document, as plain JSON; do not change it.
 
     Args:
         version: of the program that serves it.

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
+from pydantic_core import core_schema
 
 from myria.errors import (
     AgentExists,
@@ -29,7 +31,8 @@ from myria.errors import (
 from myria.log.fields import check_text, parse_timestamp
 from myria.log.jsontext import check_storable
 from myria.log.limits import MAX_CURSOR
-from myria.notes.memories.model import DEFAULT_EVENT_TYPE, MEMORY_TYPES, MemoryType
+from myria.notes.memories.model import DEFAULT_EVENT_TYPE, MEMORY_TYPES, MemoryDraft, MemoryType
+from myria.notes.memories.reading import MemoryFilters
 from myria_server.api.answers import Answer, all_open
 from myria_server.api.core.inputs import Input
 
@@ -45,9 +48,8 @@ MAX_CONTENT = 16 * 1024 * 1024
 """Characters of a memory; ingest.payload_bytes bounds what is kept further."""
 
 MAX_TAGS = 64
-MAX_NAME = 128
-MAX_DESCRIPTION = 10_000
-MAX_DEDUP_KEY = 128
+MAX_SHORT = 128
+MAX_TEXT = 10_000
 MAX_KEY = 200
 """Characters of an Idempotency-Key."""
 
@@ -55,216 +57,204 @@ _ID = r"[A-Za-z][A-Za-z0-9_-]{0,127}"
 _SESSION = rf"(?:{_ID}|[A-Za-z0-9_.%-]{{1,270}}/[A-Za-z0-9_.-]{{1,90}})"
 _TYPE = r"[A-Za-z][A-Za-z0-9_]{0,63}"
 _TAG = r"[A-Za-z0-9_.-]{1,64}"
-_RELATIVE = re.compile(r"([0-9]{1,4})([hdm])")
-_SECONDS = {"m": 60, "h": 3600, "d": 86_400}
-_MOST = {"m": 8760, "h": 8760, "d": 365}
 _MEANT = {
     _ID: "must begin with a letter, and hold letters, digits, _ and -, at most 128",
     _SESSION: "must begin with a letter, and hold letters, digits, _ and -, at most 128, or be a project/session",
     _TYPE: "must begin with a letter, and hold letters, digits and _, at most 64",
     _TAG: "must hold letters, digits, _, . and -, 1 to 64",
 }
+_UNITS = {"m": (60, 8760), "h": (3600, 8760), "d": (86_400, 365)}
+"""Seconds of each unit of a relative time, and how many of them it may name."""
 
-_COMPILED = {pattern: re.compile(pattern) for pattern in _MEANT}
+_NOTED = "There where nothing fits: says that nothing is remembered of it"
 
 Json = dict[str, Any]
 
 
-def _name(info: ValidationInfo) -> str:
-    return info.field_name or ""
+@dataclass(frozen=True)
+class Rule:
+    """How a field is read, and its JSON Schema. What is left out is the default, and so is an empty text (`blank`)."""
+
+    check: Callable[[Any, str], Any]
+    schema: Json
+    default: Any = None
+    required: bool = False
+    blank: bool = True
+
+    def _read(self, value: Any, info: ValidationInfo) -> Any:
+        if value is None or (value == "" and self.blank):
+            if self.required:
+                raise InvalidArgument(f"{info.field_name} is required", field=info.field_name)
+            return self.default
+        return self.check(value, info.field_name or "")
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.with_info_before_validator_function(
+            self._read, handler(source), field_name=handler.field_name
+        )
+
+    def __get_pydantic_json_schema__(self, _: core_schema.CoreSchema, __: GetJsonSchemaHandler) -> Json:
+        return dict(self.schema)
 
 
-def _matched(value: Any, field: str, pattern: str) -> str:
-    if type(value) is not str or _COMPILED[pattern].fullmatch(value) is None:
-        raise InvalidArgument(f"invalid {field}: it {_MEANT[pattern]}", field=field)
+def _invalid(name: str, meant: str) -> InvalidArgument:
+    return InvalidArgument(f"invalid {name}: it {meant}", field=name)
+
+
+def _matched(value: Any, name: str, pattern: str) -> str:
+    if type(value) is not str or re.fullmatch(pattern, value) is None:
+        raise _invalid(name, _MEANT[pattern])
     return value
 
 
-def _matching(pattern: str, *, default: str | None = None, required: bool = False) -> BeforeValidator:
-    def check(value: Any, info: ValidationInfo) -> str | None:
-        if value in (None, ""):
-            if required:
-                raise InvalidArgument(f"{_name(info)} is required", field=_name(info))
-            return default
-        return _matched(value, _name(info), pattern)
-
-    return BeforeValidator(check)
+def _matching(pattern: str, *, default: str | None = None, required: bool = False) -> Rule:
+    shown = f"^{pattern}$" if required else f"^({pattern})?$"
+    schema = {"type": "string", "pattern": shown}
+    return Rule(lambda value, name: _matched(value, name, pattern), schema, default, required)
 
 
-def _text(limit: int, *, required: bool = False) -> BeforeValidator:
-    def check(value: Any, info: ValidationInfo) -> str | None:
-        if value in (None, ""):
-            if required:
-                raise InvalidArgument(f"{_name(info)} is required", field=_name(info))
-            return None
-        return check_text(value, _name(info), limit)
-
-    return BeforeValidator(check)
+def _text(limit: int, *, required: bool = False, schema: Json | None = None) -> Rule:
+    bounds = {"maxLength": limit} if schema is None else schema
+    return Rule(lambda value, name: check_text(value, name, limit), {"type": "string", **bounds}, required=required)
 
 
-def _memory_type(value: Any, info: ValidationInfo) -> str:
-    return _optional_memory_type(value, info) or "episodic"
+def _one_of(names: Sequence[str], default: str | None = None) -> Rule:
+    meant = f"must be {' or '.join(names)}" if len(names) == 2 else f"must be one of {', '.join(names)}"
+
+    def check(value: Any, name: str) -> str:
+        if value not in names:
+            raise _invalid(name, meant)
+        return str(value)
+
+    return Rule(check, {"type": "string", "enum": list(names)}, default)
 
 
-def _optional_memory_type(value: Any, info: ValidationInfo) -> str | None:
-    if value in (None, ""):
-        return None
-    if value not in MEMORY_TYPES:
-        raise InvalidArgument(f"invalid {_name(info)}: it must be one of {', '.join(MEMORY_TYPES)}", field=_name(info))
-    return str(value)
+def _several(pattern: str, what: str, schema: Json) -> Rule:
+    """A list of names, or one text: of tags with commas between them, of types one."""
+
+    def check(value: Any, name: str) -> tuple[str, ...] | None:
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",")] if pattern == _TAG else [value]
+        if not isinstance(value, list | tuple):
+            raise InvalidArgument(f"{name} must be a list of {what}", field=name)
+        if len(value) > MAX_TAGS:
+            raise InvalidArgument(f"{name} may hold at most {MAX_TAGS} {what}", field=name, limit=MAX_TAGS)
+        names = tuple(dict.fromkeys(_matched(item, name, pattern) for item in value if item != ""))
+        return names or (() if pattern == _TAG else None)
+
+    return Rule(check, schema, blank=pattern == _TYPE)
 
 
-def _object(value: Any, info: ValidationInfo) -> Json | None:
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise InvalidArgument(f"{_name(info)} must be a JSON object", field=_name(info))
-    check_storable(value, _name(info))
-    return value
+def _list_of(pattern: str) -> Json:
+    return {"type": "array", "items": {"type": "string", "pattern": f"^({pattern})?$"}, "maxItems": MAX_TAGS}
 
 
-def _tags(value: Any, info: ValidationInfo) -> tuple[str, ...] | None:
-    name = _name(info)
-    if value is None:
-        return None
-    if isinstance(value, str):
-        value = [part.strip() for part in value.split(",")]
-    if not isinstance(value, list | tuple):
-        raise InvalidArgument(f"{name} must be a list of tags", field=name)
-    if len(value) > MAX_TAGS:
-        raise InvalidArgument(f"{name} may hold at most {MAX_TAGS} tags", field=name, limit=MAX_TAGS)
-    return tuple(dict.fromkeys(_matched(tag, name, _TAG) for tag in value if tag != ""))
+def _whole(default: int | None, most: int, schema: Json | None = None) -> Rule:
+    """A bound: what is not above 0 is the default, and what is too much the most."""
+
+    def check(value: Any, name: str) -> int | None:
+        if type(value) is not int:
+            raise _invalid(name, "must be a whole number")
+        return min(value, most) if value > 0 else default
+
+    return Rule(check, {"type": "integer", **({"maximum": most} if schema is None else schema)}, default)
 
 
-def _types(value: Any, info: ValidationInfo) -> tuple[str, ...] | None:
-    name = _name(info)
-    if value in (None, ""):
-        return None
-    if isinstance(value, str):
-        value = [value]
-    if not isinstance(value, list | tuple):
-        raise InvalidArgument(f"{name} must be a list of types", field=name)
-    if len(value) > MAX_TAGS:
-        raise InvalidArgument(f"{name} may hold at most {MAX_TAGS} types", field=name, limit=MAX_TAGS)
-    return tuple(dict.fromkeys(_matched(kind, name, _TYPE) for kind in value if kind != "")) or None
-
-
-def _importance(value: Any, info: ValidationInfo) -> float | None:
-    if value in (None, ""):
-        return None
+def _share(value: Any, name: str) -> float:
     if type(value) not in (int, float) or not 0 <= value <= 1:
-        raise InvalidArgument(f"invalid {_name(info)}: it must be a number from 0 to 1", field=_name(info))
+        raise _invalid(name, "must be a number from 0 to 1")
     return float(value)
 
 
-def _whole(default: int | None, most: int) -> BeforeValidator:
-    """A bound: what is not above 0 is the default, and what is too much the most."""
-
-    def check(value: Any, info: ValidationInfo) -> int | None:
-        if value in (None, ""):
-            return default
-        if type(value) is not int:
-            raise InvalidArgument(f"invalid {_name(info)}: it must be a whole number", field=_name(info))
-        return min(value, most) if value > 0 else default
-
-    return BeforeValidator(check)
+def _object(value: Any, name: str) -> Json:
+    if not isinstance(value, dict):
+        raise InvalidArgument(f"{name} must be a JSON object", field=name)
+    check_storable(value, name)
+    return value
 
 
-def _order(value: Any) -> str:
-    if value in (None, ""):
-        return "desc"
-    if value not in ("asc", "desc"):
-        raise InvalidArgument("invalid order: it must be asc or desc", field="order")
-    return str(value)
+def _flag(value: Any, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"{name} must be true or false", field=name)
+    return value
 
 
-def _status(value: Any) -> str | None:
-    if value in (None, ""):
-        return None
-    if value not in SESSION_STATUSES:
-        raise InvalidArgument(f"invalid status: it must be {' or '.join(SESSION_STATUSES)}", field="status")
-    return str(value)
+def _time(default: str | None = None) -> Rule:
+    def check(value: Any, name: str) -> str:
+        moment(value, field=name, now=0)
+        return str(value)
+
+    return Rule(check, {"type": "string", "examples": ["24h", "7d", "2026-03-19T20:00:00Z"]}, default)
 
 
-def _flag(value: Any, info: ValidationInfo) -> bool | None:
-    if value is None or isinstance(value, bool):
-        return value
-    raise InvalidArgument(f"{_name(info)} must be true or false", field=_name(info))
+OptionalId = Annotated[str | None, _matching(_ID)]
+RequiredId = Annotated[str, _matching(_ID, required=True)]
+OptionalSession = Annotated[str | None, _matching(_SESSION)]
+RequiredSession = Annotated[str, _matching(_SESSION, required=True)]
+Content = Annotated[str, _text(MAX_CONTENT, required=True, schema={"minLength": 1})]
+ShortText = Annotated[str | None, _text(MAX_SHORT)]
+LongText = Annotated[str | None, _text(MAX_TEXT)]
+EventType = Annotated[str, _matching(_TYPE, default=DEFAULT_EVENT_TYPE)]
+Object = Annotated[Json | None, Rule(_object, {"type": "object"}, blank=False)]
+Tags = Annotated[tuple[str, ...] | None, _several(_TAG, "tags", _list_of(_TAG))]
+Types = Annotated[tuple[str, ...] | None, _several(_TYPE, "types", _list_of(_TYPE))]
+OneType = Annotated[tuple[str, ...] | None, _several(_TYPE, "types", {"type": "string", "pattern": f"^({_TYPE})?$"})]
+Importance = Annotated[float | None, Rule(_share, {"type": "number", "minimum": 0, "maximum": 1})]
+Time = Annotated[str | None, _time()]
+TimeOfLate = Annotated[str | None, _time(DEFAULT_SINCE)]
+Ordering = Annotated[Literal["asc", "desc"], _one_of(("asc", "desc"), "desc")]
+Listed = Annotated[int, _whole(DEFAULT_LISTED, MAX_LISTED)]
+Found = Annotated[int, _whole(DEFAULT_FOUND, MAX_LISTED)]
+Cursor = Annotated[str | None, _text(MAX_CURSOR)]
+Offset = Annotated[int | None, _whole(None, MAX_OFFSET)]
 
 
-def _time(value: Any, info: ValidationInfo) -> str | None:
-    if value in (None, ""):
-        return None
-    moment(value, field=_name(info), now=0)
-    return str(value)
+_FILTERS = {"memory_type": "memory_types", "include_types": "memory_types", "event_type": "event_types"} | {
+    "content_contains": "contains"
+}
+"""Fields that filters name otherwise."""
 
 
-def moment(value: str, *, field: str, now: int) -> int | None:
-    """Return the moment that a text names, in microseconds since 1970 UTC; None for `now`.
+class _FilteringInput(Input):
+    """What asks for memories by filters."""
+
+    def filters(self, **more: Any) -> MemoryFilters:
+        """Return the filters; what is empty asks for any, and `more` takes the place of what is given."""
+        given = {_FILTERS.get(name, name): value or None for name, value in self.__dict__.items()} | more
+        now = time.time_ns() // 1000
+        since, until = given.get("since"), given.get("until")
+        given["since"] = None if since is None else moment(since, field="since", now=now)
+        # What is imported may lie in the future: "now" bounds nothing.
+        given["until"] = None if until in (None, "now") else moment(until, field="until", now=now)
+        return MemoryFilters(**{field.name: given.get(field.name) for field in fields(MemoryFilters)})
+
+
+def moment(text: str, *, field: str, now: int) -> int:
+    """Return the moment that a text names, in microseconds since 1970 UTC.
 
     Args:
-        value: so many hours, days or minutes before `now` (`24h`, `7d`, `30m`), or an ISO 8601 time; without a zone,
+        text: `now`, so many hours, days or minutes before it (`24h`, `7d`, `30m`), or an ISO 8601 time; without a zone,
             UTC, without seconds, the beginning of the minute, and without a clock, that of the day.
         now: in microseconds since 1970 UTC.
 
     Raises:
-        InvalidTimestamp: neither of both.
+        InvalidTimestamp: none of these.
     """
-    if value == "now":
-        return None
-    if isinstance(value, str) and (relative := _RELATIVE.fullmatch(value)):
-        number, unit = int(relative[1]), relative[2]
-        if 0 < number <= _MOST[unit]:
-            return now - number * _SECONDS[unit] * 1_000_000
-    if isinstance(value, str):
+    if text == "now":
+        return now
+    if isinstance(text, str) and (relative := re.fullmatch(r"([0-9]{1,4})([hdm])", text)):
+        number, (seconds, most) = int(relative[1]), _UNITS[relative[2]]
+        if 0 < number <= most:
+            return now - number * seconds * 1_000_000
+    if isinstance(text, str):
         for ending in ("", "Z", ":00Z", "T00:00:00Z"):
             try:
-                return parse_timestamp(value + ending, field)
+                return parse_timestamp(text + ending, field)
             except InvalidTimestamp:
                 continue
     raise InvalidTimestamp(
         f"invalid {field}: it must be a time such as 2026-03-19T20:00:00Z, or 24h, 7d or 30m before now", field=field
     )
-
-
-def _since(default: str | None) -> BeforeValidator:
-    return BeforeValidator(lambda value, info: default if value in (None, "") else _time(value, info))
-
-
-def _schema(kind: str, **more: Any) -> WithJsonSchema:
-    return WithJsonSchema({"type": kind, **more})
-
-
-_ID_SCHEMA = _schema("string", pattern=f"^({_ID})?$")
-_TYPE_SCHEMA = _schema("string", pattern=f"^({_TYPE})?$")
-_STATUS_SCHEMA = _schema("string", enum=list(SESSION_STATUSES))
-_MEMORY_TYPE_SCHEMA = _schema("string", enum=list(MEMORY_TYPES))
-_TAGS_SCHEMA = _schema("array", items={"type": "string", "pattern": f"^({_TAG})?$"}, maxItems=MAX_TAGS)
-_TYPES_SCHEMA = _schema("array", items={"type": "string", "pattern": f"^({_TYPE})?$"}, maxItems=MAX_TAGS)
-_ONE_TYPE_SCHEMA = _schema("string", pattern=f"^({_TYPE})?$")
-_IMPORTANCE_SCHEMA = _schema("number", minimum=0, maximum=1)
-_TIME_SCHEMA = _schema("string", examples=["24h", "7d", "2026-03-19T20:00:00Z"])
-_LIMIT_SCHEMA = _schema("integer", maximum=MAX_LISTED)
-_NOTED = "There where nothing fits: says that nothing is remembered of it"
-
-OptionalId = Annotated[str | None, _matching(_ID), _ID_SCHEMA]
-OptionalSession = Annotated[str | None, _matching(_SESSION), _schema("string", pattern=f"^({_SESSION})?$")]
-RequiredSession = Annotated[str, _matching(_SESSION, required=True), _schema("string", pattern=f"^{_SESSION}$")]
-RequiredId = Annotated[str, _matching(_ID, required=True), _schema("string", pattern=f"^{_ID}$")]
-Content = Annotated[str, _text(MAX_CONTENT, required=True), _schema("string", minLength=1)]
-Kind = Annotated[MemoryType, BeforeValidator(_memory_type), _MEMORY_TYPE_SCHEMA]
-EventType = Annotated[str, _matching(_TYPE, default=DEFAULT_EVENT_TYPE), _TYPE_SCHEMA]
-OptionalObject = Annotated[Json | None, BeforeValidator(_object), _schema("object")]
-OptionalTags = Annotated[tuple[str, ...] | None, BeforeValidator(_tags), _TAGS_SCHEMA]
-OptionalTypes = Annotated[tuple[str, ...] | None, BeforeValidator(_types), _TYPES_SCHEMA]
-OptionalType = Annotated[tuple[str, ...] | None, BeforeValidator(_types), _ONE_TYPE_SCHEMA]
-Importance = Annotated[float | None, BeforeValidator(_importance), _IMPORTANCE_SCHEMA]
-Since = Annotated[str | None, _since(None), _TIME_SCHEMA]
-Until = Annotated[str | None, BeforeValidator(_time), _TIME_SCHEMA]
-Ordering = Annotated[Literal["asc", "desc"], BeforeValidator(_order), _schema("string", enum=["asc", "desc"])]
-Cursor = Annotated[str | None, _text(MAX_CURSOR), _schema("string", maxLength=MAX_CURSOR)]
-Offset = Annotated[int | None, _whole(None, MAX_OFFSET), _schema("integer", maximum=MAX_OFFSET)]
-Flag = Annotated[bool | None, BeforeValidator(_flag), _schema("boolean")]
 
 
 class MemoryInput(Input):
@@ -273,17 +263,19 @@ class MemoryInput(Input):
     agent_id: RequiredId = Field(description="Who keeps it, registered or not")
     content: Content = Field(description="What is to be remembered")
     session_id: OptionalSession = Field(default=None, description="In which session")
-    memory_type: Kind = "episodic"
+    memory_type: Annotated[MemoryType, _one_of(MEMORY_TYPES, "episodic")] = "episodic"
     event_type: EventType = Field(default=DEFAULT_EVENT_TYPE, description="What happened, in your own words")
-    metadata: OptionalObject = Field(default=None, description="Whatever belongs to it")
-    tags: OptionalTags = None
-    dedup_key: Annotated[str | None, _text(MAX_DEDUP_KEY), _schema("string", maxLength=MAX_DEDUP_KEY)] = Field(
+    metadata: Object = Field(default=None, description="Whatever belongs to it")
+    tags: Tags = None
+    dedup_key: ShortText = Field(
         default=None, description="Your own key of a repeat; left out: agent, event type and the beginning"
     )
     importance: Importance = None
-    parent_id: Annotated[str | None, _text(MAX_NAME), _schema("string", maxLength=MAX_NAME)] = Field(
-        default=None, description="The memory that this one goes on from"
-    )
+    parent_id: ShortText = Field(default=None, description="The memory that this one goes on from")
+
+    def draft(self) -> MemoryDraft:
+        """Return it as the domain keeps it."""
+        return MemoryDraft(**{**self.__dict__, "tags": self.tags or ()})
 
 
 class MemoriesInput(Input):
@@ -294,7 +286,7 @@ class MemoriesInput(Input):
         min_length=1,
         json_schema_extra={"items": {"type": "object"}},  # each is a MemoryInput, read by itself
     )
-    atomic: Flag = Field(
+    atomic: Annotated[bool | None, Rule(_flag, {"type": "boolean"}, blank=False)] = Field(
         default=None,
         description="true: a duplicate refuses all. false: each by itself, and results says what became of it. Left "
         "out: duplicates are left out, and anything else that is wrong refuses all",
@@ -304,29 +296,29 @@ class MemoriesInput(Input):
 class MemoryChangeInput(Input):
     """Changes of a memory; what is left out stays, an empty object or list takes it away."""
 
-    content: Annotated[str | None, _text(MAX_CONTENT), _schema("string", minLength=1)] = None
-    event_type: Annotated[str | None, _matching(_TYPE), _TYPE_SCHEMA] = None
-    metadata: OptionalObject = None
-    tags: OptionalTags = None
+    content: Annotated[str | None, _text(MAX_CONTENT, schema={"minLength": 1})] = None
+    event_type: Annotated[str | None, _matching(_TYPE)] = None
+    metadata: Object = None
+    tags: Tags = None
     importance: Importance = None
-    version: Annotated[int | None, _whole(None, 2**31 - 1), _schema("integer", minimum=1)] = Field(
+    version: Annotated[int | None, _whole(None, 2**31 - 1, {"minimum": 1})] = Field(
         default=None, description="The version that you saw: where there is a newer one, nothing is changed"
     )
 
 
-class ListInput(Input):
+class ListInput(_FilteringInput):
     """Which memories are listed."""
 
     agent_id: OptionalId = None
     session_id: OptionalSession = None
-    memory_type: OptionalType = None
-    event_type: OptionalType = None
-    tags: Annotated[tuple[str, ...] | None, BeforeValidator(_tags), _schema("string")] = Field(
+    memory_type: OneType = None
+    event_type: OneType = None
+    tags: Annotated[tuple[str, ...] | None, _several(_TAG, "tags", {"type": "string"})] = Field(
         default=None, description="With commas between them: what has all of these"
     )
-    since: Since = Field(default=None, description="Later than this: 24h, 7d or 30m ago, or an ISO 8601 time")
-    until: Until = Field(default=None, description="Before this")
-    limit: Annotated[int, _whole(DEFAULT_LISTED, MAX_LISTED), _LIMIT_SCHEMA] = DEFAULT_LISTED
+    since: Time = Field(default=None, description="Later than this: 24h, 7d or 30m ago, or an ISO 8601 time")
+    until: Time = Field(default=None, description="Before this")
+    limit: Listed = DEFAULT_LISTED
     offset: Offset = None
     cursor: Cursor = Field(default=None, description="next_cursor of the page before")
     order: Ordering = "desc"
@@ -335,31 +327,27 @@ class ListInput(Input):
 class AgentListInput(ListInput):
     """Which memories of an agent are listed."""
 
-    since: Annotated[str | None, _since(DEFAULT_SINCE), _TIME_SCHEMA] = DEFAULT_SINCE
+    since: TimeOfLate = DEFAULT_SINCE
 
 
-class SearchInput(Input):
+class SearchInput(_FilteringInput):
     """What is searched for; everything that is given must hold.
 
     With `query` the best come first, on one page: `order` and `cursor` are for answers by time.
     """
 
-    query: Annotated[str | None, _text(10_000), _schema("string", maxLength=10_000)] = Field(
-        default=None, description="What it is about: the best come first, in words of your own"
-    )
+    query: LongText = Field(default=None, description="What it is about: the best come first, in words of your own")
 
     agent_id: OptionalId = None
     session_id: OptionalSession = None
-    memory_types: OptionalTypes = None
-    event_types: OptionalTypes = None
-    tags: OptionalTags = None
-    content_contains: Annotated[str | None, _text(10_000), _schema("string", maxLength=10_000)] = Field(
-        default=None, description="What the content holds, as it is written"
-    )
-    since: Since = None
-    until: Until = None
+    memory_types: Types = None
+    event_types: Types = None
+    tags: Tags = None
+    content_contains: LongText = Field(default=None, description="What the content holds, as it is written")
+    since: Time = None
+    until: Time = None
     min_importance: Importance = None
-    limit: Annotated[int, _whole(DEFAULT_FOUND, MAX_LISTED), _LIMIT_SCHEMA] = DEFAULT_FOUND
+    limit: Found = DEFAULT_FOUND
     offset: Offset = None
     cursor: Cursor = None
     order: Ordering = "desc"
@@ -369,14 +357,14 @@ class NewAgentInput(Input):
     """An agent that is registered."""
 
     name: RequiredId = Field(description="No two agents have the same")
-    description: Annotated[str | None, _text(MAX_DESCRIPTION), _schema("string", maxLength=MAX_DESCRIPTION)] = None
-    config: OptionalObject = None
+    description: LongText = None
+    config: Object = None
 
 
 class RegistryInput(Input):
     """Which agents are listed."""
 
-    limit: Annotated[int, _whole(MAX_LISTED, MAX_LISTED), _LIMIT_SCHEMA] = MAX_LISTED
+    limit: Annotated[int, _whole(MAX_LISTED, MAX_LISTED)] = MAX_LISTED
     offset: Offset = None
 
 
@@ -390,27 +378,25 @@ class NewSessionInput(Input):
     """A session that is opened."""
 
     agent_id: RequiredId = Field(description="A registered agent, by its id or name")
-    metadata: OptionalObject = None
+    metadata: Object = None
 
 
 class SessionChangeInput(Input):
     """Changes of a session; what is left out stays."""
 
-    status: Annotated[Literal["active", "closed"] | None, BeforeValidator(_status), _STATUS_SCHEMA] = Field(
+    status: Annotated[Literal["active", "closed"] | None, _one_of(SESSION_STATUSES)] = Field(
         default=None, description="closed ends it, active opens it again"
     )
-    metadata: OptionalObject = Field(default=None, description="Takes the place of all that was there")
+    metadata: Object = Field(default=None, description="Takes the place of all that was there")
 
 
-class SessionContextInput(Input):
+class SessionContextInput(_FilteringInput):
     """How the context of a session is made."""
 
-    max_tokens: Annotated[int | None, _whole(None, 1_000_000), _schema("integer", maximum=1_000_000)] = Field(
-        default=None, description="Bound of the text"
-    )
-    include_types: OptionalTypes = None
-    since: Annotated[str | None, _since(DEFAULT_SINCE), _TIME_SCHEMA] = DEFAULT_SINCE
-    query: Annotated[str | None, _text(10_000), _schema("string", maxLength=10_000)] = Field(
+    max_tokens: Annotated[int | None, _whole(None, 1_000_000)] = Field(default=None, description="Bound of the text")
+    include_types: Types = None
+    since: TimeOfLate = DEFAULT_SINCE
+    query: LongText = Field(
         default=None, description="What it is needed for: where not all fit, what is most about it is shown"
     )
 
@@ -419,29 +405,23 @@ class RecallToolInput(Input):
     """Arguments of memtrace_recall."""
 
     agent_id: RequiredId = Field(description="Whose memories")
-    since: Annotated[str | None, _since(DEFAULT_SINCE), _TIME_SCHEMA] = Field(
-        default=DEFAULT_SINCE, description="24h, 7d or 30m ago, or an ISO 8601 time"
-    )
+    since: TimeOfLate = Field(default=DEFAULT_SINCE, description="24h, 7d or 30m ago, or an ISO 8601 time")
     session_id: OptionalSession = None
-    memory_type: Annotated[str | None, BeforeValidator(_optional_memory_type), _MEMORY_TYPE_SCHEMA] = None
-    limit: Annotated[int, _whole(DEFAULT_FOUND, MAX_LISTED), _LIMIT_SCHEMA] = DEFAULT_FOUND
+    memory_type: Annotated[str | None, _one_of(MEMORY_TYPES)] = None
+    limit: Found = DEFAULT_FOUND
 
 
 class SearchToolInput(Input):
     """Arguments of memtrace_search."""
 
     agent_id: OptionalId = Field(default=None, description="Left out: of all agents")
-    query: Annotated[str | None, _text(10_000), _schema("string", maxLength=10_000)] = Field(
-        default=None, description="What it is about: the best come first"
-    )
-    content_contains: Annotated[str | None, _text(10_000), _schema("string", maxLength=10_000)] = Field(
-        default=None, description="What the content holds, as it is written"
-    )
-    memory_types: OptionalTypes = None
-    tags: OptionalTags = Field(default=None, description="What has all of these")
-    since: Since = Field(default=None, description="24h, 7d or 30m ago, or an ISO 8601 time")
+    query: LongText = Field(default=None, description="What it is about: the best come first")
+    content_contains: LongText = Field(default=None, description="What the content holds, as it is written")
+    memory_types: Types = None
+    tags: Tags = Field(default=None, description="What has all of these")
+    since: Time = Field(default=None, description="24h, 7d or 30m ago, or an ISO 8601 time")
     min_importance: Importance = None
-    limit: Annotated[int, _whole(DEFAULT_FOUND, MAX_LISTED), _LIMIT_SCHEMA] = DEFAULT_FOUND
+    limit: Found = DEFAULT_FOUND
 
 
 class DecideInput(Input):
@@ -462,7 +442,7 @@ class RegisterToolInput(Input):
     """Arguments of memtrace_agent_register."""
 
     name: RequiredId = Field(description="No two agents have the same")
-    description: Annotated[str | None, _text(MAX_DESCRIPTION), _schema("string", maxLength=MAX_DESCRIPTION)] = None
+    description: LongText = None
 
 
 class MemoryLink(Answer):
@@ -656,8 +636,3 @@ def refused(error: MyriaError) -> Json:
         if isinstance(value := error.details.get(name), kind):
             body[name] = value
     return body
-
-
-def now_us() -> int:
-    """Return this machine's clock in microseconds since 1970 UTC."""
-    return time.time_ns() // 1000
