@@ -65,6 +65,9 @@ def main(arguments: list[str]) -> int:
     return 1 if any(names - now[what] for what, names in before.items()) else 0
 
 
+_ROUTE = re.compile(r'(?:method=)?"(GET|POST|PUT|PATCH|DELETE)",\s+(?:path=)?"(/[^"]*)"')
+
+
 def promises(root: Path) -> Mapping[str, set[str]]:
     """Return the names that a checkout promises, by kind."""
     pages = {
@@ -72,7 +75,9 @@ def promises(root: Path) -> Mapping[str, set[str]]:
         for name in ("tools", "settings", "errors", "metrics")
     }
     sources = "\n".join(
-        path.read_text(encoding="utf-8") for place in ("server", "core") for path in (root / place).rglob("routes.py")
+        path.read_text(encoding="utf-8")
+        for name in ("routes.py", "handlers.py")
+        for path in (root / "server").rglob(name)
     )
     resource = yaml.safe_load((root / "crds/myriarebuild.yaml").read_text(encoding="utf-8"))
     values = yaml.safe_load((root / "charts/myria/values.yaml").read_text(encoding="utf-8"))
@@ -80,7 +85,7 @@ def promises(root: Path) -> Mapping[str, set[str]]:
         "tools": set(re.findall(r"^## (myria_\w+|[a-z_]+)$", pages["tools"], re.MULTILINE)),
         "arguments of tools": set(arguments_of_tools(pages["tools"])),
         "fields of answers": set(answers_of_tools(pages["tools"])),
-        "routes": {f"{method} {path}" for method, path in re.findall(r'method="(\w+)",\s+path="([^"]+)"', sources)},
+        "routes": {f"{method} {path}" for method, path in _ROUTE.findall(sources)},
         "settings with defaults": set(settings(pages["settings"])),
         "error codes": set(
             re.findall(r"^(?:- |\| |[^\w\n]*\w+ +)`?([a-z]+(?:_[a-z]+)+)`?\b", pages["errors"], re.MULTILINE)

@@ -113,7 +113,7 @@ class Memory(Administration):
         self.before_turns = Preparing(self._read, settings.turns)
         self.shadows = ShadowLog(self.appending)
         self.directories = Directories(self._read)
-        self.memories = Memories(self.log, window_s=settings.rest.dedup_window_s)
+        self.memories = Memories(self.log, self.notes, window_s=settings.rest.dedup_window_s)
         page_bytes = settings.retrieval.answer_bytes
         self.memory_reader = MemoryReader(
             self.database, self._read, scanned=settings.rest.scanned_memories, page_bytes=page_bytes

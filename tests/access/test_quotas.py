@@ -17,8 +17,8 @@ from myria.db.database import Database as Pool
 from myria.errors import InvalidArgument, QuotaExceeded, StorageQuotaExceeded, TenantNotFound
 from myria.log.quotas import FRESH_S, TenantQuotas
 from myria.memory import Memory
-from myria.notes.memories.commands import Keeping
 from myria.notes.memories.model import MemoryDraft
+from myria.notes.memories.sharing import Keeping
 from myria.settings import Settings
 from tests.cli.conftest import call
 from tests.isolation.world import Statements

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from myria.notes.drafting import NoteText
 from myria.notes.kinds import policy_of
-from myria.notes.memories.model import MemoryDraft, MemoryEvents
-from myria.notes.model import note_event
+from myria.notes.memories.model import MemoryDraft, note_of_memory
 
 _TEXTS = st.one_of(
     st.sampled_from(["", "bot", "p/s", "1", "a" * 129, "nul\x00", "\ud800", "ä", "decision_made", "x y", "general"]),
@@ -36,15 +35,12 @@ _TEXTS = st.one_of(
 )
 def test_a_memory_is_a_note(draft: MemoryDraft, dedup: str | None) -> None:
     """The event that keeps a memory is the one that keeps the same as a note of any face."""
-    at = 10**15
-    call = MemoryEvents(("ana", "org"), at=at, shared="org", window_s=60)
-    call.event(draft._replace(content="before"), "note_0", "before")
-    made = call.event(draft, "note_1", dedup)
+    made = note_of_memory(draft, dedup_key=dedup, shared_with="org", within_s=60)
     about: dict[str, Any] = {"agent_id": draft.agent_id, "event_type": draft.event_type, "tags": list(draft.tags)}
     about |= {} if dedup is None else {"dedup_key": dedup, "dedup_within_s": 60, "shared_with": "org"}
     about |= {} if draft.metadata is None else {"metadata": draft.metadata}
     about |= {} if draft.importance is None else {"importance": draft.importance}
-    note = NoteText(
+    assert made == NoteText(
         content=draft.content,
         kind=draft.memory_type,
         topic=draft.agent_id if draft.event_type == "general" else draft.event_type,
@@ -56,5 +52,3 @@ def test_a_memory_is_a_note(draft: MemoryDraft, dedup: str | None) -> None:
         session_id=draft.session_id,
         memory=about,
     )
-    written = note_event(note, ("ana", "org"), note_id="note_1", version=1, timestamp=at, speaker=draft.agent_id)
-    assert made == written

@@ -18,8 +18,8 @@ from myria.memory import Memory
 from myria.notes.drafting import Draft
 from myria.notes.feedback import Feedback
 from myria.notes.folding import event_log
-from myria.notes.memories.commands import Keeping
 from myria.notes.memories.model import MemoryDraft, dedup_key
+from myria.notes.memories.sharing import Keeping
 from myria.notes.sessions.reflecting import Reflection, reflect
 from myria.notes.turns.items import identity_of, message
 from myria.notes.turns.shadow import ClientResult, compare_after

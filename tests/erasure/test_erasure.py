@@ -33,8 +33,8 @@ from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
 from myria.notes.folding import event_log
 from myria.notes.links import NoteLinks
-from myria.notes.memories.commands import Keeping
 from myria.notes.memories.model import MemoryDraft
+from myria.notes.memories.sharing import Keeping
 from myria.search import searching
 from myria.search.queries import EventNodesQuery
 from myria.search.ranking import rank

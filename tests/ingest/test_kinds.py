@@ -14,7 +14,6 @@ from myria import errors
 from myria.builds.verify import verify
 from myria.db.database import Database as Pool
 from myria.log.acknowledgement import AppendResult
-from myria.log.event import NewEvent
 from myria.log.ids import new_id
 from myria.log.scopes import scope_key
 from myria.memory import Memory
@@ -22,8 +21,8 @@ from myria.notes.commands import Notes
 from myria.notes.drafting import Draft, completed
 from myria.notes.folding import event_log
 from myria.notes.kinds import Lifetime
-from myria.notes.memories.commands import Keeping
 from myria.notes.memories.model import MemoryDraft
+from myria.notes.memories.sharing import Keeping
 from myria.notes.model import note_event
 from myria.settings import Settings
 from tests.support.events import TENANT, append, conversation, event
@@ -144,11 +143,6 @@ def two_drafts() -> list[Draft]:
     return [Draft(content=f"{name} of one call") for name in ("a note", "another note")]
 
 
-async def nothing(_ids: Sequence[str], _is_any_new: bool) -> Sequence[NewEvent]:
-    """Append nothing beside notes."""
-    return ()
-
-
 async def failed(dsn: str) -> dict[str, list[str]]:
     async with Pool(dsn) as pool:
         report = await verify(pool, TENANT, SETTINGS.planner.for_planner())
@@ -183,7 +177,7 @@ async def test_each_kind_is_written_without_a_scan(
             TENANT, KEEPING, [MemoryDraft(agent_id=name, content="of each") for name in "ab"]
         )
         await notes.remember(TENANT, ("ana",), Draft(content="some words that nothing has"), contract="004")
-        await notes.remember_all(TENANT, ("ana",), two_drafts(), contract="004", beside=nothing)
+        await notes.remember_all(TENANT, ("ana",), two_drafts(), contract="004")
         await host.after("last", "one more")
     big = {"events", "notes", "turns", "note_looks"}
     assert [read for read in watched.read if read[0] in big and read[1]] == []
@@ -232,7 +226,7 @@ async def test_a_commit_that_nobody_heard_of_is_found_again(
         results = await of(memory.log.append_events(TENANT, [event(2), event(3)]))
         kept = await of(memory.memories.keep(TENANT, KEEPING, draft))
         note = await of(keeper(pool).remember(TENANT, ("ana",), Draft(content="a note kept once"), contract="004"))
-        two = await of(keeper(pool).remember_all(TENANT, ("ana",), two_drafts(), contract="004", beside=nothing))
+        two = await of(keeper(pool).remember_all(TENANT, ("ana",), two_drafts(), contract="004"))
         turn = await of(host.after("second", "two"))
         async with pool.read(TENANT) as connection:
             counted = await connection.fetchrow(
@@ -328,7 +322,7 @@ async def test_a_note_alone_is_what_it_would_be_among_others(database: Database)
         notes = keeper(pool)
         for draft in drafts:
             await notes.remember(TENANT, ("ana",), draft, contract="004", now=now)
-        await notes.remember_all(TENANT, ("ben",), drafts, contract="004", beside=nothing, now=now)
+        await notes.remember_all(TENANT, ("ben",), drafts, contract="004", now=now)
         async with pool.read(TENANT) as connection:
             rows = await connection.fetch(
                 "SELECT s.participants, n.kind, n.topic, n.importance, n.anchor, n.context_id, n.session, "

@@ -19,8 +19,8 @@ from myria.log.masks import Mask, Masks
 from myria.memory import Memory
 from myria.notes.drafting import Draft
 from myria.notes.evaluator import MOST_ATTEMPTS
-from myria.notes.memories.commands import Keeping
 from myria.notes.memories.model import MemoryChanges, MemoryDraft
+from myria.notes.memories.sharing import Keeping
 from myria.notes.model import Changes
 from myria.notes.questions import RecallQuery
 from myria.notes.statistics import statistics

@@ -11,9 +11,10 @@ from myria.builds.verify.run import verify
 from myria.log.fields import parse_timestamp
 from myria.log.masks import Masks
 from myria.memory import Memory
-from myria.notes.commands import Notes, Remembered
+from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
 from myria.notes.histories import history
+from myria.notes.model import Remembered
 from myria.notes.questions import RecallQuery
 from myria.settings import Settings
 from myria.settings.planner import PlannerSettings

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from myria import errors
 from myria.db.database import Database as Pool
-from myria.notes.commands import Amended, Forgotten
-from myria.notes.model import Changes
+from myria.notes.model import Amended, Changes, Forgotten
 from tests.notes.test_remembering import TENANT, US, Keeper
 from tests.support.counts import examples
 from tests.support.postgres import Database, Databases

@@ -10,12 +10,12 @@ from random import Random
 import pytest
 
 from myria.db.database import Database as Pool
-from myria.notes.commands import Notes, Remembered
+from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
 from myria.notes.folding import event_log
 from myria.notes.kinds import Lifetime
 from myria.notes.likeness import ALIKE, LOOKED_AT, MOST, NewestNotes, said_by, those_alike
-from myria.notes.model import Changes
+from myria.notes.model import Changes, Remembered
 from myria.notes.similar import Similar
 from tests.support.postgres import Database
 

@@ -14,9 +14,10 @@ from myria.builds.verify.run import verify
 from myria.db.database import Database as Pool
 from myria.log.event import NewEvent
 from myria.log.withdrawal.commands import Withdrawals
-from myria.notes.commands import Notes, Remembered
+from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
 from myria.notes.folding import event_log
+from myria.notes.model import Remembered
 from myria.settings.planner import PlannerSettings
 from myria.settings.redaction_kinds import KINDS
 from tests.support.postgres import Database

@@ -13,7 +13,7 @@ def test_what_is_gone_is_named(tmp_path: Path) -> None:
     """A setting with another default, a lost argument and a lost route are named; what is new is no loss."""
     checkout = copied(tmp_path / "checkout")
     settings, tools = checkout / "docs/settings.md", checkout / "docs/tools.md"
-    routes = checkout / "server/myria_server/api/memtrace/routes.py"
+    routes = checkout / "server/myria_server/api/memtrace/handlers.py"
 
     def compared() -> tuple[int, str]:
         command = [sys.executable, "scripts/compare_promises.py", "HEAD"]
@@ -28,7 +28,7 @@ def test_what_is_gone_is_named(tmp_path: Path) -> None:
         settings.read_text("utf-8").replace("- `port` (integer 0..65535; `8321`)", "- `port` (`1`)"), "utf-8"
     )
     tools.write_text(tools.read_text("utf-8").replace("- `channel` (required)", "- `canal` (required)"), "utf-8")
-    routes.write_text(routes.read_text("utf-8").replace('path="/search"', 'path="/found"'), "utf-8")
+    routes.write_text(routes.read_text("utf-8").replace('"/search"', '"/found"'), "utf-8")
     status, said = compared()
     assert status == 1
     assert [line for line in said.splitlines() if line.startswith("gone:")] == [

@@ -17,8 +17,8 @@ from myria.errors import DuplicateMemory
 from myria.log.withdrawal.commands import Withdrawals
 from myria.memory import Memory
 from myria.notes.answertext import NOTHING
-from myria.notes.memories.commands import Keeping
 from myria.notes.memories.model import MemoryChanges, MemoryDraft
+from myria.notes.memories.sharing import Keeping
 from myria.settings import AuthSettings, RestSettings, Settings
 from myria.text.model_tokens import token_counter
 from myria_server.api.memtrace.handlers import ROUTES
@@ -607,7 +607,7 @@ async def test_the_window_ends_and_holds_between_processes(database: Database) -
 KEEPING = """
 import asyncio, json, sys
 from myria.errors import DuplicateMemory
-from myria.notes.memories.commands import Keeping
+from myria.notes.memories.sharing import Keeping
 from myria.notes.memories.model import MemoryDraft
 from myria.memory import Memory
 from myria.settings import Settings

@@ -16,6 +16,7 @@ from myria.db.database import Database
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
 from myria.index.embeddings.keeping import VectorKeeper
+from myria.log.event import NewEvent
 from myria.log.withdrawal.commands import Withdrawals
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
@@ -23,7 +24,8 @@ from myria.notes.evaluations import Evaluation
 from myria.notes.feedback import Feedback
 from myria.notes.folding import event_log
 from myria.notes.links import NoteLinks
-from myria.notes.memories.model import MemoryDraft, MemoryEvents
+from myria.notes.memories.model import MemoryDraft, note_of_memory
+from myria.notes.model import note_event
 from myria.notes.registrations.model import Entry, registration_event
 from myria.notes.turns.model import Session, mark_event
 from myria.settings import PlannerSection, Settings
@@ -62,6 +64,12 @@ async def checked(dsn: str, *, deep: bool = False, all_snapshots: bool = True) -
 
 def failed(report: Report) -> dict[str, list[str]]:
     return {check.name: check.failures for check in report.checks if check.failed}
+
+
+def memory_event(draft: MemoryDraft, note_id: str, key: str | None, *, at: int, within_s: int) -> NewEvent:
+    """Return the event by which a memory is kept over REST."""
+    note = note_of_memory(draft, dedup_key=key, shared_with="org", within_s=within_s)
+    return note_event(note, ("ana", "org"), note_id=note_id, version=1, timestamp=at, speaker=draft.agent_id)
 
 
 class Lengths:
@@ -107,7 +115,7 @@ def built(databases: Databases) -> Iterator[str]:
             mark = mark_event(session, "t", [], [], previous=None, at=10**15)
             await event_log(pool).append_events(TENANT, (mark,))
             memory = MemoryDraft(agent_id="bot", content="The kiln cooled", tags=("kiln",), importance=0.25)
-            kept = MemoryEvents(("ana", "org"), at=10**15, shared="org", window_s=60).event(memory, "note_m", "k")
+            kept = memory_event(memory, "note_m", "k", at=10**15, within_s=60)
             agent = Entry(kind="agent", entry_id="agent_1", name="bot")
             await event_log(pool).append_events(TENANT, (kept, registration_event(agent, ("org",), at=10**15)))
             erasures = Erasures(pool, Registry(pool, SETTINGS), event_log(pool), TENANT, actor="test")
@@ -155,9 +163,7 @@ async def test_odd_memories_are_written_as_their_events_say(database: postgres.D
         odd._replace(importance=0.12345678901234567, tags=("\u00e4",)),
     ]
     kept = [
-        MemoryEvents(("ana", "org"), at=10**15 + n, shared="org", window_s=n % 2).event(
-            draft, f"note_{n}", draft.dedup_key
-        )
+        memory_event(draft, f"note_{n}", draft.dedup_key, at=10**15 + n, within_s=n % 2)
         for n, draft in enumerate(drafts)
     ]
     async with Database(database.dsn) as pool:

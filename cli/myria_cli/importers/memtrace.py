@@ -17,8 +17,9 @@ from myria import errors
 from myria.log.canonical import digest
 from myria.log.fields import parse_timestamp
 from myria.log.jsontext import decode
-from myria.notes.memories.commands import Keeping, Memories
+from myria.notes.memories.commands import Memories
 from myria.notes.memories.model import MemoryDraft
+from myria.notes.memories.sharing import Keeping
 from myria_cli.importers.frame import Importing
 from myria_server.api.core import inputs
 from myria_server.api.memtrace import schemas as rest

@@ -17,8 +17,8 @@ from myria.log import transfer
 from myria.log.limits import Limits
 from myria.notes.commands import Notes
 from myria.notes.folding import event_log
-from myria.notes.memories.commands import Keeping, Memories
-from myria.notes.memories.sharing import shared_participant
+from myria.notes.memories.commands import Memories
+from myria.notes.memories.sharing import Keeping, shared_participant
 from myria.settings import Settings
 from myria.settings.yaml_files import read_yaml
 from myria_cli import console
@@ -130,7 +130,7 @@ async def run_import(
                 await memento.import_fragments(notes, database, tenant, fragments, own, importing=importing)
             elif plan.system == "memtrace":
                 # Without a window: what was kept twice there is kept twice here.
-                memories = Memories(log, window_s=0)
+                memories = Memories(log, notes, window_s=0)
                 keeping = Keeping(own=own, shared=shared_participant(settings.rest))
                 await memtrace.import_memories(memories, tenant, lines(memtrace.LONGEST_LINE), keeping, importing)
             elif plan.system == "memory-tools":

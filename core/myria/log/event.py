@@ -56,8 +56,6 @@ FIELDS = frozenset(REQUIRED) | {"source_event_key", "context_id", "type", "topic
 _IMPORT_FIELDS = FIELDS | {"event_id"}
 _CANONICAL = orjson.OPT_SORT_KEYS
 _MICROSECONDS = 1_000_000
-STEP_BYTES = 64 * 1024
-"""Bytes of payloads that are written in one step."""
 
 
 class Appender(Protocol):

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import asyncpg
 import orjson
 
+from myria.db.clock import to_microseconds
 from myria.errors import InvalidArgument
 from myria.log.event import NewEvent
+from myria.log.event_log import Counts
 from myria.log.limits import MAX_HINT, MAX_TOPIC_HINTS
 from myria.log.payloads import TopicHint
 from myria.notes.details import NO_DETAILS, Details
@@ -112,6 +115,32 @@ def note_of(payload: Mapping[str, Any], *, context_id: str | None) -> NoteText:
     )
 
 
+def ending_version(row: asyncpg.Record, days: int, *, by: NewEvent) -> NewEvent:
+    """Return the version of a note that says the same for so many days of UTC since it was said.
+
+    Args:
+        by: the event that replaces it then.
+    """
+    payload = orjson.loads(row["payload"])
+    payload["note"] |= {
+        "version": row["version"] + 1,
+        "previous": row["event_id"],
+        "lasts_days": days,
+        "replaced_by": by.event_id,
+    }
+    payload["note"].pop("anchor", None)  # an anchor never ends
+    return NewEvent(
+        timestamp=to_microseconds(row["changed_at"]),
+        channel=NOTE_CHANNEL,
+        participants=tuple(row["participants"]),
+        payload_json=orjson.dumps(payload, option=orjson.OPT_SORT_KEYS),
+        source_event_key=None if by.source_event_key is None else f"{by.source_event_key}:{row['note_id']}",
+        context_id=row["context_id"],
+        type=NOTE_TYPE,
+        topic_hints=hints_of(names_of(note_of(payload, context_id=row["context_id"]))),
+    )
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Changes:
     """What an amendment changes of a note. None leaves it as it is."""
@@ -158,3 +187,44 @@ class Changes:
             details=note.details.amended(self.details),
             inferred=(),
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Remembered:
+    """A note that was kept, or was there. `event_id` is that of its first version, None where it was there before.
+
+    `note_id` is empty where a dry run would keep a new one. `alike`: the events of notes that are like it, by their
+    numbers, each with its similarity, most alike first; None where it was not compared.
+    """
+
+    note_id: str
+    created: bool
+    note: NoteText
+    event_id: str | None
+    redacted: Counts
+    alike: tuple[tuple[int, float], ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Amended:
+    """A note after an amendment.
+
+    `changed` is false where it said so already, and where `same_as` names another note of the same people that does.
+    """
+
+    note_id: str
+    version: int
+    note: NoteText
+    changed: bool
+    redacted: Counts
+    same_as: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Forgotten:
+    """What became of a note that was to be forgotten; `protected` where that needs force. `text` is what it says."""
+
+    note_id: str
+    text: str
+    forgotten: bool
+    protected: bool

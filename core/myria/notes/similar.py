@@ -15,9 +15,9 @@ import orjson
 from myria.db.database import Database
 from myria.db.queries import sql
 from myria.log.scopes import scope_key
-from myria.notes.commands import Remembered
 from myria.notes.expiry import Lasting
 from myria.notes.likeness import BEGINNING, LOOKED_AT, MOST, said_by, those_alike
+from myria.notes.model import Remembered
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

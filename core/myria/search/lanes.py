@@ -27,7 +27,6 @@ from myria.index.searchable import document
 from myria.search.cache import ByteCache
 from myria.search.gathering import Gathered
 from myria.search.pin import Pinned
-from myria.search.steps import STEP_S
 
 Lane = Literal["tail", "internal"]
 
@@ -45,6 +44,9 @@ _ANALYSED_CHARACTERS = 256 * 1024
 
 _PORTION_CHARACTERS = 1024 * 1024
 """Characters of payloads whose words are held at a time."""
+
+_STEP_S = 0.001
+"""Seconds of analysing after which the event loop gets its turn."""
 
 _EMPTY = LooseBlock()
 _NONE: Ints = np.zeros(0, dtype=np.int64)
@@ -316,12 +318,12 @@ def _portions(rows: Sequence[asyncpg.Record]) -> Iterator[Sequence[asyncpg.Recor
 
 async def _analyse(rows: Sequence[asyncpg.Record], docs: list[Doc]) -> None:
     """Add the documents of rows to `docs`, as far as it comes, giving way to others every few milliseconds."""
-    turn_ends = time.perf_counter() + STEP_S
+    turn_ends = time.perf_counter() + _STEP_S
     for row in rows:
         docs.append(document(row, xid=row["xid"], scope_id=row["scope_id"]))
         if time.perf_counter() > turn_ends:
             await asyncio.sleep(0)
-            turn_ends = time.perf_counter() + STEP_S
+            turn_ends = time.perf_counter() + _STEP_S
 
 
 def _extended(block: LooseBlock, docs: Sequence[Doc]) -> LooseBlock:

@@ -76,17 +76,6 @@ CROSS JOIN LATERAL (
 WHERE n.tenant_id = $1 AND n.note_id = ANY ($2::text[]) AND n.live
   AND n.note_id NOT IN (SELECT z.note_id FROM myria.ended_notes($1, clock_timestamp()) z);
 
--- name: of_first_events
--- The memories that began with some events, as they stand.
-SELECT first.event_id AS first_event_id, n.note_id, n.created_at, n.first_seq, n.context_id, n.version, n.changed_at,
-       e.payload, first.payload AS first_payload
-FROM unnest($2::text[]) AS wanted
-JOIN myria.events first ON first.tenant_id = $1 AND first.event_id = wanted
-JOIN myria.notes n ON n.tenant_id = $1 AND n.note_id = first.payload->'note'->>'id' AND n.first_seq = first.event_seq AND n.live
-CROSS JOIN LATERAL (
-    SELECT x.payload FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = n.event_seq OFFSET 0
-) e;
-
 -- name: statistics
 -- What an agent, under each of its names ($3), kept over REST in scopes ($2): of its newest memories at most $4.
 SELECT count(*) AS memories, count(*) FILTER (WHERE x.created_at > $5) AS memories_24h,

@@ -254,11 +254,18 @@ JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = m.scope_id
 WHERE m.tenant_id = $1 AND m.participant = $2 AND s.participants @> $3::text[]
   AND EXISTS (SELECT FROM myria.notes n WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.live);
 
--- name: first_of_key
--- The note that an event began, what its first version said, and what withdrawals say of it now.
-SELECT e.payload->'note'->>'id' AS note_id, e.payload->>'text' AS text, n.reason
-FROM myria.events e LEFT JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.note_id = e.payload->'note'->>'id'
-WHERE e.tenant_id = $1 AND e.event_id = $2;
+-- name: of_first_events
+-- The notes that began with some events, what their first versions said, and how they stand now.
+SELECT first.event_id AS first_event_id, first.payload AS first_payload, first.payload->'note'->>'id' AS note_id, n.live, n.reason,
+       n.created_at, n.first_seq, n.context_id, n.version, n.changed_at, e.payload
+FROM unnest($2::text[]) AS wanted
+CROSS JOIN LATERAL (
+    SELECT x.event_id, x.payload FROM myria.events x WHERE x.tenant_id = $1 AND x.event_id = wanted OFFSET 0
+) first
+LEFT JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.note_id = first.payload->'note'->>'id'
+LEFT JOIN LATERAL (
+    SELECT x.payload FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = n.event_seq OFFSET 0
+) e ON true;
 
 -- name: nearby
 -- What sessions kept next before and after some of their notes, at most $3 of each, for the same people. What ends with

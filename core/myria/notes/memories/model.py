@@ -10,11 +10,9 @@ from typing import Any, Literal, NamedTuple, get_args
 import orjson
 
 from myria.db.clock import to_microseconds, to_rfc3339
-from myria.log.event import NewEvent
 from myria.log.payloads import speaker_of, whole_text
-from myria.notes.expiry import SESSION_IDLE_S
+from myria.notes.drafting import NoteText
 from myria.notes.kinds import policies, policy_of
-from myria.notes.model import NOTE_CHANNEL, NOTE_TYPE, hints_of
 
 MemoryType = Literal["episodic", "session", "decision", "entity"]
 
@@ -23,7 +21,6 @@ DEFAULT_EVENT_TYPE = "general"
 
 _DIGESTED_BYTES = 200
 _KEY_DIGITS = 32
-_SECOND = 1_000_000
 
 NOBODY = "default"
 """The agent of notes that nobody in particular keeps: those of a pool (Memento's contract)."""
@@ -145,92 +142,33 @@ def dedup_key(agent_id: str, event_type: str, content: str) -> str:
     return hashlib.sha256(said).hexdigest()[:_KEY_DIGITS]
 
 
-class MemoryEvents:
-    """Makes the events of memories that one call keeps.
+def note_of_memory(draft: MemoryDraft, *, dedup_key: str | None, shared_with: str, within_s: int) -> NoteText:
+    """Return the note that a memory is.
 
     Args:
-        participants: canonical; who may see them, `shared` among them.
-        at: in microseconds since 1970 UTC.
-        shared: the participant with whom all memories of an organisation are shared: repeats are known among these.
-        window_s: seconds within which another with the same key is a repeat; 0: none is.
+        dedup_key: by which repeats are known; None where there are none.
+        shared_with: the participant with whom an organisation shares all memories: repeats are known among these.
+        within_s: seconds within which another with the same key is a repeat; 0: none is.
     """
-
-    def __init__(self, participants: tuple[str, ...], *, at: int, shared: str, window_s: int) -> None:
-        self._participants = participants
-        self._at = at
-        self._shared = shared
-        self._window_s = window_s
-
-    def event(
-        self,
-        draft: MemoryDraft,
-        memory_id: str,
-        dedup: str | None,
-        *,
-        version: int = 1,
-        previous: str | None = None,
-        key: str | None = None,
-    ) -> NewEvent:
-        """Return the event that keeps a version of a memory; its payload is that of `note_event`.
-
-        Args:
-            dedup: the key by which repeats are known; None where there is none.
-            previous: the event of the version before.
-            key: its source key.
-        """
-        payload = self._payload(draft, memory_id, dedup, version=version, previous=previous)
-        return NewEvent(
-            timestamp=self._at,
-            channel=NOTE_CHANNEL,
-            participants=self._participants,
-            payload_json=orjson.dumps(payload, option=orjson.OPT_SORT_KEYS),
-            source_event_key=key,
-            context_id=draft.session_id,
-            type=NOTE_TYPE,
-            topic_hints=hints_of((_topic(draft), *_keywords(draft))),
-        )
-
-    def _payload(
-        self, draft: MemoryDraft, memory_id: str, dedup: str | None, *, version: int = 1, previous: str | None = None
-    ) -> Json:
-        about: Json = {"agent_id": draft.agent_id, "event_type": draft.event_type, "tags": list(draft.tags)}
-        if dedup is not None:
-            about["dedup_key"] = dedup
-            about["dedup_within_s"] = self._window_s
-            about["shared_with"] = self._shared
-        if draft.metadata is not None:
-            about["metadata"] = draft.metadata
-        if draft.importance is not None:
-            about["importance"] = draft.importance
-        if draft.parent_id is not None:
-            about["parent_id"] = draft.parent_id
-        note: Json = {
-            "id": memory_id,
-            "version": version,
-            "kind": draft.memory_type,
-            "topic": _topic(draft),
-            "keywords": _keywords(draft),
-            "importance": _importance(draft),
-            "lifetime": "permanent",
-            "memory": about,
-        }
-        if previous is not None:
-            note["previous"] = previous
-        if draft.session_id is not None:
-            note["idle_s"] = SESSION_IDLE_S
-        return {"text": draft.content, "note": note, "speaker": draft.agent_id}
-
-
-def _topic(draft: MemoryDraft) -> str:
-    return draft.event_type if draft.event_type != DEFAULT_EVENT_TYPE else draft.agent_id
-
-
-def _keywords(draft: MemoryDraft) -> list[str]:
-    return list(dict.fromkeys([tag.lower() for tag in draft.tags]))
-
-
-def _importance(draft: MemoryDraft) -> float:
-    return policy_of(draft.memory_type, "003").importance if draft.importance is None else draft.importance
+    about: Json = {"agent_id": draft.agent_id, "event_type": draft.event_type, "tags": list(draft.tags)}
+    if dedup_key is not None:
+        about |= {"dedup_key": dedup_key, "dedup_within_s": within_s, "shared_with": shared_with}
+    for name in ("metadata", "importance", "parent_id"):
+        if (value := getattr(draft, name)) is not None:
+            about[name] = value
+    policy = policy_of(draft.memory_type, "003")
+    return NoteText(
+        content=draft.content,
+        kind=draft.memory_type,
+        topic=draft.event_type if draft.event_type != DEFAULT_EVENT_TYPE else draft.agent_id,
+        keywords=tuple(dict.fromkeys(tag.lower() for tag in draft.tags)),
+        importance=policy.importance if draft.importance is None else draft.importance,
+        source=None,
+        lifetime="permanent",
+        anchor=False,
+        session_id=draft.session_id,
+        memory=about,
+    )
 
 
 def memory_of(row: Any) -> StoredMemory:

@@ -26,10 +26,10 @@ from myria.errors import CursorInvalid, InvalidArgument, NoteNotFound
 from myria.log.canonical import digest
 from myria.log.masks import Masks
 from myria.log.payloads import whole_text
+from myria.notes.current import ComparedNote, newest_above
 from myria.notes.memories.context import MOST_SHOWN, MOST_TOPICS, SessionContext, session_context
 from myria.notes.memories.model import MEMORY_TYPES, StoredMemory, kinds_of_types, memory_of, memory_of_event
 from myria.notes.model import NOTE_TYPE
-from myria.notes.current import ComparedNote, newest_above
 from myria.notes.recalling import Reads
 from myria.notes.scopes import scopes_with_notes
 from myria.search.cursors import Cursor

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from myria.access.principal import Principal
 from myria.errors import ParticipantsNotAllowed
 from myria.log.masks import Mask, Masks
 from myria.log.scopes import canonical_participants
-from myria.notes.memories.commands import Keeping
 from myria.settings import RestSettings
 
 
@@ -20,8 +21,26 @@ def shared_participant(settings: RestSettings) -> str:
     return shared
 
 
-def own_of(principal: Principal, shared: str) -> tuple[str, ...]:
-    """Return the participants of a principal's own here: those of the organisation alone where it has none.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Keeping:
+    """For whom memories are kept, and as whom they are read: `own` tells callers apart, `shared` is all of them."""
+
+    own: tuple[str, ...]
+    shared: str
+
+    @property
+    def participants(self) -> tuple[str, ...]:
+        """Who may see what is kept, canonical."""
+        return tuple(sorted({*self.own, self.shared}))
+
+    @property
+    def masks(self) -> Masks:
+        """What is read: what contains all of `own`, and what is shared."""
+        return Masks.of([Mask(self.own), Mask((self.shared,))])
+
+
+def keeping(principal: Principal, shared: str) -> Keeping:
+    """Return for whom a principal keeps.
 
     Raises:
         ParticipantsNotAllowed: it speaks for many, and nothing here says for whom.
@@ -31,22 +50,4 @@ def own_of(principal: Principal, shared: str) -> tuple[str, ...]:
             "this credential speaks for many, and REST does not say for whom; use one without patterns",
             field="participants",
         )
-    return principal.own or principal.fallback or (shared,)
-
-
-def masks_of(principal: Principal, shared: str) -> Masks:
-    """Return what a principal reads: what contains all of its own participants, and what is shared.
-
-    Raises:
-        ParticipantsNotAllowed: as `own_of`.
-    """
-    return Masks.of([Mask(own_of(principal, shared)), Mask((shared,))])
-
-
-def keeping(principal: Principal, shared: str) -> Keeping:
-    """Return for whom a principal keeps.
-
-    Raises:
-        ParticipantsNotAllowed: as `own_of`.
-    """
-    return Keeping(own=own_of(principal, shared), shared=shared)
+    return Keeping(own=principal.own or principal.fallback or (shared,), shared=shared)

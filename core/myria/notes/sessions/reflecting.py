@@ -13,10 +13,11 @@ from myria.errors import EventErased
 from myria.log.canonical import digest
 from myria.log.event import NewEvent
 from myria.log.scopes import scope_key
-from myria.notes.commands import Notes, Remembered
+from myria.notes.commands import Notes
 from myria.notes.details import NO_DETAILS, Details
 from myria.notes.drafting import Draft
 from myria.notes.links import Relation, link_event
+from myria.notes.model import Remembered
 from myria.notes.sessions.model import session_end
 
 Part = Literal["summary", "decisions", "errors", "procedures", "questions", "episode"]
@@ -119,12 +120,12 @@ async def reflect(
 
     salt: list[str] = []
 
-    async def beside(ids: Sequence[str], is_new: bool) -> Sequence[NewEvent]:
+    async def beside(ids: Sequence[str], new: Sequence[int]) -> Sequence[NewEvent]:
         parts: dict[Part, list[str]] = {}
         for (part, _), note_id in zip(drafts, ids, strict=True):
             parts.setdefault(part, []).append(note_id)
-        links = await _missing_links(database, tenant, participants, parts) if is_new else []
-        return [*links, *end(ids, is_new)]
+        links = await _missing_links(database, tenant, participants, parts) if new else []
+        return [*links, *end(ids, bool(new))]
 
     def end(ids: Sequence[str], is_new: bool) -> Sequence[NewEvent]:
         if session_id is None and not about:

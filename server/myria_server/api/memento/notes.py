@@ -8,12 +8,12 @@ from typing import Any
 
 from myria.errors import EventNotFound, InvalidArgument, MyriaError, NoteNotFound
 from myria.log.event import NewEvent
-from myria.notes.commands import Remembered, note_absent
+from myria.notes.commands import note_absent
 from myria.notes.drafting import Draft, NoteText
 from myria.notes.kinds import tier
 from myria.notes.lines import on_one_line
 from myria.notes.links import link_event
-from myria.notes.model import Changes
+from myria.notes.model import Changes, Remembered
 from myria.notes.similar import Alike
 from myria.search.handles import EVENT_PREFIX
 from myria_server.api.core import inputs
@@ -56,8 +56,8 @@ async def _keep(call: AgentCall, request: RememberInput, *, compare: bool = Fals
     targets = await call.note_ids(request.linkedTo)
     may_see, links = call.who.masks.sees, call.memory.links
 
-    def beside(note_id: str) -> list[NewEvent]:
-        return [link_event(call.who.participants, note_id, target, "related") for target in targets]
+    async def beside(ids: Sequence[str], new: Sequence[int]) -> Sequence[NewEvent]:
+        return [link_event(call.who.participants, ids[place], target, "related") for place in new for target in targets]
 
     if targets:
         await links.check(call.tenant, targets, may_see=may_see)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote
@@ -36,10 +36,9 @@ from myria.notes.answertext import NOTHING, ShownAnswer
 from myria.notes.memories.commands import Kept
 from myria.notes.memories.model import MemoryChanges, MemoryDraft
 from myria.notes.memories.reading import EVENT_ID_PREFIX, MemoryPage
-from myria.notes.memories.sharing import keeping, masks_of, own_of, shared_participant
+from myria.notes.memories.sharing import Keeping, keeping, shared_participant
 from myria.notes.model import NOTE_CHANNEL
 from myria.notes.registrations.model import REGISTRY_CHANNEL, Entry
-from myria.search.steps import in_steps
 from myria.settings import Settings
 from myria_server.api.answers import Answer
 from myria_server.api.core import inputs
@@ -135,8 +134,7 @@ class Caller:
     """Who asks for an organisation's memory, and what one call of theirs names."""
 
     principal: Principal
-    own: tuple[str, ...]
-    shared: str
+    whose: Keeping
     entry_id: str
     key: str | None
 
@@ -146,14 +144,19 @@ class Caller:
         return self.principal.tenant
 
     @property
+    def shared(self) -> str:
+        """With whom it shares what is kept."""
+        return self.whose.shared
+
+    @property
     def masks(self) -> Masks:
         """What they may see."""
-        return masks_of(self.principal, self.shared)
+        return self.whose.masks
 
     @property
     def own_key(self) -> str | None:
         """The caller's key as one of its own: that of another principal is another."""
-        return None if self.key is None else digest([*self.own, self.key]).hex()
+        return None if self.key is None else digest([*self.whose.own, self.key]).hex()
 
 
 _ROUTES: list[Route] = []
@@ -189,8 +192,7 @@ class MemtraceApi:
             principal.need_channel(route.channel)
         caller = Caller(
             principal=principal,
-            own=own_of(principal, self._shared),
-            shared=self._shared,
+            whose=keeping(principal, self._shared),
             entry_id=asked.entry_id,
             key=asked.key,
         )
@@ -210,9 +212,8 @@ class MemtraceApi:
     )
     async def keep_memories(self, caller: Caller, request: rest.MemoryInput | rest.MemoriesInput) -> Json:
         """Keep a memory, or several."""
-        whose = keeping(caller.principal, caller.shared)
         if isinstance(request, rest.MemoryInput):
-            kept = await self._memories.keep(caller.tenant, whose, request.draft(), key=caller.key)
+            kept = await self._memories.keep(caller.tenant, caller.whose, request.draft(), key=caller.key)
             if kept.memory is None:
                 raise AssertionError("a duplicate is refused")
             return kept.memory.to_json(caller.tenant)
@@ -221,12 +222,12 @@ class MemtraceApi:
                 f"{len(request.memories)} memories; at most {self._most_at_once} are taken at once",
                 limit=self._most_at_once,
             )
-        drafts = await in_steps(_drafts(request.memories, all_or_none=request.atomic is not False))
+        drafts = _drafts(request.memories, all_or_none=request.atomic is not False)
         good = [draft for draft in drafts if isinstance(draft, MemoryDraft)]
         several: Sequence[Kept] = ()
         if good:
             several = await self._memories.keep_all(
-                caller.tenant, whose, good, whole=request.atomic is True, key=caller.key
+                caller.tenant, caller.whose, good, whole=request.atomic is True, key=caller.key
             )
         outcomes = iter(several)
         memories, results = [], []
@@ -577,8 +578,8 @@ def handlers(api: MemtraceApi) -> Mapping[str, ToolHandler]:
     }
 
 
-def _drafts(items: Sequence[Any], *, all_or_none: bool) -> Generator[None, None, list[MemoryDraft | MyriaError]]:
-    """Read memories, a few at each step; return them, or what is wrong with them.
+def _drafts(items: Sequence[Any], *, all_or_none: bool) -> list[MemoryDraft | MyriaError]:
+    """Return memories as they are to be kept, or what is wrong with them.
 
     Raises:
         what is wrong with the first, where `all_or_none`; the detail `index` names it.
@@ -592,7 +593,6 @@ def _drafts(items: Sequence[Any], *, all_or_none: bool) -> Generator[None, None,
             if all_or_none:
                 raise refusal from error
             drafts.append(refusal)
-        yield
     return drafts
 
 

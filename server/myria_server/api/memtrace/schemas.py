@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
-from pydantic_core import core_schema
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, ValidationInfo
 
 from myria.errors import (
     AgentExists,
@@ -72,29 +71,28 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Rule:
-    """How a field is read, and its JSON Schema. What is left out is the default, and so is an empty text (`blank`)."""
+class FieldRule(BeforeValidator):
+    """How a field is read, and its JSON Schema."""
 
-    check: Callable[[Any, str], Any]
-    schema: Json
-    default: Any = None
-    required: bool = False
-    blank: bool = True
+    schema: Json = field(default_factory=dict)
 
-    def _read(self, value: Any, info: ValidationInfo) -> Any:
-        if value is None or (value == "" and self.blank):
-            if self.required:
-                raise InvalidArgument(f"{info.field_name} is required", field=info.field_name)
-            return self.default
-        return self.check(value, info.field_name or "")
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.with_info_before_validator_function(
-            self._read, handler(source), field_name=handler.field_name
-        )
-
-    def __get_pydantic_json_schema__(self, _: core_schema.CoreSchema, __: GetJsonSchemaHandler) -> Json:
+    def __get_pydantic_json_schema__(self, _: Any, __: GetJsonSchemaHandler) -> Json:
         return dict(self.schema)
+
+
+def _rule(
+    check: Callable[[Any, str], Any], schema: Json, default: Any = None, *, required: bool = False, blank: bool = True
+) -> FieldRule:
+    """Return the rule of a field: what is left out is the default, and so is an empty text, where it may be `blank`."""
+
+    def read(value: Any, info: ValidationInfo) -> Any:
+        if value is None or (value == "" and blank):
+            if required:
+                raise InvalidArgument(f"{info.field_name} is required", field=info.field_name)
+            return default
+        return check(value, info.field_name or "")
+
+    return FieldRule(read, schema=schema)
 
 
 def _invalid(name: str, meant: str) -> InvalidArgument:
@@ -107,18 +105,18 @@ def _matched(value: Any, name: str, pattern: str) -> str:
     return value
 
 
-def _matching(pattern: str, *, default: str | None = None, required: bool = False) -> Rule:
+def _matching(pattern: str, *, default: str | None = None, required: bool = False) -> FieldRule:
     shown = f"^{pattern}$" if required else f"^({pattern})?$"
     schema = {"type": "string", "pattern": shown}
-    return Rule(lambda value, name: _matched(value, name, pattern), schema, default, required)
+    return _rule(lambda value, name: _matched(value, name, pattern), schema, default, required=required)
 
 
-def _text(limit: int, *, required: bool = False, schema: Json | None = None) -> Rule:
+def _text(limit: int, *, required: bool = False, schema: Json | None = None) -> FieldRule:
     bounds = {"maxLength": limit} if schema is None else schema
-    return Rule(lambda value, name: check_text(value, name, limit), {"type": "string", **bounds}, required=required)
+    return _rule(lambda value, name: check_text(value, name, limit), {"type": "string", **bounds}, required=required)
 
 
-def _one_of(names: Sequence[str], default: str | None = None) -> Rule:
+def _one_of(names: Sequence[str], default: str | None = None) -> FieldRule:
     meant = f"must be {' or '.join(names)}" if len(names) == 2 else f"must be one of {', '.join(names)}"
 
     def check(value: Any, name: str) -> str:
@@ -126,10 +124,10 @@ def _one_of(names: Sequence[str], default: str | None = None) -> Rule:
             raise _invalid(name, meant)
         return str(value)
 
-    return Rule(check, {"type": "string", "enum": list(names)}, default)
+    return _rule(check, {"type": "string", "enum": list(names)}, default)
 
 
-def _several(pattern: str, what: str, schema: Json) -> Rule:
+def _several(pattern: str, what: str, schema: Json) -> FieldRule:
     """A list of names, or one text: of tags with commas between them, of types one."""
 
     def check(value: Any, name: str) -> tuple[str, ...] | None:
@@ -142,14 +140,14 @@ def _several(pattern: str, what: str, schema: Json) -> Rule:
         names = tuple(dict.fromkeys(_matched(item, name, pattern) for item in value if item != ""))
         return names or (() if pattern == _TAG else None)
 
-    return Rule(check, schema, blank=pattern == _TYPE)
+    return _rule(check, schema, blank=pattern == _TYPE)
 
 
 def _list_of(pattern: str) -> Json:
     return {"type": "array", "items": {"type": "string", "pattern": f"^({pattern})?$"}, "maxItems": MAX_TAGS}
 
 
-def _whole(default: int | None, most: int, schema: Json | None = None) -> Rule:
+def _whole(default: int | None, most: int, schema: Json | None = None) -> FieldRule:
     """A bound: what is not above 0 is the default, and what is too much the most."""
 
     def check(value: Any, name: str) -> int | None:
@@ -157,7 +155,7 @@ def _whole(default: int | None, most: int, schema: Json | None = None) -> Rule:
             raise _invalid(name, "must be a whole number")
         return min(value, most) if value > 0 else default
 
-    return Rule(check, {"type": "integer", **({"maximum": most} if schema is None else schema)}, default)
+    return _rule(check, {"type": "integer", **({"maximum": most} if schema is None else schema)}, default)
 
 
 def _share(value: Any, name: str) -> float:
@@ -179,12 +177,12 @@ def _flag(value: Any, name: str) -> bool:
     return value
 
 
-def _time(default: str | None = None) -> Rule:
+def _time(default: str | None = None) -> FieldRule:
     def check(value: Any, name: str) -> str:
         moment(value, field=name, now=0)
         return str(value)
 
-    return Rule(check, {"type": "string", "examples": ["24h", "7d", "2026-03-19T20:00:00Z"]}, default)
+    return _rule(check, {"type": "string", "examples": ["24h", "7d", "2026-03-19T20:00:00Z"]}, default)
 
 
 OptionalId = Annotated[str | None, _matching(_ID)]
@@ -195,11 +193,11 @@ Content = Annotated[str, _text(MAX_CONTENT, required=True, schema={"minLength": 
 ShortText = Annotated[str | None, _text(MAX_SHORT)]
 LongText = Annotated[str | None, _text(MAX_TEXT)]
 EventType = Annotated[str, _matching(_TYPE, default=DEFAULT_EVENT_TYPE)]
-Object = Annotated[Json | None, Rule(_object, {"type": "object"}, blank=False)]
+Object = Annotated[Json | None, _rule(_object, {"type": "object"}, blank=False)]
 Tags = Annotated[tuple[str, ...] | None, _several(_TAG, "tags", _list_of(_TAG))]
 Types = Annotated[tuple[str, ...] | None, _several(_TYPE, "types", _list_of(_TYPE))]
 OneType = Annotated[tuple[str, ...] | None, _several(_TYPE, "types", {"type": "string", "pattern": f"^({_TYPE})?$"})]
-Importance = Annotated[float | None, Rule(_share, {"type": "number", "minimum": 0, "maximum": 1})]
+Importance = Annotated[float | None, _rule(_share, {"type": "number", "minimum": 0, "maximum": 1})]
 Time = Annotated[str | None, _time()]
 TimeOfLate = Annotated[str | None, _time(DEFAULT_SINCE)]
 Ordering = Annotated[Literal["asc", "desc"], _one_of(("asc", "desc"), "desc")]
@@ -226,7 +224,7 @@ class _FilteringInput(Input):
         given["since"] = None if since is None else moment(since, field="since", now=now)
         # What is imported may lie in the future: "now" bounds nothing.
         given["until"] = None if until in (None, "now") else moment(until, field="until", now=now)
-        return MemoryFilters(**{field.name: given.get(field.name) for field in fields(MemoryFilters)})
+        return MemoryFilters(**{known.name: given.get(known.name) for known in fields(MemoryFilters)})
 
 
 def moment(text: str, *, field: str, now: int) -> int:
@@ -286,7 +284,7 @@ class MemoriesInput(Input):
         min_length=1,
         json_schema_extra={"items": {"type": "object"}},  # each is a MemoryInput, read by itself
     )
-    atomic: Annotated[bool | None, Rule(_flag, {"type": "boolean"}, blank=False)] = Field(
+    atomic: Annotated[bool | None, _rule(_flag, {"type": "boolean"}, blank=False)] = Field(
         default=None,
         description="true: a duplicate refuses all. false: each by itself, and results says what became of it. Left "
         "out: duplicates are left out, and anything else that is wrong refuses all",
