@@ -34,17 +34,7 @@ from myria.topics.model import (
 from myria.topics.segments import AFTER, BEFORE, UnitSplitter, split_units, unit_starts
 from myria.topics.trie import assemble
 
-__all__ = [
-    "PlanEvent",
-    "UnitChanges",
-    "UnitSplitter",
-    "changed_units",
-    "plan_scope",
-    "plan_unit",
-    "split_units",
-    "unit_starts",
-    "units_between",
-]
+__all__ = ["UnitChanges", "UnitSplitter", "changed_units", "plan_scope", "plan_unit", "split_units", "units_between"]
 
 _FIRST_PAGE = 64
 _MOST_PAGE = 2048
@@ -167,57 +157,23 @@ async def units_between(
         settings: the planner's settings.
         end: the position (timestamp, event_seq) of the first event beyond the range; None where it ends with the scope.
     """
-    at_start = len(before) < BEFORE
-    splitter: UnitSplitter | None = None
-    events = list(before)
-
-    def begun(*, at_end: bool) -> UnitSplitter | None:
-        """Return a splitter that has begun with the first unit that begins in or after the range, if it is known."""
-        start = _first_start(events, len(before), settings, at_start=at_start, at_end=at_end)
-        if start is None:
-            return None
-        events[:] = events[max(0, start - BEFORE) :]
-        return UnitSplitter(settings, [events.pop(0) for _ in range(min(start, BEFORE))])
+    splitter = UnitSplitter(settings, before, begins_unit=False)
 
     def is_beyond(position: tuple[int, int] | None) -> bool:
         return end is not None and position is not None and position >= end
 
     async for page in pages:
-        events.extend(page)
-        splitter = splitter or begun(at_end=False)
-        if splitter is None:
-            # A unit that began before the range goes on.
-            if len(events) > AFTER and is_beyond(events[-1 - AFTER].position):
-                return
-            continue
-        for event in events:
+        for event in page:
             for unit in splitter.feed(event):
                 if is_beyond(unit[0].position):
                     return
                 yield unit
         if is_beyond(splitter.open_at):
             return
-        events.clear()
-    splitter = splitter or begun(at_end=True)
-    if splitter is None:
-        return
-    for event in events:
-        for unit in splitter.feed(event):
-            if is_beyond(unit[0].position):
-                return
-            yield unit
     for unit in splitter.finish():
         if is_beyond(unit[0].position):
             return
         yield unit
-
-
-def _first_start(
-    events: Sequence[PlanEvent], from_: int, settings: PlannerSettings, *, at_start: bool, at_end: bool
-) -> int | None:
-    """Return where the first unit begins at or after a position among neighbouring events; None where none does."""
-    starts = unit_starts(events, settings, at_start=at_start, at_end=at_end)
-    return next((at for at in range(from_, len(events)) if starts[at]), None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

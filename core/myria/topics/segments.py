@@ -66,23 +66,25 @@ class UnitSplitter:
 
     Args:
         settings: the planner's settings.
-        context: the (up to three) events before the first one fed, which must then begin a unit; empty at the
-            scope's start.
+        context: the (up to three) events before the first one fed; fewer only at the scope's start.
+        begins_unit: whether the first event fed is known to begin a unit. If not, what belongs to a unit that began
+            before it is left out.
     """
 
-    def __init__(self, settings: PlannerSettings, context: Sequence[PlanEvent] = ()) -> None:
-        self._settings = settings
+    def __init__(
+        self, settings: PlannerSettings, context: Sequence[PlanEvent] = (), *, begins_unit: bool = True
+    ) -> None:
         self._window = _Window(settings, at_start=len(context) < BEFORE)
         for event in context:
             self._window.append(event)
-        self._first = len(context)
-        self._start = len(context)
         self._at = len(context)
+        self._start = self._at if begins_unit else None
 
     @property
     def open_at(self) -> tuple[int, int] | None:
-        """The position of the first event of the unit that is not complete yet, if there is one."""
-        return self._window.position(self._start) if self._start < len(self._window) else None
+        """The first position, among those of the events fed, at which the next unit may begin."""
+        start = self._at if self._start is None else self._start
+        return self._window.position(start) if start < len(self._window) else None
 
     def feed(self, event: PlanEvent) -> Iterator[tuple[PlanEvent, ...]]:
         """Take the next event and yield the unit that is now known to be complete, if any."""
@@ -95,15 +97,19 @@ class UnitSplitter:
         size = len(self._window)
         while self._at < size:
             yield from self._decide(size)
-        if self._start < size:
+        if self._start is not None and self._start < size:
             yield self._window.cut(self._start, size)
             self._start = size
 
     def _decide(self, size: int | None) -> Iterator[tuple[PlanEvent, ...]]:
         at, self._at = self._at, self._at + 1
-        if at != self._first and self._window.unit_starts(at, size):
-            yield self._window.cut(self._start, at)
+        if at == self._start:
+            return
+        if self._window.unit_starts(at, size):
+            if self._start is not None:
+                yield self._window.cut(self._start, at)
             self._start = at
+        if self._start is None or self._start == at:
             self._window.forget_before(at - BEFORE)
 
 
