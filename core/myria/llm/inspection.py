@@ -171,7 +171,7 @@ class Inspected:
 
 
 class Inspector:
-    """The three tools over one mask; `loaded` is the frontier: every topic that was opened."""
+    """The three tools over one mask."""
 
     def __init__(self, database: Database, tenant: str, mask: ScopesInForce, shown: Shown, *, most_bytes: int) -> None:
         self._database = database
@@ -179,7 +179,6 @@ class Inspector:
         self._mask = mask
         self._most_bytes = most_bytes
         self.shown = shown
-        self.loaded: list[ShownTopic] = []
 
     async def run(self, arguments: Arguments) -> Inspected:
         """Do what one of the tools was asked for.
@@ -200,13 +199,11 @@ class Inspector:
         root = self.shown.topics.resolve(arguments.root)
         rest = self._rest(arguments.cursor, "inspect_subtree", root.rendering_id)
         waiting = deque(rest.queue) if rest is not None else deque(await self._children(root.path, 1))
-        self.loaded.append(root)
         topics: list[Json] = []
         size = _AROUND
         while waiting and len(topics) < arguments.max_nodes:
             paths = [waiting.popleft() for _ in range(min(len(waiting), arguments.max_nodes - len(topics)))]
             rows = await self._rows([path[-1] for path, _ in paths])
-            full = False
             for at, (path, depth) in enumerate(paths):
                 row = rows.get(path[-1])
                 if row is None:
@@ -215,12 +212,11 @@ class Inspector:
                 size += len(escaped(node).encode()) + 1
                 if size > self._most_bytes and topics:
                     waiting.extendleft(reversed(paths[at:]))
-                    full = True
                     break
                 topics.append(node)
                 if depth < arguments.depth:
                     waiting.extend(((*path, child), depth + 1) for child in row["children"])
-            if full:
+            if size > self._most_bytes and topics:
                 break
         left = _Rest(tool="inspect_subtree", root=root.rendering_id, queue=tuple(waiting)) if waiting else None
         return Inspected(result=self._result("topics", topics, left), statements=("llm.topics",))
@@ -231,13 +227,7 @@ class Inspector:
             raise failed(Kind.UNKNOWN_ID, f"{arguments.root} is no leaf; inspect its subtree")
         rest = self._rest(arguments.cursor, "inspect_leaf_refs", root.rendering_id)
         after = rest.after if rest is not None else 0
-        async with self._database.read(self._tenant) as connection:
-            rows = await connection.fetch(
-                sql("llm.leaf_refs"), self._tenant, root.rendering_id, list(self._mask.scopes)
-            )
-        for row in rows:
-            self._mask.check(row["scope_id"], row["participants"])
-        self.loaded.append(root)
+        rows = await self._read("llm.leaf_refs", root.rendering_id, list(self._mask.scopes))
         references: list[Json] = []
         size = _AROUND
         left = None
@@ -282,10 +272,7 @@ class Inspector:
 
     async def events(self, event_seqs: Sequence[int]) -> dict[int, Any]:
         """Return rows of events inside the mask, by number."""
-        async with self._database.read(self._tenant) as connection:
-            rows = await connection.fetch(sql("llm.events"), self._tenant, list(event_seqs), list(self._mask.scopes))
-        for row in rows:
-            self._mask.check(row["scope_id"], row["participants"])
+        rows = await self._read("llm.events", list(event_seqs), list(self._mask.scopes))
         return {row["event_seq"]: row for row in rows if self._mask.fresh or row["event_seq"] <= self._mask.cutoff}
 
     async def describe(self, paths: Sequence[Path], *, summaries_only: bool = False) -> list[Json]:
@@ -314,13 +301,16 @@ class Inspector:
         return [((*path, child), depth) for child in row["children"]] if row is not None else []
 
     async def _rows(self, rendering_ids: Sequence[bytes]) -> dict[bytes, Any]:
+        rows = await self._read("llm.topics", list(rendering_ids), list(self._mask.scopes), self._mask.floor)
+        return {row["rendering_id"]: row for row in rows}
+
+    async def _read(self, statement: str, *arguments: Any) -> list[Any]:
+        """Return the rows of a statement, each compared with the mask once more."""
         async with self._database.read(self._tenant) as connection:
-            rows = await connection.fetch(
-                sql("llm.topics"), self._tenant, list(rendering_ids), list(self._mask.scopes), self._mask.floor
-            )
+            rows = await connection.fetch(sql(statement), self._tenant, *arguments)
         for row in rows:
             self._mask.check(row["scope_id"], row["participants"])
-        return {row["rendering_id"]: row for row in rows}
+        return list(rows)
 
     def _topic(self, row: Any, path: Path, *, summaries_only: bool) -> Json:
         is_leaf = row["node_type"] == "leaf_topic"
@@ -343,10 +333,8 @@ class Inspector:
         return node
 
     def _rest(self, cursor: str | None, tool: str, root: bytes) -> _Rest | None:
-        if cursor is None:
-            return None
-        rest = self.shown.cursors.resolve(cursor)
-        if (rest.tool, rest.root) != (tool, root):
+        rest = None if cursor is None else self.shown.cursors.resolve(cursor)
+        if rest is not None and (rest.tool, rest.root) != (tool, root):
             raise failed(Kind.UNKNOWN_ID, f"cursor {cursor} belongs to another tool or topic")
         return rest
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from myria.text.words import is_bare
-
 _MARKS: Final = frozenset("?\uff1f\u061f")
 _ENDS: Final = frozenset(".!\u2026\u3002\uff01")
 _LAST_CHARACTERS: Final = 300
@@ -48,5 +46,5 @@ def asks(text: str) -> bool:
         is_stated = is_stated or character in _ENDS
     if is_stated:
         return False
-    sentence = end if is_bare(end) or _MAY_END.search(end) is None else _SENTENCE_ENDS.split(end)[-1]
+    sentence = end if _MAY_END.search(end) is None else _SENTENCE_ENDS.split(end)[-1]
     return _BEGINS.match(sentence) is not None

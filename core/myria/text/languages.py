@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from typing import Final
 from unicodedata import ucd_3_2_0
 
 from myria.text._stemmers import stemmer
 from myria.text.function_words import AUXILIARIES, FUNCTION_WORDS
-from myria.text.words import MAX_TERM_CHARACTERS, TextWords, folded, stop_terms, terms
+from myria.text.words import MAX_TERM_CHARACTERS, TextWords, WordCache, folded, stop_terms, terms
 
 STEMMED: Final = (
     "german",
@@ -62,9 +62,6 @@ _MOST_LETTERS: Final = 2
 _READ_CHARACTERS: Final = 8 * 1024
 _AT_ONCE: Final = 3
 """How many languages one text may count as."""
-
-_CACHED_WORDS: Final = 16_384
-"""Words of a language whose stems are kept."""
 
 _SHORTEST_NAME: Final = 2
 _NAME_ENDING: Final = re.compile(
@@ -151,28 +148,13 @@ def stem_of(surface: str, language: str) -> tuple[str, ...]:
     return _stems(language)[surface]
 
 
-class _Stems(dict[str, tuple[str, ...]]):
-    """The stems of words of a language by how they are written; emptied when it is full."""
-
-    def __init__(self, language: str) -> None:
-        super().__init__()
-        self._language = language
-
-    def __missing__(self, surface: str) -> tuple[str, ...]:
-        stem = _stemmed(surface, self._language)
-        if len(surface) <= MAX_TERM_CHARACTERS:
-            if len(self) >= _CACHED_WORDS:
-                self.clear()
-            self[surface] = stem
-        return stem
-
-
 @cache
-def _stems(language: str) -> _Stems:
-    return _Stems(language)
+def _stems(language: str) -> WordCache[tuple[str, ...]]:
+    """Return the stems of words of a language by how they are written."""
+    return WordCache(partial(_stemmed, language))
 
 
-def _stemmed(surface: str, language: str) -> tuple[str, ...]:
+def _stemmed(language: str, surface: str) -> tuple[str, ...]:
     word = surface.lower()
     if not word.isascii():
         word = ucd_3_2_0.normalize("NFC", word.translate(_APOSTROPHES))

@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import accumulate, compress, count, pairwise
 from operator import add, sub
-from string import ascii_letters, ascii_lowercase, digits
-from typing import NamedTuple
+from string import ascii_letters, digits
+from typing import NamedTuple, TypeVar
 from unicodedata import ucd_3_2_0
 
 from myria.text._characters import ClassTable, FoldTable
@@ -39,7 +39,6 @@ _SPACED = bytes(code if code in _IN_WORDS else ord(" ") for code in range(256))
 _SMALL_SPACED = _SPACED.lower()
 """Turns capitals into small letters besides."""
 
-_BARE = f"{ascii_lowercase} ".encode()
 _ENGLISH_LETTERS = re.compile(r"[a-z']+\Z")
 _RUN = re.compile(r"w[wm]*(?:'w[wm]*)*|(?:[ch]m{0,7})+")
 _CLUSTER = re.compile(r"[ch]m{0,7}")
@@ -61,6 +60,25 @@ _ROOT = 5
 """Letters by which words are known, whatever their endings: as good as a stemmer for most languages (McNamee 2004)."""
 
 
+T = TypeVar("T")
+
+
+class WordCache(dict[str, T]):
+    """What is made of words, by how they are written; emptied when it is full. Very long words are made anew."""
+
+    def __init__(self, make: Callable[[str], T]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, word: str) -> T:
+        made = self._make(word)
+        if len(word) <= MAX_TERM_CHARACTERS:
+            if len(self) >= _CACHED_WORDS:
+                self.clear()
+            self[word] = made
+        return made
+
+
 class Token(NamedTuple):
     """One term where it stands: `text[start:end]` is its surface form, `term` what it is indexed as."""
 
@@ -74,28 +92,14 @@ _token = partial(tuple.__new__, Token)
 """Makes a token of a tuple of its fields."""
 
 
-class WordForm:
-    """A word of ASCII as it is written, with its term, so that one look finds both."""
-
-    __slots__ = ("surface", "term")
-
-    def __init__(self, surface: str, term: str) -> None:
-        self.surface = surface
-        self.term = term
-
-
 @dataclass(frozen=True, slots=True)
 class TextWords:
-    """The terms of a text in document order, as columns: each the field of that name of the text's tokens.
-
-    `forms` are the words as they are written, where the text is of ASCII.
-    """
+    """The terms of a text in document order, as columns: each the field of that name of the text's tokens."""
 
     surfaces: Sequence[str]
     terms: Sequence[str]
     starts: Sequence[int]
     ends: Sequence[int]
-    forms: Sequence[WordForm] | None = field(default=None, repr=False, compare=False)
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -118,45 +122,7 @@ class TextWords:
             [self.terms[place] for place in places],
             [self.starts[place] for place in places],
             [self.ends[place] for place in places],
-            None if self.forms is None else [self.forms[place] for place in places],
         )
-
-
-class _Forms(dict[str, WordForm]):
-    """Words of ASCII by how they are written; emptied when it is full."""
-
-    def __missing__(self, word: str) -> WordForm:
-        term = _term(word.lower(), _stemmed)
-        if term == word:
-            term = word  # one string: tables need not compare its letters
-        form = WordForm(word, term)
-        if len(word) <= MAX_TERM_CHARACTERS:
-            if len(self) >= _CACHED_WORDS:
-                self.clear()
-            self[word] = form
-        return form
-
-
-_FORMS = _Forms()
-
-
-class _LetterTerms(dict[str, str]):
-    """The terms of words with letters beyond ASCII, or beside some, by how they are written; emptied when it is full.
-
-    A word of which folding leaves nothing has the term "".
-    """
-
-    def __missing__(self, word: str) -> str:
-        folds = word.translate(_FOLDS)
-        term = _term(folds) if folds else ""
-        if len(word) <= MAX_TERM_CHARACTERS:
-            if len(self) >= _CACHED_WORDS:
-                self.clear()
-            self[word] = term
-        return term
-
-
-_LETTER_TERMS = _LetterTerms()
 
 
 def terms(text: str) -> list[str]:
@@ -167,29 +133,22 @@ def terms(text: str) -> list[str]:
     spaced = plain.encode().translate(_SMALL_SPACED).decode()
     is_simple = "'" not in spaced or not _has_loose_apostrophe(spaced)
     words = spaced.split() if is_simple else _ASCII_WORD.findall(spaced)
-    return [form.term for form in map(_FORMS.__getitem__, words)]
+    return list(map(_TERMS.__getitem__, words))
 
 
 def tokens(text: str) -> list[Token]:
     """Return the terms of a text with their surface forms and offsets, in document order."""
-    if text.isascii():
-        return words_in(text).tokens()
-    plain = _as_ascii(text)
-    if plain is not None:
-        return [
-            Token(text[start:end], _FORMS[word].term, start, end)
-            for word, start, end in zip(*_ascii_words_in(plain), strict=True)
-        ]
-    return _tokens_in_letters(text)
+    return words_in(text).tokens()
 
 
 def words_in(text: str) -> TextWords:
     """Return what `tokens` does, as columns: less work where a text is read by several."""
-    if not text.isascii():
-        return TextWords.of(tokens(text))
-    surfaces, starts, ends = _ascii_words_in(text)
-    forms = list(map(_FORMS.__getitem__, surfaces))
-    return TextWords([form.surface for form in forms], [form.term for form in forms], starts, ends, forms)
+    plain = text if text.isascii() else _as_ascii(text)
+    if plain is None:
+        return TextWords.of(_tokens_in_letters(text))
+    words, starts, ends = _ascii_words_in(plain)
+    surfaces = words if plain is text else [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    return TextWords(surfaces, list(map(_TERMS.__getitem__, words)), starts, ends)
 
 
 def counted_surfaces(text: str) -> list[tuple[str, str, int]]:
@@ -200,11 +159,6 @@ def counted_surfaces(text: str) -> list[tuple[str, str, int]]:
     words = words_in(text)
     counts = Counter(zip(map(str.lower, words.surfaces), words.terms, strict=True))
     return [(surface, term, count) for (surface, term), count in counts.items()]
-
-
-def is_bare(text: str) -> bool:
-    """Tell whether a text is nothing but spaces and small letters of ASCII: no mark, figure or capital."""
-    return text.isascii() and not text.encode().translate(None, _BARE)
 
 
 def folded(text: str) -> str:
@@ -231,22 +185,6 @@ def stop_terms() -> frozenset[str]:
 def stop_ids() -> frozenset[int]:
     """Return the identities of the terms that are stop words."""
     return frozenset(map(term_id, _STOP_TERMS))
-
-
-class _TermIds(dict[str, int]):
-    """The identities of terms; emptied when it is full."""
-
-    def __missing__(self, term: str) -> int:
-        if len(self) >= _CACHED_WORDS:
-            self.clear()
-        digest = _EMPTY_DIGEST.copy()  # in two thirds of the time that a new one takes
-        digest.update(term.encode("utf-8", "surrogatepass"))
-        self[term] = identity = int.from_bytes(digest.digest(), "big", signed=True)
-        return identity
-
-
-_TERM_IDS = _TermIds()
-_EMPTY_DIGEST = blake2b(digest_size=8)
 
 
 def term_id(term: str) -> int:
@@ -317,15 +255,26 @@ def _stemmed(word: str) -> str:
     return stem
 
 
-_stem = lru_cache(maxsize=_CACHED_WORDS)(_stemmed)
-"""Stems words that `_FORMS` does not hold."""
-
-
-def _term(word: str, stem: Callable[[str], str] = _stem) -> str:
+def _term(word: str) -> str:
+    """Return the term of a folded word; "" where folding leaves nothing of it."""
     if len(word) <= MAX_TERM_CHARACTERS:
-        return stem(word)
+        return _stemmed(word)
     mark = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     return f"{word[:47]}~{mark}"
+
+
+def _identity(term: str) -> int:
+    digest = blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+_TERMS = WordCache(lambda word: _term(word.lower()))
+"""Of words of ASCII."""
+
+_LETTER_TERMS = WordCache(lambda word: _term(word.translate(_FOLDS)))
+"""Of words with letters beyond ASCII, or beside some."""
+
+_TERM_IDS = WordCache(_identity)
 
 
 def _clusters(text: str, classes: str, start: int, end: int, into: list[Token]) -> None:

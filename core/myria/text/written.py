@@ -15,7 +15,7 @@ from itertools import chain
 from string import digits
 from typing import Final, NamedTuple
 
-from myria.text.words import MAX_TERM_CHARACTERS, is_stopword, terms
+from myria.text.words import MAX_TERM_CHARACTERS, WordCache, is_stopword, terms
 
 _LETTER: Final = "A-Za-z0-9\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f"
 _PICTURE: Final = (
@@ -37,7 +37,6 @@ _VERSION: Final = re.compile(r"v?([0-9]+(?:\.[0-9]+)+)", re.IGNORECASE)
 _DATE: Final = re.compile(r"[0-9]{1,2}\.[0-9]{1,2}\.(?:[0-9]{2}){1,2}")
 _MODIFIERS: Final = dict.fromkeys((0xFE0E, 0xFE0F, *range(0x1F3FB, 0x1F400)))
 _SHORTEST_PART: Final = 2
-_CACHED_PIECES: Final = 65_536
 _MOST_NUMBERS: Final = 6
 """Numbers of a version that is also found by what it begins with."""
 
@@ -75,19 +74,8 @@ def written_terms(text: str) -> list[str]:
     return list(chain.from_iterable(map(_PIECES.__getitem__, text.split())))
 
 
-class _Pieces(dict[str, tuple[str, ...]]):
-    """The terms of what is written with signs in a text without spaces; emptied when it is full."""
-
-    def __missing__(self, piece: str) -> tuple[str, ...]:
-        told = tuple(term for written in written_in(piece) for term in written.terms)
-        if len(piece) <= MAX_TERM_CHARACTERS:
-            if len(self) >= _CACHED_PIECES:
-                self.clear()
-            self[piece] = told
-        return told
-
-
-_PIECES: Final = _Pieces()
+_PIECES: Final = WordCache(lambda piece: tuple(term for written in written_in(piece) for term in written.terms))
+"""The terms of what is written with signs in a text without spaces."""
 
 
 def _read(match: re.Match[str]) -> Written:

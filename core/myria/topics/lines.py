@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 
 _UNSEEN = "\x00-\x1f\x7f-\xa0\u2028\u2029\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff"
 _INVISIBLE = re.compile(f"[ {_UNSEEN}]+")
-_NOT_SPACES_ALONE = re.compile(f"[{_UNSEEN}]")
 _LETTER_CASE_ENDS = "\u0530"
 """From Armenian on, the case of letters may yet change with Python's Unicode tables, or there is none."""
 
@@ -16,10 +15,6 @@ _FIRST_WORD = re.compile(r"[^\W\d_]+(?![\d_.:/]\S)")
 
 def clean(text: str) -> str:
     """Return text on one line, without control or directional characters."""
-    if (text.isascii() and text.isprintable()) or _NOT_SPACES_ALONE.search(text) is None:
-        if "  " not in text:
-            return text.strip(" ")
-        return " ".join(filter(None, text.split(" ")))
     return _INVISIBLE.sub(" ", text).strip(" ")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from myria.text.words import is_bare
-
 _NOT_PROSE = r"""
     ```.*?(?:```|\Z)                                # a block of code
     | ^[ \t]*>[^\n]*                                # a quoted line
@@ -71,8 +69,6 @@ _MARKS_ARE_FEW = 4
 
 def may_be_no_prose(text: str) -> bool:
     """Tell whether a text has a figure or a mark that what is no prose has; so has no part of it otherwise."""
-    if is_bare(text):
-        return "www" in text
     return _SUSPECT.search(text) is not None
 
 
@@ -81,16 +77,11 @@ def not_prose(text: str) -> list[tuple[int, int]]:
     return [match.span() for match in _spans().finditer(text)]
 
 
-def reads_as_prose(sentence: str, *, is_suspect: bool | None = None) -> bool:
-    """Tell whether a sentence is words, rather than code, figures and addresses.
-
-    Args:
-        sentence: on one line.
-        is_suspect: what `may_be_no_prose` says of the text that it is taken from, where that is known.
-    """
+def reads_as_prose(sentence: str) -> bool:
+    """Tell whether a sentence, on one line, is words, rather than code, figures and addresses."""
     if sentence.isupper() and len(sentence) > _LONGEST_SHOUT:
         return False
-    if is_suspect is False or not may_be_no_prose(sentence):
+    if not may_be_no_prose(sentence):
         return True
     rest = _spans().sub("", sentence)
     letters = len(_LETTERS.findall(rest))

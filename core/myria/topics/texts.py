@@ -6,16 +6,16 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from myria.text import TextWords, terms
 from myria.text.common_words import plain_terms, weak_terms
-from myria.text.words import is_bare, stop_terms
+from myria.text.words import stop_terms
 from myria.topics.english import EMPTY_NOUNS, PLURALS_BEFORE, VERB_FORMS, ends_like_a_noun, ends_unlike_a_noun
 from myria.topics.lines import lowered
 from myria.topics.model import PlanEvent
 from myria.topics.prose import may_be_no_prose, not_prose
-from myria.topics.wording import GREETINGS, Language, words_of
+from myria.topics.wording import GREETINGS, Language, language_named, words_of
 
 GREETING, SILENT, WEAK, PLAIN, TELLING = -1, 0, 1, 2, 7
 """How much a word says by its kind: a greeting, what holds sentences together, what is said about everything, everyday
@@ -83,14 +83,15 @@ class EventText:
             beginning, surfaces = beginning.lower(), [surface.lower() for surface in surfaces]
         is_suspect = may_be_no_prose(beginning)
         openings = {len(beginning) - len(beginning.lstrip(" "))}
-        if not is_bare(beginning):
-            openings.update(opening.end() for opening in _OPENING.finditer(beginning))
+        openings.update(opening.end() for opening in _OPENING.finditer(beginning))
         return cls(
             position=position,
             text=beginning,
             words=words,
             surfaces=surfaces,
-            weights=_weights(surfaces, words.terms, language),
+            weights=[
+                _weight(surface, term, language.name) for surface, term in zip(surfaces, words.terms, strict=True)
+            ],
             factor=factor,
             openings=openings,
             is_suspect=is_suspect,
@@ -138,25 +139,10 @@ class EventText:
         return len(between) <= _LONGEST_LINK and _LINK.fullmatch(between) is not None
 
 
-def _weights(surfaces: Sequence[str], read: Sequence[str], language: Language) -> list[int]:
-    """Return what words say by their kind in a language: 0 for nothing, more for rarer kinds."""
-    known = _known_weights(language.name)
-    weights = list(map(known.get, surfaces))
-    if None in weights:
-        if len(known) > _REMEMBERED_WORDS:
-            known.clear()
-        for at, weight in enumerate(weights):
-            if weight is None:
-                weights[at] = known[surfaces[at]] = _weight(surfaces[at], read[at], language)
-    return weights  # type: ignore[return-value]
-
-
-@cache
-def _known_weights(language: str) -> dict[str, int]:
-    return {}
-
-
-def _weight(surface: str, term: str, language: Language) -> int:
+@lru_cache(maxsize=_REMEMBERED_WORDS)
+def _weight(surface: str, term: str, language_name: str) -> int:
+    """Return what a word says by its kind in a language: 0 for nothing, more for rarer kinds."""
+    language = language_named(language_name)
     small = lowered(surface)
     size = len(term)
     if small in GREETINGS:
