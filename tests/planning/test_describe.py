@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from myria.text.words import _FORMS
 from myria.topics.model import LEAF, UNIT_LEVEL, Node, PlanEvent, level_name
 from myria.topics.scope_plan import plan_scope, plan_unit
+from myria.topics.texts import _weight
 from tests.planning.generators import MINUTE, SETTINGS, key_of
 
 SCOPE = ("ana", "bo", "user_42")
@@ -429,7 +429,7 @@ def test_a_word_is_read_in_the_language_of_its_text() -> None:
     )
     told = set()
     for order in permutations(lines):
-        _FORMS.clear()
+        _weight.cache_clear()
         nodes = {line: plan_unit(SCOPE, talk((None, line), (None, line)), SETTINGS)[-1] for line in order}
         told.add(tuple(nodes[line].rendering_id for line in lines))
     assert len(told) == 1

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from myria.errors import InternalError
 from myria.settings.planner import PlannerSettings
 from myria.topics.model import LEAF, SUBJECT, Node, Outline, PlanEvent, Unit, UnitKey
+from myria.topics.radix import in_order
 from myria.topics.scope_plan import changed_units, plan_unit, split_units
 from myria.topics.subjects.holders import KEPT_MOST, Holders, IncompleteHolders, stored_key
 from myria.topics.subjects.keys import SUBJECTS_MOST, candidates
-from myria.topics.subjects.trie import SubjectPiece, in_order, keys_of
+from myria.topics.subjects.trie import FILED_TWICE, SubjectPiece, keys_of
 from myria.topics.subjects.update import (
     PlacedLeaf,
     SubjectUpdate,
@@ -423,6 +424,6 @@ def test_a_leaf_is_filed_once_under_a_key() -> None:
     """The same leaf twice under one key is refused."""
     event = PlanEvent(event_seq=1, event_id="evt_1", key=b"k" * 32, timestamp=MINUTE, text="The violin is in Porto.")
     piece = SubjectPiece.filed(plan_unit(SCOPE, [event], PlannerSettings())[0], "violin", ["violin"])
-    assert in_order([piece]) == [piece]
+    assert in_order([piece], FILED_TWICE) == [piece]
     with pytest.raises(InternalError, match="twice"):
-        in_order([piece, piece])
+        in_order([piece, piece], FILED_TWICE)

@@ -22,37 +22,17 @@ def moment(timestamp: int) -> datetime:
     return _EPOCH + timedelta(microseconds=timestamp)
 
 
-def digits(timestamp: int) -> bytes:
-    """Return a timestamp as calendar digits, one byte each; their order is the order of time.
+@lru_cache(maxsize=_REMEMBERED)
+def digits(timestamp: int) -> str:
+    """Return a timestamp as hexadecimal calendar digits; their order is the order of time.
 
     Four of the year, month, week of the month (the fourth runs to its end), day of that week, part of the day, hour
-    of that part, ten minutes, minute, ten seconds, second, and six of the microseconds. No digit exceeds 15.
+    of that part, ten minutes, minute, ten seconds, second, and six of the microseconds.
     """
     at = moment(timestamp)
     week = min((at.day - 1) // 7, 3)
-    return bytes(
-        (
-            at.year // 1000,
-            at.year // 100 % 10,
-            at.year // 10 % 10,
-            at.year % 10,
-            at.month,
-            week,
-            at.day - 1 - 7 * week,
-            at.hour // 6,
-            at.hour % 6,
-            at.minute // 10,
-            at.minute % 10,
-            at.second // 10,
-            at.second % 10,
-            at.microsecond // 100_000,
-            at.microsecond // 10_000 % 10,
-            at.microsecond // 1_000 % 10,
-            at.microsecond // 100 % 10,
-            at.microsecond // 10 % 10,
-            at.microsecond % 10,
-        )
-    )
+    day = f"{at.year:04}{at.month:x}{week}{at.day - 1 - 7 * week}"
+    return f"{day}{at.hour // 6}{at.hour % 6}{at.minute:02}{at.second:02}{at.microsecond:06}"
 
 
 def date_text(timestamp: int) -> str:

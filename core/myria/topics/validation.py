@@ -385,11 +385,11 @@ def validate_unit(
     )
 
 
-def _order(parent: Node, child: Node) -> tuple[int, bytes]:
+def _order(parent: Node, child: Node) -> tuple[int, str]:
     """Children of a group stand in the order of their keys, those of a unit in the order of time."""
     if parent.level > UNIT_LEVEL:
         return (0, key_digits(child.key))
-    return (child.first_at, b"")
+    return (child.first_at, "")
 
 
 def _are_weighed(pairs: Sequence[Sequence[object]]) -> bool:

@@ -1,10 +1,9 @@
-"""The tree of a scope's subjects: content-defined, so that filing a leaf changes one path.
+"""The tree of a scope's subjects: a radix tree of what leaves are filed under, so that filing one changes one path.
 
 What a leaf is filed under is written as a path of hexadecimal digits: the key, the leaf's other keys, each with an end,
-then its time and its content key. A subject is the set of all leaves under one key. Up to `max_fan_out` leaves lie flat
-in it, in the order of time; more are divided by the first digit in which their paths differ, so a large subject divides
-by what else its leaves are about, and at last by time. Subjects are gathered in the same way by their keys, as in the
-index of a book. The tree is thus a function of the set of paths, whatever the order in which they came.
+then its time and its content key. A subject is the set of all leaves under one key, in the order of time where they lie
+flat. So a large subject divides by what else its leaves are about, and at last by time. Subjects are gathered in the
+same way by their keys, as in the index of a book.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import groupby, pairwise, takewhile
+from itertools import groupby, takewhile
 from typing import Protocol
 
 from myria.errors import InternalError
@@ -21,15 +20,17 @@ from myria.settings.planner import PlannerSettings
 from myria.topics import calendar
 from myria.topics.identity import subject_node
 from myria.topics.model import Node, Participants
+from myria.topics.radix import LEAVES, UNITS, RadixAssembly, in_order, leads_through
 from myria.topics.subjects.holders import Holders
 from myria.topics.subjects.words import describe_division, describe_index, describe_subject
-from myria.topics.trie import leads_through, shared_length
 
 _REMEMBERED = 8_192
 """Keys and times that are remembered as they stand in paths: each stands in several."""
 
 _PATHS_AT_ONCE = 512
 """Changed paths whose nodes are read at once; more are followed level by level."""
+
+FILED_TWICE = "a leaf is filed twice under one key"
 
 _END = "00"
 """What ends a key in a path: no key holds such a character. One more begins the time."""
@@ -119,53 +120,37 @@ async def assemble_subjects(
     gone = set(removed)
     prefixes = {subject_prefix(key) for key in ended}
     changed = sorted([*gone, *prefixes, *(piece.path for piece in added)])
+    old = [] if old_root is None else await assembly.old(reader, old_root, changed)
     pieces = []
-    for piece in await assembly.open(reader, old_root, changed, prefixes):
+    for piece in await assembly.open(old, changed, LEAVES, prefixes):
         if piece.path in gone:
             gone.remove(piece.path)
         else:
             pieces.append(piece)
     if gone:
         raise InternalError("a filing to be removed is not in the tree of subjects", filings=len(gone))
-    pieces = in_order([*pieces, *added])
+    pieces = in_order([*pieces, *added], FILED_TWICE)
     if not pieces:
         return None, []
-    top = await assembly.index([await assembly.subject(part) for part in _by_subject(pieces)])
-    return top.node, [node for key, node in assembly.nodes.items() if key not in assembly.known]
+    top = await assembly.grown([await assembly.subject(part) for part in _by_subject(pieces)], UNITS)
+    return top.node, assembly.new
 
 
-class SubjectAssembly:
-    """Makes the nodes of one tree out of its pieces; `nodes` are the new ones, `known` those of the old tree."""
+class SubjectAssembly(RadixAssembly[SubjectPiece]):
+    """Makes the nodes of subjects, and those above them."""
 
     def __init__(self, reader: NodeReader, participants: Participants, settings: PlannerSettings) -> None:
+        super().__init__(settings.max_fan_out)
         self._reader = reader
         self._at_hand: dict[bytes, Node] = {}
         self._participants = participants
-        self._most = settings.max_fan_out
-        self.known: set[bytes] = set()
-        self.nodes: dict[bytes, Node] = {}
 
-    async def open(
-        self, reader: SubjectReader, old_root: bytes | None, changed: Sequence[str], ended: AbstractSet[str]
-    ) -> list[SubjectPiece]:
-        """Return the old tree as pieces without the subjects of the prefixes `ended`.
-
-        Every node that a changed path leads through is opened, level by level; few paths are read at once.
-        """
-        if old_root is None:
-            return []
+    async def old(self, reader: SubjectReader, root: bytes, changed: Sequence[str]) -> list[SubjectPiece]:
+        """Return the root of the old tree; what few changed paths lead through is read at once."""
         if len(changed) <= _PATHS_AT_ONCE:
-            await self._read_along(reader, old_root, changed)
-        (root,) = await self._nodes([old_root])
-        closed: list[SubjectPiece] = []
-        frontier = [SubjectPiece(root.metadata["prefix"], root)]
-        while frontier:
-            frontier = [piece for piece in frontier if piece.path not in ended]
-            through = [piece for piece in frontier if not piece.node.is_leaf and leads_through(piece.path, changed)]
-            opened = {piece.path for piece in through}
-            closed.extend(piece for piece in frontier if piece.path not in opened)
-            frontier = await self._opened(through)
-        return closed
+            await self._read_along(reader, root, changed)
+        (node,) = await self._nodes([root])
+        return [SubjectPiece(node.metadata["prefix"], node)]
 
     async def _read_along(self, reader: SubjectReader, old_root: bytes, changed: Sequence[str]) -> None:
         """Have at hand what lies on the way of changed paths: the nodes of subjects, then all leaves among them."""
@@ -191,50 +176,18 @@ class SubjectAssembly:
         prefix = subject_prefix(keys_of(pieces[0].path)[0])
         while len(pieces) == 1 and not pieces[0].node.is_leaf:
             # One division is all that is left: the subject takes its place.
-            pieces = sorted(await self._opened(pieces), key=lambda piece: piece.path)
+            pieces = sorted(await self.below(pieces), key=lambda piece: piece.path)
         if len(pieces) == 1:
             raise InternalError("a subject of a single leaf", key=keys_of(prefix)[0])
-        return self._node(await self._divided(pieces), prefix)
+        return await self.parent(await self.children(pieces, LEAVES), prefix)
 
-    async def index(self, pieces: list[SubjectPiece]) -> SubjectPiece:
-        """Return the tree over subjects and groups of subjects, in the order of paths."""
-        if len(pieces) == 1:
-            return pieces[0]
-        if sum(piece.node.units for piece in pieces) <= self._most:
-            while groups := [piece for piece in pieces if not piece.node.is_unit]:
-                pieces = [piece for piece in pieces if piece.node.is_unit] + await self._opened(groups)
-            pieces.sort(key=lambda piece: piece.path)
-            children = pieces
-        else:
-            shared = _shared(pieces)
-            children = [
-                await self.index(list(part)) for _, part in groupby(pieces, key=lambda piece: piece.path[shared])
-            ]
-        return self._node(children, pieces[0].path[: _shared(pieces)])
-
-    async def _divided(self, pieces: list[SubjectPiece]) -> list[SubjectPiece]:
-        """Return what lies directly under a node over leaves and divisions of one subject."""
-        if sum(piece.node.leaves for piece in pieces) <= self._most:
-            while divisions := [piece for piece in pieces if not piece.node.is_leaf]:
-                pieces = [piece for piece in pieces if piece.node.is_leaf] + await self._opened(divisions)
-            return sorted(pieces, key=lambda piece: piece.node.key)
-        shared = _shared(pieces)
-        children = []
-        for _, part in groupby(pieces, key=lambda piece: piece.path[shared]):
-            inner = list(part)
-            if len(inner) > 1:
-                children.append(self._node(await self._divided(inner), inner[0].path[: _shared(inner)]))
-            else:
-                children.append(inner[0])
-        return children
-
-    async def _opened(self, pieces: Sequence[SubjectPiece]) -> list[SubjectPiece]:
+    async def below(self, pieces: Sequence[SubjectPiece]) -> list[SubjectPiece]:
         """Return what lies directly under some nodes."""
         wanted = sorted({child for piece in pieces for child in piece.node.children})
         nodes = dict(zip(wanted, await self._nodes(wanted), strict=True))
         found: list[SubjectPiece] = []
         for piece in pieces:
-            self.known.add(piece.node.rendering_id)
+            self.opened.add(piece.node.rendering_id)
             key = next(iter(keys_of(piece.path)), "")
             filed = piece.node.metadata["filed"] or [None] * len(piece.node.children)
             for rendering_id, others in zip(piece.node.children, filed, strict=True):
@@ -246,7 +199,7 @@ class SubjectAssembly:
                     found.append(SubjectPiece(path, child, tuple(others)))
         return found
 
-    def _node(self, children: Sequence[SubjectPiece], prefix: str) -> SubjectPiece:
+    async def parent(self, children: Sequence[SubjectPiece], prefix: str) -> SubjectPiece:
         """Return the node of a prefix over its children, described from them."""
         keys = keys_of(prefix)
         nodes = [child.node for child in children]
@@ -270,36 +223,12 @@ class SubjectAssembly:
         return SubjectPiece(prefix, node)
 
 
-def in_order(pieces: Iterable[SubjectPiece]) -> list[SubjectPiece]:
-    """Return pieces in the order of paths.
-
-    Raises:
-        InternalError: one lies within the one before.
-    """
-    ordered = sorted(pieces, key=lambda piece: piece.path)
-    for before, piece in pairwise(ordered):
-        if piece.path.startswith(before.path):
-            raise InternalError("a leaf is filed twice under one key", rendering_id=piece.node.rendering_id.hex())
-    return ordered
-
-
 def path_of(key: str, others: Sequence[str], key_timestamp: int, key_digest: bytes) -> str:
     """Return the place in the tree of a leaf under one of its keys, as hexadecimal digits."""
     of_keys = "".join(map(subject_prefix, (key, *others)))
-    return f"{of_keys}{_END}{_time_digits(key_timestamp)}{key_digest.hex()}"
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _time_digits(timestamp: int) -> str:
-    # No digit exceeds 15: the first of its two hexadecimal ones is always 0.
-    return calendar.digits(timestamp).hex()[1::2]
+    return f"{of_keys}{_END}{calendar.digits(key_timestamp)}{key_digest.hex()}"
 
 
 def _by_subject(pieces: Sequence[SubjectPiece]) -> list[list[SubjectPiece]]:
     """Return pieces in runs of one subject; a group of subjects is a run of its own."""
     return [list(part) for _, part in groupby(pieces, key=lambda piece: keys_of(piece.path)[:1] or piece.path)]
-
-
-def _shared(pieces: Sequence[SubjectPiece]) -> int:
-    """Return how many leading digits pieces in the order of paths share."""
-    return shared_length(pieces[0].path, pieces[-1].path)

@@ -13,9 +13,10 @@ from sys import intern
 
 from myria.settings.planner import PlannerSettings
 from myria.topics.model import Node, Outline, Participants
+from myria.topics.radix import UNITS, in_order
 from myria.topics.subjects.holders import Holder, Holders, stored_key
 from myria.topics.subjects.keys import LEAST_UNITS, Claims, candidates
-from myria.topics.subjects.trie import NodeReader, SubjectAssembly, SubjectPiece, in_order, subject_prefix
+from myria.topics.subjects.trie import FILED_TWICE, NodeReader, SubjectAssembly, SubjectPiece, subject_prefix
 from myria.topics.subjects.update import PlacedLeaf, leaves_beneath
 
 NodeSink = Callable[[Sequence[Node]], Awaitable[None]]
@@ -140,7 +141,7 @@ class WholePlan:
             leaves = await self._read({leaf.rendering_id for key in keys for leaf in self._filed(key)})
             for key in keys:
                 pieces = [SubjectPiece.filed(leaves[leaf.rendering_id], key, leaf.keys) for leaf in self._filed(key)]
-                subject = await assembly.subject(in_order(pieces))
+                subject = await assembly.subject(in_order(pieces, FILED_TWICE))
                 await self._flush(assembly)
                 yield subject.node
 
@@ -151,7 +152,7 @@ class WholePlan:
         self._subject_of = {key: node.rendering_id for key, node in zip(self._subjects, made, strict=True)}
         if pieces:
             assembly = SubjectAssembly(self._reader, self._participants, self._settings)
-            self.root = (await assembly.index(pieces)).node
+            self.root = (await assembly.grown(pieces, UNITS)).node
             await self._flush(assembly)
 
     async def _flush(self, assembly: SubjectAssembly) -> None:

@@ -1,0 +1,142 @@
+"""Radix trees: what shares the beginning of its path stands together, so that one change changes one path of nodes.
+
+Whatever is gathered has a path of digits. A node is the set of all that has one prefix. Up to `most` lie flat in it;
+more are divided by the first digit in which they differ. What is alone under a digit stands there itself, so no node
+has a single child. The tree is thus a function of the set of paths, whatever the order in which they came.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import attrgetter
+from typing import Generic, Protocol, TypeVar
+
+from myria.errors import InternalError
+from myria.topics.model import Node, NodeBase, UnitKey
+
+
+class TreePiece(Protocol):
+    """One of what is gathered with its whole path, or an old node, left as it is, with the prefix of all its paths."""
+
+    @property
+    def path(self) -> str:
+        """The digits."""
+        ...
+
+    @property
+    def node(self) -> NodeBase:
+        """The node, or what is known of it."""
+        ...
+
+
+P = TypeVar("P", bound=TreePiece)
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """What a tree gathers: how to tell one of it, how many a node holds, and in which order they lie flat."""
+
+    is_one: Callable[[NodeBase], bool]
+    count: Callable[[NodeBase], int]
+    in_time: bool = False
+
+
+UNITS = Grouping(attrgetter("is_unit"), attrgetter("units"))
+LEAVES = Grouping(attrgetter("is_leaf"), attrgetter("leaves"), in_time=True)
+
+
+class RadixAssembly(ABC, Generic[P]):
+    """Makes a tree out of the pieces of an old one and what comes.
+
+    `nodes` are those that were made, by their renderings; `opened` the renderings of old ones that were taken apart.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.opened: set[bytes] = set()
+        self.nodes: dict[bytes, Node] = {}
+
+    @property
+    def new(self) -> list[Node]:
+        """The nodes that the old tree did not have, children before parents."""
+        return [node for rendering_id, node in self.nodes.items() if rendering_id not in self.opened]
+
+    @abstractmethod
+    async def below(self, pieces: Sequence[P]) -> list[P]:
+        """Return what lies directly under old nodes, and note them as opened."""
+
+    @abstractmethod
+    async def parent(self, children: Sequence[P], prefix: str) -> P:
+        """Return the node of a prefix over its children, and keep it among `nodes`."""
+
+    async def open(
+        self, pieces: list[P], changed: Sequence[str], gathered: Grouping, ended: AbstractSet[str] = frozenset()
+    ) -> list[P]:
+        """Return pieces with every node opened that one of the sorted `changed` paths leads through, level by level.
+
+        Nodes of the prefixes `ended` are left out.
+        """
+        closed: list[P] = []
+        while pieces:
+            pieces = [piece for piece in pieces if piece.path not in ended]
+            through = [not gathered.is_one(piece.node) and leads_through(piece.path, changed) for piece in pieces]
+            closed.extend(piece for piece, is_open in zip(pieces, through, strict=True) if not is_open)
+            inside = [piece for piece, is_open in zip(pieces, through, strict=True) if is_open]
+            pieces = await self.below(inside) if inside else []
+        return closed
+
+    async def grown(self, pieces: Sequence[P], gathered: Grouping) -> P:
+        """Return the tree over pieces in the order of paths, none of which lies within another."""
+        if len(pieces) == 1:
+            return pieces[0]
+        return await self.parent(await self.children(pieces, gathered), pieces[0].path[: _shared(pieces)])
+
+    async def children(self, pieces: Sequence[P], gathered: Grouping) -> list[P]:
+        """Return what lies directly under the node over several pieces: flat again where a node shrank to so few."""
+        if sum(gathered.count(piece.node) for piece in pieces) > self._most:
+            shared = _shared(pieces)
+            parts = groupby(pieces, key=lambda piece: piece.path[shared])
+            return [await self.grown(list(part), gathered) for _, part in parts]
+        flat = list(pieces)
+        while inside := [piece for piece in flat if not gathered.is_one(piece.node)]:
+            flat = [piece for piece in flat if gathered.is_one(piece.node)] + await self.below(inside)
+        return sorted(flat, key=_time if gathered.in_time else _path)
+
+
+def in_order(pieces: Iterable[P], problem: str) -> list[P]:
+    """Return pieces in the order of paths.
+
+    Raises:
+        InternalError: `problem`: one lies within the one before.
+    """
+    ordered = sorted(pieces, key=_path)
+    for before, piece in pairwise(ordered):
+        if piece.path.startswith(before.path):
+            raise InternalError(problem, event_id=piece.node.key_event_id)
+    return ordered
+
+
+def leads_through(prefix: str, changed: Sequence[str]) -> bool:
+    """Tell whether any of the sorted `changed` paths begins with a prefix."""
+    at = bisect_left(changed, prefix)
+    return at < len(changed) and changed[at].startswith(prefix)
+
+
+def _shared(pieces: Sequence[P]) -> int:
+    """Return how many leading digits pieces in the order of paths share."""
+    first, last = pieces[0].path, pieces[-1].path
+    differing = (at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other)
+    return next(differing, min(len(first), len(last)))
+
+
+def _path(piece: TreePiece) -> str:
+    return piece.path
+
+
+def _time(piece: TreePiece) -> UnitKey:
+    return piece.node.key
