@@ -140,7 +140,7 @@ def fenced_cost(written: Sequence[str], counter: TokenCounter) -> int:
         else:
             pieces[-1] += "\n"
     pieces[-1] += f"--- {_ANY_MARK}"
-    return counter.again(f"{NOTICE}\n--- {_ANY_MARK}\n") + sum(map(counter.again, pieces))
+    return counter.count(f"{NOTICE}\n--- {_ANY_MARK}\n") + sum(map(counter.count, pieces))
 
 
 def fenced(written: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 _log = logging.getLogger(__name__)
@@ -21,38 +21,6 @@ _DOUBT = 8
 
 _MANY = 1 << 40
 """More tokens than any text has."""
-
-_SHORT = 4_096
-"""Characters up to which a text is counted to its end, once."""
-
-
-_MOST_KNOWN = 16_384
-"""Counts that are remembered before the older half of them is forgotten: about 2 MB."""
-
-
-class _KnownCounts:
-    """What texts cost, as far as one process has counted them lately; bounded.
-
-    The same memories are shown again and again. A text is known by this process's hash of it and its length, so that
-    nothing of what was withdrawn or erased stays here.
-    """
-
-    def __init__(self) -> None:
-        self._newer: dict[tuple[int, int], int] = {}
-        self._older: dict[tuple[int, int], int] = {}
-
-    def of(self, text: str, count: Callable[[str], int]) -> int:
-        """Return what a text costs, counted where that is not known."""
-        key = (hash(text), len(text))
-        known = self._newer.get(key)
-        if known is None:
-            known = self._older.get(key)
-            if known is None:
-                known = count(text)
-            if len(self._newer) >= _MOST_KNOWN // 2:
-                self._newer, self._older = {}, self._newer
-            self._newer[key] = known
-        return known
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,19 +37,9 @@ class TokenCounter:
     count: Callable[[str], int]
     within: Callable[[str, int], int | None]
     beginning: Callable[[str, int], tuple[str, int]]
-    _known: _KnownCounts = field(default_factory=_KnownCounts, init=False, repr=False, compare=False)
-
-    def again(self, text: str) -> int:
-        """Return what `count` does, of a text that is likely to be asked for again."""
-        return self._known.of(text, self.count)
 
     def bounded(self, text: str, limit: int) -> int:
-        """Return how many tokens a text has, or some number far above a limit where it has more.
-
-        A long text is counted as far as that takes; a short one is remembered.
-        """
-        if len(text) <= _SHORT:
-            return self.again(text)
+        """Return how many tokens a text has, or some number far above a limit where it has more."""
         tokens = self.within(text, limit)
         return limit + _MANY if tokens is None else tokens
 
@@ -139,9 +97,9 @@ def fitted(
 ) -> Fitting:
     """Return how many of the first items fit into a budget; the next one is shortened where that is worth it.
 
-    Counting is most of recall's own work. So each item is counted once, and the answer as a whole never: it comes in
-    pieces that no token spans. o200k first divides a text, also at the end of a line, and where a letter or a digit
-    follows two or more characters that are neither; no token reaches over such a place.
+    Each item is counted once, and the answer as a whole never: it comes in pieces that no token spans. o200k first
+    divides a text, also at the end of a line, and where a letter or a digit follows two or more characters that are
+    neither; no token reaches over such a place.
 
     Args:
         count: of the items.
@@ -151,8 +109,8 @@ def fitted(
             little of it would stay.
         finish: returns a piece as it stands last, with all that follows it.
     """
-    begin = counter.again(head)
-    around = begin + counter.again(finish(""))
+    begin = counter.count(head)
+    around = begin + counter.count(finish(""))
     costs: list[int] = []
     left = budget - around
     while len(costs) < count and left >= 0:

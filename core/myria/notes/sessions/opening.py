@@ -278,7 +278,7 @@ class Openings:
         for note in notes:
             *above, line = written([note])
             new = [heading for heading in above if heading not in headings]
-            cost = sum(token_counter().again(f"{each}\n") for each in (*new, line))
+            cost = sum(token_counter().count(f"{each}\n") for each in (*new, line))
             if cost <= left:
                 kept.append(note)
                 headings.update(new)
