@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,7 +118,7 @@ def test_any_valid_shape_gives_a_valid_unit(drawn: tuple[list[PlanEvent], UnitSh
     assert held == {frozenset(leaf.events) for leaf in shape.leaves}
     assert nodes[-1].is_unit
     assert nodes[-1].key == (events[0].timestamp, events[0].key)
-    stored = UnitShape.from_json(json.loads(json.dumps(shape.to_json())))
+    stored = UnitShape.from_json(orjson.loads(orjson.dumps(shape)))
     assert plan_shaped(SCOPE, events, stored, PLANNER) == nodes
     assert plan_unit(SCOPE, events, PLANNER)[-1].key == nodes[-1].key
 

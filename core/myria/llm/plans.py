@@ -56,7 +56,7 @@ class UnitPlans:
         Raises:
             LeaseLost: the build has ended.
         """
-        body = orjson.dumps(shape.to_json()).decode()
+        body = orjson.dumps(shape).decode()
         async with adding_to(self._database, self._tenant, build_id) as connection:
             await connection.execute(
                 sql("llm.write_plan"), self._tenant, self._scope_id, unit, self._planner, body, model, build_id
