@@ -482,7 +482,7 @@ async def test_topics_grow_dormant_and_archived_with_the_newest_event(memory: Me
 
 
 async def test_a_merged_topic_says_where_it_went(memory: Memory, database: Database) -> None:
-    """When a late event joins two stretches, the younger topic is archived and names the older, which lives on."""
+    """When a late event joins two segments, the younger topic is archived and names the older, which lives on."""
     minutes = {"a1": 0, "a2": 1, "b1": 50, "b2": 51}
     await _import(memory, minutes)
     await build_now(database.builder_dsn)

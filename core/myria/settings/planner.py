@@ -16,10 +16,10 @@ class PlannerSettings:
     """
 
     gap_us: int = 30 * 60 * 1_000_000
-    """A silence of at least this many microseconds starts a new stretch."""
+    """A silence of at least this many microseconds starts a new segment."""
 
     marker_types: tuple[str, ...] = ("topic_marker", "marker", "task_start", "task_boundary", "session_start")
-    """Event types that start a new stretch by themselves."""
+    """Event types that start a new segment by themselves."""
 
     leaf_min: int = 2
     """Fewest events of a leaf where the scope has as many (the rule `no_avoidable_singleton_leaf`)."""
@@ -34,7 +34,7 @@ class PlannerSettings:
     """Most children of an internal node; no less than 16, the widest digit of the calendar trie."""
 
     hash_cut: int = 256
-    """One event in so many starts a stretch by its hash alone, which bounds dense streams."""
+    """One event in so many starts a segment by its hash alone, which bounds dense streams."""
 
     subjects: bool = True
     """Whether leaves are gathered by what they are about, too. It changes no tree of time."""

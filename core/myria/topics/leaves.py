@@ -15,7 +15,7 @@ from myria.settings.planner import PlannerSettings
 from myria.text.common_words import weak_terms
 from myria.text.words import stop_terms
 from myria.topics.model import PlanEvent
-from myria.topics.segments import stretch_starts
+from myria.topics.segments import segment_starts
 
 _WORDS_PER_EVENT = 200
 _NEIGHBOURS = ((1, 4, (1,)), (2, 2, (1, 2)), (3, 1, (2,)))
@@ -28,7 +28,7 @@ _SMALL_COST = 45
 _LARGE_COST = 22
 _COHESION_MOST = 1000
 _COHESION_WEIGHT = 2
-_STRETCH_BONUS = 900
+_SEGMENT_BONUS = 900
 _ANSWER_COST = 300
 _REMARK_COST = 200
 _FEW_WORDS = 1
@@ -91,8 +91,8 @@ def _cut_costs(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[i
         # Cohesion counts against the highest around it: what is low in one talk is high in another.
         around = max(shared[max(1, at - 2) : at + 3])
         cost = _COHESION_WEIGHT * shared[at] - (around - shared[at])
-        if stretch_starts(before, event, settings):
-            cost -= _STRETCH_BONUS
+        if segment_starts(before, event, settings):
+            cost -= _SEGMENT_BONUS
         elif _answers(before, event):
             cost += _ANSWER_COST
         # "Bye!" and "Thanks!" belong to what they end.

@@ -1,7 +1,7 @@
-"""Where stretches and units begin: decided from an event's nearest neighbours alone.
+"""Where segments and units begin: decided from an event's nearest neighbours alone.
 
-A stretch boundary depends on an event and the one before it. A unit is what is planned at once: a stretch, with the
-lone one-event stretches beside it, or a run of one-event stretches. Whether a unit begins at an event depends on the
+A segment boundary depends on an event and the one before it. A unit is what is planned at once: a segment, with the
+lone one-event segments beside it, or a run of one-event segments. Whether a unit begins at an event depends on the
 three events before it and the two after it, so a late event moves unit boundaries only within three positions, and
 every unit has at least two events where the scope has.
 """
@@ -20,11 +20,11 @@ AFTER = 2
 """Events after a position that its unit boundary may depend on."""
 
 _RUN_CUT = 32
-"""In a run of one-event stretches, one event in so many may start a unit."""
+"""In a run of one-event segments, one event in so many may start a unit."""
 
 
-def stretch_starts(before: PlanEvent | None, event: PlanEvent, settings: PlannerSettings) -> bool:
-    """Tell whether a stretch begins at `event`, whose predecessor in its scope is `before`."""
+def segment_starts(before: PlanEvent | None, event: PlanEvent, settings: PlannerSettings) -> bool:
+    """Tell whether a segment begins at `event`, whose predecessor in its scope is `before`."""
     return (
         before is None
         or event.timestamp - before.timestamp >= settings.gap_us
@@ -122,7 +122,7 @@ def split_units(events: Iterable[PlanEvent], settings: PlannerSettings) -> Itera
 
 
 class _Window:
-    """Neighbouring events with their stretch boundaries; positions count from the first event ever appended."""
+    """Neighbouring events with their segment boundaries; positions count from the first event ever appended."""
 
     def __init__(self, settings: PlannerSettings, *, at_start: bool) -> None:
         self._settings = settings
@@ -137,7 +137,7 @@ class _Window:
     def append(self, event: PlanEvent) -> None:
         before = self._events[-1] if self._events else None
         self._events.append(event)
-        self._starts.append(stretch_starts(before, event, self._settings))
+        self._starts.append(segment_starts(before, event, self._settings))
 
     def position(self, at: int) -> tuple[int, int]:
         return self._event(at).position
@@ -178,13 +178,13 @@ class _Window:
         return at == size or self._starts[at - self._offset]
 
     def _single(self, at: int, size: int | None) -> bool:
-        """Whether the event is a stretch of its own; positions outside the scope are not."""
+        """Whether the event is a segment of its own; positions outside the scope are not."""
         if at < 0 or at == size:
             return False
         return self._boundary(at, size) and self._boundary(at + 1, size)
 
     def _joins_before(self, at: int, size: int | None) -> bool:
-        """Whether a lone one-event stretch joins the stretch before it: the nearer neighbour, or the only one."""
+        """Whether a lone one-event segment joins the segment before it: the nearer neighbour, or the only one."""
         if at == 0:
             return False
         if at + 1 == size:

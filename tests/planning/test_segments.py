@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from myria.settings.planner import PlannerSettings
 from myria.topics.model import PlanEvent
 from myria.topics.scope_plan import units_between
-from myria.topics.segments import AFTER, BEFORE, UnitSplitter, split_units, stretch_starts, unit_starts
+from myria.topics.segments import AFTER, BEFORE, UnitSplitter, segment_starts, split_units, unit_starts
 from tests.planning.generators import DENSE, MINUTE, SETTINGS, key_of, scopes
 from tests.support.counts import examples
 
@@ -140,7 +140,7 @@ def sizes(*gaps_in_minutes: int) -> list[int]:
 
 
 def test_lone_events_join_the_nearer_neighbour() -> None:
-    """A one-event stretch joins the stretch that is nearer in time, the earlier one when both are as near."""
+    """A one-event segment joins the segment that is nearer in time, the earlier one when both are as near."""
     assert sizes(1, 40, 50, 1) == [3, 2]
     assert sizes(1, 50, 40, 1) == [2, 3]
     assert sizes(1, 40, 40, 1) == [3, 2]
@@ -149,14 +149,14 @@ def test_lone_events_join_the_nearer_neighbour() -> None:
 
 
 def test_runs_of_lone_events_are_units() -> None:
-    """Two or more one-event stretches in a row are a unit of their own."""
+    """Two or more one-event segments in a row are a unit of their own."""
     assert sizes(1, 40, 40, 40, 1) == [2, 2, 2]
     assert sizes(40, 40, 40) == [4]
     assert sizes(40) == [2]
 
 
-def test_stretches_part_at_tasks_contexts_and_markers() -> None:
-    """A known other task, a known other context, or a marker begins a stretch; an unknown one does not (§6.2)."""
+def test_segments_part_at_tasks_contexts_and_markers() -> None:
+    """A known other task, a known other context, or a marker begins a segment; an unknown one does not (§6.2)."""
     base = PlanEvent(
         event_seq=1, event_id="evt_plain_1", key=key_of("evt_plain_1"), timestamp=0, task="a", context_id="c"
     )
@@ -170,7 +170,7 @@ def test_stretches_part_at_tasks_contexts_and_markers() -> None:
             "task": "a",
             "context_id": "c",
         }
-        return stretch_starts(base, PlanEvent(**{**after, **fields}), SETTINGS)
+        return segment_starts(base, PlanEvent(**{**after, **fields}), SETTINGS)
 
     assert not parted()
     assert parted(task="b")
