@@ -23,9 +23,8 @@ from myria.db.database import Connection, Database
 from myria.db.fence import adding_to
 from myria.db.queries import sql
 from myria.settings.planner import PlannerSettings
-from myria.topics.model import LEAF, SUBJECT, Node, Outline
+from myria.topics.model import LEAF, SUBJECT, Node, NodeReader, Outline
 from myria.topics.subjects.holders import Holders, IncompleteHolders, stored_key
-from myria.topics.subjects.trie import NodeReader
 from myria.topics.subjects.update import (
     PlacedLeaf,
     SubjectUpdate,

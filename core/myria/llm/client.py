@@ -16,10 +16,9 @@ from typing import Any
 import orjson
 
 from myria.errors import ModelFailed
-from myria.llm.breaker import Breaker
 from myria.llm.budget import Meter, estimated_tokens
 from myria.llm.failures import PROVIDERS, TRANSIENT, Kind, failed, kind_of
-from myria.llm.requests import Exchange, JsonEndpoint
+from myria.llm.requests import Breaker, Exchange, JsonEndpoint
 from myria.llm.template import RequestTemplate
 from myria.llm.wire import CHAT_COMPLETIONS, Completion, Dialect, Usage
 from myria.settings import LlmSettings

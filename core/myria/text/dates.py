@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
 from itertools import islice
 from typing import Final
@@ -74,6 +75,8 @@ _AMBIGUOUS = frozenset(("may", "march", "mar", "jan", "jun", "dec", "sep"))
 _YEARS = range(1900, 2101)
 _MOST_YEARS = 40
 _DAYS_BEFORE, _DAYS_AFTER = 4, 14
+_EPOCH = date(1970, 1, 1).toordinal()
+_CYCLE_DAYS = 146_097
 _WORD = re.compile(r"[A-Za-z]+|\d+")
 _ISO = re.compile(r"(?<!\d)(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)")
 
@@ -303,20 +306,20 @@ def _day(year: int, month: int, day: int) -> int | None:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Return days since 1970-01-01 (H. Hinnant, "chrono-compatible low-level date algorithms")."""
-    year -= month <= 2
-    era, of_era = divmod(year, 400)
-    of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
-    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
+    """Return days since 1970-01-01, of any year (the calendar repeats every 400) and also beyond a month's end."""
+    cycles, of_cycle = divmod(year - 1, 400)
+    return date(of_cycle + 1, month, 1).toordinal() + cycles * _CYCLE_DAYS + day - 1 - _EPOCH
+
+
+def _month_of(day: int) -> int:
+    """Return the month, counted from the year 0, that a day since 1970-01-01 lies in."""
+    cycles, of_cycle = divmod(day + _EPOCH - 1, _CYCLE_DAYS)
+    found = date.fromordinal(of_cycle + 1)
+    return (found.year + 400 * cycles) * 12 + found.month - 1
 
 
 def _year_of(day: int) -> int:
-    """Return the year a day since 1970-01-01 lies in (the inverse of `_days`)."""
-    day += 719_468
-    era, of_era = divmod(day, 146_097)
-    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
-    of_year = of_era - (365 * year + year // 4 - year // 100)
-    return year + era * 400 + ((5 * of_year + 2) // 153 >= 10)
+    return _month_of(day) // 12
 
 
 _ONLY_WHEN = " ".join((*_MONTHS, *_WEEKDAYS, *_SEASONS, "ago past previous", *_UNIT_DAYS, *_NUMBERS))
@@ -482,7 +485,7 @@ def _nearest(name: str, number: int, year: str | None, today: int) -> int | None
 
 def _day_of_some_month(number: int, today: int, *, is_past: bool) -> int | None:
     """Return the next day with a number in its month, the last one where what was is told; today where it has it."""
-    this = _year_of(today) * 12 + _month_of(today) - 1
+    this = _month_of(today)
     for month in range(this, this - 3, -1) if is_past else range(this, this + 3):
         day = _first_of(month) + number - 1
         if 0 < number <= _first_of(month + 1) - _first_of(month) and (day <= today if is_past else day >= today):
@@ -515,7 +518,7 @@ def _period(whose: str, unit: str, today: int) -> tuple[int, int]:
     year = _year_of(today)
     if unit == "year":
         return _days(year + step, 1, 1), _days(year + step + 1, 1, 1) - 1
-    month = year * 12 + _month_of(today) - 1 + step
+    month = _month_of(today) + step
     return _first_of(month), _first_of(month + 1) - 1
 
 
@@ -524,7 +527,7 @@ def _whole_month(name: str, year: str | None, today: int, sentence: _DatedSenten
     if year is not None:
         month = int(year) * 12 + _MONTH_NUMBERS[name] - 1
     else:
-        now = _year_of(today) * 12 + _month_of(today) - 1
+        now = _month_of(today)
         ahead = (_MONTH_NUMBERS[name] - 1 - now) % 12
         is_past = ahead > _MONTHS_AHEAD and not sentence.is_ahead
         month = now + ahead - (12 if is_past else 0)
@@ -534,11 +537,6 @@ def _whole_month(name: str, year: str | None, today: int, sentence: _DatedSenten
 def _first_of(month: int) -> int:
     """Return the first day of a month, counted from the year 0."""
     return _days(month // 12, month % 12 + 1, 1)
-
-
-def _month_of(day: int) -> int:
-    year = _year_of(day)
-    return next(month for month in range(12, 0, -1) if _days(year, month, 1) <= day)
 
 
 def _count(word: str) -> int:

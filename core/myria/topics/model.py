@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from myria.text import TextWords, words_in
@@ -90,7 +91,7 @@ def level_name(level: int) -> str:
     return CALENDAR_NAMES[shared] if shared < len(CALENDAR_NAMES) else "instant"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanEvent:
     """One non-internal event as the planner sees it.
 
@@ -113,39 +114,29 @@ class PlanEvent:
     hints: tuple[tuple[str, int], ...] = ()
     utc_offset: int = 0
     described: str = ""
-    _analysed: tuple[TextWords, TextWords] | None = field(
-        default=None, init=False, repr=False, compare=False, hash=False
-    )
 
     @property
     def position(self) -> tuple[int, int]:
         """The event's place in its scope: (timestamp, event_seq)."""
         return (self.timestamp, self.event_seq)
 
-    @property
+    @cached_property
+    def all_words(self) -> TextWords:
+        """The words of the whole text: its one analysis, for the plan, its descriptions and the search index."""
+        return words_in(self.text)
+
+    @cached_property
     def words(self) -> TextWords:
         """The words of the first 4,096 characters, as far as they end there."""
-        return (self._analysed or self._analyse())[0]
-
-    @property
-    def all_words(self) -> TextWords:
-        """The words of the whole text."""
-        return (self._analysed or self._analyse())[1]
+        every = self.all_words
+        if len(self.text) <= ANALYSED_CHARACTERS:
+            return every
+        return every.at([at for at, end in enumerate(every.ends) if end <= ANALYSED_CHARACTERS])
 
     @property
     def terms(self) -> Sequence[str]:
         """What the whole text is found by, as `myria.text.terms` gives it."""
-        return (self._analysed or self._analyse())[1].terms
-
-    def _analyse(self) -> tuple[TextWords, TextWords]:
-        """Make the one analysis of the text, for the plan, its descriptions and the search index."""
-        every = words_in(self.text)
-        read = every
-        if len(self.text) > ANALYSED_CHARACTERS:
-            read = every.at([at for at, end in enumerate(every.ends) if end <= ANALYSED_CHARACTERS])
-        analysed = (read, every)
-        object.__setattr__(self, "_analysed", analysed)
-        return analysed
+        return self.all_words.terms
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -280,12 +271,16 @@ def leaf_ids_of(top: Node) -> bytes | None:
     return b"".join(top.child_leaves) if all(top.child_leaves) else None
 
 
-class TreeReader(Protocol):
-    """The old tree of one scope, in PostgreSQL or in memory."""
+class NodeReader(Protocol):
+    """Stored nodes of one scope, in PostgreSQL or in memory."""
 
     async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
         """Return the nodes of these renderings, in this order."""
         ...
+
+
+class TreeReader(NodeReader, Protocol):
+    """The old tree of one scope."""
 
     async def leaf_node_ids(self, rendering_id: bytes) -> bytes:
         """Return the node_ids of all leaves under (or at) a rendering, one after the other in any order."""

@@ -19,7 +19,7 @@ from myria.errors import InternalError
 from myria.settings.planner import PlannerSettings
 from myria.topics import calendar
 from myria.topics.identity import subject_node
-from myria.topics.model import Node, Participants
+from myria.topics.model import Node, NodeReader, Participants
 from myria.topics.radix import LEAVES, UNITS, RadixAssembly, in_order, leads_through
 from myria.topics.subjects.holders import Holders
 from myria.topics.subjects.words import describe_division, describe_index, describe_subject
@@ -34,14 +34,6 @@ FILED_TWICE = "a leaf is filed twice under one key"
 
 _END = "00"
 """What ends a key in a path: no key holds such a character. One more begins the time."""
-
-
-class NodeReader(Protocol):
-    """Stored nodes of one scope, in PostgreSQL or in memory."""
-
-    async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
-        """Return the nodes of these renderings, in this order."""
-        ...
 
 
 class SubjectReader(NodeReader, Protocol):

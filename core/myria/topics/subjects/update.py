@@ -13,10 +13,10 @@ from sys import intern
 
 from myria.errors import InternalError
 from myria.settings.planner import PlannerSettings
-from myria.topics.model import LEAF, Node, Outline, Participants, UnitKey
+from myria.topics.model import LEAF, Node, NodeReader, Outline, Participants, UnitKey
 from myria.topics.subjects.holders import Holders, IncompleteHolders
 from myria.topics.subjects.keys import Claims, candidates
-from myria.topics.subjects.trie import NodeReader, SubjectPiece, SubjectReader, assemble_subjects, keys_of
+from myria.topics.subjects.trie import SubjectPiece, SubjectReader, assemble_subjects, keys_of
 
 _READ_AT_ONCE = 500
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from sys import intern
 
 from myria.settings.planner import PlannerSettings
-from myria.topics.model import Node, Outline, Participants
+from myria.topics.model import Node, NodeReader, Outline, Participants
 from myria.topics.radix import UNITS, in_order
 from myria.topics.subjects.holders import Holder, Holders, stored_key
 from myria.topics.subjects.keys import LEAST_UNITS, Claims, candidates
-from myria.topics.subjects.trie import FILED_TWICE, NodeReader, SubjectAssembly, SubjectPiece, subject_prefix
+from myria.topics.subjects.trie import FILED_TWICE, SubjectAssembly, SubjectPiece, subject_prefix
 from myria.topics.subjects.update import PlacedLeaf, leaves_beneath
 
 NodeSink = Callable[[Sequence[Node]], Awaitable[None]]
