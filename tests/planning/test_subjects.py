@@ -171,7 +171,7 @@ async def assert_whole_plan_is_the_same(events: Sequence[PlanEvent]) -> MemoryTr
     async def take(some: Sequence[Node]) -> None:
         taken.extend(some)
 
-    leaves = [placed async for placed in leaves_beneath(top, times)]
+    leaves = [placed async for placed in leaves_beneath([top], times)]
     assert {(placed.leaf.rendering_id, placed.unit) for placed in leaves} == {
         (placed.leaf.rendering_id, placed.unit) for unit in units for placed in unit
     }

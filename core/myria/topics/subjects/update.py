@@ -13,7 +13,7 @@ from sys import intern
 
 from myria.errors import InternalError
 from myria.settings.planner import PlannerSettings
-from myria.topics.model import LEAF, Node, NodeReader, Outline, Participants, UnitKey
+from myria.topics.model import Node, NodeReader, Outline, Participants, UnitKey
 from myria.topics.subjects.holders import Holders, IncompleteHolders
 from myria.topics.subjects.keys import Claims, candidates
 from myria.topics.subjects.trie import SubjectPiece, SubjectReader, assemble_subjects, keys_of
@@ -38,42 +38,32 @@ class PlacedLeaf:
 def leaves_of(unit: Sequence[Node]) -> list[PlacedLeaf]:
     """Return the leaves of a planned unit, whose top node is last."""
     name = unit_of(unit[-1].key)
-    return [PlacedLeaf(leaf=node, unit=name) for node in unit if node.node_type == LEAF]
+    return [PlacedLeaf(leaf=node, unit=name) for node in unit if node.is_leaf]
 
 
 async def leaves_under(units: Iterable[Outline], reader: NodeReader) -> list[PlacedLeaf]:
     """Return the leaves of units of an old tree, given their top nodes."""
-    found: list[PlacedLeaf] = []
-    frontier = [(unit.rendering_id, unit_of(unit.key)) for unit in units]
-    while frontier:
-        nodes = await reader.nodes([rendering_id for rendering_id, _ in frontier])
-        placed = [(node, unit) for node, (_, unit) in zip(nodes, frontier, strict=True)]
-        found.extend(PlacedLeaf(leaf=node, unit=unit) for node, unit in placed if node.node_type == LEAF)
-        frontier = [(child, unit) for node, unit in placed for child in node.children]
-    return found
+    return [placed async for placed in leaves_beneath(units, reader)]
 
 
-async def leaves_beneath(root: Outline, reader: NodeReader) -> AsyncIterator[PlacedLeaf]:
-    """Yield every leaf of a tree of time; no more of the tree is held than the way down to where it is read.
+async def leaves_beneath(tops: Iterable[Outline], reader: NodeReader) -> AsyncIterator[PlacedLeaf]:
+    """Yield every leaf beneath some nodes of a tree of time; of the tree no more is held than the way down.
 
     Raises:
         InternalError: a leaf is in no unit.
     """
-    waiting: list[list[tuple[bytes, bytes | None]]] = [[(root.rendering_id, None)]]
+    waiting: list[tuple[bytes, bytes | None]] = [(top.rendering_id, None) for top in tops]
     while waiting:
-        part, rest = waiting[-1][:_READ_AT_ONCE], waiting[-1][_READ_AT_ONCE:]
-        waiting[-1:] = [rest] if rest else []
-        below: list[tuple[bytes, bytes | None]] = []
+        part = waiting[-_READ_AT_ONCE:]
+        del waiting[-_READ_AT_ONCE:]
         nodes = await reader.nodes([rendering_id for rendering_id, _ in part])
-        for node, (rendering_id, above) in zip(nodes, part, strict=True):
-            unit = unit_of(node.key) if above is None and node.is_unit else above
-            if node.node_type == LEAF:
+        for node, (_, above) in zip(nodes, part, strict=True):
+            unit = unit_of(node.key) if node.is_unit else above
+            if node.is_leaf:
                 if unit is None:
-                    raise InternalError("a leaf is in no unit", rendering_id=rendering_id.hex())
+                    raise InternalError("a leaf is in no unit", rendering_id=node.rendering_id.hex())
                 yield PlacedLeaf(leaf=node, unit=unit)
-            below.extend((child, unit) for child in node.children)
-        if below:
-            waiting.append(below)
+            waiting.extend((child, unit) for child in node.children)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,8 +73,6 @@ class SubjectUpdate:
     root: Node | None
     nodes: list[Node]
     holders: dict[str, Holders]
-    leaves_filed_anew: int
-    """Leaves whose keys were chosen anew: those that came, went, or were near."""
 
 
 @dataclass(slots=True)
@@ -145,9 +133,7 @@ async def update_subjects(
         participants=participants,
         settings=settings,
     )
-    return SubjectUpdate(
-        root=root, nodes=nodes, holders=step.changed_holders(_made(nodes)), leaves_filed_anew=len(step.leaves)
-    )
+    return SubjectUpdate(root=root, nodes=nodes, holders=step.changed_holders(_made(nodes)))
 
 
 def _made(nodes: Iterable[Node]) -> dict[str, bytes]:

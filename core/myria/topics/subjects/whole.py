@@ -80,7 +80,7 @@ async def begin_plan(
         for placed in leaves:
             plan.take(placed)
     elif root is not None:
-        async for placed in leaves_beneath(root, reader):
+        async for placed in leaves_beneath([root], reader):
             plan.take(placed)
     plan.choose()
     return plan
