@@ -336,4 +336,3 @@ class Memory(Administration):
     def forget(self, tenant: str) -> None:
         """Forget what this process keeps of a tenant between requests: something of it was erased."""
         self.retrieval.forget(tenant)
-        self.log.forget(tenant)

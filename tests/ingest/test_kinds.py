@@ -13,17 +13,13 @@ import pytest
 from myria import errors
 from myria.builds.verify import verify
 from myria.db.database import Database as Pool
-from myria.log.acknowledgement import AppendResult
-from myria.log.ids import new_id
-from myria.log.scopes import scope_key
 from myria.memory import Memory
 from myria.notes.commands import Notes
-from myria.notes.drafting import Draft, completed
+from myria.notes.drafting import Draft
 from myria.notes.folding import event_log
 from myria.notes.kinds import Lifetime
 from myria.notes.memories.model import MemoryDraft
 from myria.notes.memories.sharing import Keeping
-from myria.notes.model import note_event
 from myria.settings import Settings
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.patience import PATIENCE_S
@@ -338,28 +334,3 @@ async def test_a_note_alone_is_what_it_would_be_among_others(database: Database)
     assert {row["look_at"] is None for row in rows} == {False}
     assert {row["ends_at"] is None for row in rows} == {False, True}
     assert await failed(database.dsn) == {}
-
-
-async def test_a_note_alone_is_told_what_is_like_it(database: Database) -> None:
-    """In its own scope and in those of a pool beside, with what this process knows of them and without."""
-    async with Pool(database.server_dsn) as pool:
-        ingest = event_log(pool)
-
-        async def kept(content: str, people: tuple[str, ...], compare: tuple[bytes, ...] | None) -> AppendResult:
-            note = completed(Draft(content=content), "004")
-            made = note_event(
-                note, people, note_id=new_id("note"), version=1, timestamp=1_700_000_000_000_000, speaker=None
-            )
-            (result,) = await ingest.append_events(TENANT, [made], compare=compare)
-            return result
-
-        pooled = await kept("the blue kettle is in the kitchen of the old house", ("pool",), None)
-        own = await kept("the red kettle is in the kitchen of the old house", ("ana",), ())
-        for number in range(2):
-            again = await kept(
-                f"the green kettle is in the kitchen of the old house {number}", ("ana",), (scope_key(("pool",)),)
-            )
-            assert {own.event_seq, pooled.event_seq} <= {seq for seq, _ in again.alike or ()}
-        alone = await kept("the white kettle is in the kitchen of the old house", ("ana",), None)
-    assert own.alike == ()
-    assert alone.alike is None

@@ -18,7 +18,6 @@ SEQS = "{1,2,3,4,5,6,7,8,9,10,11,12}"
 LISTED = ["2026-01-01", "2026-01-02", "0.5", "2026-01-01", "5", "10", "x", "10", "0"]
 CASES = [
     ("notes.fold", [SEQS]),
-    ("notes.held_before", ["{1}", SEQS, "24", "2000", KEYS]),
     ("notes.fold_withdrawals", [SEQS]),
     ("notes.newest", [KEYS, "24", "2000"]),
     ("notes.of_versions", [SEQS]),

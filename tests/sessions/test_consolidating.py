@@ -56,7 +56,7 @@ class Keeper(Desk):
                 raise Killed
             return results
 
-        log.append_events = append  # type: ignore[method-assign, assignment]
+        log.append_events = append  # type: ignore[method-assign]
         return Consolidation(log, most=most)
 
     async def run(self, *, at: int, masks: Masks | None = None, most: int = 500) -> Consolidated:

@@ -18,8 +18,7 @@ class AppendResult(NamedTuple):
     `deduplicated`: (channel, source_event_key) was there before, and these are the first event's id and number;
     `payload_differs`: and its payload, participants or timestamp are not what was sent now. Only those who may see the
     first event are answered so; others are refused (`SourceEventKeyTaken`). `redacted`: how much of each kind was taken
-    out of the payload before it was stored, or compared. `alike`: the numbers of earlier events that are like this one,
-    and how much; None where nobody asked or looked.
+    out of the payload before it was stored, or compared with the first.
     """
 
     event_id: str
@@ -28,7 +27,6 @@ class AppendResult(NamedTuple):
     deduplicated: bool = False
     payload_differs: bool = False
     redacted: Mapping[Kind, int] = NOTHING
-    alike: tuple[tuple[int, float], ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer of append_event."""

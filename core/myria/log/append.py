@@ -17,7 +17,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from itertools import chain
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -31,7 +31,7 @@ from myria.log.acknowledgement import AppendResult
 from myria.log.event import NewEvent
 from myria.log.ids import new_ids
 from myria.log.payloads import TopicHint, dedupe_key, hints_json
-from myria.log.projections import Incoming, Likenesses, Projection, Stored
+from myria.log.projections import Incoming, Projection, Stored
 from myria.log.scopes import scope_key
 
 _log = logging.getLogger(__name__)
@@ -64,7 +64,6 @@ class _Row(NamedTuple):
     scope: _Scope
     dedupe_key: bytes | None
     topic_hints: str
-    compare: tuple[bytes, ...] | None
 
 
 class _ScopesGoneError(Exception):
@@ -144,14 +143,8 @@ class Ingest:
         """Where it appends."""
         return self._database
 
-    async def append_events(
-        self, tenant: str, events: Sequence[NewEvent], *, compare: tuple[bytes, ...] | None = None
-    ) -> list[AppendResult]:
+    async def append_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
         """Append events as one atomic group; return their results in input order, after the commit.
-
-        Args:
-            compare: say of notes what is like them (`AppendResult.alike`), as far as they are new, in their own scope
-                and in those of these keys.
 
         Raises:
             Overloaded, DatabaseUnavailable, DeadlineExceeded, DiskFull: retry; keyed events deduplicate, and
@@ -162,7 +155,7 @@ class Ingest:
         """
         if self._zone is not None:
             events = [_in_zone(event, self._zone) for event in events]
-        return await self._submit(tenant, events, importing=False, compare=compare)
+        return await self._submit(tenant, events, importing=False)
 
     async def import_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
         """Append events that may bring their event_id, as one atomic group.
@@ -170,21 +163,14 @@ class Ingest:
         Raises:
             EventIdConflict: an event_id, or a source key, exists already with other content.
         """
-        return await self._submit(tenant, events, importing=True, compare=None)
-
-    def forget(self, tenant: str) -> None:
-        """Forget the words that projections keep of a tenant in this process."""
-        for projection in self._projections:
-            projection.forget(tenant)
+        return await self._submit(tenant, events, importing=True)
 
     async def close(self) -> None:
         """Wait for the commits under way."""
         while self._under_way:
             await asyncio.gather(*list(self._under_way), return_exceptions=True)
 
-    async def _submit(
-        self, tenant: str, events: Sequence[NewEvent], *, importing: bool, compare: tuple[bytes, ...] | None
-    ) -> list[AppendResult]:
+    async def _submit(self, tenant: str, events: Sequence[NewEvent], *, importing: bool) -> list[AppendResult]:
         if not events:
             return []
         if self._waiting_events + len(events) > MAX_WAITING_EVENTS:
@@ -196,7 +182,7 @@ class Ingest:
                 scopes = self._known_scopes(tenant, events)
                 if scopes is None:
                     scopes = [await self._scope(tenant, event.participants, deadline) for event in events]
-                rows = _rows(events, scopes, compare)
+                rows = _rows(events, scopes)
                 if self._is_quiet and self._waiting_events == len(events) and tenant not in self._lanes:
                     return await self._alone(tenant, rows, deadline, importing=importing)
                 outcome: asyncio.Future[list[AppendResult]] = asyncio.get_running_loop().create_future()
@@ -411,13 +397,12 @@ class Ingest:
                 for position in incoming
                 if position not in known
             }
-            alike: dict[int, tuple[tuple[int, float], ...]] = {}
             for projection, positions in projected:
                 new = [stored[position] for position in positions if position in stored]
                 if new:
-                    alike.update(await projection.fold(connection, tenant, new) or {})
+                    await projection.fold(connection, tenant, new)
             results = [
-                existing[position] if position in existing else _new(row, inserted[row.event_id], alike)
+                existing[position] if position in existing else _new(row, inserted[row.event_id])
                 for position, row in enumerate(rows)
             ]
         self._on_commit(tenant, len(rows))
@@ -439,7 +424,7 @@ class Ingest:
             raise
         numbers = {record["event_id"]: record["event_seq"] for record in records}
         self._on_commit(tenant, len(rows))
-        return [_new(row, numbers[row.event_id], {}) for row in rows]
+        return [_new(row, numbers[row.event_id]) for row in rows]
 
     def _projected(self, rows: list[_Row]) -> list[tuple[Projection, list[int]]]:
         """Return the projections that fold some of these rows, in their order, and the positions of those."""
@@ -455,7 +440,7 @@ class Ingest:
         return projected
 
 
-def _rows(events: Sequence[NewEvent], scopes: Sequence[_Scope], compare: tuple[bytes, ...] | None) -> list[_Row]:
+def _rows(events: Sequence[NewEvent], scopes: Sequence[_Scope]) -> list[_Row]:
     event_ids: list[str] = new_ids("evt", len(events))
     if any(event.event_id for event in events):
         event_ids = [event.event_id or new for event, new in zip(events, event_ids, strict=True)]
@@ -472,15 +457,15 @@ def _rows(events: Sequence[NewEvent], scopes: Sequence[_Scope], compare: tuple[b
             about = event.topic_hints
             written = hints_json(about)
         hints.append(written)
-    return list(map(_Row._make, zip(events, event_ids, scopes, keys, hints, repeat(compare))))
+    return list(map(_Row._make, zip(events, event_ids, scopes, keys, hints, strict=True)))
 
 
 def _incoming(row: _Row) -> Incoming:
-    return Incoming(row.event, row.event_id, row.scope.scope_id, row.compare)
+    return Incoming(row.event, row.event_id, row.scope.scope_id)
 
 
 def _stored(row: _Row, event_seq: int) -> Stored:
-    return Stored(row.event, row.event_id, row.scope.scope_id, row.compare, event_seq)
+    return Stored(row.event, row.event_id, row.scope.scope_id, event_seq)
 
 
 def _new_events(rows: list[_Row]) -> list[tuple[Any, ...]]:
@@ -558,12 +543,11 @@ async def _find_duplicates(
     return duplicates
 
 
-def _new(row: _Row, event_seq: int, alike: Likenesses) -> AppendResult:
+def _new(row: _Row, event_seq: int) -> AppendResult:
     return AppendResult(
         event_id=row.event_id,
         event_seq=event_seq,
         participants=row.event.participants,
-        alike=alike.get(event_seq),
     )
 
 

@@ -66,13 +66,8 @@ class EventLog:
         """Where it appends."""
         return self._ingest.database
 
-    async def append_events(
-        self, tenant: str, events: Sequence[NewEvent], *, compare: tuple[bytes, ...] | None = None
-    ) -> list[AppendResult]:
+    async def append_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
         """Append events as one atomic group, redacted; return their results in input order, after the commit.
-
-        Args:
-            compare: say of notes what is like them; see `Ingest.append_events`.
 
         Raises:
             QuotaExceeded, StorageQuotaExceeded: the tenant appended as much as it may; see `TenantQuotas.append`.
@@ -80,10 +75,10 @@ class EventLog:
             as `Ingest.append_events`.
         """
         if self._is_upkeep:
-            return await self._append(tenant, events, await self._quotas.of(tenant), compare)
+            return await self._append(tenant, events, await self._quotas.of(tenant))
         size = sum(len(event.payload_json) for event in events)
         async with self._quotas.append(tenant, len(events), size) as use:
-            return await self._append(tenant, events, use, compare)
+            return await self._append(tenant, events, use)
 
     async def import_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
         """Append events that may bring their event_id, as they are: an import gives back what an export took.
@@ -158,19 +153,13 @@ class EventLog:
                     f"{field} holds an API key or token; it is stored as it is given, so use another", field=field
                 )
 
-    def forget(self, tenant: str) -> None:
-        """Forget the words that are kept of a tenant in this process."""
-        self._ingest.forget(tenant)
-
     async def close(self) -> None:
         """Wait for the commits under way."""
         await self._ingest.close()
 
-    async def _append(
-        self, tenant: str, events: Sequence[NewEvent], use: TenantUse, compare: tuple[bytes, ...] | None
-    ) -> list[AppendResult]:
+    async def _append(self, tenant: str, events: Sequence[NewEvent], use: TenantUse) -> list[AppendResult]:
         events, taken = await self._cleaned(events, use)
-        results = await self._ingest.append_events(tenant, events, compare=compare)
+        results = await self._ingest.append_events(tenant, events)
         for position, counts in taken.items():
             results[position] = results[position]._replace(redacted=counts)
             self._count(counts)

@@ -18,15 +18,11 @@ from myria.log.event import NewEvent
 
 
 class Incoming(NamedTuple):
-    """An event on its way into the log: what it is, and the id and scope that it gets.
-
-    `compare`: its caller wants to know what is like it, in its own scope and in those of these keys; None does not.
-    """
+    """An event on its way into the log: what it is, and the id and scope that it gets."""
 
     event: NewEvent
     event_id: str
     scope_id: int
-    compare: tuple[bytes, ...] | None = None
 
 
 class Stored(NamedTuple):
@@ -35,7 +31,6 @@ class Stored(NamedTuple):
     event: NewEvent
     event_id: str
     scope_id: int
-    compare: tuple[bytes, ...] | None
     event_seq: int
 
 
@@ -48,18 +43,11 @@ def payload_of(event: NewEvent) -> Mapping[str, Any]:
     return payload
 
 
-Likenesses = Mapping[int, tuple[tuple[int, float], ...]]
-"""What is like events that a commit stored, by their numbers: numbers of earlier ones, each with its similarity."""
-
-
 class Projection(ABC):
     """State that is folded from events of some types, in the append transaction."""
 
     types: frozenset[str]
     """The types of events that it folds."""
-
-    def forget(self, tenant: str) -> None:  # noqa: B027 - most keep nothing
-        """Forget what this process keeps of a tenant."""
 
     @abstractmethod
     async def prepare(
@@ -78,11 +66,8 @@ class Projection(ABC):
         """
 
     @abstractmethod
-    async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> Likenesses | None:
+    async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
         """Fold the events of its types that the commit stored: never called with none.
 
         Use one statement for all: each is a round trip that every caller of the commit waits for.
-
-        Returns:
-            what is like those whose callers want to know, where this is the projection that can tell.
         """

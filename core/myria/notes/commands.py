@@ -100,8 +100,6 @@ class Notes:
         may_see: MaySee = lambda _: False,
         dry_run: bool = False,
         beside: Beside = nothing_beside,
-        compare: bool = False,
-        beside_in: Sequence[tuple[str, ...]] = (),
     ) -> list[Remembered]:
         """Keep notes by one append, all or none: of equal ones of the same people, kind and session, the first stays.
 
@@ -116,8 +114,6 @@ class Notes:
             may_see: whether the caller may see what these participants may; asked of `supersedes`.
             dry_run: only say what would be kept.
             beside: what is appended with them.
-            compare: say which notes a new one is like; one that replaces others is not compared.
-            beside_in: canonical participants of further scopes, all of whose notes the caller may see: compared, too.
 
         Raises:
             InvalidArgument: no content, too long, or a kind that the contract does not know.
@@ -141,7 +137,6 @@ class Notes:
             may_see=may_see,
             dry_run=dry_run,
             beside=beside,
-            compare=tuple(map(scope_key, beside_in)) if compare else None,
         )
         return [
             Remembered(
@@ -150,7 +145,6 @@ class Notes:
                 note=note,
                 event_id=None if outcome.appended is None else outcome.appended.event_id,
                 redacted=redacted,
-                alike=None if outcome.appended is None else outcome.appended.alike,
             )
             for outcome, note, (_, redacted) in zip(outcomes, notes, cleaned, strict=True)
         ]
@@ -168,7 +162,6 @@ class Notes:
         may_see: MaySee = lambda _: False,
         dry_run: bool = False,
         beside: Beside = nothing_beside,
-        compare: tuple[bytes, ...] | None = None,
     ) -> list[KeptNote]:
         """Keep what notes say by one append, all or none, each once by the rule of `repeats`.
 
@@ -177,7 +170,6 @@ class Notes:
         Args:
             at: in microseconds since 1970 UTC.
             speaker: who keeps them; a memory of REST names its own.
-            compare: keys of further scopes with whose notes new ones are compared; None compares with none.
 
         Raises:
             as `remember_all`; DuplicateMemory: as `repeats` says.
@@ -215,8 +207,7 @@ class Notes:
                     if place not in among and (replaced or keys[place] is not None or not is_said_by_another):
                         again += await repeats.again(note_id, events[place], replaced)
                 group += [*await beside(named, new), *again]
-                asked = compare if new and not replaced else None
-                results = await self._log.append_events(tenant, group, compare=asked) if group else []
+                results = await self._log.append_events(tenant, group) if group else []
             except (NoteExists, DuplicateMemory):
                 standing = await repeats.standing(notes)
             except AlreadySuperseded:

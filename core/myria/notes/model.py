@@ -193,8 +193,7 @@ class Changes:
 class Remembered:
     """A note that was kept, or was there. `event_id` is that of its first version, None where it was there before.
 
-    `note_id` is empty where a dry run would keep a new one. `alike`: the events of notes that are like it, by their
-    numbers, each with its similarity, most alike first; None where it was not compared.
+    `note_id` is empty where a dry run would keep a new one.
     """
 
     note_id: str
@@ -202,7 +201,6 @@ class Remembered:
     note: NoteText
     event_id: str | None
     redacted: Counts
-    alike: tuple[tuple[int, float], ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,8 +1,6 @@
-"""Notes that are like a new one: it may say the same in other words, or contradict them; that is for people to judge.
+"""Notes that are like another: it may say the same in other words, or contradict them; that is for people to judge.
 
-Looked at are the newest notes of the same people, and of the pool beside them: a bounded number by one index. A new
-note is compared in the transaction that keeps it (`NoteProjection`), so what is left to read here is what the few that
-are alike say.
+Looked at are the newest notes of the same people, and of the pool beside them: a bounded number by one index.
 """
 
 from __future__ import annotations
@@ -16,8 +14,14 @@ from myria.db.database import Database
 from myria.db.queries import sql
 from myria.log.scopes import scope_key
 from myria.notes.expiry import Lasting
-from myria.notes.likeness import BEGINNING, LOOKED_AT, MOST, said_by, those_alike
+from myria.notes.likeness import BEGINNING, said_by, similarity
 from myria.notes.model import Remembered
+
+LOOKED_AT = 24
+"""Notes that one is compared with."""
+
+MOST = 3
+"""Notes that are named."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,22 +49,23 @@ class Similar:
         Args:
             scopes: canonical participants of each.
         """
-        found = kept.alike
-        if found is not None and not found:
-            return []
         now = await self._database.now()
+        said = said_by(kept.note.content, kept.note.keywords)
         async with self._database.read(tenant) as connection:
-            if found is None:  # it was there before, or replaced others, so nothing compared it
-                said = said_by(kept.note.content, kept.note.keywords)
-                rows = await connection.fetch(
-                    sql("notes.newest"), tenant, list(map(scope_key, scopes)), LOOKED_AT, BEGINNING
-                )
-                others = ((row["event_seq"], row["said"]) for row in rows if row["note_id"] != kept.note_id)
-                found = those_alike(said, [(number, said_by(*orjson.loads(text))) for number, text in others])
-            rows = await connection.fetch(sql("notes.of_versions"), tenant, [number for number, _ in found])
-        standing = {row["event_seq"]: row for row in rows if not Lasting.of(row).has_expired(now)}
+            keys = list(map(scope_key, scopes))
+            # One more: it is itself among the newest.
+            rows = await connection.fetch(sql("notes.newest"), tenant, keys, LOOKED_AT + 1, BEGINNING)
+            found = {
+                row["event_seq"]: alike
+                for row in rows
+                if row["note_id"] != kept.note_id and (alike := similarity(said, said_by(*orjson.loads(row["said"]))))
+            }
+            if not found:
+                return []
+            standing = await connection.fetch(sql("notes.of_versions"), tenant, list(found))
+        standing = [row for row in standing if not Lasting.of(row).has_expired(now)]
+        standing.sort(key=lambda row: (-found[row["event_seq"]], -row["event_seq"]))
         return [
-            Alike(note_id=standing[number]["note_id"], text=standing[number]["text"], similarity=similarity)
-            for number, similarity in found
-            if number in standing
-        ][:MOST]
+            Alike(note_id=row["note_id"], text=row["text"], similarity=found[row["event_seq"]])
+            for row in standing[:MOST]
+        ]

@@ -29,30 +29,6 @@ ON CONFLICT (tenant_id, note_id) DO UPDATE SET
     tags = EXCLUDED.tags, given_importance = EXCLUDED.given_importance, dedup_key = EXCLUDED.dedup_key
 WHERE n.scope_id = EXCLUDED.scope_id AND n.event_seq < EXCLUDED.event_seq;
 
--- name: held_before
--- What scopes ($2, and by their keys $6) hold before new notes are folded: their newest notes, at most $4 of each, with the
--- first $5 characters and the keywords of those that are not in $3.
-SELECT asked.scope_id, asked.scope_key, before.event_seqs, before.texts
-FROM (
-    SELECT own AS scope_id, NULL::bytea AS scope_key FROM unnest($2::bigint[]) AS own
-    UNION ALL
-    SELECT s.scope_id, s.scope_key FROM unnest($6::bytea[]) AS further
-    CROSS JOIN LATERAL (
-        SELECT x.scope_id, x.scope_key FROM myria.scopes x WHERE x.tenant_id = $1 AND x.scope_key = further OFFSET 0
-    ) s
-) asked
-CROSS JOIN LATERAL (
-    SELECT array_agg(k.event_seq) AS event_seqs,
-           array_agg(CASE WHEN k.event_seq <> ALL ($3::bigint[]) THEN (
-               SELECT jsonb_build_array(coalesce(left(e.payload->>'text', $5), ''), e.payload->'note'->'keywords')::text FROM myria.events e
-               WHERE e.tenant_id = $1 AND e.event_seq = k.event_seq) END) AS texts
-    FROM (
-        SELECT m.event_seq FROM myria.notes m
-        WHERE m.tenant_id = $1 AND m.scope_id = asked.scope_id AND m.live AND NOT m.session
-        ORDER BY m.event_seq DESC LIMIT $4
-    ) k
-) before;
-
 -- name: newest
 -- What the newest notes of scopes say that hold for longer than a session, at most $3, of each the first $4 characters.
 SELECT n.note_id, n.event_seq,

@@ -43,13 +43,13 @@ _SHOWN = 300
 
 async def remember(call: AgentCall, request: RememberInput) -> Answered:
     """Keep one note."""
-    kept = await _keep(call, request, compare=True)
+    kept = await _keep(call, request)
     alike = await call.memory.similar.of(call.tenant, kept, [call.who.participants, *call.who.beside])
     content = _kept_json(kept, request, alike)
     return content, _kept_text(kept, content)
 
 
-async def _keep(call: AgentCall, request: RememberInput, *, compare: bool = False) -> Remembered:
+async def _keep(call: AgentCall, request: RememberInput) -> Remembered:
     if request.scope == "session" and request.sessionId is None:
         raise InvalidArgument("scope session needs a sessionId: the session that it ends with", field="sessionId")
     replaced = await call.note_ids(request.supersedes)
@@ -72,8 +72,6 @@ async def _keep(call: AgentCall, request: RememberInput, *, compare: bool = Fals
         may_see=may_see,
         dry_run=request.dryRun,
         beside=beside,
-        compare=compare,
-        beside_in=call.who.beside,
     )
     if targets and not kept.created and not request.dryRun:
         await links.complete(call.tenant, kept.note_id, targets, may_see=may_see)
