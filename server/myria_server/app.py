@@ -35,12 +35,11 @@ from myria_server.api.memtrace.openapi import rest_documents
 from myria_server.api.memtrace.schemas import PREFIX as REST_PREFIX
 from myria_server.api.tools import PATH_OF, SWITCH_OF, TURNS_OVER_HTTP, served_faces
 from myria_server.http.admission import Access, Admission
-from myria_server.http.answer_headers import AnswerHeaders
+from myria_server.http.answer_headers import AnswerHeaders, CrossOrigins
 from myria_server.http.authentication import Anybody, Authentication, KeysAndTokens
 from myria_server.http.authorization import AuthorizationServer, RegistrationRates
 from myria_server.http.body import BodyReader, WholeBody
 from myria_server.http.compression import Compression
-from myria_server.http.cors import CrossOrigins
 from myria_server.http.endpoint import McpEndpoint
 from myria_server.http.exchange import ServedApi
 from myria_server.http.failure_limiter import FailureLimiter
@@ -50,7 +49,7 @@ from myria_server.http.jwt_tokens import Tokens
 from myria_server.http.plain_call import PlainCallEndpoint
 from myria_server.http.resource import ProtectedResource
 from myria_server.http.rest import RestEndpoint
-from myria_server.http.sse import MESSAGE_PATH, STREAM_PATH, Endpoint, LegacyTransport, refuse_legacy
+from myria_server.http.sse import MESSAGE_PATH, STREAM_PATH, LegacyTransport, idle_stream, refuse_legacy
 from myria_server.mcp.answers import Answers
 from myria_server.mcp.background import running
 from myria_server.mcp.bodies import Bodies
@@ -195,7 +194,7 @@ def build_app(
             access=access,
             bodies=bodies,
             answers=answers,
-            has_streams=mcp.legacy_sse,
+            streams=idle_stream if mcp.legacy_sse else None,
         )
         at[PATH_OF[face]] = guarded(endpoint, api)
         if face == "turns":
@@ -206,6 +205,9 @@ def build_app(
             at[REST_PREFIX] = below[REST_PREFIX + "/"] = guarded(routes, plain)
         if face == "agent" and mcp.legacy_sse:
             legacy = LegacyTransport(server, api, guarded, bodies)
+
+    at[STREAM_PATH] = refuse_legacy if legacy is None else legacy.stream
+    at[MESSAGE_PATH] = refuse_legacy if legacy is None else legacy.message
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -229,8 +231,6 @@ def build_app(
             *health.routes(),
             *(health.routes_of_clients(REST_PREFIX) if below else ()),
             *(rest_documents() if below else ()),
-            Route(STREAM_PATH, Endpoint(refuse_legacy if legacy is None else legacy.stream)),
-            Route(MESSAGE_PATH, Endpoint(refuse_legacy if legacy is None else legacy.message)),
             *credentials.routes,
         ],
         middleware=[Middleware(HostCheckBeside, hosts=hosts)],

@@ -11,7 +11,7 @@ import pytest
 from myria.errors import ConfigurationError
 from myria.memory import Memory
 from myria.settings import AuthSettings, McpSettings, Settings
-from myria_server.http.cors import CrossOrigins
+from myria_server.http.answer_headers import CrossOrigins
 from tests.server.wire import Served, call, headers, serving
 from tests.support.patience import PATIENCE_S
 

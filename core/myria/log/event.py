@@ -1,7 +1,7 @@
 """From the arguments of an append to an event that can be stored.
 
-Every append goes through here, so it is written by hand. `EventInput` of the server describes the same rules as a model
-for JSON Schema; a test holds the two together.
+Every append goes through here, so it is written by hand. `EventInput` of the server describes for JSON Schema what is
+taken here; a test holds the two together.
 
 Optional fields may be null, which is as good as absent. Empty text is refused: an empty source_event_key would
 quietly switch idempotency off. Texts other than participants are stored exactly as given; names must not hold

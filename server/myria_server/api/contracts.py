@@ -11,7 +11,7 @@ from myria.memory import Memory
 from myria.notes.answertext import ShownAnswer
 from myria.settings import Settings
 from myria_server.api import memento
-from myria_server.api.core import erasure_handlers, handlers
+from myria_server.api.core import handlers
 from myria_server.api.memtrace import handlers as memtrace
 from myria_server.api.turns import handlers as turns
 
@@ -29,7 +29,7 @@ def handlers_of(api: Face, memory: Memory, settings: Settings, counters: turns.T
         case "rest":
             return memtrace.handlers(memtrace.MemtraceApi(memory, settings))
         case "core" | "admin":
-            return {**handlers.handlers(memory, settings), **erasure_handlers.handlers(memory, settings)}
+            return handlers.handlers(memory, settings)
 
 
 def refusal_of(api: Face, error: MyriaError) -> tuple[dict[str, Any], int]:

@@ -1,4 +1,4 @@
-"""The JSON Schema of a model of arguments: closed, without references, titles and alternatives for null."""
+"""The JSON Schemas that are published: of arguments, closed and without references, and of answers."""
 
 from __future__ import annotations
 
@@ -85,3 +85,65 @@ def _tidy(value: Any, *, named: bool = False) -> Any:
     if "properties" in value:
         skipped.add("description")
     return {key: _tidy(item, named=key == "properties") for key, item in value.items() if key not in skipped}
+
+
+@lru_cache
+def schema_of_any(model: type[BaseModel], also: tuple[type[BaseModel], ...]) -> Json:
+    """Return the schema of an answer that is of one model, or else of one of the others; not to be changed."""
+    answer = _plain(model.model_json_schema())
+    others = [_plain(other.model_json_schema()) for other in also]
+    definitions = {**answer.pop("$defs", {})}
+    for other in others:
+        definitions |= other.pop("$defs", {})
+    schema: Json = {"type": "object", "anyOf": [answer, *others]}
+    if "RootNode" in definitions:
+        definitions = _one_node(definitions)
+        answer["properties"]["root"] = {"$ref": "#/$defs/Node"}
+    if definitions:
+        schema["$defs"] = definitions
+    return schema
+
+
+def _one_node(definitions: Json) -> Json:
+    """Merge the kinds of nodes into one definition that tells them apart by `if`.
+
+    A oneOf of five kinds makes validators try every kind on every subtree: exponential in depth.
+    """
+    kinds = [name for name, body in definitions.items() if "const" in body.get("properties", {}).get("kind", {})]
+    properties: Json = {}
+    rules = []
+    for name in kinds:
+        body = definitions[name]
+        kind = body["properties"]["kind"]["const"]
+        for field, shape in body["properties"].items():
+            properties.setdefault(field, shape)
+        rules.append(
+            {
+                "if": {"properties": {"kind": {"const": kind}}},
+                "then": {"required": body["required"], "propertyNames": {"enum": sorted(body["properties"])}},
+            }
+        )
+    properties["kind"] = {"enum": [definitions[name]["properties"]["kind"]["const"] for name in kinds]}
+    properties["children"] = {"type": "array", "items": {"$ref": "#/$defs/Node"}}
+    node = {
+        "type": "object",
+        "properties": properties,
+        "required": ["kind", "participants"],
+        "additionalProperties": False,
+        "allOf": rules,
+    }
+    return {"Node": node} | {name: body for name, body in definitions.items() if name not in kinds}
+
+
+def _plain(value: Any, *, named: bool = False) -> Any:
+    """Drop titles, docstrings of models, and OpenAPI's discriminator."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if named:
+        return {key: _plain(item) for key, item in value.items()}
+    skipped = {"title", "discriminator", "default"} | ({"description"} if "properties" in value else set())
+    return {
+        key: _plain(item, named=key in ("properties", "$defs")) for key, item in value.items() if key not in skipped
+    }

@@ -5,10 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
-
-from pydantic import BaseModel
 
 from myria.access.principal import Face, Principal, Role
 from myria.log.limits import Limits
@@ -18,7 +16,7 @@ from myria_server.api.core import erasing, inputs
 from myria_server.api.memento import answer_schemas as agent_answers
 from myria_server.api.memento import input_schemas as agent_inputs
 from myria_server.api.memtrace import schemas as rest
-from myria_server.api.schemas import published_schema
+from myria_server.api.schemas import published_schema, schema_of_any
 from myria_server.api.turns import schemas as turns
 from myria_server.api.without_read import open_model
 
@@ -61,9 +59,9 @@ class Tool:
     name: str
     title: str
     description: str
-    profile: Profile
     arguments: type[inputs.Input]
     answer: type[answers.Answer]
+    profile: Profile = "core"
     lean: type[answers.Answer] | None = None
     faces: tuple[Face, ...] = ("core",)
     changes: bool = False
@@ -116,8 +114,11 @@ class Tool:
 
 _PARTICIPANTS_RULE = "You see only what you and all the participants you name may see."
 
-_agent_tool = partial(Tool, profile="core", refusal=agent_answers.AgentRefusal, faces=("agent",))
-_rest_tool = partial(Tool, profile="core", refusal=rest.RestRefusal, faces=("rest",))
+_agent_tool = partial(Tool, refusal=agent_answers.AgentRefusal, faces=("agent",))
+_turns_tool = partial(Tool, refusal=turns.TurnRefusal, faces=("turns",))
+_rest_tool = partial(Tool, refusal=rest.RestRefusal, faces=("rest",))
+_admin_tool = partial(Tool, profile="admin", faces=("admin",))
+_erasing_tool = partial(_admin_tool, role="erase")
 
 TOOLS: tuple[Tool, ...] = (
     Tool(
@@ -125,7 +126,6 @@ TOOLS: tuple[Tool, ...] = (
         title="Remember one event",
         description="Append one event (message, tool result, task update, marker) to the memory. It can be found at "
         "once. Give a source_event_key to make retries safe. Name in supersedes what it replaces.",
-        profile="core",
         arguments=inputs.AppendInput,
         answer=answers.Appended,
         changes=True,
@@ -135,7 +135,6 @@ TOOLS: tuple[Tool, ...] = (
         name="append_events",
         title="Remember several events",
         description="Append up to {batch_events} events, all or none, in the given order.",
-        profile="core",
         arguments=inputs.EventsInput,
         answer=answers.AppendedBatch,
         changes=True,
@@ -145,7 +144,6 @@ TOOLS: tuple[Tool, ...] = (
         name="withdraw_events",
         title="Forget events",
         description="Take events out of every answer, now and in old snapshots. They can be restored.",
-        profile="core",
         arguments=inputs.WithdrawInput,
         answer=answers.Withdrawn,
         changes=True,
@@ -155,7 +153,6 @@ TOOLS: tuple[Tool, ...] = (
         name="restore_events",
         title="Restore events",
         description="Bring withdrawn events back into answers.",
-        profile="core",
         arguments=inputs.RestoreInput,
         answer=answers.Withdrawn,
         changes=True,
@@ -165,7 +162,6 @@ TOOLS: tuple[Tool, ...] = (
         title="Find events",
         description="Find the events that match a question best, as a tree of event nodes with payloads. "
         "Without a query: the most recent. " + _PARTICIPANTS_RULE,
-        profile="core",
         arguments=inputs.EventNodesInput,
         answer=answers.Tree,
         lean=answers.LeanTree,
@@ -175,7 +171,6 @@ TOOLS: tuple[Tool, ...] = (
         title="Find topics and references",
         description="Find what matches a question as a tree of topics with summaries and references to events, "
         "fresh events included. " + _PARTICIPANTS_RULE,
-        profile="core",
         arguments=inputs.ReferencesInput,
         answer=answers.Tree,
         lean=answers.LeanTree,
@@ -336,59 +331,44 @@ TOOLS: tuple[Tool, ...] = (
         changes=True,
         repeatable=False,
     ),
-    Tool(
+    _turns_tool(
         name="memory_before_turn",
         title="Prepare a turn",
         description="What to put into the prompt before a turn: recalled memory, earlier items, what is said now.",
-        profile="core",
         arguments=turns.BeforeTurnInput,
         answer=turns.PreparedAnswer,
-        refusal=turns.TurnRefusal,
-        faces=("turns",),
     ),
-    Tool(
+    _turns_tool(
         name="memory_after_turn",
         title="Keep a turn",
         description="Keep what went in and came out of a turn, once: a repeat of its turn_id changes nothing.",
-        profile="core",
         arguments=turns.AfterTurnInput,
         answer=turns.DoneAnswer,
-        refusal=turns.TurnRefusal,
-        faces=("turns",),
         changes=True,
     ),
-    Tool(
+    _turns_tool(
         name="memory_run_turn",
         title="Run a turn",
         description="Both in one tool: first it prepares a turn and gives an operation_token; called again with that "
         "and output_items, it keeps the turn.",
-        profile="core",
         arguments=turns.RunTurnInput,
         answer=turns.RunTurnAnswer,
-        refusal=turns.TurnRefusal,
-        faces=("turns",),
         changes=True,
     ),
-    Tool(
+    _turns_tool(
         name="memory_run_maintenance",
         title="Maintain a session",
         description="Let what has expired go. It happens by itself too.",
-        profile="core",
         arguments=turns.MaintenanceInput,
         answer=turns.DoneAnswer,
-        refusal=turns.TurnRefusal,
-        faces=("turns",),
         changes=True,
     ),
-    Tool(
+    _turns_tool(
         name="memory_list_dir_with_abstract",
         title="Show what a session holds",
         description="The session's memory as directories, each with what is in it.",
-        profile="core",
         arguments=turns.ListDirInput,
         answer=turns.ListDirAnswer,
-        refusal=turns.TurnRefusal,
-        faces=("turns",),
     ),
     _rest_tool(
         name="memtrace_remember",
@@ -447,103 +427,82 @@ TOOLS: tuple[Tool, ...] = (
         changes=True,
         repeatable=False,
     ),
-    Tool(
+    _admin_tool(
         name="trigger_build",
         title="Start a rebuild",
         description="Ask for a rebuild of the topic index now; it ends as nothing_to_do if nothing is new.",
-        profile="admin",
-        faces=("admin",),
         arguments=inputs.TriggerBuildInput,
         answer=answers.BuildRequested,
         changes=True,
         repeatable=False,
     ),
-    Tool(
+    _admin_tool(
         name="publish_snapshot",
         title="Publish a held snapshot",
         description="Make a held snapshot the active one.",
-        profile="admin",
-        faces=("admin",),
         arguments=inputs.PublishInput,
         answer=answers.PointerMoved,
         changes=True,
         replaces=True,
     ),
-    Tool(
+    _admin_tool(
         name="discard_snapshot",
         title="Give up a held snapshot",
         description="Give up a held snapshot for good. Automatic rebuilds no longer wait for it.",
-        profile="admin",
-        faces=("admin",),
         arguments=inputs.DiscardInput,
         answer=answers.Discarded,
         changes=True,
         replaces=True,
     ),
-    Tool(
+    _admin_tool(
         name="rollback",
         title="Roll back",
         description="Make an earlier snapshot active again, at once. Automatic rebuilds pause until resumed.",
-        profile="admin",
-        faces=("admin",),
         arguments=inputs.RollbackInput,
         answer=answers.PointerMoved,
         changes=True,
         replaces=True,
         repeatable=False,
     ),
-    Tool(
+    _admin_tool(
         name="resume_builds",
         title="Resume automatic rebuilds",
         description="End the pause of automatic rebuilds that a rollback began. What the rollback took away is built "
         "again then.",
-        profile="admin",
-        faces=("admin",),
         arguments=inputs.NothingInput,
         answer=answers.Resumed,
         changes=True,
     ),
-    Tool(
+    _erasing_tool(
         name="preview_erasure",
         title="Say what would be erased",
         description="Count and list what an erasure would take, of the whole tenant; nothing is changed.",
-        profile="admin",
-        faces=("admin",),
-        role="erase",
         arguments=erasing.PreviewErasureInput,
         answer=erasing.ErasurePreview,
     ),
-    Tool(
+    _erasing_tool(
         name="erase",
         title="Erase for good",
         description="Erase events and all that was made of them, in every snapshot. It cannot be undone. No answer "
         "shows them from now on; removing goes on after the answer: follow it with get_erasures, and keep the receipt.",
-        profile="admin",
-        faces=("admin",),
-        role="erase",
         arguments=erasing.EraseInput,
         answer=erasing.ErasureState,
         changes=True,
         replaces=True,
         repeatable=False,
     ),
-    Tool(
+    _erasing_tool(
         name="get_erasures",
         title="Show erasures",
         description="How far erasures are, newest first.",
         profile="observe",
-        faces=("admin",),
-        role="erase",
         arguments=erasing.ErasuresInput,
         answer=erasing.ErasureStates,
     ),
-    Tool(
+    _erasing_tool(
         name="get_erasure_receipt",
         title="Fetch a receipt",
         description="The receipt of an erasure that is done. Keep it whole: its key is kept nowhere else.",
-        profile="admin",
-        faces=("admin",),
-        role="erase",
         arguments=erasing.ErasureReceiptInput,
         answer=erasing.ErasureReceipt,
         changes=True,
@@ -595,65 +554,4 @@ def output_schema(tool: Tool) -> Json:
     others = [tool.refusal] if tool.lean is None else [tool.lean, tool.refusal]
     if tool.changes and (without_read := open_model(tool.answer)) is not tool.answer:
         others.insert(0, without_read)
-    return copy.deepcopy(_output_schema(tool.answer, tuple(others)))
-
-
-@lru_cache
-def _output_schema(model: type[BaseModel], also: tuple[type[BaseModel], ...]) -> Json:
-    answer = _plain(model.model_json_schema())
-    others = [_plain(other.model_json_schema()) for other in also]
-    definitions = {**answer.pop("$defs", {})}
-    for other in others:
-        definitions |= other.pop("$defs", {})
-    schema: Json = {"type": "object", "anyOf": [answer, *others]}
-    if "RootNode" in definitions:
-        definitions = _one_node(definitions)
-        answer["properties"]["root"] = {"$ref": "#/$defs/Node"}
-    if definitions:
-        schema["$defs"] = definitions
-    return schema
-
-
-def _one_node(definitions: Json) -> Json:
-    """Merge the kinds of nodes into one definition that tells them apart by `if`.
-
-    A oneOf of five kinds makes validators try every kind on every subtree: exponential in depth.
-    """
-    kinds = [name for name, body in definitions.items() if "const" in body.get("properties", {}).get("kind", {})]
-    properties: Json = {}
-    rules = []
-    for name in kinds:
-        body = definitions[name]
-        kind = body["properties"]["kind"]["const"]
-        for field, shape in body["properties"].items():
-            properties.setdefault(field, shape)
-        rules.append(
-            {
-                "if": {"properties": {"kind": {"const": kind}}},
-                "then": {"required": body["required"], "propertyNames": {"enum": sorted(body["properties"])}},
-            }
-        )
-    properties["kind"] = {"enum": [definitions[name]["properties"]["kind"]["const"] for name in kinds]}
-    properties["children"] = {"type": "array", "items": {"$ref": "#/$defs/Node"}}
-    node = {
-        "type": "object",
-        "properties": properties,
-        "required": ["kind", "participants"],
-        "additionalProperties": False,
-        "allOf": rules,
-    }
-    return {"Node": node} | {name: body for name, body in definitions.items() if name not in kinds}
-
-
-def _plain(value: Any, *, named: bool = False) -> Any:
-    """Drop titles, docstrings of models, and OpenAPI's discriminator."""
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if named:
-        return {key: _plain(item) for key, item in value.items()}
-    skipped = {"title", "discriminator", "default"} | ({"description"} if "properties" in value else set())
-    return {
-        key: _plain(item, named=key in ("properties", "$defs")) for key, item in value.items() if key not in skipped
-    }
+    return copy.deepcopy(schema_of_any(tool.answer, tuple(others)))

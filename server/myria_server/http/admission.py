@@ -114,9 +114,7 @@ class Admission:
         usage: CredentialUsage | None = None
         principal: Principal | None = None
         try:
-            principal = access.authentication.known(headers, face)
-            if principal is None:
-                principal = await access.authentication.principal(headers, face)
+            principal = await access.authentication.principal(headers, face)
             principal.need_face(face)
             if (usage := access.limits.of(principal)) is not None:
                 usage.begin()

@@ -1,12 +1,22 @@
-"""What every answer of this server carries, whoever gives it."""
+"""What every answer of this server carries, whoever gives it; and which pages of other sites may call from a browser.
+
+The latter is cross-origin resource sharing (Fetch standard). Credentials travel in a header that a page sets itself,
+never in cookies, so `Access-Control-Allow-Credentials` is not sent. Starlette's middleware for it answers a page that
+may not call in plain text, and repeats whatever a page names as headers.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from myria_server.http.cors import CrossOrigins
+from myria.errors import ConfigurationError
 from myria_server.mcp.answers import in_pieces
 from myria_server.readiness import Readiness
+
+Header = tuple[bytes, bytes]
 
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -16,6 +26,79 @@ SECURITY_HEADERS = (
 """Headers of every answer that does not name them itself: no browser guesses its type, no cache keeps it."""
 
 _SECURITY_NAMES = frozenset(name for name, _ in SECURITY_HEADERS)
+
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^:/?#@\[\]\s*]+)(:[0-9]{1,5})?")
+_METHODS = b"GET, POST, DELETE, OPTIONS"
+_MAX_AGE = b"600"
+_EXPOSED = (
+    b"WWW-Authenticate, Mcp-Session-Id, Retry-After, RateLimit, RateLimit-Policy, RateLimit-Limit, "
+    b"RateLimit-Remaining, RateLimit-Reset"
+)
+_ANY_HEADERS = b"Authorization, Content-Type, Accept, Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name"
+_HEADER_NAMES = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]+(\s*,\s*[A-Za-z0-9!#$%&'*+.^_`|~-]+)*")
+_MAX_HEADER_NAMES = 2000
+
+
+class CrossOrigins:
+    """The origins whose pages may call.
+
+    Args:
+        origins: each `scheme://host[:port]`, or `*` for every origin.
+
+    Raises:
+        ConfigurationError: one of them is no origin.
+    """
+
+    def __init__(self, origins: Sequence[str]) -> None:
+        named = [origin.strip().lower().removesuffix("/") for origin in origins]
+        for origin in named:
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                raise ConfigurationError(
+                    f"mcp.cors_origins holds {origin!r}, which is no origin; write `https://app.example.com`, without "
+                    "a path, or `*`",
+                    field="mcp.cors_origins",
+                )
+        self._any = "*" in named
+        self._names = frozenset(origin.encode() for origin in named)
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    def allows(self, origin: bytes) -> bool:
+        """Tell whether pages of an origin may call."""
+        return self._any or origin.lower() in self._names
+
+    def headers(self, scope: Scope) -> tuple[Header, ...]:
+        """Return what lets a page read the answer to its request; nothing for a request of no such page."""
+        origin = _single(scope["headers"], b"origin")
+        if origin is None or not self.allows(origin):
+            return ((b"vary", b"Origin"),)
+        return (
+            (b"access-control-allow-origin", origin),
+            (b"access-control-expose-headers", _EXPOSED),
+            (b"vary", b"Origin"),
+        )
+
+    def preflight(self, scope: Scope) -> tuple[Header, ...] | None:
+        """Return the headers that answer a preflight request of an allowed origin; None where it is none."""
+        if scope["method"] != "OPTIONS":
+            return None
+        origin = _single(scope["headers"], b"origin")
+        if (
+            origin is None
+            or _single(scope["headers"], b"access-control-request-method") is None
+            or not self.allows(origin)
+        ):
+            return None
+        wanted = _single(scope["headers"], b"access-control-request-headers") or b""
+        named = len(wanted) <= _MAX_HEADER_NAMES and _HEADER_NAMES.fullmatch(wanted) is not None
+        return (
+            (b"access-control-allow-origin", origin),
+            (b"access-control-allow-methods", _METHODS),
+            (b"access-control-allow-headers", wanted if named else _ANY_HEADERS),
+            (b"access-control-max-age", _MAX_AGE),
+            (b"vary", b"Origin, Access-Control-Request-Headers"),
+        )
 
 
 class AnswerHeaders:
@@ -27,12 +110,13 @@ class AnswerHeaders:
     def __init__(self, app: ASGIApp, *, origins: CrossOrigins, readiness: Readiness) -> None:
         self._app = app
         self._origins = origins
+        self._has_origins = bool(origins)
         self._readiness = readiness
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
-        extra: tuple[tuple[bytes, bytes], ...] = SECURITY_HEADERS
-        if self._origins:
+        extra: tuple[Header, ...] = SECURITY_HEADERS
+        if self._has_origins:
             if (preflight := self._origins.preflight(scope)) is not None:
                 await send({"type": "http.response.start", "status": 204, "headers": [*extra, *preflight]})
                 await send({"type": "http.response.body", "body": b""})
@@ -43,7 +127,7 @@ class AnswerHeaders:
         await self._app(scope, receive, _adding(in_pieces(send), extra))
 
 
-def _adding(send: Send, extra: tuple[tuple[bytes, bytes], ...]) -> Send:
+def _adding(send: Send, extra: tuple[Header, ...]) -> Send:
     """Return a `send` that adds headers to the answer: of those for security the ones that it does not name itself."""
 
     async def send_with(message: Message) -> None:
@@ -55,3 +139,9 @@ def _adding(send: Send, extra: tuple[tuple[bytes, bytes], ...]) -> Send:
         await send(message)
 
     return send_with
+
+
+def _single(headers: Iterable[Header], wanted: bytes) -> bytes | None:
+    """Return the value of a header that is there exactly once."""
+    values = [value.strip(b" \t") for name, value in headers if name == wanted]
+    return values[0] if len(values) == 1 else None

@@ -49,13 +49,6 @@ _MAX_CREDENTIAL = 8192
 class Authentication(Protocol):
     """Who calls."""
 
-    def known(self, headers: Headers, face: Face) -> Principal | None:
-        """Return the principal where that needs no waiting, else None.
-
-        Raises:
-            AccessError: the request has no credential, or one that is refused.
-        """
-
     async def principal(self, headers: Headers, face: Face) -> Principal:
         """Return the principal.
 
@@ -84,30 +77,18 @@ class Anybody:
         self._looked_at = float("-inf")
         self._is_deleting = False
 
-    def known(self, _headers: Headers, _face: Face) -> Principal | None:
-        """Return the local principal; None where its tenant is to be looked at again.
-
-        Raises:
-            TenantSuspended: the tenant is being deleted.
-        """
-        if self._ticks() - self._looked_at >= LOOK_S:
-            return None
-        return self._answer()
-
     async def principal(self, _headers: Headers, _face: Face) -> Principal:
         """Return the local principal.
 
         Raises:
             TenantSuspended: the tenant is being deleted.
         """
-        self._looked_at = self._ticks()
-        with suppress(MyriaError, TimeoutError):  # what the request itself needs of the database says what is wrong
-            async with asyncio.timeout(_LOOK_WITHIN_S), self._database.read(self._local.tenant) as connection:
-                row = await connection.fetchrow(sql("access.tenant_state"), self._local.tenant)
-                self._is_deleting = row is not None and row["is_deleting"]
-        return self._answer()
-
-    def _answer(self) -> Principal:
+        if self._ticks() - self._looked_at >= LOOK_S:
+            self._looked_at = self._ticks()
+            with suppress(MyriaError, TimeoutError):  # what the request itself needs of the database says what is wrong
+                async with asyncio.timeout(_LOOK_WITHIN_S), self._database.read(self._local.tenant) as connection:
+                    row = await connection.fetchrow(sql("access.tenant_state"), self._local.tenant)
+                    self._is_deleting = row is not None and row["is_deleting"]
         if self._is_deleting:
             raise TenantSuspended("the tenant is being deleted; nothing is read or written for it any more")
         return self._local
@@ -131,17 +112,6 @@ class KeysAndTokens:
         self._key_cache = key_cache
         self._tokens = tokens
         self._resource = resource
-
-    def known(self, headers: Headers, face: Face) -> Principal | None:
-        """Return the principal of a credential that was verified before, else None.
-
-        Raises:
-            CredentialMissing, CredentialInvalid, TenantSuspended.
-        """
-        text = _credential(headers, face)
-        if self._tokens is not None and looks_like_token(text):
-            return self._tokens.known(text, face)
-        return self._key_cache.known(text)
 
     async def principal(self, headers: Headers, face: Face) -> Principal:
         """Return the principal of a credential.

@@ -5,7 +5,6 @@ A call of a tool is answered by `mcp.calls`, everything else by the SDK. What is
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,9 +23,20 @@ from myria.errors import (
     RateLimited,
 )
 from myria_server.http.admission import USAGE_KEY, Access
-from myria_server.http.answer_types import answer_type, as_event_stream, unusual_headers
 from myria_server.http.body import replaying
-from myria_server.http.exchange import EVENTS, JSON, OK, ServedApi, headers_of, refuse, respond, respond_held
+from myria_server.http.exchange import (
+    EVENTS,
+    JSON,
+    OK,
+    ServedApi,
+    answer_type,
+    as_event_stream,
+    headers_of,
+    refuse,
+    respond,
+    respond_held,
+    unusual_headers,
+)
 from myria_server.mcp import requestlog
 from myria_server.mcp.answers import Answers, Held
 from myria_server.mcp.bodies import Bodies, Refused
@@ -53,8 +63,6 @@ _VERSIONS = frozenset(version.encode() for version in KNOWN_PROTOCOL_VERSIONS)
 _METHODS = frozenset({"initialize", "ping", "tools/list", "tools/call", "notifications/initialized", "server/discover"})
 """Methods that are named in the log; another one is whatever a caller wrote."""
 
-_BEAT_S = 15.0
-
 
 class McpEndpoint:
     """Answers requests whose caller may make them, and whose body is there.
@@ -64,7 +72,7 @@ class McpEndpoint:
         sdk: answers everything else.
         bodies: decodes what has arrived.
         answers: what is held of the process's answers.
-        has_streams: GET opens a stream on which nothing is said, and DELETE succeeds, for clients of old sessions.
+        streams: answers GET with a stream, for clients of old sessions, whose DELETE succeeds then; None refuses both.
     """
 
     def __init__(
@@ -76,7 +84,7 @@ class McpEndpoint:
         access: Access,
         bodies: Bodies,
         answers: Answers,
-        has_streams: bool = False,
+        streams: ASGIApp | None = None,
     ) -> None:
         self._api = api
         self._toolbox = api.toolbox
@@ -86,7 +94,7 @@ class McpEndpoint:
         self._metrics = access.metrics
         self._bodies = bodies
         self._answers = answers
-        self._has_streams = has_streams
+        self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
@@ -95,9 +103,9 @@ class McpEndpoint:
             if answer_type(headers) == EVENTS:
                 send = as_event_stream(send)
             await self._answer(scope, receive, send)
-        elif self._has_streams and method == "GET" and EVENTS in headers.get(b"accept", b""):
-            await _idle_stream(receive, send)
-        elif self._has_streams and method == "DELETE":
+        elif self._streams is not None and method == "GET" and EVENTS in headers.get(b"accept", b""):
+            await self._streams(scope, receive, send)
+        elif self._streams is not None and method == "DELETE":
             await respond(send, OK, b"{}")  # there is no session to end
         else:
             wrong = MethodNotAllowed("MCP takes POST alone here: there are no streams to open and no sessions to end")
@@ -264,25 +272,6 @@ class McpEndpoint:
 
 def _is_call(message: Mapping[str, Any]) -> bool:
     return message.get("method") == "tools/call" and "id" in message
-
-
-async def _idle_stream(receive: Receive, send: Send) -> None:
-    """Answer with a stream on which the server has nothing to say, until the client closes it."""
-
-    async def disconnected() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    headers = [(b"content-type", EVENTS), (b"cache-control", b"no-store")]
-    await send({"type": "http.response.start", "status": OK, "headers": headers})
-    gone = asyncio.ensure_future(disconnected())
-    try:
-        while not gone.done():
-            await send({"type": "http.response.body", "body": b": still here\n\n", "more_body": True})
-            await asyncio.wait({gone}, timeout=_BEAT_S)
-    finally:
-        gone.cancel()
-    await send({"type": "http.response.body", "body": b""})
 
 
 def _names_version(message: Mapping[str, Any]) -> bool:

@@ -10,8 +10,8 @@ import orjson
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from myria.errors import AccessError, HostNotAllowed, OriginNotAllowed
+from myria_server.http.answer_headers import CrossOrigins
 from myria_server.http.authorization import OAUTH_PREFIX
-from myria_server.http.cors import CrossOrigins
 from myria_server.http.exchange import JSON, ServedApi, headers_of, refuse, respond
 from myria_server.http.health import METRICS_PATH
 from myria_server.metrics import ServerMetrics

@@ -91,25 +91,8 @@ class Tokens:
         """The keys of every issuer."""
         return tuple(issuing.keys for issuing in self._issuing.values())
 
-    def known(self, text: str, face: Face) -> Principal | None:
-        """Return the principal of a token that was verified and is still good; None to ask `principal`.
-
-        Raises:
-            CredentialInvalid, TenantSuspended: it is known, and not good here or no longer.
-        """
-        entry = self._known.get(_digest(text))
-        if entry is None:
-            return None
-        keys = entry.issuer.keys
-        if not keys.usable or not keys.holds(entry.key) or not self._key_cache.tenant_known(entry.principal.tenant):
-            return None
-        if self._now() >= entry.ends_at:
-            raise CredentialInvalid("this token has expired; get a new one", reason="expired")
-        check_audience(entry.claims, entry.issuer.audiences[face])
-        return entry.principal
-
     async def principal(self, text: str, face: Face) -> Principal:
-        """Return the principal of a token.
+        """Return the principal of a token, verified now or before.
 
         Raises:
             CredentialInvalid: it is malformed, of no issuer that counts, not signed by it, not for this face, expired,
@@ -117,13 +100,18 @@ class Tokens:
             TenantSuspended: its tenant is suspended.
             IssuerUnavailable, DatabaseUnavailable: nobody can tell now.
         """
-        entry = await self._verified(text)
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+        entry = self._known.get(digest)
+        if entry is None or not entry.issuer.keys.usable or not entry.issuer.keys.holds(entry.key):
+            entry = await self._verified(text)
+        elif self._now() >= entry.ends_at:
+            raise CredentialInvalid("this token has expired; get a new one", reason="expired")
         check_audience(entry.claims, entry.issuer.audiences[face])
-        await self._key_cache.check_tenant(entry.principal.tenant)
-        digest = _digest(text)
+        if not self._key_cache.tenant_known(entry.principal.tenant):
+            await self._key_cache.check_tenant(entry.principal.tenant)
         self._known[digest] = entry
         self._known.move_to_end(digest)
-        while len(self._known) > MAX_KNOWN:
+        if len(self._known) > MAX_KNOWN:
             self._known.popitem(last=False)
         return entry.principal
 
@@ -187,7 +175,3 @@ def _decoded(part: str) -> dict[str, Any]:
 
 def _malformed(why: str) -> CredentialInvalid:
     return CredentialInvalid(f"this token is malformed: {why}", reason="malformed")
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

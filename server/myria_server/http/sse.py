@@ -10,8 +10,9 @@ answers that nobody reads, so these are here.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -24,6 +25,7 @@ import orjson
 from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.server.lowlevel.server import Server
 from mcp.shared.message import SessionMessage
+from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from myria.access.limits import retry_headers
@@ -33,9 +35,8 @@ from myria.errors import InvalidArgument, MethodNotAllowed, MyriaError, Overload
 from myria_server.http.authentication import ACCESS_KEY, CREDENTIALS, Headers
 from myria_server.http.body import replaying
 from myria_server.http.exchange import ServedApi, headers_of, refuse, respond, with_headers
-from myria_server.mcp.answers import Unanswered
 from myria_server.mcp.bodies import Bodies, Refused
-from myria_server.mcp.messages import fault, id_of
+from myria_server.mcp.messages import cancelled_id, fault, id_of
 from myria_server.mcp.server import PRINCIPAL_KEY
 
 STREAM_PATH = "/sse"
@@ -54,6 +55,7 @@ MAX_MESSAGE = 1024 * 1024
 """Largest message, in bytes."""
 
 HTTP_ERROR = 400
+BEAT_S = 15.0
 
 _SESSION = "sessionId"
 _SDK_SESSION = "session_id"
@@ -63,11 +65,11 @@ _CREDENTIAL_KEY = "myria.credential"
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """An open stream: the credential it was opened with, whose it is, and what it owes."""
+    """An open stream: the credential it was opened with, whose it is, and the ids of the requests it owes answers."""
 
     credential: Headers
     asker: Caller
-    unanswered: Unanswered = field(default_factory=Unanswered)
+    unanswered: set[object] = field(default_factory=set)
 
 
 class LegacyTransport:
@@ -239,40 +241,40 @@ class LegacyTransport:
                     value=UNANSWERED_EACH,
                     retry_after_s=1,
                 )
-            stream.unanswered.asked(request_id)
+            stream.unanswered.add(request_id)
         elif message.get("method") == "notifications/cancelled":
-            stream.unanswered.settled((message.get("params") or {}).get("requestId"))
-        return partial(stream.unanswered.settled, request_id)
+            stream.unanswered.discard(cancelled_id(message))
+        return partial(stream.unanswered.discard, request_id)
 
 
 async def _pass_on(
     answers: MemoryObjectReceiveStream[SessionMessage],
     say: Callable[[SessionMessage], Awaitable[None]],
-    unanswered: Unanswered,
+    unanswered: set[object],
 ) -> None:
     """Send what a server says on, and note what it has answered once the client takes it."""
     async with answers:
         async for item in answers:
             await say(item)
             if isinstance(item.message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
-                unanswered.settled(item.message.id)
-
-
-class Endpoint:
-    """An ASGI application as a route's endpoint: of a plain function Starlette would make a handler of requests."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one HTTP request."""
-        await self._app(scope, receive, send)
+                unanswered.discard(item.message.id)
 
 
 async def refuse_legacy(_scope: Scope, _receive: Receive, send: Send) -> None:
     """Answer either path where the transport is off."""
     off = MethodNotAllowed("the HTTP+SSE transport of 2024-11-05 is off here (mcp.legacy_sse); use POST /mcp/agent")
     await respond(send, off.http_status, orjson.dumps({"error": off.to_json()}))
+
+
+async def idle_stream(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer GET at the path of an API: a stream on which the server has nothing to say, until the client closes it."""
+
+    async def beats() -> AsyncIterator[bytes]:
+        while True:
+            yield b": still here\n\n"
+            await asyncio.sleep(BEAT_S)
+
+    await StreamingResponse(beats(), headers={"content-type": "text/event-stream"})(scope, receive, send)
 
 
 def _query(scope: Scope) -> dict[str, str]:

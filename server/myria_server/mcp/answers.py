@@ -170,29 +170,6 @@ class Held:
         return self.size >= self.most_bytes
 
 
-class Unanswered:
-    """The requests of one stream that it owes an answer, by their ids: they bound what is held of its answers."""
-
-    __slots__ = ("_ids",)
-
-    def __init__(self) -> None:
-        self._ids: set[int | str] = set()
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def __contains__(self, request_id: object) -> bool:
-        return request_id in self._ids
-
-    def asked(self, request_id: int | str) -> None:
-        """Note a request."""
-        self._ids.add(request_id)
-
-    def settled(self, request_id: object) -> None:
-        """Note that a request was answered, or taken back: then it is answered no more."""
-        self._ids.discard(request_id)
-
-
 def in_pieces(send: Send) -> Send:
     """Return a `send` that hands a large body over in pieces, each when the client has taken those before."""
 

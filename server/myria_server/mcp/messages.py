@@ -7,6 +7,7 @@ for a notification: it would be neither carried out nor answered.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import mcp_types
@@ -78,6 +79,11 @@ def id_of(message: Any) -> int | str | None:
     if type(request_id) is str:
         return request_id if request_id.isascii() or not any("\ud800" <= c <= "\udfff" for c in request_id) else None
     return request_id if type(request_id) is int and -(2**63) <= request_id < 2**64 else None
+
+
+def cancelled_id(message: Mapping[str, Any]) -> int | str | None:
+    """Return the id of the request that a notification takes back."""
+    return id_of({"id": (message.get("params") or {}).get("requestId")})
 
 
 def code_of(error: MyriaError) -> int:

@@ -27,11 +27,11 @@ from myria.access.principal import Face, local_principal
 from myria.errors import BodyTooLarge, MyriaError
 from myria.memory import Memory
 from myria.settings import Settings
-from myria_server.mcp.answers import ANSWERS_AT_ONCE, Unanswered
+from myria_server.mcp.answers import ANSWERS_AT_ONCE
 from myria_server.mcp.background import running
 from myria_server.mcp.bodies import Bodies, Refused
 from myria_server.mcp.calls import Calls
-from myria_server.mcp.messages import blamed_call, fault, id_of, rpc_error, with_object_arguments
+from myria_server.mcp.messages import blamed_call, cancelled_id, fault, id_of, rpc_error, with_object_arguments
 from myria_server.mcp.server import build_server
 from myria_server.mcp.toolbox import Toolbox
 from myria_server.metrics import ServerMetrics
@@ -77,7 +77,7 @@ class _Pipe:
         self._drain_s = settings.mcp.request_deadline_s
         self._calls = Calls(toolbox, server.server_info_stamp)
         self._bodies = Bodies(values=settings.mcp.body_values, wait_s=settings.mcp.request_deadline_s)
-        self._unanswered = Unanswered()
+        self._unanswered: set[object] = set()
         self._settled = asyncio.Condition()
         self._write_lock = asyncio.Lock()
 
@@ -144,9 +144,9 @@ class _Pipe:
         if isinstance(message, mcp_types.JSONRPCRequest):
             # Reading goes on when answers were taken: a client that reads none would fill the memory with them.
             await self._at_most(ANSWERS_AT_ONCE - 1)
-            self._unanswered.asked(message.id)
+            self._unanswered.add(message.id)
         elif isinstance(message, mcp_types.JSONRPCNotification) and message.method == "notifications/cancelled":
-            await self._settle((message.params or {}).get("requestId"))
+            await self._settle(cancelled_id(decoded))
         await to_server.send(SessionMessage(message))
 
     def _refused(self, refused: Refused) -> bytes:
@@ -173,7 +173,7 @@ class _Pipe:
 
     async def _settle(self, request_id: object) -> None:
         async with self._settled:
-            self._unanswered.settled(request_id)
+            self._unanswered.discard(request_id)
             self._settled.notify_all()
 
     async def _say(self, text: bytes) -> None:

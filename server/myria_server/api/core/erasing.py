@@ -11,7 +11,7 @@ from myria.log.fields import check_text, refuse_unknown
 from myria.log.limits import MAX_CHANNEL, MAX_CONTEXT_ID, MAX_ID, MAX_QUERY, MAX_REASON, MAX_SOURCE_EVENT_KEY
 from myria.log.scopes import MAX_PARTICIPANT_CHARACTERS, canonical_participants
 from myria_server.api.answers import Answer, all_open
-from myria_server.api.core.inputs import Identifier, Input, OptionalIdentifier
+from myria_server.api.core.inputs import Identifier, Input, OptionalIdentifier, or_default, texts, texts_schema
 
 MAX_NAMED = 1_000
 """Ids, names or keys of one sort that a selection may name."""
@@ -21,35 +21,19 @@ DEFAULT_PAGE = 100
 DEFAULT_ERASURES, MAX_ERASURES = 20, 200
 
 
-def _listed(value: Any, field: str) -> list[Any]:
-    if value is None:
-        return []
-    if not isinstance(value, list | tuple):
-        raise InvalidArgument(f"{field} must be a list", field=field)
-    if len(value) > MAX_NAMED:
-        raise InvalidArgument(f"{field} may hold at most {MAX_NAMED}", field=field, limit=MAX_NAMED)
-    return list(value)
-
-
-def _texts(longest: int) -> BeforeValidator:
-    def read(value: Any, info: ValidationInfo) -> tuple[str, ...]:
-        name = info.field_name or ""
-        listed = _listed(value, name)
-        return tuple(dict.fromkeys(check_text(item, f"{name}[{at}]", longest) for at, item in enumerate(listed)))
-
-    return BeforeValidator(read)
-
-
 def _people(value: Any, info: ValidationInfo) -> tuple[str, ...]:
-    name = info.field_name or ""
-    listed = _listed(value, name)
-    return canonical_participants(listed, field=name) if listed else ()
+    names = info.field_name or ""
+    return canonical_participants(value, field=names) if value else ()
 
 
 def _sources(value: Any, info: ValidationInfo) -> tuple[tuple[str, str], ...]:
     name = info.field_name or ""
+    if not isinstance(value or [], list | tuple):
+        raise InvalidArgument(f"{name} must be a list", field=name)
+    if len(value or []) > MAX_NAMED:
+        raise InvalidArgument(f"{name} may hold at most {MAX_NAMED}", field=name, limit=MAX_NAMED)
     pairs = []
-    for at, item in enumerate(_listed(value, name)):
+    for at, item in enumerate(value or []):
         field = f"{name}[{at}]"
         if not isinstance(item, dict):
             raise InvalidArgument(f"{field} must be an object {{channel, source_event_key}}", field=field)
@@ -73,11 +57,6 @@ def _why(value: Any, info: ValidationInfo) -> str:
     return text
 
 
-def _texts_schema(longest: int) -> WithJsonSchema:
-    items = {"type": "string", "minLength": 1, "maxLength": longest}
-    return WithJsonSchema({"type": "array", "items": items, "maxItems": MAX_NAMED})
-
-
 _SOURCES_SCHEMA = WithJsonSchema(
     {
         "type": "array",
@@ -94,7 +73,11 @@ _SOURCES_SCHEMA = WithJsonSchema(
     }
 )
 
-Ids = Annotated[tuple[str, ...], _texts(MAX_ID), _texts_schema(MAX_ID)]
+People = Annotated[tuple[str, ...], BeforeValidator(_people), texts_schema(MAX_PARTICIPANT_CHARACTERS, MAX_NAMED)]
+Contexts = Annotated[
+    tuple[str, ...], texts(MAX_CONTEXT_ID, MAX_NAMED, "contexts"), texts_schema(MAX_CONTEXT_ID, MAX_NAMED)
+]
+Ids = Annotated[tuple[str, ...], texts(MAX_ID, MAX_NAMED, "ids"), texts_schema(MAX_ID, MAX_NAMED)]
 
 
 class ErasureSelection(Input):
@@ -102,15 +85,13 @@ class ErasureSelection(Input):
 
     event_ids: Ids = Field(default=(), description="Events, by id or handle (e:481920375)")
     note_ids: Ids = Field(default=(), description="Notes, by id: every version, rating and link of each")
-    of_participants: Annotated[tuple[str, ...], BeforeValidator(_people), _texts_schema(MAX_PARTICIPANT_CHARACTERS)] = (
-        Field(default=(), description="Everything that these people were told alone; shared says what of the rest")
+    of_participants: People = Field(
+        default=(), description="Everything that these people were told alone; shared says what of the rest"
     )
-    shared: Annotated[Literal["keep", "remove"], BeforeValidator(lambda value: "keep" if value is None else value)] = (
-        Field(default="keep", description="remove also erases, for everybody, what they share with others")
+    shared: Annotated[Literal["keep", "remove"], or_default("keep")] = Field(
+        default="keep", description="remove also erases, for everybody, what they share with others"
     )
-    context_ids: Annotated[tuple[str, ...], _texts(MAX_CONTEXT_ID), _texts_schema(MAX_CONTEXT_ID)] = Field(
-        default=(), description="Everything of these contexts, or sessions"
-    )
+    context_ids: Contexts = Field(default=(), description="Everything of these contexts, or sessions")
     source_keys: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_sources), _SOURCES_SCHEMA] = Field(
         default=(), description="Events by the channel and key under which they were appended"
     )
@@ -122,10 +103,10 @@ class ErasureSelection(Input):
 class PreviewErasureInput(ErasureSelection):
     """Arguments of preview_erasure."""
 
-    after: Annotated[int, BeforeValidator(lambda value: 0 if value is None else value)] = Field(
+    after: Annotated[int, or_default(0)] = Field(
         default=0, ge=0, le=(1 << 63) - 1, description="next_after of the page before"
     )
-    limit: Annotated[int, BeforeValidator(lambda value: DEFAULT_PAGE if value is None else value)] = Field(
+    limit: Annotated[int, or_default(DEFAULT_PAGE)] = Field(
         default=DEFAULT_PAGE, ge=1, le=MAX_PAGE, description="How many events to list"
     )
 
@@ -145,7 +126,7 @@ class ErasuresInput(Input):
     """Arguments of get_erasures."""
 
     erasure_id: OptionalIdentifier = Field(default=None, description="Only this one")
-    limit: Annotated[int, BeforeValidator(lambda value: DEFAULT_ERASURES if value is None else value)] = Field(
+    limit: Annotated[int, or_default(DEFAULT_ERASURES)] = Field(
         default=DEFAULT_ERASURES, ge=1, le=MAX_ERASURES, description="How many, newest first"
     )
 

@@ -1,8 +1,8 @@
 """The arguments of every tool as models: they publish the JSON Schemas, and read the arguments of all but appends.
 
 Unknown fields are refused by name, optional fields may be null, and in queries an empty text or list is as good as
-absent (agents fill in every field they see). `EventInput` repeats the rules of `myria.log.event`,
-which appends use because it is ten times faster; a test holds the two together.
+absent (agents fill in every field they see). Events are read by `myria.log.event`, which is ten times faster; their
+models say what it takes, and check nothing.
 """
 
 from __future__ import annotations
@@ -11,22 +11,28 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+)
 
 from myria.access.principal import NamedMask, Principal
-from myria.errors import InvalidArgument, InvalidPayload, MyriaError
+from myria.errors import InvalidArgument, MyriaError
 from myria.log.fields import (
     check_flag,
-    check_name,
     check_text,
-    check_type,
     parse_hints,
     parse_timestamp,
     refuse_unknown,
     unknown_field,
     utc_offset_of,
 )
-from myria.log.jsontext import check_storable
 from myria.log.limits import (
     DEFAULT_LIMIT,
     DEFAULT_NODES,
@@ -72,27 +78,8 @@ def _optional_text(limit: int) -> _Checked:
     return lambda value, info: check_text(value, _name(info), limit) if value not in (None, "") else None
 
 
-def _name_text(limit: int) -> _Checked:
-    return lambda value, info: check_name(value, _name(info), limit)
-
-
-def _nullable_name(limit: int) -> _Checked:
-    return lambda value, info: None if value is None else check_name(value, _name(info), limit)
-
-
-def _own_type(value: Any, info: ValidationInfo) -> Any:
-    return None if value is None else check_type(check_name(value, _name(info), MAX_TYPE), _name(info))
-
-
 def _filled_schema(limit: int) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "minLength": 1, "maxLength": limit})
-
-
-def _payload(value: Any) -> Any:
-    if not isinstance(value, dict):
-        raise InvalidPayload("payload must be a JSON object", field="payload")
-    check_storable(value, "payload")
-    return value
 
 
 def _named_or_left_out(limit: int) -> _Checked:
@@ -109,7 +96,8 @@ def _local_moment(value: Any, info: ValidationInfo) -> tuple[int, int] | None:
     return None if value in (None, "") else (parse_timestamp(value, _name(info)), utc_offset_of(value))
 
 
-def _or_default(default: Any) -> BeforeValidator:
+def or_default(default: Any) -> BeforeValidator:
+    """Return what reads null as a default."""
     return BeforeValidator(lambda value: default if value is None else value)
 
 
@@ -119,25 +107,31 @@ def _hints(value: Any, info: ValidationInfo) -> tuple[TopicHint, ...]:
     return parse_hints(value, _name(info), limit=MAX_TOPIC_HINTS, longest=MAX_HINT, texts=True)
 
 
-def _event_hints(value: Any, info: ValidationInfo) -> tuple[TopicHint, ...]:
-    if value is None:
-        return ()
-    return parse_hints(value, _name(info), limit=MAX_TOPIC_HINTS, longest=MAX_HINT, texts=False)
+def texts(longest: int, most: int, what: str) -> BeforeValidator:
+    """Return what reads a list of different texts.
+
+    Args:
+        longest: characters of each.
+        what: they are, for refusals.
+    """
+
+    def read(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+        name = _name(info)
+        if value is None:
+            return ()
+        if not isinstance(value, list | tuple):
+            raise InvalidArgument(f"{name} must be a list of {what}", field=name)
+        if len(value) > most:
+            raise InvalidArgument(f"{name} may name at most {most} {what}", field=name, limit=most)
+        return tuple(dict.fromkeys(check_text(item, f"{name}[{at}]", longest) for at, item in enumerate(value)))
+
+    return BeforeValidator(read)
 
 
-def _event_moment(value: Any, info: ValidationInfo) -> int:
-    return parse_timestamp(value, _name(info))
-
-
-def _types(value: Any, info: ValidationInfo) -> tuple[str, ...]:
-    name = _name(info)
-    if value is None:
-        return ()
-    if not isinstance(value, list | tuple):
-        raise InvalidArgument(f"{name} must be a list of event types", field=name)
-    if len(value) > MAX_TYPES:
-        raise InvalidArgument(f"{name} may name at most {MAX_TYPES} types", field=name, limit=MAX_TYPES)
-    return tuple(sorted({check_text(item, f"{name}[{i}]", MAX_TYPE) for i, item in enumerate(value)}))
+def texts_schema(longest: int, most: int) -> WithJsonSchema:
+    """Return the published schema of such a list."""
+    items = {"type": "string", "minLength": 1, "maxLength": longest}
+    return WithJsonSchema({"type": "array", "items": items, "maxItems": most})
 
 
 def _text_schema(limit: int) -> WithJsonSchema:
@@ -205,7 +199,7 @@ NamedMasks = Annotated[
     ),
 ]
 Moment = Annotated[int | None, BeforeValidator(_moment), _MOMENT_SCHEMA]
-Flag = Annotated[bool, _or_default(False)]
+Flag = Annotated[bool, or_default(False)]
 QueryHints = Annotated[
     tuple[TopicHint, ...],
     BeforeValidator(_hints),
@@ -219,15 +213,11 @@ QueryHints = Annotated[
 ]
 Types = Annotated[
     tuple[str, ...],
-    BeforeValidator(_types),
-    WithJsonSchema(
-        {
-            "type": "array",
-            "items": {"type": "string", "minLength": 1, "maxLength": MAX_TYPE},
-            "maxItems": MAX_TYPES,
-        }
-    ),
+    texts(MAX_TYPE, MAX_TYPES, "event types"),
+    AfterValidator(lambda types: tuple(sorted(types))),
+    texts_schema(MAX_TYPE, MAX_TYPES),
 ]
+EventIds = Annotated[tuple[str, ...], texts(MAX_ID, MAX_WITHDRAWN, "event ids"), texts_schema(MAX_ID, MAX_WITHDRAWN)]
 Identifier = Annotated[str, BeforeValidator(_text(MAX_ID)), _text_schema(MAX_ID)]
 OptionalIdentifier = Annotated[str | None, BeforeValidator(_optional_text(MAX_ID)), _text_schema(MAX_ID)]
 Target = Annotated[str | None, BeforeValidator(_named_or_left_out(MAX_ID)), _text_schema(MAX_ID)]
@@ -242,12 +232,12 @@ class Input(BaseModel):
 
 
 class EventInput(Input):
-    """One event of append_events, as a model."""
+    """One event of append_events."""
 
-    timestamp: Annotated[int, BeforeValidator(_event_moment), _MOMENT_SCHEMA] = Field(
+    timestamp: Annotated[str, _MOMENT_SCHEMA] = Field(
         description="When it happened: RFC 3339 with zone, e.g. 2026-03-19T20:00:00Z"
     )
-    channel: Annotated[str, BeforeValidator(_name_text(MAX_CHANNEL)), _filled_schema(MAX_CHANNEL)] = Field(
+    channel: Annotated[str, _filled_schema(MAX_CHANNEL)] = Field(
         description="Where it came from, e.g. telegram or planner-agent"
     )
     participants: Participants = Field(
@@ -255,71 +245,42 @@ class EventInput(Input):
         description="Everyone who may ever see this event, beside you; only queries by a subset of them find it. Left "
         "out: you alone",
     )
-    payload: Annotated[dict[str, Any], BeforeValidator(_payload), WithJsonSchema({"type": "object"})] = Field(
+    payload: Annotated[dict[str, Any], WithJsonSchema({"type": "object"})] = Field(
         description="The event itself: any JSON object. payload.text is what is searched and summarised; "
         "captions of pictures are found, too; payload.speaker says who spoke"
     )
-    source_event_key: Annotated[
-        str | None, BeforeValidator(_nullable_name(MAX_SOURCE_EVENT_KEY)), _filled_schema(MAX_SOURCE_EVENT_KEY)
-    ] = Field(
+    source_event_key: Annotated[str | None, _filled_schema(MAX_SOURCE_EVENT_KEY)] = Field(
         default=None,
         description="Your own id of the event. A repeat with the same channel and key is stored once",
     )
-    context_id: Annotated[
-        str | None, BeforeValidator(_nullable_name(MAX_CONTEXT_ID)), _filled_schema(MAX_CONTEXT_ID)
-    ] = Field(default=None, description="A hint: which conversation or thread")
-    type: Annotated[str | None, BeforeValidator(_own_type), _filled_schema(MAX_TYPE)] = Field(
+    context_id: Annotated[str | None, _filled_schema(MAX_CONTEXT_ID)] = Field(
+        default=None, description="A hint: which conversation or thread"
+    )
+    type: Annotated[str | None, _filled_schema(MAX_TYPE)] = Field(
         default=None, description="A hint: message, tool_result, task_update, topic_marker, ..."
     )
     topic_hints: Annotated[
-        tuple[TopicHint, ...],
-        BeforeValidator(_event_hints),
-        WithJsonSchema({"type": "array", "items": _HINT_SCHEMA, "maxItems": MAX_TOPIC_HINTS}),
+        tuple[TopicHint, ...], WithJsonSchema({"type": "array", "items": _HINT_SCHEMA, "maxItems": MAX_TOPIC_HINTS})
     ] = Field(default=(), description="Weak guesses at the topic, each with a confidence from 0 to 1")
     internal: Flag = Field(default=False, description="True keeps it out of topics and of ordinary queries")
-
-
-def _parsed_event_ids(value: Any, name: str) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list | tuple):
-        raise InvalidArgument(f"{name} must be a list of event ids", field=name)
-    if len(value) > MAX_WITHDRAWN:
-        raise InvalidArgument(f"{name} may name at most {MAX_WITHDRAWN} events", field=name, limit=MAX_WITHDRAWN)
-    return tuple(dict.fromkeys(check_text(item, f"{name}[{i}]", MAX_ID) for i, item in enumerate(value)))
-
-
-def _event_ids(value: Any, info: ValidationInfo) -> tuple[str, ...]:
-    return _parsed_event_ids(value, _name(info))
-
-
-def read_supersedes(arguments: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return the ids that the arguments of append_event name in supersedes, and the arguments that are left.
-
-    Raises:
-        InvalidArgument, InvalidText: it is no list of ids.
-    """
-    rest = {name: value for name, value in arguments.items() if name != "supersedes"}
-    return _parsed_event_ids(arguments.get("supersedes"), "supersedes"), rest
-
-
-_IDS_SCHEMA = WithJsonSchema(
-    {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": MAX_ID}, "maxItems": MAX_WITHDRAWN}
-)
 
 
 class AppendInput(EventInput):
     """Arguments of append_event."""
 
-    supersedes: Annotated[tuple[str, ...], BeforeValidator(_event_ids), _IDS_SCHEMA] = Field(
+    supersedes: EventIds = Field(
         default=(), description="Ids of events that this one replaces; from now on they are found on request only"
     )
 
 
+class SupersedingInput(Input):
+    """The argument of append_event that is no part of the event."""
+
+    supersedes: EventIds = ()
+
+
 class _NamedEventsInput(Input):
-    event_ids: Annotated[tuple[str, ...], BeforeValidator(_event_ids), _IDS_SCHEMA] = Field(
-        description="Ids of events that you may see, or their handles (e:481920375)"
-    )
+    event_ids: EventIds = Field(description="Ids of events that you may see, or their handles (e:481920375)")
     participants: Participants = Field(
         default=None, description="Who asks, beside you; each event must be visible to all of them"
     )
@@ -329,7 +290,7 @@ class _NamedEventsInput(Input):
 class WithdrawInput(_NamedEventsInput):
     """Arguments of withdraw_events."""
 
-    reason: Annotated[Literal["forgotten", "superseded", "expired"], _or_default("forgotten")] = Field(
+    reason: Annotated[Literal["forgotten", "superseded", "expired"], or_default("forgotten")] = Field(
         default="forgotten", description="superseded events are still found with include_superseded, others never"
     )
 
@@ -377,7 +338,7 @@ class _SelectionInput(Input):
         description="Bound on the answer's size, estimated as characters / 4, and true for text; a match that fits on "
         "no page is shortened (truncated: true), or else only its id is said",
     )
-    order: Annotated[Order, _or_default("relevance")] = Field(
+    order: Annotated[Order, or_default("relevance")] = Field(
         default="relevance", description="relevance, or newest or oldest first"
     )
     now: Annotated[tuple[int, int] | None, BeforeValidator(_local_moment), _MOMENT_SCHEMA] = Field(
@@ -386,7 +347,7 @@ class _SelectionInput(Input):
         "ahead of the server's clock",
     )
     cursor: Cursor = Field(default=None, description="next_cursor of the answer before, to continue it")
-    format: Annotated[Format, _or_default("json")] = Field(
+    format: Annotated[Format, or_default("json")] = Field(
         default="json",
         description="json, or text: compact lines for a model beside the structured content",
     )
@@ -411,7 +372,7 @@ class _SelectionInput(Input):
 class EventNodesInput(_SelectionInput):
     """Arguments of query_event_nodes."""
 
-    limit: Annotated[int, _or_default(DEFAULT_LIMIT)] = Field(
+    limit: Annotated[int, or_default(DEFAULT_LIMIT)] = Field(
         default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="How many events"
     )
 
@@ -428,7 +389,7 @@ class EventNodesInput(_SelectionInput):
 class ReferencesInput(_SelectionInput):
     """Arguments of query_references."""
 
-    max_nodes: Annotated[int, _or_default(DEFAULT_NODES)] = Field(
+    max_nodes: Annotated[int, or_default(DEFAULT_NODES)] = Field(
         default=DEFAULT_NODES, ge=1, le=MAX_NODES, description="How many nodes in all, topics and references"
     )
     max_depth: Annotated[int, Field(ge=1, le=MAX_TREE_DEPTH)] | None = Field(
@@ -436,7 +397,7 @@ class ReferencesInput(_SelectionInput):
     )
     root: OptionalIdentifier = Field(default=None, description="topic_id or node_id: only this topic's subtree")
     include_payload: Flag = Field(default=False, description="Whole payloads instead of short snippets")
-    mode: Annotated[Mode, _or_default("auto")] = Field(
+    mode: Annotated[Mode, or_default("auto")] = Field(
         default="auto",
         description="Whether a language model looks further and may add up to a quarter of max_nodes: auto as the "
         "server is set, llm always, deterministic never",
@@ -479,7 +440,7 @@ class NothingInput(Input):
 class SnapshotsInput(Input):
     """Arguments of list_snapshots."""
 
-    limit: Annotated[int, _or_default(DEFAULT_SNAPSHOTS)] = Field(
+    limit: Annotated[int, or_default(DEFAULT_SNAPSHOTS)] = Field(
         default=DEFAULT_SNAPSHOTS, ge=1, le=MAX_SNAPSHOTS, description="How many, newest first"
     )
     cursor: Cursor = Field(default=None, description="next_cursor of the answer before, to continue it")
