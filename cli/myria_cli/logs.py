@@ -31,7 +31,7 @@ def configure(service: ServiceSettings, plane: str, log: LogSettings) -> None:
     """
     as_text = service.log_format == "text" or (service.log_format == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter((_Text if as_text else _Json)(service.name, plane))
+    handler.setFormatter(Lines(service.name, plane, as_text=as_text))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     if log.file is not None:
@@ -41,7 +41,7 @@ def configure(service: ServiceSettings, plane: str, log: LogSettings) -> None:
             raise ConfigurationError(
                 f"the log file {log.file} cannot be written: {error.strerror}; mend log.file", field="log.file"
             ) from error
-        file_handler.setFormatter(_Json(service.name, plane))
+        file_handler.setFormatter(Lines(service.name, plane, as_text=False))
         root.addHandler(file_handler)
     root.setLevel(service.log_level.upper())
     for name in _NOISY:
@@ -87,31 +87,26 @@ class SharedFile(RotatingFileHandler):
             self.stream = self._open()
 
 
-class _Redacted(logging.Formatter):
-    """Lines, each with message, fields and trace, in which no key shows more than its id."""
+class Lines(logging.Formatter):
+    """Lines as text or as JSON, each with message, fields and trace, in which no key shows more than its id."""
 
-    def __init__(self, service: str, plane: str) -> None:
+    def __init__(self, service: str, plane: str, *, as_text: bool) -> None:
         super().__init__()
         self._service, self._plane = service, plane
+        self._line = self._text if as_text else self._json
 
     def format(self, record: logging.LogRecord) -> str:
-        return hide_keys(self.line(record))
+        """Return the line of a record."""
+        return hide_keys(self._line(record))
 
-    def line(self, record: logging.LogRecord) -> str:
-        raise NotImplementedError
-
-
-class _Text(_Redacted):
-    def line(self, record: logging.LogRecord) -> str:
+    def _text(self, record: logging.LogRecord) -> str:
         """Return `12:00:01 builder   published snap_...`."""
         moment = datetime.fromtimestamp(record.created).astimezone()
         level = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         line = f"{moment:%H:%M:%S} {self._plane:<9}{level}{record.getMessage()}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
-
-class _Json(_Redacted):
-    def line(self, record: logging.LogRecord) -> str:
+    def _json(self, record: logging.LogRecord) -> str:
         """Return one line of JSON with what the caller gave as `extra`."""
         entry: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
