@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
@@ -122,7 +123,7 @@ class People:
     def __init__(self, own: tuple[str, ...], names: Mapping[str, str]) -> None:
         self.own = own
         self._names = names
-        self.seen: dict[str, int] = {}
+        self.seen: Counter[str] = Counter()
 
     def participants(self, people: Iterable[str]) -> list[str]:
         """Return who may see what these people saw."""
@@ -130,12 +131,12 @@ class People:
 
     def called(self, name: str) -> str:
         """Return what a speaker is called here, and count one message of theirs."""
-        self.seen[name] = self.seen.get(name, 0) + 1
-        return self._names.get(name, name)
+        self.seen[name] += 1
+        return self.participant(name)
 
-    def known(self, name: str) -> str | None:
-        """Return the participant that a name or id stands for, or None."""
-        return self._names.get(name)
+    def participant(self, name: str) -> str:
+        """Return the participant that a name or id stands for: itself where the people file says nothing of it."""
+        return self._names.get(name, name)
 
 
 def people_of(value: Any) -> dict[str, str]:

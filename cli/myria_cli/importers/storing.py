@@ -182,14 +182,14 @@ async def keep_statements(
 
     async def keep(statement: Statement) -> str | None:
         at = now if statement.at is None else to_microseconds(statement.at)
-        named = [people.known(name) or name for name in statement.people]
+        named = map(people.participant, statement.people)
         try:
             kept = await notes.remember(
                 tenant,
                 canonical_participants([*people.own, *named], field="participants"),
                 statement.draft,
                 contract="004",
-                speaker=None if statement.agent is None else people.known(statement.agent) or statement.agent,
+                speaker=None if statement.agent is None else people.participant(statement.agent),
                 now=at,
                 key=statement.key,
                 dry_run=dry_run,
