@@ -15,9 +15,8 @@ from typing import Any
 
 from myria.index import BlockNode, Corpus, Doc, build, decode
 from myria.index.embeddings.local import LocalModel
-from myria.index.vectors import VectorRows
+from myria.index.vectors import Near, VectorRows
 from myria.log.payloads import dedupe_key, searchable_text, speaker_of
-from myria.search.nearness import Near
 from myria.search.plan import meaning
 from myria.search.question import Question
 from myria.settings.planner import PlannerSettings
@@ -76,28 +75,26 @@ class Meanings:
     """Vectors of texts by the local model, each computed once and kept in a file between runs.
 
     Args:
-        texts: those of all documents, by event_seq, beside each corpus.
+        texts: those of all documents of a corpus, by event_seq.
         file: where vectors are kept.
     """
 
-    def __init__(self, texts: Sequence[tuple[Corpus, Mapping[int, str]]], file: Path) -> None:
+    def __init__(self, texts: Mapping[int, str], file: Path) -> None:
         self._model = LocalModel.installed()
         self._file = file
         file.parent.mkdir(parents=True, exist_ok=True)
         with closing(self._open()) as kept, kept:
             kept.execute("CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, vector BLOB)")
-        self._rows = {}
-        for corpus, said in texts:
-            vectors = self._of(list(said.values()))
-            made = [(seq, vector) for seq, vector in zip(said, vectors, strict=True) if vector is not None]
-            self._rows[id(corpus)] = VectorRows.of(made, len(made[0][1]))
+        vectors = self._of(list(texts.values()))
+        made = [(seq, vector) for seq, vector in zip(texts, vectors, strict=True) if vector is not None]
+        self._rows = VectorRows.of(made, len(made[0][1]))
 
-    def near(self, question: Question, corpora: Sequence[Corpus]) -> Near | None:
+    def near(self, question: Question, corpus: Corpus) -> Near | None:
         """Return what a question is compared with."""
-        vector = self._of([meaning(question, corpora)])[0]
+        vector = self._of([meaning(question, corpus)])[0]
         if vector is None:
             return None
-        return Near(question=vector, documents=[self._rows[id(corpus)] for corpus in corpora])
+        return Near(question=vector, documents=self._rows)
 
     def _of(self, texts: Sequence[str]) -> list[bytes | None]:
         vectors: list[bytes | None] = []

@@ -36,9 +36,8 @@ from benchmarks.in_memory import Bm25, Meanings
 from benchmarks.kept_notes import recalled
 from benchmarks.retrieval_logs import CLOSE_NOTES, KINDS, NOTES, Asked, Log, SetMissing, notes
 from myria.index.embeddings.local import LocalModel
-from myria.search.best import Ranking
 from myria.search.question import Question
-from myria.search.ranking import rank
+from myria.search.ranking import Ranking, rank
 from myria.search.weights import WEIGHTS, Weights
 
 LIMIT = 20
@@ -96,22 +95,22 @@ def answered(
         unmoved: also without what was said later.
         weights: what each signal of the ranking counts.
     """
-    corpora = (log.corpus(),)
+    corpus = log.corpus()
     plain = Bm25(log.texts())
-    meanings = Meanings([(corpora[0], log.whole_texts())], vectors) if vectors is not None else None
+    meanings = Meanings(log.whole_texts(), vectors) if vectors is not None else None
     rows: list[Answered] = []
     for asked in log.questions:
         question = Question(text=asked.text)
         found = {
-            PRODUCT: _first(rank(question, corpora, limit=LIMIT, weights=weights)),
+            PRODUCT: _first(rank(question, corpus, limit=LIMIT, weights=weights)),
             PLAIN: plain.first(asked.text, LIMIT),
         }
         if meanings is not None:
-            near = meanings.near(question, corpora)
-            found[VECTORS] = _first(rank(question, corpora, limit=LIMIT, near=near, weights=weights))
+            near = meanings.near(question, corpus)
+            found[VECTORS] = _first(rank(question, corpus, limit=LIMIT, near=near, weights=weights))
         before = None
         if unmoved:
-            before = next(iter(_first(rank(question, corpora, limit=1, weights=weights_without(["newer"])))), None)
+            before = next(iter(_first(rank(question, corpus, limit=1, weights=weights_without(["newer"])))), None)
         said_by = {number: log.said_by(number) for number in asked.gold}
         rows.append(Answered(asked=asked, found=found, said_by=said_by, unmoved=before))
     return rows

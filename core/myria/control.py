@@ -24,8 +24,7 @@ from myria.db.queries import sql
 from myria.erasure.carrying import ErasureCarrier, carry_on_apart
 from myria.erasure.commands import WITHDRAWN_WITHIN_S
 from myria.index.embeddings.choosing import kept_model
-from myria.index.embeddings.former import remove_former
-from myria.index.embeddings.keeping import VectorKeeper
+from myria.index.embeddings.keeping import VectorKeeper, remove_former
 from myria.llm import waits
 from myria.llm.waits import Work
 from myria.log.event_log import EventLog

@@ -41,10 +41,10 @@ from myria.notes.turns.storing import TurnStore
 from myria.notes.usage import NoteUsage
 from myria.search.found import EventFinder
 from myria.search.handles import EVENT_PREFIX, NOTE_PREFIX
-from myria.search.lean import lean_answer
 from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.search.service import Retrieval
 from myria.search.spellings import other_spellings
+from myria.search.tree import lean_answer
 from myria.settings import Settings
 from myria.text.model_tokens import token_counter
 from myria.text.passages import sought_in
@@ -68,7 +68,7 @@ class Memory(Administration):
         self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s, settings.auth.tenant_bytes_stored)
 
         def committed(tenant: str, events: int) -> None:
-            self.retrieval.turns.count_other()
+            self.retrieval.slots.count_other()
             if on_commit is not None:
                 on_commit(tenant, events)
 

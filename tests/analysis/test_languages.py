@@ -103,4 +103,4 @@ def test_a_russian_name_is_found_in_its_other_cases(question: str, at: int) -> N
         for seq, text in enumerate(RUSSIAN, 1)
     ]
     corpus = Corpus(participants=("me",), tail=LooseBlock().extended(docs))
-    assert [hit.event_seq - 1 for hit in rank(Question(text=question), [corpus]).hits] == [at]
+    assert [hit.event_seq - 1 for hit in rank(Question(text=question), corpus).hits] == [at]

@@ -22,7 +22,7 @@ def _found(question: str, *texts: str) -> list[str]:
         for seq, text in enumerate(texts, 1)
     ]
     corpus = Corpus(participants=("me",), tail=LooseBlock().extended(docs))
-    return [texts[hit.event_seq - 1] for hit in rank(Question(text=question), [corpus]).hits]
+    return [texts[hit.event_seq - 1] for hit in rank(Question(text=question), corpus).hits]
 
 
 NAMES = (

@@ -1,4 +1,4 @@
-"""Packs: many small scopes searched as one view give what the scopes give one by one, byte for byte."""
+"""Packs: many small scopes searched as one view give what their blocks give one by one, byte for byte."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myria.errors import InternalError
-from myria.index import BlockNode, Corpus, Doc, LooseBlock, ScopeTable, build, decode, pack, repack
+from myria.index import BlockNode, Corpus, Doc, LooseBlock, ScopeTable, View, build, decode, pack
 from myria.log.payloads import TopicHint
-from myria.search.best import Key
-from myria.search.filters import Filters
 from myria.search.question import Question
-from myria.search.ranking import rank
+from myria.search.ranking import Filters, Key, rank
 from tests.support.counts import examples
 
 MINUTE = 60_000_000
@@ -81,40 +78,9 @@ def _block(docs: Sequence[Doc]) -> bytes:
     return build(placed, nodes)
 
 
-def _plain(log: Log, *, hidden: int, internal: bool) -> list[Corpus]:
-    """Return a corpus for each scope; loose events of transactions from `hidden` on are not visible."""
-    corpora = []
-    for scope_id, participants in sorted(log.participants.items()):
-        tail = LooseBlock().extended(log.tails.get(scope_id, []))
-        inside = LooseBlock().extended(log.internal.get(scope_id, []) if internal else [])
-        corpora.append(
-            Corpus(
-                participants=participants,
-                blocks=(decode(_block(log.trees[scope_id])),) if scope_id in log.trees else (),
-                tail=tail,
-                tail_mask=tail.xid < hidden,
-                internal=inside,
-                internal_mask=inside.xid < hidden,
-            )
-        )
-    return corpora
-
-
-def _packed(log: Log, rng: random.Random, *, hidden: int, internal: bool) -> Corpus:
-    """Return the same as one corpus, its packs made, masked, merged and repacked at random."""
+def _corpus(log: Log, trees: Sequence[tuple[View, Any]], *, hidden: int, internal: bool) -> Corpus:
+    """Return a log with trees as they are given; loose events of transactions from `hidden` on are not visible."""
     ids = np.array(sorted(log.participants), dtype=np.int64)
-    blocks = [(scope_id, _block(docs)) for scope_id, docs in log.trees.items()]
-    rng.shuffle(blocks)
-    packs = []
-    while blocks:
-        count = rng.randint(1, len(blocks))
-        part, blocks = blocks[:count], blocks[count:]
-        stale = [(scope_id, _block([_doc(rng, 77_777, scope_id)])) for scope_id, _ in blocks[:2]]
-        packed = pack([*part, *stale])
-        mask = ~np.isin(packed.scope_id, [scope_id for scope_id, _ in stale])
-        packs.append((packed, None if mask.all() else mask))
-    while len(packs) > 1 and rng.random() < 0.6:
-        packs = [(repack(packs[:2]), None), *packs[2:]]
     tail, inside = LooseBlock(), LooseBlock()
     for docs in log.tails.values():
         tail = tail.extended(docs)
@@ -122,8 +88,8 @@ def _packed(log: Log, rng: random.Random, *, hidden: int, internal: bool) -> Cor
         inside = inside.extended(docs if internal else [])
     return Corpus(
         table=ScopeTable(ids=ids, participants=tuple(log.participants[one] for one in ids.tolist())),
-        blocks=tuple(one for one, _ in packs),
-        block_masks=tuple(mask for _, mask in packs),
+        blocks=tuple(one for one, _ in trees),
+        block_masks=tuple(mask for _, mask in trees),
         tail=tail,
         tail_mask=tail.xid < hidden,
         internal=inside,
@@ -131,16 +97,36 @@ def _packed(log: Log, rng: random.Random, *, hidden: int, internal: bool) -> Cor
     )
 
 
-def _facts(corpora: Sequence[Corpus], question: Question, **rest: Any) -> tuple[int, list[Any]]:
+def _blocks(log: Log) -> list[tuple[View, Any]]:
+    """Return the block of each scope."""
+    views = [(scope_id, decode(_block(docs))) for scope_id, docs in sorted(log.trees.items())]
+    return [(replace(view, scope_id=np.full(len(view), scope_id)), None) for scope_id, view in views]
+
+
+def _packs(log: Log, rng: random.Random) -> list[tuple[View, Any]]:
+    """Return the same as packs, made and masked at random."""
+    blocks = [(scope_id, _block(docs)) for scope_id, docs in log.trees.items()]
+    rng.shuffle(blocks)
+    packs: list[tuple[View, Any]] = []
+    while blocks:
+        count = rng.randint(1, len(blocks))
+        part, blocks = blocks[:count], blocks[count:]
+        stale = [(scope_id, _block([_doc(rng, 77_777, scope_id)])) for scope_id, _ in blocks[:2]]
+        packed = pack([*part, *stale])
+        mask = ~np.isin(packed.scope_id, [scope_id for scope_id, _ in stale])
+        packs.append((packed, None if mask.all() else mask))
+    return packs
+
+
+def _facts(corpus: Corpus, question: Question, **rest: Any) -> list[Any]:
     """Return what a ranking says, without where in memory it found it; and the path of each hit."""
-    ranking = rank(question, corpora, **rest)
     rows = []
-    for hit in ranking.hits:
-        view, _ = corpora[hit.corpus].parts()[hit.view]
+    for hit in rank(question, corpus, **rest).hits:
+        view, _ = corpus.parts()[hit.view]
         assert view.seq[hit.doc] == hit.event_seq
-        path = view.path(hit.doc) if hit.view < len(corpora[hit.corpus].blocks) else ()
+        path = view.path(hit.doc) if hit.view < len(corpus.blocks) else ()
         rows.append((hit.event_seq, hit.timestamp, hit.score, path))
-    return ranking.matched, rows
+    return rows
 
 
 QUESTION = st.lists(
@@ -152,7 +138,7 @@ QUESTION = st.lists(
 @given(
     st.integers(0, 2**32), QUESTION, st.sampled_from(["relevance", "newest", "oldest"]), st.booleans(), st.booleans()
 )
-def test_packed_scopes_give_what_single_scopes_give(
+def test_packs_give_what_single_blocks_give(
     seed: int, words: list[str], order: Any, hinted: bool, filtered: bool
 ) -> None:
     """Over random logs: the same hits, the same integer scores, the same paths, with filters and on every page."""
@@ -170,34 +156,14 @@ def test_packed_scopes_give_what_single_scopes_give(
             until=rng.choice((None, START + 5_000 * MINUTE)),
         )
     asked: dict[str, Any] = {"order": order, "filters": filters, "limit": rng.choice((3, 1000))}
-    plain = _plain(log, hidden=hidden, internal=internal)
-    packed = [_packed(log, rng, hidden=hidden, internal=internal)]
+    plain = _corpus(log, _blocks(log), hidden=hidden, internal=internal)
+    packed = _corpus(log, _packs(log, rng), hidden=hidden, internal=internal)
     first = _facts(plain, question, **asked)
     assert _facts(packed, question, **asked) == first
-    if first[1]:
-        seq, timestamp, score, _ = first[1][-1]
+    if first:
+        seq, timestamp, score, _ = first[-1]
         after = Key(score=score, timestamp=timestamp, event_seq=seq)
         assert _facts(packed, question, **asked, after=after) == _facts(plain, question, **asked, after=after)
-    mixed = [plain[0], replace(packed[0], **_without(packed[0], plain))]
-    assert _facts(mixed, question, **asked) == first
-
-
-def _without(packed: Corpus, plain: Sequence[Corpus]) -> dict[str, Any]:
-    """Return the masks of a packed corpus that hide its first scope."""
-    assert packed.table is not None
-    assert len(plain) == len(packed.table.ids)
-    first = int(packed.table.ids[0])
-    masks = []
-    for view, mask in zip(packed.blocks, packed.block_masks, strict=True):
-        shown = np.asarray(view.scope_id) != first
-        masks.append(shown if mask is None else shown & mask)
-    assert packed.tail is not None
-    assert packed.internal is not None
-    return {
-        "block_masks": tuple(masks),
-        "tail_mask": packed.tail_mask & (packed.tail.scope_id != first),
-        "internal_mask": packed.internal_mask & (packed.internal.scope_id != first),
-    }
 
 
 @pytest.mark.parametrize("position", [0, 4, 40, 112, 300, -1])
@@ -244,7 +210,7 @@ def test_packing_and_ranking_take_no_numpy_call_per_scope(
         table = ScopeTable(ids=np.arange(scopes), participants=(("Anna", "Bob"),) * scopes)
         calls.clear()
         corpus = Corpus(table=table, blocks=(pack(blocks),))
-        assert rank(Question(text=question), [corpus]).matched > scopes
+        assert len(rank(Question(text=question), corpus, limit=4 * scopes).hits) > scopes
         taken.append(calls.total())
     assert taken[0] > 20
     assert abs(taken[0] - taken[1]) <= apart
@@ -274,18 +240,8 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return calls
 
 
-def _close_ids(term: str) -> int:
-    """Return an id that shares its upper 32 bits with those of most other terms."""
-    return (sum(map(ord, term)) % 3 - 1 << 40) + len(term) % 2 * 7 + sum(map(ord, term)) % 251
-
-
-@pytest.mark.parametrize("identity", [None, _close_ids])
-def test_postings_are_sorted_by_all_of_their_ids(monkeypatch: pytest.MonkeyPatch, identity: Any) -> None:
-    """Packed and merged, each term has the documents that its blocks give it, also where ids differ in low bits only;
-    as long as they do not, no more than 16 bits are sorted at a time."""
-    if identity is not None:
-        monkeypatch.setattr("myria.index.block.term_id", identity)
-        monkeypatch.setattr("myria.index.block.term_ids", partial(map, identity))
+def test_postings_are_sorted_by_their_ids() -> None:
+    """Packed, each term has the documents that its blocks give it."""
     rng = random.Random(8)
     blocks = [(number, _block([_doc(rng, number * 100 + at, number) for at in range(30)])) for number in range(1, 9)]
     wanted: dict[int, Counter[int]] = {}
@@ -297,21 +253,9 @@ def test_postings_are_sorted_by_all_of_their_ids(monkeypatch: pytest.MonkeyPatch
                 zip(view.seq[view.posting_doc[places]].tolist(), view.posting_tf[places].tolist(), strict=True)
             )
             wanted.setdefault(term, Counter()).update(counts)
-    sorted_at_once: list[int] = []
-    argsort = np.argsort
-
-    def sorting(column: Any, **rest: Any) -> Any:
-        sorted_at_once.append(column.itemsize if len(column) > len(blocks) else 0)
-        return argsort(column, **rest)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(np, "argsort", sorting)
-        whole = pack(blocks)
-    assert (max(sorted_at_once) == 2) is (identity is None)
-    first, second = pack(blocks[:5]), pack(blocks[5:])
-    for packed in (whole, repack([(first, None), (second, None)])):
-        assert packed.terms.tolist() == sorted(wanted)
-        for at, term in enumerate(packed.terms.tolist()):
-            places = slice(packed.offsets[at], packed.offsets[at + 1])
-            seqs = packed.seq[packed.posting_doc[places]].tolist()
-            assert dict(zip(seqs, packed.posting_tf[places].tolist(), strict=True)) == wanted[term]
+    packed = pack(blocks)
+    assert packed.terms.tolist() == sorted(wanted)
+    for at, term in enumerate(packed.terms.tolist()):
+        places = slice(packed.offsets[at], packed.offsets[at + 1])
+        seqs = packed.seq[packed.posting_doc[places]].tolist()
+        assert dict(zip(seqs, packed.posting_tf[places].tolist(), strict=True)) == wanted[term]

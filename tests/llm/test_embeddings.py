@@ -19,7 +19,7 @@ from myria.control import ControlLoop
 from myria.db.database import Database as Pool
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
-from myria.index.embeddings import former
+from myria.index.embeddings import keeping
 from myria.memory import Memory
 from myria.notes.folding import event_log
 from myria.search.queries import EventNodesQuery
@@ -271,7 +271,7 @@ async def test_vectors_of_a_former_model_are_removed_after_a_while(
     database: Database, provide: Starting, embedding: Embedding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What nothing has used for long goes, some at a time; what is in use stays; what comes back begins anew."""
-    monkeypatch.setattr(former, "AT_ONCE", 3)
+    monkeypatch.setattr(keeping, "REMOVED_AT_ONCE", 3)
     provider = provide(embedded)
     settings = embedding(provider)
     async with Memory(database.server_dsn, settings) as memory, catching_up(database, settings) as catch_up:
@@ -280,7 +280,7 @@ async def test_vectors_of_a_former_model_are_removed_after_a_while(
     async with Pool(database.operator_dsn) as pool:
 
         async def remove(model: str | None) -> int:
-            return await former.remove_former(pool, model, after_s=7 * 86_400)
+            return await keeping.remove_former(pool, model, after_s=7 * 86_400)
 
         async def pass_days() -> None:
             async with pool.write(TENANT) as connection:
@@ -291,7 +291,7 @@ async def test_vectors_of_a_former_model_are_removed_after_a_while(
         assert await remove("scripted/embed") == 0
         assert await remove("another") == 0, "it was in use a moment ago"
         await pass_days()
-        monkeypatch.setattr(former, "MOST_STEPS", 1)
+        monkeypatch.setattr(keeping, "MOST_STEPS", 1)
         assert await remove(None) == 6
         assert await builds.value(database, "SELECT count(*) FROM myria.event_vectors") == 1
         assert await remove(None) == 2

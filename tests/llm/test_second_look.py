@@ -17,7 +17,6 @@ from myria.errors import ConfigurationError
 from myria.llm.fencing import unfenced
 from myria.memory import Memory
 from myria.search.queries import EventNodesQuery, ReferencesQuery
-from myria.search.second_look.looking import SecondLook
 from myria.settings import SecondLookSettings, Settings
 from tests.llm.conftest import KEY, Configuring, Starting
 from tests.llm.provider import Answer, Asked, Provider, calling, completion
@@ -237,7 +236,7 @@ def test_an_endpoint_without_a_template_is_refused() -> None:
     """The error names the setting that is missing."""
     settings = replace(Settings(), second_look=SecondLookSettings(model="endpoint"))
     with pytest.raises(ConfigurationError, match=r"second_look\.template"):
-        SecondLook.configured(settings)
+        Memory("postgresql://nowhere", settings)
 
 
 @pytest.fixture
@@ -373,7 +372,7 @@ def test_a_chat_model_without_a_template_is_refused() -> None:
     """The error names the setting that is missing."""
     settings = replace(Settings(), second_look=SecondLookSettings(model="llm"))
     with pytest.raises(ConfigurationError, match=r"llm\.template"):
-        SecondLook.configured(settings)
+        Memory("postgresql://nowhere", settings)
 
 
 _ASKED = Asked(number=1, path="", headers={}, body={"tools": [{}]}, raw=b"")

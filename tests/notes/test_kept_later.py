@@ -160,5 +160,5 @@ def test_a_search_of_events_puts_no_note_about_another_thing_first() -> None:
         Doc.of_payload({"text": text}, event_seq=seq, timestamp=seq * 60_000_000, channel="notes", type=NOTE_TYPE)
         for seq, text in enumerate(texts, 1)
     ]
-    found = rank(Question(text="What does server alpha run?"), [Corpus(tail=LooseBlock().extended(docs))])
+    found = rank(Question(text="What does server alpha run?"), Corpus(tail=LooseBlock().extended(docs)))
     assert [hit.event_seq for hit in found.hits] == [1, 2]

@@ -20,7 +20,7 @@ from myria.log.event import parse_event
 from myria.log.limits import Limits
 from myria.log.masks import Masks
 from myria.memory import Memory
-from myria.search import gathering, lanes
+from myria.search import unindexed, visible_blocks
 from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.settings import Settings
 from tests.support.building import build_now
@@ -126,10 +126,10 @@ def _fields(query: Any) -> dict[str, Any]:
 async def test_nothing_outside_the_rule_is_ever_shown(
     database: Database, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over both lanes, all read tools, cursors and roots, answers hold exactly what the participants may see, whether
-    scopes are searched one by one or packed."""
-    monkeypatch.setattr(gathering, "SHARED_FROM", 1 + 8 * (seed % 2))
-    monkeypatch.setattr(lanes, "FEW_SCOPES", 64 * (seed % 2))
+    """Over trees and tail, all read tools, cursors and roots, answers hold exactly what the participants may see,
+    whether scopes are packed or not."""
+    monkeypatch.setattr(visible_blocks, "SHARED_FROM", 1 + 8 * (seed % 2))
+    monkeypatch.setattr(unindexed, "FEW_SCOPES", 64 * (seed % 2))
     async with Memory(database.server_dsn, Settings()) as memory:
         await _one_log(memory, database, f"t{seed}", random.Random(seed))
 

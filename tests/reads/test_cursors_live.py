@@ -15,7 +15,7 @@ from myria.db.locks import lock_key
 from myria.db.queries import sql
 from myria.log.masks import Masks
 from myria.memory import Memory
-from myria.search import gathering, lanes
+from myria.search import unindexed, visible_blocks
 from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.settings import RetrievalSettings, Settings
 from tests.reads.asking import ANA_BEN, Query, append, ask, events_of, ids_of, pages
@@ -38,8 +38,8 @@ QUERIES: list[Query] = [
 def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Search scopes one by one, and packed as those of an agent in very many."""
     if request.param == "packed":
-        monkeypatch.setattr(gathering, "SHARED_FROM", 1)
-        monkeypatch.setattr(lanes, "FEW_SCOPES", 0)
+        monkeypatch.setattr(visible_blocks, "SHARED_FROM", 1)
+        monkeypatch.setattr(unindexed, "FEW_SCOPES", 0)
 
 
 class LateCommit:

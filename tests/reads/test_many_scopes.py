@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import asyncpg
@@ -17,12 +16,11 @@ import pytest
 
 from myria import errors
 from myria.db.queries import sql
-from myria.index import Corpus, Doc, Pack, Timeline, decode, pack, repack
+from myria.index import Corpus, Doc, Pack, Timeline, decode, pack
 from myria.log.event import NewEvent
 from myria.log.masks import Mask, Masks
 from myria.memory import Memory
-from myria.search import gathering, lanes, searching
-from myria.search import read_slots as turns
+from myria.search import read_slots, searching, unindexed, visible_blocks
 from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.settings import RetrievalSettings, Settings
 from tests.reads.asking import Query, append, ask, events_of
@@ -83,8 +81,8 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
 
     with monkeypatch.context() as patched:
         patched.setattr(asyncpg.Connection, "_do_execute", executing)
-        patched.setattr(gathering, "decode", decoding)
-        patched.setattr(gathering, "pack", packing)
+        patched.setattr(visible_blocks, "decode", decoding)
+        patched.setattr(visible_blocks, "pack", packing)
         patched.setattr(Doc, "of_payload", classmethod(analysing))
         yield work
 
@@ -111,7 +109,7 @@ async def test_a_warm_read_costs_no_work_per_scope(database: Database, monkeypat
                 for query in questions:
                     await ask(memory, query, tenant=tenant)
             assert cold["decoded"] == 0
-            assert cold["packed"] == (1 if scopes <= 256 else 2)  # a page while the next is read, each most of the rest
+            assert cold["packed"] == 1
             assert cold["analysed"] == 2 * scopes
             with _counted(monkeypatch) as warm:
                 for query in questions:
@@ -185,7 +183,7 @@ async def test_a_publish_costs_what_it_changed(database: Database, monkeypatch: 
             return pack(blocks)
 
         with monkeypatch.context() as patched:
-            patched.setattr(gathering, "pack", packing)
+            patched.setattr(visible_blocks, "pack", packing)
             after = await ask(memory, query)
         assert read == [3]
         assert after == await _fresh(database, query)
@@ -220,8 +218,8 @@ async def test_shared_scopes_answer_as_single_ones(
             for query in [*asked, *[replace(query, cursor=cursor) for query, cursor in cursors[-4:]]]:
                 answers = []
                 for memory, shared_from, few in ((packed, 1, 0), (single, 10**9, 10**9)):
-                    monkeypatch.setattr(gathering, "SHARED_FROM", shared_from)
-                    monkeypatch.setattr(lanes, "FEW_SCOPES", few)
+                    monkeypatch.setattr(visible_blocks, "SHARED_FROM", shared_from)
+                    monkeypatch.setattr(unindexed, "FEW_SCOPES", few)
                     answers.append(await ask(memory, query))
                 if query.cursor is None and answers[0]["next_cursor"]:
                     cursors.append((query, answers[0]["next_cursor"]))
@@ -251,65 +249,65 @@ async def test_heavy_reads_take_turns_and_small_ones_do_not_wait(
 ) -> None:
     """Eight heavy reads at once hold one connection in all, however long they take; a small read passes them, and a
     heavy one that cannot wait any longer is refused with the coded error."""
-    monkeypatch.setattr(turns, "HEAVY_SCOPES", 20)
-    monkeypatch.setattr(turns, "PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr(read_slots, "HEAVY_SCOPES", 20)
+    monkeypatch.setattr(read_slots, "PATIENCE_S", PATIENCE_S)
     rng = random.Random(1)
     settings = replace(Settings(), retrieval=RetrievalSettings(heavy_reads=1))
     async with Memory(database.server_dsn, settings) as memory:
         await append(memory, _events(rng, range(40), 2))
         await build_now(database.builder_dsn)
         holds, held = asyncio.Event(), asyncio.Event()
-        gather = gathering.Gatherer.gather
+        gather = visible_blocks.BlockReader.visible
 
-        async def holding(self: Any, connection: Any, pinned: Any) -> Any:
-            if len(pinned.visible) > 20:
+        async def holding(self: Any, connection: Any, snapshot: Any) -> Any:
+            if len(snapshot.visible) > 20:
                 holds.set()
                 await held.wait()
-            return await gather(self, connection, pinned)
+            return await gather(self, connection, snapshot)
 
-        monkeypatch.setattr(gathering.Gatherer, "gather", holding)
+        monkeypatch.setattr(visible_blocks.BlockReader, "visible", holding)
 
         def heavily(word: str) -> Coroutine[Any, Any, dict[str, Any]]:
             return ask(memory, EventNodesQuery(participants=(AGENT,), query=word))
 
         heavy = [asyncio.create_task(heavily(WORDS[0]))]
-        # The first is known to be heavy, and holds the turn, before the others ask: what it has resolved is cached,
+        # The first is known to be heavy, and holds the slot, before the others ask: what it has resolved is cached,
         # so that one that asked beside it might be light.
         async with asyncio.timeout(PATIENCE_S):
             await holds.wait()
             heavy += [asyncio.create_task(heavily(word)) for word in WORDS[1:8]]
-            while memory.retrieval.turns.waiting < 7:
+            while memory.retrieval.slots.waiting < 7:
                 await asyncio.sleep(0.01)
         assert memory.database.in_use == 1
         small = await ask(memory, EventNodesQuery(participants=(AGENT, "user 3"), query="garden"))
         assert small["counts"]["events"] <= 2
-        monkeypatch.setattr(turns, "MOST_WAITING", 7)
+        monkeypatch.setattr(read_slots, "MOST_WAITING", 7)
         with pytest.raises(errors.Overloaded):
             await memory.query_event_nodes(TENANT, EventNodesQuery(participants=(AGENT,), query="piano"))
         held.set()
         answers = await asyncio.gather(*heavy)
         assert all(list(events_of(answer)) for answer in answers)
-        assert memory.retrieval.turns.waiting == 0
+        assert memory.retrieval.slots.waiting == 0
 
 
 async def test_heavy_reads_rest_while_others_are_served(database: Database) -> None:
-    """A turn beside which something was appended, or a small read answered, is followed by a rest that the next heavy
-    read waits for; one beside which nothing was asked is not."""
+    """A slot rests after a read beside which something was appended or a small read answered, and the next heavy read
+    waits for that; it does not where nothing else was asked."""
     async with Memory(database.server_dsn, Settings()) as memory:
-        shared = memory.retrieval.turns
+        shared = memory.retrieval.slots
 
-        async def small(_: Any, turn: turns.Turn) -> None:
-            turn.weigh(scopes=1, events=1)
+        async def small(_: Any, slot: read_slots.ReadSlot) -> None:
+            slot.weigh(scopes=1, events=1)
 
-        async def alone(_: Any, turn: turns.Turn) -> None:
-            turn.weigh(events=turns.HEAVY_EVENTS + 1)
+        async def alone(_: Any, slot: read_slots.ReadSlot) -> None:
+            slot.weigh(events=read_slots.HEAVY_EVENTS + 1)
 
-        async def beside_an_append(connection: Any, turn: turns.Turn) -> None:
-            await alone(connection, turn)
+        async def beside_an_append(connection: Any, slot: read_slots.ReadSlot) -> None:
+            await alone(connection, slot)
             await append(memory, _events(random.Random(1), range(1), 1))
 
-        async def beside_a_small_read(connection: Any, turn: turns.Turn) -> None:
-            await alone(connection, turn)
+        async def beside_a_small_read(connection: Any, slot: read_slots.ReadSlot) -> None:
+            await alone(connection, slot)
             await shared.read((TENANT, Masks.containing(("user 1",))), small)
 
         for work, rests in ((alone, 0), (beside_an_append, 1), (alone, 0), (beside_a_small_read, 1), (alone, 0)):
@@ -332,12 +330,12 @@ async def test_a_long_tail_is_read_once_for_all_scopes(database: Database, monke
 
     async with Memory(database.server_dsn, Settings()) as memory:
         for _ in range(3):
-            await append(memory, _events(rng, range(lanes.FEW_SCOPES + 6), 1))
+            await append(memory, _events(rng, range(unindexed.FEW_SCOPES + 6), 1))
     monkeypatch.setattr(asyncpg.Connection, "_do_execute", executing)
     short = _comparable(await _fresh(database, query))
     assert sql("events.short_tail") in statements
     assert not {sql("events.tail"), sql("events.tail_length")} & set(statements)
-    monkeypatch.setattr(lanes, "_EVENTS_PER_LOOKUP", 1)
+    monkeypatch.setattr(unindexed, "_EVENTS_PER_LOOKUP", 1)
     assert _comparable(await _fresh(database, query)) == short
     assert sql("events.tail") in statements
 
@@ -367,16 +365,15 @@ async def test_heavy_timelines_are_laid_out_beside_the_loop(
     assert threading.main_thread() not in made_by
 
 
-async def test_a_cold_read_packs_while_it_reads(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scopes are resolved in one statement; packs of falling size are made of the pages of their blocks, and none
-    is merged with another: no block is packed twice."""
-    monkeypatch.setattr(gathering, "_READ_AT_ONCE", 10)
+async def test_a_cold_read_packs_as_much_as_memory_allows(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scopes are resolved in one statement; their blocks are read by the page, and no block is packed twice."""
+    monkeypatch.setattr(visible_blocks, "_READ_AT_ONCE", 10)
+    monkeypatch.setattr(visible_blocks, "_BYTES_AT_ONCE", 10_000)
     rng = random.Random(12)
     async with Memory(database.server_dsn, Settings()) as memory:
         await append(memory, [made for number in range(120) for made in _events(rng, range(number, number + 1), 2)])
         await build_now(database.builder_dsn)
     packed: list[int] = []
-    merged: list[int] = []
     statements: Counter[str] = Counter()
     connection_class: Any = asyncpg.Connection
     execute = connection_class._do_execute
@@ -385,21 +382,38 @@ async def test_a_cold_read_packs_while_it_reads(database: Database, monkeypatch:
         packed.append(len(blocks))
         return pack(blocks)
 
-    def merging(packs: Any) -> Any:
-        merged.append(len(packs))
-        return repack(packs)
-
     async def executing(self: Any, text: str, *rest: Any, **named: Any) -> Any:
         statements[text] += 1
         return await execute(self, text, *rest, **named)
 
-    monkeypatch.setattr(gathering, "pack", packing)
-    monkeypatch.setattr(gathering, "repack", merging)
+    monkeypatch.setattr(visible_blocks, "pack", packing)
     monkeypatch.setattr(asyncpg.Connection, "_do_execute", executing)
     answer = await _fresh(database, EventNodesQuery(participants=(AGENT,), query="garden", limit=200))
     assert len(list(events_of(answer))) > 50
     assert sum(packed) == 120
     assert len(packed) > 2
-    assert all(larger > 2 * smaller for larger, smaller in pairwise(packed))
-    assert merged == []
     assert statements[sql("retrieval.visible_trees")] == 1
+
+
+async def test_after_many_publishes_all_is_packed_anew(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packs of what single publishes changed do not pile up; the answer is that of a fresh process."""
+    rng = random.Random(5)
+    query = EventNodesQuery(participants=(AGENT,), query="river bread", limit=200)
+    packed: list[int] = []
+
+    def packing(blocks: list[tuple[int, bytes]]) -> Pack:
+        packed.append(len(blocks))
+        return pack(blocks)
+
+    monkeypatch.setattr(visible_blocks, "pack", packing)
+    monkeypatch.setattr(visible_blocks, "MOST_ADDED", 2)
+    async with Memory(database.server_dsn, Settings()) as memory:
+        await append(memory, _events(rng, range(30), 3))
+        await build_now(database.builder_dsn)
+        await ask(memory, query)
+        for number in range(3):
+            await append(memory, _events(rng, range(number, number + 1), 2))
+            await build_now(database.builder_dsn)
+            after = await ask(memory, query)
+        assert packed == [30, 1, 1, 30]
+        assert after == await _fresh(database, query)

@@ -13,7 +13,7 @@ from myria import errors
 from myria.log.event import NewEvent
 from myria.log.masks import Mask, Masks
 from myria.memory import Memory
-from myria.search import gathering, lanes
+from myria.search import unindexed, visible_blocks
 from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.settings import Settings
 from tests.reads.asking import Query, ask, events_of, texts_of, walk
@@ -107,8 +107,8 @@ async def test_several_masks_are_one_corpus(database: Database, monkeypatch: pyt
     """Under a list of masks, order, scores and pages are those of one mask that sees the same: over packed scopes and
     single ones, tail and internal events, after builds and a rollback, and for pages that began before them."""
     rng = random.Random(seed)
-    monkeypatch.setattr(gathering, "SHARED_FROM", 1 + 8 * (seed % 2))
-    monkeypatch.setattr(lanes, "FEW_SCOPES", 64 * (seed % 2))
+    monkeypatch.setattr(visible_blocks, "SHARED_FROM", 1 + 8 * (seed % 2))
+    monkeypatch.setattr(unindexed, "FEW_SCOPES", 64 * (seed % 2))
     async with Memory(database.server_dsn, Settings()) as memory:
         log = Log(memory, database, rng)
         begun: list[tuple[Query, Query]] = []

@@ -75,7 +75,7 @@ async def test_a_reader_of_another_version_answers_the_same(
     async with Memory(database.server_dsn, Settings()) as memory:
         expected = await answers(memory)
         assert list(events_of(expected[0]))
-    monkeypatch.setattr("myria.search.gathering.SEARCH_VERSION", SEARCH_VERSION + 1)
+    monkeypatch.setattr("myria.search.visible_blocks.SEARCH_VERSION", SEARCH_VERSION + 1)
     async with Memory(database.server_dsn, Settings()) as memory:
         with caplog.at_level(logging.WARNING, "myria"):
             assert await answers(memory) == expected

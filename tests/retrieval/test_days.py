@@ -58,7 +58,7 @@ Lane = Callable[[Sequence[Told]], Corpus]
 
 def _ask(text: str, corpus: Corpus, *, now: str | None = None) -> list[int]:
     question = Question(text=text, now=None if now is None else _us(now), utc_offset=0 if now is None else _offset(now))
-    return [hit.event_seq for hit in rank(question, [corpus]).hits]
+    return [hit.event_seq for hit in rank(question, corpus).hits]
 
 
 PAINTED = (

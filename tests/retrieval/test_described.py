@@ -23,7 +23,7 @@ def _corpus(*payloads: dict[str, Any]) -> Corpus:
 
 
 def _ask(text: str, *payloads: dict[str, Any]) -> list[int]:
-    return [hit.event_seq for hit in rank(Question(text=text), (_corpus(*payloads),), limit=10).hits]
+    return [hit.event_seq for hit in rank(Question(text=text), _corpus(*payloads), limit=10).hits]
 
 
 @pytest.mark.parametrize(
@@ -91,5 +91,5 @@ def test_a_caption_moves_no_hit_that_holds_the_word_itself() -> None:
     """Where the text has the word, the caption that repeats it adds nothing."""
     said = [{"text": "We saw a heron."}, {"text": "The rain came late."}]
     again = [{**said[0], "alt": "a heron"}, said[1]]
-    scores = [rank(Question(text="heron"), (_corpus(*payloads),), limit=10).hits[0].score for payloads in (said, again)]
+    scores = [rank(Question(text="heron"), _corpus(*payloads), limit=10).hits[0].score for payloads in (said, again)]
     assert scores[0] == scores[1]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from myria.index import Corpus, Doc, LooseBlock, ScopeTable
-from myria.search.filters import Filters
+from myria.search.ranking import Filters
 
 FACTS = st.fixed_dictionaries(
     {

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from myria.index import Corpus, Doc, LooseBlock
-from myria.index.vectors import VectorRows
-from myria.search.nearness import Near
+from myria.index.vectors import Near, VectorRows
 from myria.search.plan import meaning
 from myria.search.question import Question
 from myria.search.ranking import rank
@@ -76,8 +75,7 @@ def _memory(*texts: str, type_: str | None = NOTE) -> Corpus:
 
 
 def _found(question: str, *texts: str, type_: str | None = NOTE) -> list[str]:
-    ranking = rank(Question(text=question), [_memory(*texts, type_=type_)])
-    assert ranking.matched == len(ranking.hits)
+    ranking = rank(Question(text=question), _memory(*texts, type_=type_))
     return [texts[hit.event_seq - 1] for hit in ranking.hits]
 
 
@@ -287,8 +285,8 @@ def test_what_stands_around_an_answer_is_found_in_talk_and_not_among_notes() -> 
 def _by_meaning(question: str, *cosines: float, least: int | None = None) -> list[int]:
     corpus = _memory(*["text of its own"] * len(cosines))
     rows = [(seq, vector(cosine, (1 - cosine * cosine) ** 0.5)) for seq, cosine in enumerate(cosines, 1)]
-    near = Near(question=vector(1.0), documents=[VectorRows.of(rows, 8)], least=least)
-    return [hit.event_seq for hit in rank(Question(text=question), [corpus], near=near).hits]
+    near = Near(question=vector(1.0), documents=VectorRows.of(rows, 8), least=least)
+    return [hit.event_seq for hit in rank(Question(text=question), corpus, near=near).hits]
 
 
 def test_without_a_word_only_what_is_near_is_found() -> None:
@@ -299,8 +297,8 @@ def test_without_a_word_only_what_is_near_is_found() -> None:
 
 def test_a_common_name_is_taken_out_of_what_is_compared_by_meaning() -> None:
     """Else the vector of a question about somebody's mother is near to all that is told of them."""
-    assert meaning(Question(text="What is Ana's mother's name?"), [_memory(*ANA)]) == "What is mother's name?"
-    assert meaning(Question(text="What do you know of Ana?"), [_memory(*ANA)]) == "What do you know of Ana?"
+    assert meaning(Question(text="What is Ana's mother's name?"), _memory(*ANA)) == "What is mother's name?"
+    assert meaning(Question(text="What do you know of Ana?"), _memory(*ANA)) == "What do you know of Ana?"
 
 
 @pytest.mark.parametrize("type_", [NOTE, "message"])
@@ -324,7 +322,7 @@ def test_a_few_words_of_many_answer_only_what_is_near_in_meaning(
     corpus = _memory(*KITCHEN, type_=type_)
     nearest = vector(cosine, (1 - cosine * cosine) ** 0.5)
     rows = [(seq, nearest if seq == 5 else vector(0.0, 1.0)) for seq in range(1, len(KITCHEN) + 1)]
-    near = Near(question=vector(1.0), documents=[VectorRows.of(rows, 8)])
-    assert bool(rank(Question(text=question), [corpus], near=near).hits) == is_answered
-    without = Near(question=vector(1.0), documents=[VectorRows.of(rows[:4], 8)])
-    assert rank(Question(text=question), [corpus], near=without).hits
+    near = Near(question=vector(1.0), documents=VectorRows.of(rows, 8))
+    assert bool(rank(Question(text=question), corpus, near=near).hits) == is_answered
+    without = Near(question=vector(1.0), documents=VectorRows.of(rows[:4], 8))
+    assert rank(Question(text=question), corpus, near=without).hits

@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myria.index import BlockNode, Corpus, Doc, LooseBlock, Timeline, build, decode
+from myria.index import BlockNode, Corpus, Doc, LooseBlock, ScopeTable, Timeline, build, decode
 from myria.log.payloads import TopicHint
-from myria.search.best import Key, Order, Ranking
-from myria.search.filters import Filters
+from myria.search.queries import Order
 from myria.search.question import Question
-from myria.search.ranking import rank
+from myria.search.ranking import Filters, Key, Ranking, rank
 from tests.support.counts import examples
 
 START = int(datetime(2023, 5, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
@@ -44,25 +43,41 @@ def _doc(seq: int, text: str, **fields: Any) -> Doc:
     return Doc.of_payload(payload, event_seq=seq, **fields)
 
 
+CHAT_DOCS = [
+    _doc(seq, text, speaker=speaker, timestamp=START + minutes * MINUTE)
+    for seq, (speaker, minutes, text) in enumerate(CHAT, 1)
+]
+
+
 def _chat() -> Corpus:
-    docs = [
-        _doc(seq, text, speaker=speaker, timestamp=START + minutes * MINUTE)
-        for seq, (speaker, minutes, text) in enumerate(CHAT, 1)
-    ]
-    return Corpus(participants=("Anna", "Bob"), tail=LooseBlock().extended(docs))
+    return Corpus(participants=("Anna", "Bob"), tail=LooseBlock().extended(CHAT_DOCS))
+
+
+def _scopes(*scopes: tuple[tuple[str, ...], Sequence[Doc]]) -> Corpus:
+    """Return a corpus of several scopes: the participants and the documents of each."""
+    docs = [replace(doc, scope_id=number) for number, (_, docs) in enumerate(scopes, 1) for doc in docs]
+    table = ScopeTable(ids=np.arange(1, len(scopes) + 1), participants=tuple(people for people, _ in scopes))
+    return Corpus(table=table, tail=LooseBlock().extended(docs))
+
+
+def _chat_beside(doc: Doc) -> Corpus:
+    """Return the chat with another scope of one document."""
+    return _scopes((("Anna", "Bob"), CHAT_DOCS), (("Anna", "Cleo"), [doc]))
 
 
 def _found(ranking: Ranking) -> list[int]:
     return [hit.event_seq for hit in ranking.hits]
 
 
-def _ask(text: str | None, *corpora: Corpus, hints: Sequence[tuple[str, float]] = (), **rest: Any) -> list[int]:
+def _ask(
+    text: str | None, corpus: Corpus | None = None, hints: Sequence[tuple[str, float]] = (), **rest: Any
+) -> list[int]:
     question = Question(
         text=text,
         topic_hints=tuple(TopicHint(hint=hint, confidence=confidence) for hint, confidence in hints),
         now=rest.pop("now", None),
     )
-    return _found(rank(question, corpora or (_chat(),), **rest))
+    return _found(rank(question, corpus or _chat(), **rest))
 
 
 def _said(*texts: str) -> Corpus:
@@ -94,7 +109,7 @@ def test_an_answer_tells_more_of_the_statement_before_the_question() -> None:
             ("Anna", 2, "It went on for hours and I lost."),
             ("Bob", 3, "Oh dear."),
         )
-        hits = rank(Question(text="How did the board game go that Anna tried?"), (corpus,)).hits
+        hits = rank(Question(text="How did the board game go that Anna tried?"), corpus).hits
         return next(hit.score for hit in hits if hit.event_seq == 3)
 
     assert score_after("What was it like?") > score_after("That sounds fine.")
@@ -264,7 +279,7 @@ def test_what_changed_twice_stands_above_both_older_states() -> None:
         ("Anna", "We raised the rate limit to 250 requests after the complaint."),
         ("Anna", "After the outage the rate limit went down to 60 requests."),
     )
-    ranking = rank(Question(text="What is the rate limit of the interface?"), (corpus,))
+    ranking = rank(Question(text="What is the rate limit of the interface?"), corpus)
     assert _found(ranking)[0] == 23
     assert set(_found(ranking)[:3]) == {1, 12, 23}
     assert ranking.changed is not None
@@ -274,7 +289,7 @@ def test_what_changed_twice_stands_above_both_older_states() -> None:
 def test_a_later_statement_about_nothing_of_it_leaves_the_order() -> None:
     """The same person says later, and as briefly, what shares no word with question or statement."""
     corpus = _later(("Anna", "I study chemistry, second year."), ("Anna", "My bike has a flat tyre."))
-    ranking = rank(Question(text="What does Anna study?"), (corpus,))
+    ranking = rank(Question(text="What does Anna study?"), corpus)
     assert (_found(ranking)[0], ranking.changed) == (1, None)
 
 
@@ -298,7 +313,7 @@ def test_a_question_what_made_somebody_do_something_asks_for_no_state() -> None:
 def test_saying_the_same_again_changes_nothing() -> None:
     """A statement that is repeated, with its word of change, is not what replaced it."""
     corpus = _said("I may never eat calamari again.", "The bread was dear today.", "I may never eat calamari again.")
-    ranking = rank(Question(text="Does Anna eat calamari?"), (corpus,))
+    ranking = rank(Question(text="Does Anna eat calamari?"), corpus)
     assert (_found(ranking)[0], ranking.changed) == (1, None)
 
 
@@ -319,19 +334,17 @@ def test_an_earlier_statement_replaces_nothing() -> None:
 
 def test_a_filter_that_leaves_out_what_replaced_a_fact_leaves_the_order() -> None:
     """What may not be shown moves nothing and names nothing."""
-    ranking = rank(
-        Question(text="Which car does Anna drive?"), (_said(*CHANGED),), filters=Filters(until=START + 2 * DAY)
-    )
+    ranking = rank(Question(text="Which car does Anna drive?"), _said(*CHANGED), filters=Filters(until=START + 2 * DAY))
     assert (_found(ranking)[0], ranking.changed) == (1, None)
 
 
 def test_pages_with_a_moved_hit_are_the_whole_ranking() -> None:
     """The moved hit stands on one page alone, and none is lost where it stood."""
     question, corpus = Question(text="Golf bread: which car does Anna drive?"), _said(*CHANGED)
-    whole = _found(rank(question, (corpus,)))
+    whole = _found(rank(question, corpus))
     paged: list[int] = []
     after: Key | None = None
-    while hits := rank(question, (corpus,), limit=1, after=after).hits:
+    while hits := rank(question, corpus, limit=1, after=after).hits:
         paged.append(hits[0].event_seq)
         after = hits[0].key
     assert paged == whole
@@ -380,13 +393,11 @@ def test_an_answer_without_the_words_is_found() -> None:
 
 def test_what_lies_ahead_of_the_clock_does_not_move_now() -> None:
     """Relative dates, and months without a year, count from the newest event that is not ahead of the clock."""
-    ahead = Corpus(
-        participants=("Anna", "Cleo"), tail=LooseBlock().extended([_doc(99, "the far future", timestamp=START * 40)])
-    )
+    ahead = _chat_beside(_doc(99, "the far future", timestamp=START * 40))
     clock = START + 80 * DAY + 5 * MINUTE
     for question in ("What was said yesterday?", "What happened in July?", "what broke last week"):
         assert _ask(question, _chat(), clock=clock) == _ask(question)
-        assert _ask(question, _chat(), ahead, clock=clock) == _ask(question)
+        assert _ask(question, ahead, clock=clock) == _ask(question)
 
 
 def test_where_everything_lies_ahead_the_newest_counts() -> None:
@@ -396,14 +407,12 @@ def test_where_everything_lies_ahead_the_newest_counts() -> None:
 
 def test_a_page_goes_on_from_the_moment_of_the_first() -> None:
     """The moment told instead of the clock gives the same ranking, however far the clock has gone on."""
-    ahead = Corpus(
-        participants=("Anna", "Cleo"), tail=LooseBlock().extended([_doc(99, "hey", timestamp=START + 90 * DAY)])
-    )
+    ahead = _chat_beside(_doc(99, "hey", timestamp=START + 90 * DAY))
     question = Question(text="who said hey yesterday", topic_hints=(), now=None)
-    first = rank(question, (_chat(), ahead), clock=START + 81 * DAY)
+    first = rank(question, ahead, clock=START + 81 * DAY)
     assert first.newest == START + 80 * DAY + MINUTE
-    assert rank(question, (_chat(), ahead), clock=first.newest) == first
-    assert rank(question, (_chat(), ahead), clock=START + 91 * DAY).newest is None
+    assert rank(question, ahead, clock=first.newest) == first
+    assert rank(question, ahead, clock=START + 91 * DAY).newest is None
 
 
 def test_a_date_without_other_words() -> None:
@@ -447,7 +456,7 @@ def test_a_text_of_few_words_counts_less() -> None:
     corpus = _talk(("Anna", 0, "i got the kayak"), ("Bob", 1, "colour"), ("Anna", 300, "x"))
     other = _talk(("Anna", 0, "i got the kayak"), ("Bob", 1, "red wood with a green stripe"), ("Anna", 300, "x"))
     question = Question(text="What about the kayak?", now=None)
-    short, long = (next(hit for hit in rank(question, (talk,)).hits if hit.event_seq == 2) for talk in (corpus, other))
+    short, long = (next(hit for hit in rank(question, talk).hits if hit.event_seq == 2) for talk in (corpus, other))
     assert short.score < long.score
 
 
@@ -477,25 +486,16 @@ def test_named_people_are_boosted_not_required() -> None:
 
 def test_two_scopes_share_one_scale() -> None:
     """A word rare over everything visible beats one that is rare in its own scope only."""
-    one = Corpus(
-        participants=("Ada", "Cy"),
-        tail=LooseBlock().extended(_doc(at, "the server deploys again") for at in range(1, 30)),
-    )
-    two = Corpus(
-        participants=("Ada", "Dan"),
-        tail=LooseBlock().extended([_doc(50, "our server"), _doc(51, "the violin lesson", timestamp=START + DAY * 9)]),
-    )
-    assert _ask("server violin", one, two)[0] == 51
-    assert _ask("server violin", two, one)[0] == 51
+    one = (("Ada", "Cy"), [_doc(at, "the server deploys again") for at in range(1, 30)])
+    two = (("Ada", "Dan"), [_doc(50, "our server"), _doc(51, "the violin lesson", timestamp=START + DAY * 9)])
+    assert _ask("server violin", _scopes(one, two))[0] == 51
+    assert _ask("server violin", _scopes(two, one))[0] == 51
 
 
 def test_a_named_participant_prefers_the_scope() -> None:
     """Between equal messages the scope that a named participant belongs to wins."""
-    corpora = [
-        Corpus(participants=("agent", name), tail=LooseBlock().extended([_doc(seq, "the invoice was paid")]))
-        for seq, name in ((1, "Carla"), (2, "Dana"))
-    ]
-    assert _ask("Was Dana's invoice paid?", *corpora) == [2, 1]
+    scopes = [(("agent", name), [_doc(seq, "the invoice was paid")]) for seq, name in ((1, "Carla"), (2, "Dana"))]
+    assert _ask("Was Dana's invoice paid?", _scopes(*scopes)) == [2, 1]
 
 
 def test_hints_boost_and_never_filter() -> None:
@@ -516,7 +516,7 @@ def test_hints_boost_and_never_filter() -> None:
 @pytest.mark.parametrize("question", ["xylophone quasar", "???", "\U0001f389", "\ud800"])
 def test_no_match_is_an_empty_answer(question: str) -> None:
     """A question none of whose words occur finds nothing."""
-    assert rank(Question(text=question), [_chat()]) == Ranking(hits=(), matched=0)
+    assert rank(Question(text=question), _chat()) == Ranking(hits=())
 
 
 @pytest.mark.parametrize("question", [None, "", "  \n"])
@@ -548,7 +548,7 @@ def test_filters() -> None:
     assert _ask("rent", corpus, filters=Filters(context_id="x")) == [1]
     assert _ask("rent", corpus, filters=Filters(context_id="z")) == []
     assert _ask(None, corpus, filters=Filters(since=START + 2 * MINUTE, until=START + 3 * MINUTE)) == [2]
-    assert rank(Question(), [corpus], filters=Filters(channel="b")).matched == 2
+    assert len(rank(Question(), corpus, filters=Filters(channel="b")).hits) == 2
 
 
 def test_internal_events_only_when_given() -> None:
@@ -558,7 +558,7 @@ def test_internal_events_only_when_given() -> None:
         tail=LooseBlock().extended([_doc(1, "deploy failed")]),
         internal=LooseBlock().extended([_doc(2, "deploy failed: stack trace")]),
     )
-    hits = rank(Question(text="deploy"), [corpus]).hits
+    hits = rank(Question(text="deploy"), corpus).hits
     assert {(hit.event_seq, hit.view) for hit in hits} == {(1, 0), (2, 1)}
 
 
@@ -595,18 +595,14 @@ def test_pages_are_the_whole(
     """Pages one after the other, each going on after the last hit, are the whole ranking: no repeats, no omissions."""
     docs = _docs(events)
     half = len(docs) // 2
-    corpora = [
-        Corpus(participants=("Anna", "Bob"), tail=LooseBlock().extended(docs[:half])),
-        Corpus(participants=("Anna", "Bob", "Cy"), tail=LooseBlock().extended(docs[half:])),
-    ]
+    corpus = _scopes((("Anna", "Bob"), docs[:half]), (("Anna", "Bob", "Cy"), docs[half:]))
     question = Question(text=text, topic_hints=(TopicHint(hint="lake", confidence=0.5),) if hinted else ())
-    whole = rank(question, corpora, order=order, limit=1000)
-    assert whole.matched == len(whole.hits) == len({hit.event_seq for hit in whole.hits})
+    whole = rank(question, corpus, order=order, limit=1000)
+    assert len(whole.hits) == len({hit.event_seq for hit in whole.hits})
     paged: list[Any] = []
     after: Key | None = None
     while True:
-        page = rank(question, corpora, order=order, limit=size, after=after)
-        assert page.matched == whole.matched
+        page = rank(question, corpus, order=order, limit=size, after=after)
         if not page.hits:
             break
         paged += page.hits
@@ -633,16 +629,15 @@ def test_neither_arrival_nor_hidden_events_leave_a_trace(
         block, queue = block.extended(queue[:step]), queue[step:]
     mask = ~np.isin(block.seq, sorted(hidden))
     question = Question(text=text, topic_hints=(TopicHint(hint="lake", confidence=0.7),))
-    masked = rank(question, [Corpus(participants=("Anna",), tail=block, tail_mask=mask)], limit=100)
-    plain = rank(question, [Corpus(participants=("Anna",), tail=LooseBlock().extended(visible))], limit=100)
+    masked = rank(question, Corpus(participants=("Anna",), tail=block, tail_mask=mask), limit=100)
+    plain = rank(question, Corpus(participants=("Anna",), tail=LooseBlock().extended(visible)), limit=100)
     assert [(hit.event_seq, hit.score) for hit in masked.hits] == [(hit.event_seq, hit.score) for hit in plain.hits]
-    assert masked.matched == plain.matched
 
 
 @settings(max_examples=examples(50))
 @given(EVENTS, QUESTION)
-def test_a_kept_timeline_changes_nothing(events: list[tuple[list[str], int, str | None]], text: str) -> None:
-    """A timeline kept between questions gives the same hits, in which view and document lead back to the event."""
+def test_a_kept_corpus_changes_nothing(events: list[tuple[list[str], int, str | None]], text: str) -> None:
+    """A corpus that is kept between questions gives the same hits, in which view and document lead to the event."""
     nodes = [BlockNode(rendering_id=bytes([at]) * 32, parent=-1, level=0) for at in range(10)]
     docs = sorted(_docs(events), key=lambda doc: (doc.timestamp, doc.event_seq))
     half = len(docs) // 2
@@ -651,15 +646,14 @@ def test_a_kept_timeline_changes_nothing(events: list[tuple[list[str], int, str 
         for part in (docs[:half], docs[half:])
     )
     corpus = Corpus(participants=("Anna",), blocks=views)
-    kept = Corpus(participants=("Anna",), blocks=views, timeline=Timeline.of(corpus))
-    found = rank(Question(text=text), [corpus], limit=100)
-    assert rank(Question(text=text), [kept], limit=100) == found
+    found = rank(Question(text=text), corpus, limit=100)
+    assert rank(Question(text=text), corpus, limit=100) == found
     for hit in found.hits:
         assert corpus.parts()[hit.view][0].seq[hit.doc] == hit.event_seq
 
 
-def test_what_many_speakers_changed_is_found_again_in_a_kept_timeline() -> None:
-    """What each speaker changed is found in any order, whether a timeline was kept or not."""
+def test_what_many_speakers_changed_is_found_again_in_a_kept_corpus() -> None:
+    """What each speaker changed is found in any order, whether the corpus was kept or not."""
     animals = ["otter", "lynx", "heron", "badger", "marten", "stork", "vole"]
     people = [f"Person{number}" for number in range(len(animals))]
     told = [(who, f"The {animal} lives in the barn.") for who, animal in zip(people, animals, strict=True)]
@@ -669,20 +663,19 @@ def test_what_many_speakers_changed_is_found_again_in_a_kept_timeline() -> None:
         _doc(seq, text, speaker=who, timestamp=START + seq * DAY, leaf=0) for seq, (who, text) in enumerate(told, 1)
     ]
     nodes = [BlockNode(rendering_id=b"n" * 32, parent=-1, level=0)]
-    corpus = Corpus(participants=tuple(people), blocks=(decode(build(docs, nodes)),))
-    kept = replace(corpus, timeline=Timeline.of(corpus))
+    kept = Corpus(participants=tuple(people), blocks=(decode(build(docs, nodes)),))
     for at in [*range(len(animals)), *reversed(range(len(animals)))]:
         question = Question(text=f"Where does the {animals[at]} live?")
-        found = rank(question, [kept])
+        found = rank(question, kept)
         assert found.changed is not None
         assert (found.changed.older, found.changed.newer) == (at + 1, at + 1 + 2 * len(animals))
-        assert found == rank(question, [corpus])
+        assert found == rank(question, replace(kept))
 
 
 @given(st.text(st.characters(codec=None), max_size=300))
 def test_any_text_can_be_asked(text: str) -> None:
     """No question raises."""
-    rank(Question(text=text), [_chat()])
+    rank(Question(text=text), _chat())
 
 
 def test_a_huge_question_is_cut() -> None:
@@ -694,5 +687,5 @@ def test_a_huge_question_is_cut() -> None:
 
 def test_nothing_visible() -> None:
     """Without scopes, or with empty ones, there is nothing to find."""
-    assert rank(Question(text="great"), []) == Ranking(hits=(), matched=0)
-    assert rank(Question(), [Corpus(participants=("a",))]) == Ranking(hits=(), matched=0)
+    assert rank(Question(text="great"), Corpus()) == Ranking(hits=())
+    assert rank(Question(), Corpus(participants=("a",))) == Ranking(hits=())

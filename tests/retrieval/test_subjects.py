@@ -17,12 +17,10 @@ from myria.memory import Memory
 from myria.notes.folding import event_log
 from myria.notes.questions import RecallQuery
 from myria.notes.recalling import Recalled
-from myria.search import read_slots as turns
-from myria.search.paths import Topic
+from myria.search import read_slots
 from myria.search.queries import ReferencesQuery
-from myria.search.read_slots import Turn
-from myria.search.subjects import Subjects
-from myria.search.tree import Cost
+from myria.search.read_slots import ReadSlot
+from myria.search.topics import Subjects, Topic
 from tests.support import builds
 from tests.support.events import TENANT, append, event
 from tests.support.postgres import Database, Databases
@@ -143,20 +141,20 @@ async def test_a_subject_can_be_the_root_of_an_answer(told: Database) -> None:
 
 
 async def test_a_subject_of_very_many_events_is_a_heavy_root(told: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waits for a turn as other heavy reads do, before its leaves are read, and reads them once."""
+    """It waits for a slot as other heavy reads do, before its leaves are read, and reads them once."""
     subject = subject_of(await ask(told, PAIR))
     query = ReferencesQuery(participants=PAIR, root=subject["topic_id"])
     heavy: list[int] = []
-    weigh = Turn.weigh
+    weigh = ReadSlot.weigh
 
-    def weighed(turn: Turn, *, scopes: int = 0, events: int = 0) -> None:
+    def weighed(slot: ReadSlot, *, scopes: int = 0, events: int = 0) -> None:
         heavy.append(events)
-        weigh(turn, scopes=scopes, events=events)
+        weigh(slot, scopes=scopes, events=events)
 
     async with Memory(told.server_dsn, WITH) as memory:
         light = await memory.query_references(TENANT, query)
-        monkeypatch.setattr(turns, "HEAVY_EVENTS", 3)
-        monkeypatch.setattr(Turn, "weigh", weighed)
+        monkeypatch.setattr(read_slots, "HEAVY_EVENTS", 3)
+        monkeypatch.setattr(ReadSlot, "weigh", weighed)
         assert await memory.query_references(TENANT, query) == light
     assert heavy.count(subject["counts"]["events"]) >= 2
 
@@ -208,7 +206,7 @@ async def test_a_subject_around_what_was_withdrawn_says_nothing(told: Database) 
 
 def test_the_subject_that_most_hits_share_takes_them_all() -> None:
     """A leaf stands in one place: under the subject of most leaves; what shares none stays where time has it."""
-    topic = Topic(body={}, cost=Cost(), scope_id=1, first_at=0, last_at=0, words="{}")
+    topic = Topic(body={}, scope_id=1, first_at=0, last_at=0, words="{}")
     few, many, alone = b"few", b"many", b"alone"
     of_leaf = {b"1": (few, many), b"2": (few, many), b"3": (many,), b"4": (alone,), b"late": (few, many)}
     subjects = Subjects(of_leaf=of_leaf, topics=dict.fromkeys((few, many, alone), topic))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.search.tree import MAX_SKIPPED, Assembled, Assembly, Leafward, Room, assemble, cost_of, topic_cost
+from myria.search.tree import MAX_SKIPPED, Assembled, Leafward, Room, assemble, cost_of
 
 Json = dict[str, Any]
 
@@ -97,29 +96,6 @@ def test_every_hit_is_reached_whatever_the_bounds(
             whole = hits[node["event_seq"]].event
             assert node == whole or node["truncated"]
     assert reached == list(range(len(hits)))
-
-
-@given(
-    events=st.lists(st.tuples(st.sampled_from([0, 50, 5_000]), st.sampled_from(range(len(PATHS)))), max_size=20),
-    moved=st.lists(st.sampled_from(range(len(PATHS))), min_size=20, max_size=20),
-    room=st.builds(
-        Room, nodes=st.integers(1, 20), size=st.one_of(st.none(), st.integers(1, 6000)), lean=st.just(False)
-    ),
-    told=st.sets(st.sampled_from(sorted(TOPICS))),
-)
-def test_an_answer_put_together_again_is_as_one_made_anew(
-    events: list[tuple[int, int]], moved: list[int], room: Room, told: set[bytes]
-) -> None:
-    """Hits that move to other topics cost what they cost there, whatever was counted before or is known of some."""
-    hits = [_hit(number, size, pick, short=3) for number, (size, pick) in enumerate(events)]
-    known = {rendering_id: topic_cost(TOPICS[rendering_id]) for rendering_id in told}
-    assembly = Assembly(room, topics=TOPICS, asked_by=["ann"], known=known)
-    assembly.of(hits)
-    elsewhere = [replace(hit, path=PATHS[pick]) for hit, pick in zip(hits, moved, strict=False)]
-
-    again = assembly.again(elsewhere)
-
-    assert again == assemble(elsewhere, room, topics=TOPICS, asked_by=["ann"])
 
 
 def test_a_hit_is_shortened_only_where_it_fits_on_no_page() -> None:

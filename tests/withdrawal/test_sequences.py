@@ -36,7 +36,7 @@ from myria.memory import Memory
 from myria.notes.evaluator import Evaluator
 from myria.notes.feedback import feedback_report
 from myria.notes.folding import event_log
-from myria.search import gathering, lanes
+from myria.search import unindexed, visible_blocks
 from myria.settings import AuthSettings, LlmSettings, Settings
 from myria_server.mcp.toolbox import Toolbox
 from myria_server.metrics import ServerMetrics
@@ -716,8 +716,8 @@ async def test_withdrawn_is_in_no_byte(
     if how != "alone":
         settings = replace(settings, planner=replace(settings.planner, subjects=True))
     if how == "packed":
-        monkeypatch.setattr(gathering, "SHARED_FROM", 1)
-        monkeypatch.setattr(lanes, "FEW_SCOPES", 0)
+        monkeypatch.setattr(visible_blocks, "SHARED_FROM", 1)
+        monkeypatch.setattr(unindexed, "FEW_SCOPES", 0)
     elif how == "model":
         settings = replace(settings, llm=model)
     async with AsyncExitStack() as stack:

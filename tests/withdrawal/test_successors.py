@@ -11,7 +11,7 @@ from myria.index.corpus import Corpus, Timeline
 from myria.index.searchable import document
 from myria.log.masks import Mask, Masks
 from myria.memory import Memory
-from myria.search import gathering, lanes
+from myria.search import unindexed, visible_blocks
 from myria.search.queries import EventNodesQuery
 from tests.support import builds
 from tests.support.events import TENANT, event
@@ -55,8 +55,8 @@ async def replacing(
 ) -> AsyncIterator[Replacing]:
     """Over scopes that are searched one by one, and over packed ones."""
     if request.param == "packed":
-        monkeypatch.setattr(gathering, "SHARED_FROM", 1)
-        monkeypatch.setattr(lanes, "FEW_SCOPES", 0)
+        monkeypatch.setattr(visible_blocks, "SHARED_FROM", 1)
+        monkeypatch.setattr(unindexed, "FEW_SCOPES", 0)
     async with Memory(database.server_dsn, SETTINGS) as memory:
         yield Replacing(database, memory)
 
@@ -150,7 +150,7 @@ async def test_what_is_known_is_not_read_again(replacing: Replacing, monkeypatch
         read.append(row["event_seq"])
         return document(row, **more)
 
-    monkeypatch.setattr("myria.search.replaced.document", counted)
+    monkeypatch.setattr("myria.search.superseded.document", counted)
     await replacing.ask("Lisbon castle")
     assert read == []
     await replacing.say("instead of the last", instead_of=ids[4:])

@@ -1,9 +1,9 @@
-"""Search blocks: immutable, content-addressed, decoded without copying; and the loose lane beside them."""
+"""Search blocks: immutable, content-addressed, decoded without copying; and events that stand in no tree."""
 
-from myria.index.block import MAX_DOCS, BlockNode, BlockView, Doc, Piece, View, build, decode, encode, splice
+from myria.index.block import MAX_DOCS, BlockNode, BlockView, Doc, Piece, View, build, decode, splice
 from myria.index.corpus import Corpus, ScopeTable, Timeline
 from myria.index.loose import LooseBlock
-from myria.index.pack import Pack, pack, repack
+from myria.index.pack import Pack, pack
 
 __all__ = [
     "MAX_DOCS",
@@ -19,8 +19,6 @@ __all__ = [
     "View",
     "build",
     "decode",
-    "encode",
     "pack",
-    "repack",
     "splice",
 ]

@@ -1,18 +1,18 @@
-"""What a ranking looks at: everything visible of one scope or of many, both lanes, as lines of time.
+"""What a ranking looks at: everything visible, in trees and beside them, as lines of time.
 
 A `Corpus` names the pieces; a `Timeline` lays their documents out, scope after scope, in (timestamp, event_seq) order
 with the soft structure every document stands in: its leaf and unit where the tree has one, else runs without a gap of
-half an hour. No run, leaf, unit or neighbourhood reaches from one scope into another, so it makes no difference to any
-score whether scopes share a corpus; sharing one makes the number of numpy calls independent of their number.
+half an hour. No run, leaf, unit or neighbourhood reaches from one scope into another, and the number of numpy calls
+does not depend on how many scopes there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -40,11 +40,7 @@ FAR: Final = 6
 FEW_WORDS: Final = 15
 """Terms that may stand between two documents for that, at most."""
 
-_KEY_BITS: Final = 63
-"""Bits of a sort key: those of a signed integer without its sign."""
-
 Mask = npt.NDArray[np.bool_]
-T = TypeVar("T")
 _NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
@@ -79,15 +75,8 @@ class ScopeTable:
         return names
 
     def places(self, scope_ids: Ints) -> Ints:
-        """Return the positions of scopes, all of which must be here; equal ones side by side are looked up once."""
-        begins = np.flatnonzero(np.concatenate(([True], scope_ids[1:] != scope_ids[:-1]))[: len(scope_ids)])
-        return np.repeat(self.ids.searchsorted(scope_ids[begins]), np.diff(np.append(begins, len(scope_ids))))
-
-
-@lru_cache(maxsize=1024)
-def _table_of_one(participants: tuple[str, ...]) -> ScopeTable:
-    """Return the table of a scope that stands alone; the same one for every question."""
-    return ScopeTable(ids=np.zeros(1, dtype=np.int64), participants=(participants,))
+        """Return the positions of scopes, all of which must be here."""
+        return self.ids.searchsorted(scope_ids)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,9 +85,8 @@ class Corpus:
 
     `blocks` stand in order of time. A mask says which documents count, in the order of its block (or of
     `LooseBlock.seq`); without one all do: a hidden document leaves no trace in any score, so a page computed later is
-    the page that would have been computed then. A document must be in one place only. `timeline` may hold
-    `Timeline.of(corpus)` where a corpus is kept between questions; it is made anew otherwise. With a table every
-    visible document has a scope that stands in it; `participants` are then not looked at.
+    the page that would have been computed then. A document must be in one place only. With a table every visible
+    document has a scope that stands in it; without one all are of the one scope of the `participants`.
     """
 
     participants: tuple[str, ...] = ()
@@ -109,7 +97,6 @@ class Corpus:
     tail_mask: Mask | None = None
     internal: LooseBlock | None = None
     internal_mask: Mask | None = None
-    timeline: Timeline | None = None
 
     def parts(self) -> list[tuple[View, Mask | None]]:
         """Return all views with their masks: blocks, tail, internal. Positions in this list are a hit's `view`."""
@@ -128,76 +115,60 @@ class Corpus:
 
     @cached_property
     def laid_out(self) -> Timeline:
-        """Return the timeline, made at the first call where none was given."""
-        return self.timeline or Timeline.of(self)
+        """Return the timeline, made at the first call."""
+        return Timeline.of(self)
 
+    @cached_property
     def numbered(self) -> Mask:
         """Return which documents of its timeline hold a number."""
-        return self._marked("numbered", lambda view: view.numbered)
+        return self._marked(lambda view: view.numbered)
 
+    @cached_property
     def notes(self) -> Mask:
         """Return which documents of its timeline are notes and the like: of a type of Myria's own."""
-        return self._marked("notes", lambda view: view.of_own_type)
+        return self._marked(lambda view: view.of_own_type)
 
-    def _marked(self, name: str, marks: Callable[[View], Mask]) -> Mask:
-        """Return which documents of its timeline are marked in their views, told once for as long as that is kept."""
-        timeline = self.laid_out
-        kept = timeline.derived(_marks)
-        if name not in kept:
-            marked = np.zeros(len(timeline), dtype=np.bool_)
-            for (view, _), places in zip(self.parts(), timeline.places, strict=True):
-                where = places[marks(view)]
-                marked[where[where >= 0]] = True
-            kept[name] = marked
-        return kept[name]
+    def _marked(self, marks: Callable[[View], Mask]) -> Mask:
+        marked = np.zeros(len(self.laid_out), dtype=np.bool_)
+        for (view, _), places in zip(self.parts(), self.laid_out.places, strict=True):
+            where = places[marks(view)]
+            marked[where[where >= 0]] = True
+        return marked
 
+    @cached_property
     def told_at(self) -> Ints:
         """Return when the documents of its timeline were told, in microseconds since 1970 by the clock on the wall
         there: what dates that people name are compared with."""
-        timeline = self.laid_out
-        kept = timeline.derived(_told_at)
-        if not kept:
-            told = timeline.timestamp
-            for (view, _), places in zip(self.parts(), timeline.places, strict=True):
-                away = np.flatnonzero((view.utc_offset != 0) & (places >= 0))
-                if len(away):
-                    told = told.copy() if told is timeline.timestamp else told
-                    told[places[away]] += view.utc_offset[away].astype(np.int64) * MINUTE_US
-            kept.append(told)
-        return kept[0]
+        told = self.laid_out.timestamp.copy()
+        for (view, _), places in zip(self.parts(), self.laid_out.places, strict=True):
+            shown = places >= 0
+            told[places[shown]] += view.utc_offset[shown].astype(np.int64) * MINUTE_US
+        return told
 
     @cached_property
     def scopes(self) -> ScopeTable:
         """Return the table of its scopes, of one where it has but one."""
-        return self.table or _table_of_one(self.participants)
+        return self.table or ScopeTable(ids=np.zeros(1, dtype=np.int64), participants=(self.participants,))
 
     @cached_property
     def present(self) -> Mask:
         """Return which scopes of the table have a visible document: others may be newer than a cursor."""
-        if self.table is not None and self.laid_out.present is not None:
-            return self.laid_out.present
-        return np.array([any(len(view) if mask is None else mask.any() for view, mask in self._parts)])
-
-
-def _marks(_: Timeline) -> dict[str, Mask]:
-    """Return where a timeline keeps which of its documents are marked: the corpus's views tell, and it has none."""
-    return {}
-
-
-def _told_at(_: Timeline) -> list[Ints]:
-    """Return where a timeline keeps when its documents were told by the clock on the wall: as of `_marks`."""
-    return []
+        timeline = self.laid_out
+        if timeline.scope is None:
+            return np.array([len(timeline) > 0])
+        present: Mask = np.bincount(timeline.scope, minlength=len(self.scopes.ids)) > 0
+        return present
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Timeline:
     """The visible documents of a corpus, scope after scope in order of time.
 
-    `scope` gives the position of each document's scope in the corpus's table, and `present` which of these occur; both
-    are None for a corpus without a table. `places[v]` maps documents of view v to positions here, -1 for hidden ones.
-    `leaf` and `unit` number the groups a document stands in, below `leaves` and `units`. `linked[k - 1][i]` tells
-    whether documents i and i + k belong to one thread; `far[i]` is the greatest k up to `FAR` for which they do with at
-    most `FEW_WORDS` between them, 0 where that is within `REACH`. `view` and `doc` lead back.
+    `scope` gives the position of each document's scope in the corpus's table, None for a corpus without a table.
+    `places[v]` maps documents of view v to positions here, -1 for hidden ones. `leaf` and `unit` number the groups a
+    document stands in, below `leaves` and `units`. `linked[k - 1][i]` tells whether documents i and i + k belong to one
+    thread; `far[i]` is the greatest k up to `FAR` for which they do with at most `FEW_WORDS` between them, 0 where that
+    is within `REACH`. `view` and `doc` lead back.
     """
 
     places: tuple[Ints, ...]
@@ -214,7 +185,6 @@ class Timeline:
     view: npt.NDArray[np.int32]
     doc: npt.NDArray[np.int32]
     scope: npt.NDArray[np.int32] | None = None
-    present: Mask | None = None
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -231,17 +201,6 @@ class Timeline:
         """Tell whether any document lends farther than `REACH`."""
         return bool(self.far.any())
 
-    def derived(self, make: Callable[[Timeline], T]) -> T:
-        """Return what a function makes of it, made once and kept as long as it."""
-        if make not in self._derived:
-            self._derived[make] = make(self)
-        made: T = self._derived[make]
-        return made
-
-    @cached_property
-    def _derived(self) -> dict[Callable[[Timeline], Any], Any]:
-        return {}
-
     @property
     def nbytes(self) -> int:
         """Return about how many bytes of memory it holds, with what is derived of it."""
@@ -249,7 +208,7 @@ class Timeline:
 
     @classmethod
     def of(cls, corpus: Corpus) -> Timeline:
-        """Lay out a corpus; linear in its documents when its blocks follow one another in time."""
+        """Lay out a corpus."""
         parts = corpus.parts()
         views = [view for view, _ in parts]
         shown = _joined_masks(parts)
@@ -263,11 +222,9 @@ class Timeline:
         channel = _coded(views)
         length = _joined([view.length for view in views])
         flags = _joined([view.flags for view in views], np.uint8)
-        if order is not None:
-            seq, timestamp, view_of, doc_of = seq[order], timestamp[order], view_of[order], doc_of[order]
-            leaf, unit, channel = leaf[order], unit[order], channel[order]
-            length, flags = length[order], flags[order]
-            scope = None if scope is None else scope[order]
+        seq, timestamp, view_of, doc_of = seq[order], timestamp[order], view_of[order], doc_of[order]
+        leaf, unit, channel, length, flags = leaf[order], unit[order], channel[order], length[order], flags[order]
+        scope = None if scope is None else scope[order]
         run = _runs(scope, timestamp)
         leaf, leaves, unit, units = _grouped(leaf, unit, nodes, run)
         linked = tuple(
@@ -291,9 +248,6 @@ class Timeline:
             view=view_of,
             doc=doc_of,
             scope=scope,
-            present=None
-            if scope is None or corpus.table is None
-            else np.bincount(scope, minlength=len(corpus.table.ids)) > 0,
         )
 
 
@@ -323,45 +277,16 @@ def _scopes(table: ScopeTable, views: Sequence[View]) -> npt.NDArray[np.int32]:
     return positions
 
 
-def _chronological(scope: npt.NDArray[np.int32] | None, seq: Ints, timestamp: Ints, shown: Mask | None) -> Ints | None:
-    """Return the positions of the visible documents in order of scope and time, None when they stand so already."""
-    later = timestamp[1:] > timestamp[:-1]
-    if not bool(later.all()):
-        later |= (timestamp[1:] == timestamp[:-1]) & (seq[1:] > seq[:-1])
-    if scope is not None:
-        later = (scope[1:] > scope[:-1]) | ((scope[1:] == scope[:-1]) & later)
-    if bool(later.all()):
-        return None if shown is None else np.flatnonzero(shown)
-    order = _sorted(scope, seq, timestamp)
+def _chronological(scope: npt.NDArray[np.int32] | None, seq: Ints, timestamp: Ints, shown: Mask | None) -> Ints:
+    """Return the positions of the visible documents in order of scope, time and event_seq."""
+    order = np.lexsort((seq, timestamp) if scope is None else (seq, timestamp, scope))
     return order if shown is None else order[shown[order]]
 
 
-def _sorted(scope: npt.NDArray[np.int32] | None, seq: Ints, timestamp: Ints) -> Ints:
-    """Return the positions of documents in order of scope, time and event_seq.
-
-    Scope and time mostly fit into one number, and what is sorted consists of a few long ascending runs: one stable sort
-    merges them in a third of the time that three keys take.
-    """
-    if scope is not None:
-        first = timestamp.min()
-        bits = (int(timestamp.max()) - int(first)).bit_length()
-        if int(scope.max()).bit_length() + bits < _KEY_BITS:
-            keys = (scope.astype(np.int64) << bits) + (timestamp - first)
-            order = np.argsort(keys, kind="stable")
-            keys, seq_ = keys[order], seq[order]
-            if not bool(((keys[1:] == keys[:-1]) & (seq_[1:] < seq_[:-1])).any()):
-                return order
-    return np.lexsort((seq, timestamp) if scope is None else (seq, timestamp, scope))
-
-
-def _places(views: Sequence[View], order: Ints | None) -> tuple[Ints, ...]:
+def _places(views: Sequence[View], order: Ints) -> tuple[Ints, ...]:
     sizes = [len(view) for view in views]
-    total = sum(sizes)
-    if order is None:
-        places = np.arange(total, dtype=np.int64)
-    else:
-        places = np.full(total, -1, dtype=np.int64)
-        places[order] = np.arange(len(order))
+    places = np.full(sum(sizes), -1, dtype=np.int64)
+    places[order] = np.arange(len(order))
     bounds = np.cumsum([0, *sizes]).tolist()
     return tuple(places[start:end] for start, end in pairwise(bounds))
 

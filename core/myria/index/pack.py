@@ -2,7 +2,7 @@
 
 A pack is made out of blocks that a reader may see, in memory, by a number of numpy calls that does not depend on how
 many blocks there are; it is never stored. Documents stand scope after scope, and in order of time within a scope, so
-a scope's rows can be told from all others' and taken out again.
+a scope's rows can be told from all others' and masked out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from myria.errors import InternalError
-from myria.index.block import COLUMNS, HEADER_SIZE, MAGIC, NAMES, Ints, View, by_term
+from myria.index.block import COLUMNS, HEADER_SIZE, MAGIC, NAMES, Ints, View
 from myria.versions import BLOCK_VERSION
 
 Mask = npt.NDArray[np.bool_]
@@ -44,56 +44,6 @@ def pack(blocks: Sequence[tuple[int, bytes]]) -> Pack:
     """
     blocks = sorted(blocks, key=lambda block: block[0])
     return _Blocks.of(blocks).packed()
-
-
-def repack(packs: Sequence[tuple[Pack, Mask | None]]) -> Pack:
-    """Return one pack of the documents of others, without those that a mask leaves out; whole scopes at a time."""
-    kept_docs = [np.arange(len(packed)) if mask is None else np.flatnonzero(mask) for packed, mask in packs]
-    scopes = _joined([packed.scope_id[docs] for (packed, _), docs in zip(packs, kept_docs, strict=True)], np.int64)
-    order = np.argsort(scopes, kind="stable")
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    sizes = [len(docs) for docs in kept_docs]
-    starts = (np.cumsum(sizes) - sizes).tolist()
-    nodes = [len(packed.node_parent) for packed, _ in packs]
-    first_node = (np.cumsum(nodes) - nodes).tolist()
-    columns: dict[str, Any] = {"scope_id": scopes[order]}
-    for name in ("seq", *_BY_DOC[:5]):
-        parts = [getattr(packed, name)[docs] for (packed, _), docs in zip(packs, kept_docs, strict=True)]
-        if name == "leaf":
-            parts = [np.where(part >= 0, part + shift, part) for part, shift in zip(parts, first_node, strict=True)]
-        columns[name] = _joined(parts)[order]
-    for name, table in NAMES:
-        codes: dict[str, int] = {"": 0}
-        parts = []
-        for (packed, _), docs in zip(packs, kept_docs, strict=True):
-            coded = np.array([codes.setdefault(text, len(codes)) for text in getattr(packed, table)], dtype=np.int32)
-            parts.append(coded[getattr(packed, name)[docs]])
-        columns[name] = _joined(parts, np.int32)[order]
-        columns[table] = tuple(codes)
-    parents = [
-        np.where(packed.node_parent >= 0, packed.node_parent + shift, packed.node_parent)
-        for (packed, _), shift in zip(packs, first_node, strict=True)
-    ]
-    columns["node_parent"] = _joined(parents, np.int32)
-    columns["node_level"] = _joined([packed.node_level for packed, _ in packs], np.int32)
-    columns["node_rendering"] = _joined([packed.node_rendering for packed, _ in packs], np.dtype("V32"))
-    for ids, offsets, docs_of, values in _POSTINGS:
-        rows: list[tuple[Ints, Ints, npt.NDArray[Any]]] = []
-        for (packed, mask), docs, start in zip(packs, kept_docs, starts, strict=True):
-            spread = np.repeat(getattr(packed, ids), np.diff(getattr(packed, offsets)))
-            target = np.full(len(packed), -1, dtype=np.int64)
-            target[docs] = place[start : start + len(docs)]
-            where, value = target[getattr(packed, docs_of)], getattr(packed, values)
-            if mask is not None:
-                shown = where >= 0
-                spread, where, value = spread[shown], where[shown], value[shown]
-            rows.append((spread, where, value))
-        order_of_terms, spread = by_term(_joined([row[0] for row in rows], np.int64))
-        columns[ids], columns[offsets] = _distinct(spread)
-        columns[docs_of] = _joined([row[1] for row in rows], np.int32)[order_of_terms]
-        columns[values] = _joined([row[2] for row in rows])[order_of_terms]
-    return Pack(xid=np.broadcast_to(np.int64(0), columns["seq"].shape), **columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +149,9 @@ class _Blocks:
         where = self.column(docs_of).astype(np.int32)
         _require(bool((where < np.repeat(docs.astype(np.int32), postings)).all()))
         where += np.repeat(first_doc.astype(np.int32), postings)
-        order, terms = by_term(self.column(ids))
+        column = self.column(ids)
+        order = np.argsort(column, kind="stable")
+        terms = column[order]
         begins = np.cumsum(sizes) - sizes
         sizes = sizes[order]
         places = _runs(begins[order], sizes)
@@ -207,25 +159,18 @@ class _Blocks:
         return distinct, starts, where[places], self.column(values)[places]
 
 
-def _distinct(ids: Ints, sizes: Ints | None = None) -> tuple[Ints, Ints]:
+def _distinct(ids: Ints, sizes: Ints) -> tuple[Ints, Ints]:
     """Return the distinct ids of a sorted column, and where the postings of each begin; the end of all is last."""
-    ends = np.arange(1, len(ids) + 1) if sizes is None else np.cumsum(sizes)
     if not len(ids):
         return ids, np.zeros(1, dtype=np.int64)
     last = np.flatnonzero(np.concatenate((ids[1:] != ids[:-1], [True])))
-    return ids[last], np.concatenate(([0], ends[last]))
+    return ids[last], np.concatenate(([0], np.cumsum(sizes)[last]))
 
 
 def _runs(starts: Ints, sizes: Ints) -> Ints:
     """Return the numbers start, start + 1, ... of each run, one run after the other."""
     ends = np.cumsum(sizes)
     return np.repeat(starts - (ends - sizes), sizes) + np.arange(int(ends[-1]) if len(ends) else 0)
-
-
-def _joined(columns: Sequence[npt.NDArray[Any]], dtype: Any = None) -> npt.NDArray[Any]:
-    if dtype is None:
-        return np.concatenate(columns)
-    return np.concatenate(columns).astype(dtype, copy=False) if columns else np.zeros(0, dtype=dtype)
 
 
 def _require(sound: bool) -> None:

@@ -1,20 +1,27 @@
-"""Quantised vectors of documents, and how near a question's vector is to each: integers only, exact on every machine.
+"""Quantised vectors of documents, and what their nearness to a question's vector is worth: integers only, so that every
+machine computes the same.
 
 A vector is stored as signed bytes, scaled so that its largest component is 127: what a model computes in floats is
 rounded once, when it is stored. Sums of products of bytes are taken as integers of 32 bits, which hold them all.
-"""
+
+A question's vector is compared with those of all visible documents. What counts is not the cosine itself, whose size
+is each model's own, but by how many standard deviations it exceeds the mean of what is visible: the same weights hold
+for every model, and no hidden document moves any score. Some models find much between any two texts, so that all
+cosines lie in a narrow band far above 0: the band is stretched first, from its lower end to 1."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import isqrt
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from myria.index.block import Ints
+from myria.index.corpus import Corpus, Mask
 
 MAX_DIMENSIONS: Final = 4_096
 """Dimensions of the longest vector that is stored."""
@@ -111,3 +118,57 @@ def _norms(rows: npt.NDArray[np.integer]) -> Ints:
         part = rows[begin : begin + _ROWS_AT_ONCE].astype(np.int32)
         squares[begin : begin + _ROWS_AT_ONCE] = np.einsum("ij,ij->i", part, part)
     return np.maximum(1, np.sqrt(squares * _NORM_SCALE**2).astype(np.int64))
+
+
+_FROM: Final = 100
+"""Percent of a standard deviation above the mean from which a document counts."""
+_AT_MOST: Final = 600
+"""The most that it counts for, in percent of a standard deviation."""
+_IMAGINED: Final = 8
+"""Documents with cosine 0 that are thought beside the visible ones: among three, all three do not stand out."""
+_LEAST_DEVIATION: Final = WHOLE * 6 // 100
+"""The least standard deviation, in 1/32768: of texts that are all alike none stands out by a hair."""
+_BEARING: Final = 32
+"""Visible documents from which the least of their cosines counts as what the model finds between any two texts. Of
+fewer only a share of it counts: it may be that all of them answer the question."""
+_GROUND_AT_MOST: Final = WHOLE * 9 // 10
+"""The most that is taken for what a model finds between any two texts: a hair is not stretched to a difference."""
+_LEAST: Final = WHOLE * 35 // 100
+"""The least cosine, in 1/32768, by which a text may be what is asked for although it holds no word of the question."""
+_LEAST_STRETCHED: Final = WHOLE * 20 // 100
+"""The same of a model whose band was stretched: less is left between its ends."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Near:
+    """A question's vector, and those of the visible documents.
+
+    `least` is the cosine, in 1/32768, from which a document may be a hit by its meaning alone; None: as the model is.
+    """
+
+    question: bytes
+    documents: VectorRows
+    least: int | None = None
+
+    def measured(self, corpus: Corpus) -> tuple[Ints, Mask, Ints]:
+        """Return by how much each document stands out, in 1/256 standard deviations, which are near enough to be hits
+        without a word, and the cosine of each as it counts, in 1/32768, or `ABSENT`."""
+        likeness = self.documents.likeness(self.question, corpus.laid_out.seq)
+        ground = _ground(likeness[likeness != ABSENT])
+        if ground:
+            likeness = np.where(likeness == ABSENT, ABSENT, (likeness - ground) * WHOLE // (WHOLE - ground))
+        present = likeness[likeness != ABSENT]
+        count = len(present) + _IMAGINED
+        mean = int(present.sum()) // count
+        squares = int(((present - mean) ** 2).sum()) + _IMAGINED * mean * mean
+        deviation = max(_LEAST_DEVIATION, isqrt(squares // count))
+        from_ = mean + deviation * _FROM // 100
+        least = self.least if self.least is not None else _LEAST_STRETCHED if ground else _LEAST
+        gain = np.clip((likeness - from_) * 256 // deviation, 0, _AT_MOST * 256 // 100)
+        return gain, likeness >= least, likeness
+
+
+def _ground(present: Ints) -> int:
+    """Return what the model is taken to find between any two texts, in 1/32768: 0 where some cosine is not above 0."""
+    least = int(present.min()) if len(present) else 0
+    return min(_GROUND_AT_MOST, max(0, least) * min(len(present), _BEARING) // _BEARING)

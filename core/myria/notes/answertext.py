@@ -8,7 +8,7 @@ from typing import Any
 
 from myria.notes.lines import MemoryLine, memory_text
 from myria.search.handles import EVENT_PREFIX, Handles
-from myria.search.lean import lean_node
+from myria.search.tree import lean_node
 from myria.text.model_tokens import TokenCounter
 
 Json = dict[str, Any]

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from myria.notes.subjects import begins_notes
-from myria.search.wanted import day_asked_for, state_asked_for
+from myria.search.question import day_asked_for, state_asked_for
 from myria.text.announcing import announces, holds_later
 from myria.text.changes import tells_of_change, tells_of_move, tells_where
 from myria.text.dates import local_day, windows

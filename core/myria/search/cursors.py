@@ -1,11 +1,14 @@
 """Cursors: signed, and bound to one query, one snapshot, one view of the tail and one last key.
 
 A page is ranked again over exactly what its first page could see: the snapshot named here, and of the fresh tail
-the events that PostgreSQL's snapshot named here could see. So pages neither repeat nor omit.
-"""
+the events that PostgreSQL's snapshot named here could see. So pages neither repeat nor omit. Other texts that a server
+hands out and takes back are signed here, too."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +17,41 @@ import orjson
 
 from myria import errors
 from myria.log import canonical
-from myria.search.signing import signed_body, signed_text
 from myria.versions import RANKING_VERSION
+
+_SIGNATURE_BYTES = 16
+
+
+def signed_text(body: bytes, secret: bytes, *, purpose: bytes) -> str:
+    """Return a body with its signature, as text.
+
+    Args:
+        secret: the installation's.
+        purpose: what the text is for; a text for something else is none.
+    """
+    return base64.urlsafe_b64encode(_signature(body, secret, purpose) + body).rstrip(b"=").decode()
+
+
+def signed_body(text: str, secret: bytes, *, purpose: bytes, longest: int) -> bytes | None:
+    """Return the body of a text that `signed_text` made for this purpose; None for any other, and a longer one.
+
+    The body is not looked into before its signature is good.
+    """
+    if len(text) > longest or not text.isascii():
+        return None
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        return None
+    signature, body = raw[:_SIGNATURE_BYTES], raw[_SIGNATURE_BYTES:]
+    return body if hmac.compare_digest(signature, _signature(body, secret, purpose)) else None
+
+
+def _signature(body: bytes, secret: bytes, purpose: bytes) -> bytes:
+    signing = hmac.new(secret, purpose + b"\n", hashlib.sha256)
+    signing.update(body)
+    return signing.digest()[:_SIGNATURE_BYTES]
+
 
 _PURPOSE = b"myria.cursor.v1"
 _MAX_CHARACTERS = 16_384

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,18 +12,17 @@ import orjson
 from myria.db.database import Connection
 from myria.db.pages import PageRoom
 from myria.db.queries import sql
-from myria.log.masks import Masks
 from myria.log.withdrawal.model import NEUTRAL_LABEL
 from myria.search import cursors
-from myria.search.best import Hit
 from myria.search.cursors import Cursor
 from myria.search.handles import Handles
-from myria.search.paths import Paths
 from myria.search.queries import EventNodesQuery
-from myria.search.read_slots import Turn
+from myria.search.ranking import Hit
+from myria.search.read_slots import ReadSlot
 from myria.search.result import SearchResult
 from myria.search.searching import Search
-from myria.search.subjects import SHARED_BY, SubjectFinder
+from myria.search.superseded import successors
+from myria.search.topics import SHARED_BY, Paths, SubjectFinder
 from myria.topics.subjects.words import latest_of
 
 Json = dict[str, Any]
@@ -106,7 +105,7 @@ class EventFinder:
         subjects: SubjectFinder,
         *,
         connection: Connection,
-        turn: Turn,
+        slot: ReadSlot,
         tenant: str,
         secret: bytes,
         cursor_lifetime_s: float,
@@ -117,7 +116,7 @@ class EventFinder:
         self._search = search
         self._paths = paths
         self._subjects = subjects
-        self._turn = turn
+        self._slot = slot
         self._secret = secret
         self._lifetime = cursor_lifetime_s
 
@@ -140,38 +139,19 @@ class EventFinder:
         Where payloads are large they are fewer, and the others follow.
 
         Args:
-            at: as in `pin`.
+            at: as in `open_snapshot`.
 
         Raises:
             CursorExpired: the view is gone.
         """
         result = await self._search.find(
-            self.connection, self.tenant, query, limit=query.limit, cursor=cursor, turn=self._turn, at=at
+            self.connection, self.tenant, query, limit=query.limit, cursor=cursor, slot=self._slot, at=at
         )
-        here = cursor or Cursor(
-            snapshot_id=result.pinned.snapshot_id or "",
-            visible=result.pinned.visibility.text,
-            after=(_BEFORE_ALL, _BEFORE_ALL, _BEFORE_ALL),
-            period_end=cursors.period_end(self._lifetime),
-            newest=result.newest,
-            by_meaning=result.by_meaning,
-            looked=result.looked,
-        )
+        here = cursor or result.cursor((_BEFORE_ALL,) * 3, period_end=cursors.period_end(self._lifetime))
         events = await self._events(result, query)
         if len(events) < len(result.hits):
             result = replace(result, hits=result.hits[: len(events)], more=True)
-        following = None
-        if result.more:
-            last = result.hits[-1].key
-            following = Cursor(
-                snapshot_id=here.snapshot_id,
-                visible=here.visible,
-                after=(last.score, last.timestamp, last.event_seq),
-                period_end=here.period_end,
-                newest=here.newest,
-                by_meaning=here.by_meaning,
-                looked=here.looked,
-            )
+        following = result.cursor_after(result.hits[-1], period_end=here.period_end) if result.more else None
         return Found(events=events, here=here, following=following, result=result)
 
     async def _events(self, result: SearchResult, query: EventNodesQuery) -> tuple[FoundEvent, ...]:
@@ -183,21 +163,14 @@ class EventFinder:
             scopes = sorted({result.scope(hit).scope_id for hit in hits})
             found = await self.connection.fetch(sql("events.texts"), self.tenant, wanted, scopes)
             rows = {row["event_seq"]: row for row in found}
-            successors = await self._successors(wanted, query.masks) if query.include_superseded else {}
+            replaced: dict[int, asyncpg.Record | None] = {}
+            if query.include_superseded:
+                replaced = await successors(self.connection, self.tenant, wanted, query.masks)
             for hit in hits:
                 if not room.take(rows[hit.event_seq]["payload"]):
                     return tuple(events)
-                events.append(_found(hit, rows[hit.event_seq], successors, result))
+                events.append(_found(hit, rows[hit.event_seq], replaced, result))
         return tuple(events)
-
-    async def _successors(self, wanted: Sequence[int], masks: Masks) -> dict[int, int | None]:
-        """Return which events are superseded, each with its successor where that may be seen."""
-        return {
-            row["event_seq"]: row["successor_seq"]
-            if row["participants"] is not None and masks.sees(row["participants"])
-            else None
-            for row in await self.connection.fetch(sql("retrieval.successors"), self.tenant, wanted)
-        }
 
     async def topics(self, found: Found, *, among: int, at_least: int, without: str | None) -> tuple[FoundTopic, ...]:
         """Return the leaf topics above hits, in the order of their best hits.
@@ -208,18 +181,14 @@ class EventFinder:
             without: a type of which it must hold no event; None: it may hold any.
         """
         result = found.result
-        below: dict[bytes, list[Hit]] = {}
-        for hit in result.hits[:among]:
-            if result.is_indexed(hit):
-                block = result.corpora[hit.corpus].blocks[hit.view]
-                below.setdefault(block.rendering(int(block.leaf[hit.doc])), []).append(hit)
+        below = _by_leaf(result, among)
         chosen = {
             leaf: hits
             for leaf, hits in below.items()
             if len(hits) >= at_least and (without is None or not _holds(result, hits[0], without))
         }
         placed = [(result.scope(hits[0]), (leaf,)) for leaf, hits in chosen.items()]
-        topics = await self._paths.topics(self.connection, self.tenant, placed, hidden=result.pinned.hidden)
+        topics = await self._paths.topics(self.connection, self.tenant, placed, hidden=result.snapshot.hidden)
         return tuple(
             FoundTopic(
                 topic_id=topics[leaf]["topic_id"],
@@ -239,22 +208,18 @@ class EventFinder:
             among: how many of the first hits are looked at.
         """
         result = found.result
-        below: dict[bytes, list[Hit]] = {}
-        for hit in result.hits[:among]:
-            if result.is_indexed(hit):
-                block = result.corpora[hit.corpus].blocks[hit.view]
-                below.setdefault(block.rendering(int(block.leaf[hit.doc])), []).append(hit)
+        below = _by_leaf(result, among)
         if len(below) < SHARED_BY:
             return ()
         placed = [(result.scope(hits[0]), (leaf,)) for leaf, hits in below.items()]
         words = await self._paths.found(self.connection, self.tenant, placed)
-        subjects = await self._subjects.of_hits(self.connection, result.pinned, placed, words)
+        subjects = await self._subjects.of_hits(self.connection, result.snapshot, placed, words)
         leaves: dict[bytes, list[bytes]] = {}
         for leaf, subject in subjects.places(list(below)).items():
             leaves.setdefault(subject, []).append(leaf)
         shared: list[FoundSubject] = []
         for subject, its_leaves in leaves.items():
-            shown = subjects.topics[subject].shown(result.pinned.hidden)
+            shown = subjects.topics[subject].shown(result.snapshot.hidden)
             if shown["label"] != NEUTRAL_LABEL:
                 its_leaves.sort(key=list(below).index)
                 shared.append(
@@ -268,8 +233,20 @@ class EventFinder:
         return tuple(shared)
 
 
-def _found(hit: Hit, row: asyncpg.Record, successors: Mapping[int, int | None], result: SearchResult) -> FoundEvent:
-    view, _ = result.corpora[hit.corpus].parts()[hit.view]
+def _by_leaf(result: SearchResult, among: int) -> dict[bytes, list[Hit]]:
+    """Return the first hits that are in trees, by the leaves above them."""
+    below: dict[bytes, list[Hit]] = {}
+    for hit in result.hits[:among]:
+        if result.is_indexed(hit):
+            view = result.view(hit)
+            below.setdefault(view.rendering(int(view.leaf[hit.doc])), []).append(hit)
+    return below
+
+
+def _found(
+    hit: Hit, row: asyncpg.Record, replaced: Mapping[int, asyncpg.Record | None], result: SearchResult
+) -> FoundEvent:
+    successor = replaced.get(hit.event_seq)
     return FoundEvent(
         event_seq=hit.event_seq,
         event_id=row["event_id"],
@@ -279,17 +256,17 @@ def _found(hit: Hit, row: asyncpg.Record, successors: Mapping[int, int | None], 
         context_id=row["context_id"],
         payload=orjson.loads(row["payload"]),
         score=hit.score,
-        superseded=hit.event_seq in successors,
-        superseded_by=successors.get(hit.event_seq),
+        superseded=hit.event_seq in replaced,
+        superseded_by=None if successor is None else successor["successor_seq"],
         change=result.change_of(hit),
-        utc_offset=int(view.utc_offset[hit.doc]),
+        utc_offset=int(result.view(hit).utc_offset[hit.doc]),
         by_meaning=hit.event_seq in result.without_words,
     )
 
 
 def _holds(result: SearchResult, hit: Hit, event_type: str) -> bool:
     """Tell whether the leaf of a hit holds an event of a type."""
-    view, _ = result.corpora[hit.corpus].parts()[hit.view]
+    view = result.view(hit)
     if event_type not in view.types:
         return False
     inside = view.leaf == view.leaf[hit.doc]

@@ -7,14 +7,12 @@ one thing, so the bar is lower than in talk (`successors.py`, `states.py`): noth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
 import numpy as np
 
-from myria.index.corpus import Corpus
-from myria.search.frequency import frequencies, rarity, spans_of
+from myria.search.census import frequencies, rarity, spans_of
 from myria.search.plan import Plan
 from myria.search.successors import Leader
 from myria.text import stop_ids, term_id
@@ -32,15 +30,15 @@ _LOOKED_AT: Final = 16
 """Notes whose words are read one by one, the newest: to read those of one costs as much as the log is long."""
 
 
-def kept_later(leader: Leader, corpora: Sequence[Corpus], docs: int, plan: Plan) -> tuple[int, ...]:
+def kept_later(leader: Leader, docs: int, plan: Plan) -> tuple[int, ...]:
     """Return the places of the notes that may say anew what the best hit says, the newest first; none if it is no note.
 
     Args:
-        docs: how many documents are visible in all corpora.
+        docs: how many documents are visible.
         plan: what is asked for.
     """
     corpus, timeline, at = leader.corpus, leader.timeline, leader.at
-    notes = corpus.notes()
+    notes = corpus.notes
     if not notes[at]:
         return ()
     later = timeline.timestamp > timeline.timestamp[at]
@@ -54,7 +52,7 @@ def kept_later(leader: Leader, corpora: Sequence[Corpus], docs: int, plan: Plan)
     unspecific = leader.names | stop_ids() | _function_ids()
     about = leader.said - unspecific
     ids = np.array(sorted(about), dtype=np.int64)
-    worth = [rarity(docs + _IMAGINED, max(2, count)) for count in frequencies(ids, corpora)[0].tolist()]
+    worth = [rarity(docs + _IMAGINED, max(2, count)) for count in frequencies(ids, corpus).tolist()]
     asked = {identity for concept in plan.concepts for identity, _ in concept.alternatives}
     repeated = np.zeros(len(timeline), dtype=np.int64)
     answers = leader.held * 100 >= leader.held[at] * _ANSWERED

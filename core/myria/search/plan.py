@@ -10,8 +10,7 @@ import numpy as np
 
 from myria.index.block import Ints, hint_ids, whole_hint_id
 from myria.index.corpus import Corpus
-from myria.search.census import Census
-from myria.search.frequency import frequencies, rarity
+from myria.search.census import Census, frequencies, rarity
 from myria.search.question import Question, Reading, Word, read, without_names
 from myria.search.weights import Weights
 from myria.text import term_id, terms
@@ -44,8 +43,7 @@ class Plan:
 
     `sought` is how rare all its words are together, in 1/256 bits, those that occur nowhere as rare as one that occurs
     once; 0 where it asks for more than words.
-    `located` says where the postings of `ids` are by corpus and view, as `frequencies` has it; `distinctive` are the
-    participants it names who are not in every scope.
+    `ids` are those of all its words, `distinctive` the participants it names who are not in every scope.
     """
 
     reading: Reading
@@ -56,7 +54,6 @@ class Plan:
     hint_ids: tuple[tuple[int, int], ...]
     distinctive: frozenset[str]
     ids: Ints
-    located: list[list[Ints]]
 
     @property
     def scores_without_words(self) -> bool:
@@ -69,9 +66,7 @@ class Plan:
         return sum(concept.idf for concept in self.concepts)
 
     @classmethod
-    def of(
-        cls, reading: Reading, corpora: Sequence[Corpus], census: Census, former: Corpus | None, weights: Weights
-    ) -> Plan:
+    def of(cls, reading: Reading, corpus: Corpus, census: Census, former: Corpus | None, weights: Weights) -> Plan:
         """Look a reading's words up.
 
         Args:
@@ -81,12 +76,10 @@ class Plan:
         sought = {term_id(term) for word in words for term in word.all_terms}
         wanted = sorted(sought | WISHES if reading.asks_help else sought)
         ids = np.array(wanted, dtype=np.int64)
-        total, located = frequencies(ids, corpora)
+        total = frequencies(ids, corpus)
         if former is not None:
-            formerly, places = frequencies(ids, (former,))
             # A word that only superseded documents hold is as rare as there; any other is as rare as without them.
-            total = np.where(total, total, formerly)
-            located += places
+            total = np.where(total, total, frequencies(ids, former))
         frequency = dict(zip(wanted, total.tolist(), strict=True))
         concepts = _concepts(reading.words, frequency, census.docs, weights)
         if not any(concept.subject for concept in concepts):
@@ -100,19 +93,18 @@ class Plan:
             hint_ids=_hint_weights(reading.hints, weights),
             distinctive=frozenset(name for name in reading.participants if not census.shared(name)),
             ids=ids,
-            located=located,
         )
 
 
-def meaning(question: Question, corpora: Sequence[Corpus]) -> str:
+def meaning(question: Question, corpus: Corpus) -> str:
     """Return what of a question is compared by meaning: its text without the visible names and common names in it.
 
     A name draws the vector of a question to every text that greets that person, or says something else of them.
     """
-    census = Census.of(corpora)
+    census = Census.of(corpus)
     words = read(question, names=census, first=census.first, last=census.last).words
     ids = np.array(sorted({term_id(term) for word in words for term in word.own_terms}), dtype=np.int64)
-    frequency = dict(zip(ids.tolist(), frequencies(ids, corpora)[0].tolist(), strict=True))
+    frequency = dict(zip(ids.tolist(), frequencies(ids, corpus).tolist(), strict=True))
     subjects = _subjects(words, frequency, census.docs)
     common = {word.term for word in words if word.name and word.subject and word.term not in subjects}
     return without_names(question, names=census, also=common)

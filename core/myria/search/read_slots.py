@@ -1,13 +1,13 @@
-"""Turns: heavy reads go a few at a time, so that they cannot starve appends and small reads of CPU and connections.
+"""Slots for heavy reads: a few at a time, so that they cannot starve appends and small reads of CPU and connections.
 
-And while others are served, each turn is followed by a rest in proportion to its work, so that heavy reads get a
-bounded share of the process however many wait. Nobody rests where nobody else asks.
+And while others are served, a slot stays empty after each read in proportion to its work, so that heavy reads get a
+bounded share of the process however many wait. Nobody waits for that where nobody else asks.
 
 A read that needs something slow from outside the database, its question's vector or a second look, gives back its
-connection and its turn as well, waits, and begins again with what it waited for.
+connection and its slot as well, waits, and begins again with what it waited for.
 
 A read is heavy when it must resolve very many scopes or rank very many events. Callers whose last read was heavy are
-remembered and wait for a turn before they take a connection. A read that turns out to be heavy gives its connection
+remembered and wait for a slot before they take a connection. A read that turns out to be heavy gives its connection
 back, waits, and begins again; what it has read by then is cached.
 """
 
@@ -30,16 +30,16 @@ HEAVY_EVENTS: Final = 20_000
 """Events to rank beyond which a read is heavy: up to there ranking takes a few milliseconds."""
 
 MOST_WAITING: Final = 128
-"""Heavy reads that may wait for a turn; further ones are refused."""
+"""Heavy reads that may wait for a slot; further ones are refused."""
 
 PATIENCE_S: Final = 10.0
-"""Seconds that a heavy read waits for its turn before it is refused."""
+"""Seconds that a heavy read waits for a slot before it is refused."""
 
 REST: Final = 4.0
-"""How many times its work a turn rests while others are served: heavy reads get a fifth of the time."""
+"""How many times its work a slot rests while others are served: heavy reads get a fifth of the time."""
 
 LONGEST_REST_S: Final = 0.25
-"""Seconds that a turn rests at most."""
+"""Seconds that a slot rests at most."""
 
 _KNOWN = 10_000
 
@@ -49,13 +49,13 @@ Asker = tuple[str, Masks]
 
 
 class HeavyRead(Exception):
-    """Raised when a read is heavy and has no turn."""
+    """Raised when a read is heavy and has no slot."""
 
 
 class Awaited(Exception):
     """Raised when a read needs what is not in the database; it begins again once `wait` has returned that.
 
-    `wait` never raises; None stands for nothing usable.
+    `wait` is told how many seconds this read has waited before. It never raises; None stands for nothing usable.
     """
 
     def __init__(self, key: tuple[str, str], wait: Callable[[float], Awaitable[Any]]) -> None:
@@ -64,31 +64,12 @@ class Awaited(Exception):
         self.wait = wait
 
 
-class Waits:
-    """What one request waited for; each wait is told how many seconds went before it."""
+class ReadSlot:
+    """What one read knows of its own weight; `found` is what it waited for."""
 
-    def __init__(self) -> None:
-        self.found: dict[tuple[str, str], Any] = {}
-        self._spent = 0.0
-
-    def of(self, kind: str) -> list[Any]:
-        """Return what was waited for of the kind that keys begin with."""
-        return [value for (first, _), value in self.found.items() if first == kind]
-
-    async def add(self, awaited: Awaited) -> None:
-        """Wait for something, and keep it."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        self.found[awaited.key] = await awaited.wait(self._spent)
-        self._spent += loop.time() - began
-
-
-class Turn:
-    """What one read knows of its own weight, and what it waited for."""
-
-    def __init__(self, *, held: bool, waits: Waits | None = None) -> None:
+    def __init__(self, *, held: bool, found: dict[tuple[str, str], Any] | None = None) -> None:
         self.held = held
-        self.waits = Waits() if waits is None else waits
+        self.found = {} if found is None else found
         self.was_heavy = False
         self._scopes = 0
 
@@ -96,7 +77,7 @@ class Turn:
         """Announce how much is about to be read; scopes add up.
 
         Raises:
-            HeavyRead: it is too much without a turn.
+            HeavyRead: it is too much without a slot.
         """
         self._scopes += scopes
         if self._scopes > HEAVY_SCOPES or events > HEAVY_EVENTS:
@@ -105,7 +86,7 @@ class Turn:
                 raise HeavyRead
 
 
-class Turns:
+class ReadSlots:
     """Lets heavy reads begin, at most `at_once` of them, in the order in which they came."""
 
     def __init__(self, database: Database, *, at_once: int, patience: float | None = None) -> None:
@@ -119,50 +100,56 @@ class Turns:
 
     @property
     def waiting(self) -> int:
-        """How many heavy reads wait for their turn."""
+        """How many heavy reads wait for a slot."""
         return self._waiting
 
     @property
     def resting(self) -> int:
-        """How many turns rest."""
+        """How many slots rest."""
         return self._resting
 
     def count_other(self) -> None:
         """Count a request beside which heavy reads are to go gently: an append."""
         self._others += 1
 
-    async def read(self, asker: Asker, work: Callable[[Connection, Turn], Awaitable[T]]) -> T:
+    async def read(self, asker: Asker, work: Callable[[Connection, ReadSlot], Awaitable[T]]) -> T:
         """Return what `work` reads in one transaction; it may be begun several times.
 
         Raises:
-            Overloaded: it is heavy, and its turn did not come in time, or too many wait already.
+            Overloaded: it is heavy, and no slot was free in time, or too many wait already.
         """
-        waits = Waits()
+        loop = asyncio.get_running_loop()
+        found: dict[tuple[str, str], Any] = {}
+        waited = 0.0
         while True:
             try:
-                return await self._begun(asker, work, waits)
+                return await self._begun(asker, work, found)
             except Awaited as awaited:
                 needed = awaited
-            await waits.add(needed)
+            began = loop.time()
+            found[needed.key] = await needed.wait(waited)
+            waited += loop.time() - began
 
-    async def _begun(self, asker: Asker, work: Callable[[Connection, Turn], Awaitable[T]], waits: Waits) -> T:
+    async def _begun(
+        self, asker: Asker, work: Callable[[Connection, ReadSlot], Awaitable[T]], found: dict[tuple[str, str], Any]
+    ) -> T:
         if asker not in self._heavy:
             try:
-                answer = await self._read(asker, work, Turn(held=False, waits=waits))
+                answer = await self._read(asker, work, ReadSlot(held=False, found=found))
                 self._others += 1
                 return answer
             except HeavyRead:
                 self._note(asker)
-        async with self._turn():
-            turn = Turn(held=True, waits=waits)
-            answer = await self._read(asker, work, turn)
-            if not turn.was_heavy:
+        async with self._occupied():
+            slot = ReadSlot(held=True, found=found)
+            answer = await self._read(asker, work, slot)
+            if not slot.was_heavy:
                 self._heavy.pop(asker, None)
             return answer
 
-    async def _read(self, asker: Asker, work: Callable[[Connection, Turn], Awaitable[T]], turn: Turn) -> T:
+    async def _read(self, asker: Asker, work: Callable[[Connection, ReadSlot], Awaitable[T]], slot: ReadSlot) -> T:
         async with self._database.read(asker[0]) as connection:
-            return await work(connection, turn)
+            return await work(connection, slot)
 
     def _note(self, asker: Asker) -> None:
         self._heavy[asker] = None
@@ -170,7 +157,7 @@ class Turns:
             self._heavy.popitem(last=False)
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
+    async def _occupied(self) -> AsyncIterator[None]:
         if self._waiting >= MOST_WAITING:
             raise errors.Overloaded("too many heavy reads wait for their turn; slow down and retry")
         self._waiting += 1

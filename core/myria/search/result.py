@@ -1,32 +1,36 @@
-"""What a search gives: the best hits, with the view they were found in."""
+"""What a search gives: the best hits, with the view they were found in, and which of them are told.
+
+Where tokens are bounded, a fact takes its room once (`myria.text.restating`)."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from myria.index.block import View
 from myria.index.corpus import Corpus
-from myria.search.best import Hit
-from myria.search.pin import Pinned
+from myria.search.cursors import Cursor
+from myria.search.ranking import Hit
 from myria.search.scopes import VisibleScope
-from myria.search.subjects import NamedSubject
+from myria.search.snapshot_view import SnapshotView
 from myria.search.successors import Succession
+from myria.search.topics import NamedSubject
+from myria.text.restating import alike
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchResult:
     """The best hits of a query with the view they were found in.
 
-    `corpora` stand in the order that `Hit.corpus` counts, and `owners` beside them: the scope of each, None for one
-    that scopes share; `scopes` are all that were looked at; `more` tells that hits were left out. `newest` is the
-    newest visible moment not ahead of the clock, None where nothing is ahead of it (see `Ranking`). `by_meaning` tells
-    that the question's vector was compared, and `without_words` are the hits that were found by that alone.
+    `scopes` are all that were looked at; `more` tells that hits were left out. `newest` is the newest visible moment
+    not ahead of the clock, None where nothing is ahead of it (see `Ranking`). `by_meaning` tells that the question's
+    vector was compared, and `without_words` are the hits that were found by that alone.
     """
 
-    pinned: Pinned
+    snapshot: SnapshotView
     scopes: tuple[VisibleScope, ...]
-    owners: tuple[VisibleScope | None, ...]
-    corpora: tuple[Corpus, ...]
+    corpus: Corpus
     hits: tuple[Hit, ...]
     more: bool
     newest: int | None = None
@@ -38,15 +42,35 @@ class SearchResult:
     under: NamedSubject | None = None
     """The subject below which was looked, where one was asked for."""
 
+    def view(self, hit: Hit) -> View:
+        """Return the documents among which a hit stands, at `hit.doc`."""
+        return self.corpus.parts()[hit.view][0]
+
     def scope(self, hit: Hit) -> VisibleScope:
         """Return the scope of a hit."""
-        owner = self.owners[hit.corpus]
-        if owner is None:
-            view, _ = self.corpora[hit.corpus].parts()[hit.view]
-            owner = None if view.scope_id is None else self.pinned.scope(int(view.scope_id[hit.doc]))
-        if owner is None:
+        if self.corpus.table is None:
+            return self.scopes[0]
+        scope_id = self.view(hit).scope_id
+        scope = None if scope_id is None else self.snapshot.scope(int(scope_id[hit.doc]))
+        if scope is None:
             raise AssertionError("a hit lies in a visible scope")
-        return owner
+        return scope
+
+    def cursor_after(self, hit: Hit, *, period_end: int) -> Cursor:
+        """Return where a page goes on after a hit, in the view of this one."""
+        return self.cursor((hit.score, hit.timestamp, hit.event_seq), period_end=period_end)
+
+    def cursor(self, after: tuple[int, int, int], *, period_end: int) -> Cursor:
+        """Return a place in this view, after a key."""
+        return Cursor(
+            snapshot_id=self.snapshot.snapshot_id or "",
+            visible=self.snapshot.visibility.text,
+            after=after,
+            period_end=period_end,
+            newest=self.newest,
+            by_meaning=self.by_meaning,
+            looked=self.looked,
+        )
 
     def change_of(self, hit: Hit) -> Literal["newer", "older"] | None:
         """Return which side of a change a hit tells of, where the question asks for that."""
@@ -56,4 +80,57 @@ class SearchResult:
 
     def is_indexed(self, hit: Hit) -> bool:
         """Tell whether a tree of the snapshot holds a hit, which is not fresh, internal or restored since."""
-        return hit.view < len(self.corpora[hit.corpus].blocks)
+        return hit.view < len(self.corpus.blocks)
+
+
+MOST_COMPARED = 64
+"""Hits of a page that are compared: more than a bounded answer shows."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToldHits:
+    """Hits in the order of the ranking, in groups that say the same. Of each the newest is `shown`, in the place of the
+    first, and stands for the others."""
+
+    hits: tuple[Hit, ...]
+    groups: tuple[tuple[int, ...], ...]
+    said: Mapping[int, tuple[Hashable, str]]
+
+    @classmethod
+    def of(cls, hits: Sequence[Hit], said: Mapping[int, tuple[Hashable, str]]) -> ToldHits:
+        """Return hits as they are told.
+
+        Args:
+            said: who says what, by event_seq; a hit that is not in it is told by itself.
+        """
+        groups = (
+            alike([said.get(hit.event_seq, (hit.event_seq, "")) for hit in hits])
+            if said
+            else [[at] for at in range(len(hits))]
+        )
+        return cls(hits=tuple(hits), groups=tuple(map(tuple, groups)), said=said)
+
+    @property
+    def shown(self) -> tuple[Hit, ...]:
+        """The hits that stand for all."""
+        return tuple(map(self._newest, self.groups))
+
+    @property
+    def alike(self) -> dict[int, int]:
+        """For how many others a hit stands, by event_seq, where there are any."""
+        return {self._newest(group).event_seq: len(group) - 1 for group in self.groups if len(group) > 1}
+
+    def covered(self, taken: int) -> int:
+        """Return how many hits come before all that the first so many shown ones do not stand for."""
+        return self.groups[taken][0] if taken < len(self.groups) else len(self.hits)
+
+    def within(self, taken: int) -> ToldHits:
+        """Return what is told where no more than the first so many fit: a page stands for what comes before the next
+        one and for nothing of that."""
+        covered = self.covered(taken)
+        if all(group[-1] < covered for group in self.groups[:taken]):
+            return self
+        return ToldHits.of(self.hits[:covered], self.said)
+
+    def _newest(self, group: Sequence[int]) -> Hit:
+        return max((self.hits[at] for at in group), key=lambda hit: (hit.timestamp, hit.event_seq))

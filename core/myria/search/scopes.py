@@ -1,16 +1,16 @@
-"""The scopes that a request's masks see, each once, with its root in the pinned snapshot.
+"""The scopes that a request's masks see, each once, with its root in the snapshot.
 
 Scopes are only ever added, their participants never change, and neither does a root of a snapshot. So the set of each
 mask is kept between requests and topped up: with new scopes when the driver (the participant with the fewest scopes
-when the set was first read) has more of them than before, and with the roots that differ when another snapshot is
-pinned. A set read by a slightly later transaction does no harm: a scope that only that transaction saw has no document
-that this one can see. The union of several masks is kept too, as long as no set in it changes.
+when the set was first read) has more of them than before, and with the roots that differ in another snapshot. A set
+read by a slightly later transaction does no harm: a scope that only that transaction saw has no document that this one
+can see. The union of several masks is kept too, as long as no set in it changes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -20,10 +20,10 @@ import numpy as np
 from myria.db.database import Connection
 from myria.db.queries import sql
 from myria.index.block import Ints
-from myria.log.masks import Mask, Masks
+from myria.log.masks import Masks
 from myria.log.scopes import scope_key
 from myria.search.cache import ByteCache
-from myria.search.read_slots import Turn
+from myria.search.read_slots import ReadSlot
 
 _PAGE = 5_000
 _MADE_AT_ONCE = 500
@@ -39,7 +39,7 @@ Memory = tuple[str, int]
 class VisibleScope:
     """A scope that a mask of the request sees.
 
-    `root` is its root rendering in the pinned snapshot, `number` that of the snapshot which made it, and `blocks` the
+    `root` is its root rendering in the snapshot, `number` that of the snapshot which made it, and `blocks` the
     renderings whose search blocks cover it, in time order; None, 0 and empty while the scope has no tree there.
     """
 
@@ -100,14 +100,6 @@ class _Resolved:
     memberships: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Union:
-    """What several masks see together: valid as long as what each of them sees is these `parts`."""
-
-    parts: tuple[VisibleScopes, ...]
-    visible: VisibleScopes
-
-
 async def visible_scopes(
     connection: Connection,
     cache: ByteCache,
@@ -117,40 +109,25 @@ async def visible_scopes(
     *,
     counted: Mapping[str, int],
     is_active: bool,
-    turn: Turn,
+    slot: ReadSlot,
 ) -> VisibleScopes:
     """Return the visible scopes with their roots in a snapshot: the same object as before where nothing has changed.
 
     Args:
-        counted: in how many scopes drivers are, of those that `drivers_of` names; others are counted here.
+        counted: in how many scopes the drivers are that `drivers_of` names.
         is_active: the snapshot is the active one: only then the set is kept.
 
     Raises:
-        HeavyRead: very many scopes must be resolved, and this read has no turn.
+        HeavyRead: very many scopes must be resolved, and this read has no slot.
     """
     tenant = memory[0]
-    seen: dict[Mask, _Resolved | None] = {mask: cache.get((memory, "visible", mask)) for mask in masks}
-    memberships = dict(counted)
-    appeared = 0
-    drivers = sorted(_drivers(seen.values()) - counted.keys())
-    absent = [
-        scope_key(mask.participants)
-        for mask, known in seen.items()
-        if known is not None and mask.exact and known.visible.snapshot_id == snapshot_id and not len(known.visible)
-    ]
-    if drivers or absent:
-        rows = await connection.fetch(sql("retrieval.memberships"), tenant, drivers, absent)
-        memberships.update((row["participant"], row["memberships"]) for row in rows if row["participant"] is not None)
-        appeared = sum(row["memberships"] for row in rows if row["participant"] is None)
     parts: list[VisibleScopes] = []
-    for mask, known in seen.items():
+    for mask in masks:
+        known: _Resolved | None = cache.get((memory, "visible", mask))
         if mask.exact:
-            if known is not None and known.visible.snapshot_id == snapshot_id and (len(known.visible) or not appeared):
-                resolved = known
-            else:
-                resolved = await _exactly(connection, tenant, mask.participants, snapshot_id, known)
-        elif known is None or known.driver is None:
-            resolved = await _containing(connection, tenant, mask.participants, snapshot_id, turn=turn)
+            resolved = await _exactly(connection, tenant, mask.participants, snapshot_id, known)
+        elif known is None or known.driver is None or known.driver not in counted:
+            resolved = await _containing(connection, tenant, mask.participants, snapshot_id, slot=slot)
         else:
             resolved = await _topped_up(
                 connection,
@@ -158,8 +135,8 @@ async def visible_scopes(
                 mask.participants,
                 snapshot_id,
                 known=known,
-                memberships=memberships[known.driver],
-                turn=turn,
+                memberships=counted[known.driver],
+                slot=slot,
             )
         if is_active and resolved is not known:
             cache.put((memory, "visible", mask), resolved, resolved.visible.nbytes)
@@ -167,31 +144,19 @@ async def visible_scopes(
     if len(parts) == 1:
         return parts[0]
     key = (memory, "visible", masks)
-    union: _Union | None = cache.get(key)
-    if union is not None and all(part is before for part, before in zip(parts, union.parts, strict=True)):
-        return union.visible
+    union: tuple[list[VisibleScopes], VisibleScopes] | None = cache.get(key)
+    if union is not None and all(part is before for part, before in zip(parts, union[0], strict=True)):
+        return union[1]
     visible = _union(snapshot_id, masks, parts)
     if is_active:
-        cache.put(key, _Union(parts=tuple(parts), visible=visible), visible.nbytes)
+        cache.put(key, (parts, visible), visible.nbytes)
     return visible
 
 
 def drivers_of(cache: ByteCache, memory: Memory, masks: Masks) -> list[str]:
     """Return the drivers of the sets that are kept of these masks: when such a set is topped up tells their count."""
-    return sorted(_drivers([cache.peek((memory, "visible", mask)) for mask in masks]))
-
-
-def _drivers(seen: Iterable[_Resolved | None]) -> set[str]:
-    return {known.driver for known in seen if known is not None and known.driver is not None}
-
-
-def are_kept(cache: ByteCache, memory: Memory, masks: Masks, visible: VisibleScopes) -> bool:
-    """Tell whether these visible scopes are the ones that are kept, so that further requests will get them."""
-    if len(masks) == 1:
-        seen: _Resolved | None = cache.get((memory, "visible", masks.each[0]))
-        return seen is not None and seen.visible is visible
-    union: _Union | None = cache.get((memory, "visible", masks))
-    return union is not None and union.visible is visible
+    known: list[_Resolved | None] = [cache.peek((memory, "visible", mask)) for mask in masks]
+    return sorted({resolved.driver for resolved in known if resolved is not None and resolved.driver is not None})
 
 
 def _union(snapshot_id: str | None, masks: Masks, parts: Sequence[VisibleScopes]) -> VisibleScopes:
@@ -213,27 +178,26 @@ async def _exactly(
     connection: Connection, tenant: str, participants: tuple[str, ...], snapshot_id: str | None, known: _Resolved | None
 ) -> _Resolved:
     """Return the scope of exactly these participants in a snapshot, where it is there already."""
-    if known is not None and len(known.visible):
-        changed = await _changed(connection, tenant, known.visible, snapshot_id)
-        scopes = [changed.get(scope.scope_id, scope) for scope in known.visible.scopes]
-    else:
-        row = await connection.fetchrow(sql("retrieval.exact_tree"), tenant, scope_key(participants), snapshot_id)
-        if row is None and known is not None and known.visible.snapshot_id == snapshot_id:
-            return known
-        scopes = [] if row is None else [_scope(row, participants)]
+    is_current = known is not None and known.visible.snapshot_id == snapshot_id
+    if known is not None and is_current and len(known.visible):
+        return known
+    row = await connection.fetchrow(sql("retrieval.exact_tree"), tenant, scope_key(participants), snapshot_id)
+    if row is None and known is not None and is_current:
+        return known  # the same object: what is made of it stays valid
+    scopes = [] if row is None else [_scope(row, participants)]
     exact = np.array([scope.scope_id for scope in scopes], dtype=np.int64)
     return _Resolved(visible=VisibleScopes.of(snapshot_id, scopes, exact=exact))
 
 
 async def _containing(
-    connection: Connection, tenant: str, participants: tuple[str, ...], snapshot_id: str | None, *, turn: Turn
+    connection: Connection, tenant: str, participants: tuple[str, ...], snapshot_id: str | None, *, slot: ReadSlot
 ) -> _Resolved:
     """Return the scopes that contain all of these participants."""
     row = await connection.fetchrow(sql("retrieval.driver"), tenant, list(participants))
     if row is None:
         raise AssertionError("somebody always asks")
     driver, memberships = row["participant"], row["memberships"]
-    turn.weigh(scopes=memberships)
+    slot.weigh(scopes=memberships)
     scopes = await _beyond(connection, tenant, participants, snapshot_id, driver, known=[])
     return _Resolved(visible=VisibleScopes.of(snapshot_id, scopes), driver=driver, memberships=memberships)
 
@@ -246,13 +210,13 @@ async def _topped_up(
     *,
     known: _Resolved,
     memberships: int,
-    turn: Turn,
+    slot: ReadSlot,
 ) -> _Resolved:
     """Return what is known of a mask with the roots of a snapshot, and with the scopes that are new."""
     visible = known.visible
     if visible.snapshot_id == snapshot_id and memberships <= known.memberships:
         return known
-    turn.weigh(scopes=len(visible) if visible.snapshot_id != snapshot_id else memberships - known.memberships)
+    slot.weigh(scopes=len(visible) if visible.snapshot_id != snapshot_id else memberships - known.memberships)
     scopes = list(visible.scopes)
     if visible.snapshot_id != snapshot_id:
         changed = await _changed(connection, tenant, visible, snapshot_id)

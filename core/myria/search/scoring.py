@@ -4,7 +4,9 @@ A document's score is its own words' (BM25, Robertson and Zaragoza 2009, over st
 plus a discounted share of what its neighbours in time, its leaf and its unit hold for each word; multiplied by
 evidence of who spoke, when, and how the text is worded. Structure is evidence and never a filter (soft topic trees
 after RAPTOR, Sarthi et al. 2024; cluster-based smoothing, Liu and Croft 2004).
-"""
+
+
+What the words of superseded documents are worth to what stands in their place."""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ import numpy as np
 
 from myria.index.block import ASKS, DATED, FAR_AWAY, NAMING, Ints, days_between
 from myria.index.corpus import REACH, Corpus, Mask, Timeline
-from myria.search.frequency import spans_of
+from myria.index.loose import LooseBlock
+from myria.search.census import spans_of
 from myria.search.plan import WISHES, Concept, Plan
 from myria.search.weights import Weights
 from myria.text.dates import DAY_US, MINUTE_US, Window
@@ -45,16 +48,15 @@ class Scores:
     by_meaning: Mask | None
 
 
-def scored(plan: Plan, at: int, corpus: Corpus, *, matched_only: bool, near: tuple[Ints, Mask, Ints] | None) -> Scores:
+def scored(plan: Plan, corpus: Corpus, *, matched_only: bool, near: tuple[Ints, Mask, Ints] | None) -> Scores:
     """Score a corpus.
 
     Args:
-        at: its place among the corpora that the plan was made for.
         matched_only: only documents with evidence of their own score, as when order is by time.
         near: by how much the meaning of each stands out and which are near, as `Near.measured` has it.
     """
     timeline, weights, reading = corpus.laid_out, plan.weights, plan.reading
-    postings = _postings(plan, at, corpus)
+    postings = _postings(plan, corpus)
     own = _Evidence.of(plan.concepts, postings, timeline, weights)
     by_meaning: Mask | None = None
     if near is not None:
@@ -91,27 +93,27 @@ def scored(plan: Plan, at: int, corpus: Corpus, *, matched_only: bool, near: tup
         _add_hints(plan, total, postings, corpus)
     if reading.has_meaning:
         # A note stands for itself, where a turn of talk may be answered by the next one.
-        total[corpus.notes() & ~own.is_about] = 0
+        total[corpus.notes & ~own.is_about] = 0
     has_evidence = total > 0
     return Scores(score=np.maximum(total * _SCALE // UNITY, has_evidence), held=own.held, by_meaning=by_meaning)
 
 
-def scored_alone(plan: Plan, at: int, corpus: Corpus) -> Ints:
+def _scored_alone(plan: Plan, corpus: Corpus) -> Ints:
     """Return the scores of documents that each stand alone: no neighbour, leaf or unit adds anything to them."""
     weights = plan.weights
-    own = _Evidence.of(plan.concepts, _postings(plan, at, corpus), corpus.laid_out, weights)
+    own = _Evidence.of(plan.concepts, _postings(plan, corpus), corpus.laid_out, weights)
     total = own.score * (100 + weights.leaf + weights.unit)
     speakers = plan.reading.speakers
     _weigh(plan, corpus, total, spoken_by(speakers, corpus) if speakers else None)
     return total * _SCALE // UNITY
 
 
-def _postings(plan: Plan, number: int, corpus: Corpus) -> Postings:
+def _postings(plan: Plan, corpus: Corpus) -> Postings:
     """Return (positions, times, percent) by term id, first of what texts hold, then of what stands beside them."""
     rows: dict[tuple[int, int], list[tuple[Ints, Ints]]] = {}
     wanted = plan.ids.tolist()
-    for (view, _), places, located in zip(corpus.parts(), corpus.laid_out.places, plan.located[number], strict=True):
-        for at, start, end in located.T.tolist():
+    for (view, _), places in zip(corpus.parts(), corpus.laid_out.places, strict=True):
+        for at, start, end in spans_of(plan.ids, view.terms, view.offsets).T.tolist():
             where = places[view.posting_doc[start:end]]
             shown = where >= 0
             times = view.posting_tf[start:end].astype(np.int64)
@@ -296,7 +298,7 @@ def _within(plan: Plan, corpus: Corpus) -> Ints:
         names_days[places] = True
     asker = plan.reading.utc_offset * MINUTE_US
     for window in plan.reading.windows:
-        told = timeline.timestamp + asker if window.is_relative else corpus.told_at()
+        told = timeline.timestamp + asker if window.is_relative else corpus.told_at
         inside = np.flatnonzero((told >= window.start) & (told < window.end))
         worth = _worth_of(window, told[inside] // DAY_US, weights)
         worth[(worth == weights.on_day) & names_days[inside]] = weights.told_on
@@ -356,3 +358,39 @@ def _add_hints(plan: Plan, total: Ints, postings: Postings, corpus: Corpus) -> N
         total[:] = total * (1000 * 100 + shared * weights.hint) // (1000 * 100)
     else:
         total += in_text + shared * weights.hint * (UNITY // 100)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Replaced:
+    """Superseded documents, which are never hits, and what stands in their place.
+
+    `seqs` are those of `block` that count, ascending; `successors` stand beside them, by event_seq.
+    """
+
+    block: LooseBlock
+    seqs: Ints
+    successors: Ints
+
+    def corpus(self) -> Corpus:
+        """Return the documents that count as a corpus of their own."""
+        return Corpus(tail=self.block, tail_mask=np.isin(self.block.seq, self.seqs))
+
+    def worth(self, plan: Plan, corpus: Corpus) -> tuple[Ints, Ints]:
+        """Return the successors, ascending, and what the words of those before them are worth.
+
+        Args:
+            corpus: the superseded documents, which are those that `corpus` gives.
+        """
+        total = _scored_alone(plan, corpus)
+        matched = total > 0
+        successors = self.successors[self.seqs.searchsorted(corpus.laid_out.seq)][matched]
+        named, places = np.unique(successors, return_inverse=True)
+        worth = np.zeros(len(named), dtype=np.int64)
+        np.maximum.at(worth, places, total[matched])
+        return named, worth
+
+
+def raise_scores(score: Ints, seqs: Ints, successors: Ints, worth: Ints) -> None:
+    """Give successors the scores of those that they replaced, where these are greater."""
+    here = np.flatnonzero(np.isin(seqs, successors))
+    score[here] = np.maximum(score[here], worth[successors.searchsorted(seqs[here])])

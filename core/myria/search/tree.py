@@ -5,6 +5,8 @@ can continue it. A hit that fits on no page is shortened; one that still does no
 its id. So every page takes at least one hit, and every hit can be reached. A topic with a single child in the answer
 is left out, unless it is a scope's root or a leaf: the topics that remain are those where hits branch. What stands
 under a subject is its history, in the order of time.
+
+The lean view is the same tree with only what a model reads, without hashes, scores, counts and lists.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from myria.search.lean import lean_node
+from myria.log.payloads import speaker_of, whole_text
 from myria.topics.model import SUBJECT
 
 CHARACTERS_PER_TOKEN = 4
@@ -24,6 +26,8 @@ CHARACTERS_PER_TOKEN = 4
 MAX_SKIPPED = 50
 """Ids of skipped events that one answer may name; a page that would skip more ends there."""
 
+_LEAN_KEEPS = ("type", "truncated", "superseded", "superseded_by", "change", "alike")
+_LEAN_LEAVES_OUT = ("constraints", "counts", "walk")
 _ROOT_TOKENS = 20
 _CHILDREN_TOKENS = 4
 
@@ -77,7 +81,6 @@ class Cost:
 
 
 _CHILDREN = Cost(0, _CHILDREN_TOKENS, _CHILDREN_TOKENS * CHARACTERS_PER_TOKEN)
-_NOTHING_KNOWN: Mapping[bytes, Cost] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,58 +108,18 @@ class _Branch:
     branches: dict[bytes, _Branch] = field(default_factory=dict)
 
 
-class _Costs:
-    """What the nodes of one request's answers take, each counted once: a hit is placed in one answer after another."""
-
-    def __init__(self, topics: Mapping[bytes, Json], *, known: Mapping[bytes, Cost], lean: bool) -> None:
-        self._topics = topics
-        self._known = {} if lean else known
-        self._lean = lean
-        self._events: dict[int, tuple[Json, Cost]] = {}
-        self._of_topics: dict[bytes, Cost] = {}
-
-    def event(self, event: Json) -> Cost:
-        """Return what an event takes."""
-        known = self._events.get(id(event))
-        if known is None:
-            # the event is kept beside its cost, so that no other gets its id
-            known = self._events[id(event)] = event, cost_of(self._shown(event))
-        return known[1]
-
-    def topic(self, rendering_id: bytes) -> Cost:
-        """Return what a topic takes, with the list of its children."""
-        known = self._known.get(rendering_id) or self._of_topics.get(rendering_id)
-        if known is None:
-            known = self._of_topics[rendering_id] = topic_cost(self._shown(self._topics[rendering_id]))
-        return known
-
-    def _shown(self, node: Json) -> Json:
-        return lean_node(node) if self._lean else node
-
-
 class Assembly:
     """An answer that is being put together, hit by hit.
 
     Args:
         topics: the JSON of every rendering on a path, without children; it may grow between two hits.
         asked_by: the query's participants, carried by a root without children.
-        known: what topics take, as `topic_cost` says, where that is known; it may grow, too.
-        costs: those of another answer with the same topics and view.
     """
 
-    def __init__(
-        self,
-        room: Room,
-        *,
-        topics: Mapping[bytes, Json],
-        asked_by: Sequence[str],
-        known: Mapping[bytes, Cost] = _NOTHING_KNOWN,
-        costs: _Costs | None = None,
-    ) -> None:
+    def __init__(self, room: Room, *, topics: Mapping[bytes, Json], asked_by: Sequence[str]) -> None:
         self._room = room
         self._topics = topics
         self._asked_by = asked_by
-        self._costs = costs or _Costs(topics, known=known, lean=room.lean)
         around = room.around or Cost()
         named = Cost() if room.lean else cost_of(asked_by, nodes=0)
         self._empty = Cost(1, _ROOT_TOKENS, _ROOT_TOKENS * CHARACTERS_PER_TOKEN) + around + named
@@ -190,7 +153,7 @@ class Assembly:
             alone = self._cost(_root(), set(self._asked_by), form)
             if self._fits(self._empty + alone):
                 return False
-        return self._skip(hit.event["event_id"])
+        return self.skip(hit.event["event_id"])
 
     def finish(self) -> Assembled:
         """Return the answer of the hits taken so far."""
@@ -212,25 +175,8 @@ class Assembly:
             cut_by_depth=cut[0],
         )
 
-    def again(self, hits: Iterable[Leafward]) -> Assembled:
-        """Return another answer within the same bounds, of these hits."""
-        assembly = Assembly(self._room, topics=self._topics, asked_by=self._asked_by, costs=self._costs)
-        return assembly.of(hits)
-
-    def of(self, hits: Iterable[Leafward]) -> Assembled:
-        """Take as many hits, in order, as the bounds allow, and return the answer."""
-        for hit in hits:
-            if not self.take(hit):
-                break
-        return self.finish()
-
-    def without(self, hit: Leafward) -> Assembled:
-        """Return another answer: one that skips this hit, and holds nothing."""
-        assembly = Assembly(self._room, topics=self._topics, asked_by=self._asked_by)
-        assembly._skip(hit.event["event_id"])
-        return assembly.finish()
-
-    def _skip(self, event_id: str) -> bool:
+    def skip(self, event_id: str) -> bool:
+        """Leave a hit out whose event fits on no page; False when that is for the next page to say."""
         id_cost = cost_of(event_id, nodes=0)
         is_first = not self._placed and not self._skipped
         # If not even an answer without hits fits, the bound is broken anyway: ids need not keep it then.
@@ -252,13 +198,20 @@ class Assembly:
 
     def _cost(self, top: _Branch, named: set[str], hit: Leafward, known: _Branch | None = None) -> Cost:
         """Return what inserting a hit would add; `known` is the branch of its whole path, where there is one."""
-        cost = self._costs.event(hit.event)
+        cost = cost_of(self._shown(hit.event))
         if known is None:
             cost += self._of_path(top, hit.path)
         participants = hit.event["participants"]
         if not self._room.lean and not named.issuperset(participants):
             cost += cost_of(sorted(set(participants) - named), nodes=0)
         return cost
+
+    def _topic_cost(self, rendering_id: bytes) -> Cost:
+        """Return what a topic takes with the list of its children."""
+        return cost_of(self._shown(self._topics[rendering_id])) + _CHILDREN
+
+    def _shown(self, node: Json) -> Json:
+        return lean_node(node) if self._room.lean else node
 
     def _of_path(self, top: _Branch, path: tuple[bytes, ...]) -> Cost:
         """Return what the topics take that are shown once there is a hit at the end of a path."""
@@ -270,9 +223,9 @@ class Assembly:
             below = branch.branches.get(rendering_id) if branch is not None else None
             if below is None:
                 if branch is not None and not branch.always and len(branch.branches) == 1:
-                    cost += self._costs.topic(above)
+                    cost += self._topic_cost(above)
                 if depth in (0, last):
-                    cost += self._costs.topic(rendering_id)
+                    cost += self._topic_cost(rendering_id)
             branch, above = below, rendering_id
         return cost
 
@@ -281,7 +234,11 @@ def assemble(
     hits: Iterable[Leafward], room: Room, *, topics: Mapping[bytes, Json], asked_by: Sequence[str]
 ) -> Assembled:
     """Return an answer of as many hits, in order, as the bounds allow."""
-    return Assembly(room, topics=topics, asked_by=asked_by).of(hits)
+    assembly = Assembly(room, topics=topics, asked_by=asked_by)
+    for hit in hits:
+        if not assembly.take(hit):
+            break
+    return assembly.finish()
 
 
 def cost_of(part: Any, *, nodes: int = 1) -> Cost:
@@ -289,11 +246,6 @@ def cost_of(part: Any, *, nodes: int = 1) -> Cost:
     text = orjson.dumps(part, option=orjson.OPT_PASSTHROUGH_DATETIME)
     characters = len(text) if text.isascii() else len(text.decode("utf-8"))
     return Cost(nodes, -(-characters // CHARACTERS_PER_TOKEN) + 1, len(text) + CHARACTERS_PER_TOKEN)
-
-
-def topic_cost(topic: Json) -> Cost:
-    """Return what a topic takes with the list of its children."""
-    return cost_of(topic) + _CHILDREN
 
 
 def _root() -> _Branch:
@@ -342,3 +294,32 @@ def _render(branch: _Branch, depth: int, max_depth: int | None, cut: list[bool])
             rendered.append({**child.topic, "children": below})
             shown += count + 1
     return rendered, shown
+
+
+def lean_node(node: Json) -> Json:
+    """Return one node, without its children, as the lean view shows it."""
+    if node["kind"] in ("event", "event_ref"):
+        payload = node.get("payload")
+        speaker = node.get("speaker") if payload is None else speaker_of(payload)
+        shown: Json = {"kind": node["kind"], "event_id": node["event_id"], "timestamp": node["timestamp"]}
+        if speaker is not None:
+            shown["speaker"] = speaker
+        shown["text"] = node["snippet"] if payload is None else whole_text(payload)
+        return shown | {name: node[name] for name in _LEAN_KEEPS if node.get(name) is not None}
+    if node["kind"] == "root":
+        return {"kind": "root", "label": node["label"]}
+    return {name: node[name] for name in ("kind", "topic_id", "label", "summary", "first_at", "last_at")}
+
+
+def lean_tree(node: Json) -> Json:
+    """Return a tree as the lean view shows it."""
+    shown = lean_node(node)
+    if "children" in node:
+        shown["children"] = [lean_tree(child) for child in node["children"]]
+    return shown
+
+
+def lean_answer(answer: Json) -> Json:
+    """Return a query's answer as the lean view shows it: what is null is left out too."""
+    shown = {name: value for name, value in answer.items() if name not in _LEAN_LEAVES_OUT and value is not None}
+    return {**shown, "root": lean_tree(answer["root"])}

@@ -1,12 +1,14 @@
-"""The vectors of visible events, kept between requests and topped up, as the loose lanes are.
+"""The vector of a question, within a short time or not at all, and those of the visible events.
 
-A request reads those that were written since the last look at the same scopes; what its own snapshot does not see, it
-does not count. So pages of one answer compare the same vectors, and no request reads all of them again.
-"""
+A read never fails for a vector. Those of events are kept between requests and topped up, as events without a tree are:
+a request reads those that were written since the last look at the same scopes; what its own snapshot does not see, it
+does not count. So pages of one answer compare the same vectors, and no request reads all of them again."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,15 +17,80 @@ import numpy as np
 
 from myria.db.database import Connection
 from myria.db.queries import sql
+from myria.errors import ModelFailed
 from myria.index.block import Ints
-from myria.index.corpus import Corpus
-from myria.index.embeddings.asking import QuestionVectors
-from myria.index.vectors import VectorRows
+from myria.index.embeddings.model import EmbeddingModel
+from myria.index.vectors import WHOLE, Near, VectorRows
 from myria.search.cache import ByteCache
-from myria.search.nearness import Near
-from myria.search.pin import Pinned
-from myria.search.read_slots import Awaited, Turn
-from myria.search.scopes import VisibleScope
+from myria.search.read_slots import Awaited, ReadSlot
+from myria.search.snapshot_view import SnapshotView
+
+logger = logging.getLogger(__name__)
+
+_KEPT: Final = 1_000
+
+
+class QuestionVectors:
+    """Computes vectors of questions, and keeps the last thousand by their text: pages of one answer ask alike.
+
+    Args:
+        within_s: seconds after which a question is answered by its words alone.
+    """
+
+    def __init__(self, model: EmbeddingModel, *, within_s: float) -> None:
+        self._model = model
+        self._within_s = within_s
+        self._known: OrderedDict[str, bytes | None] = OrderedDict()
+        self._computed = 0
+        self._failed = 0
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return self._model.name
+
+    def figures(self) -> dict[str, int]:
+        """Return how many vectors were computed and how many failed since the start."""
+        return {"computed": self._computed, "failed": self._failed}
+
+    async def close(self) -> None:
+        """Close what computes them."""
+        await self._model.close()
+
+    def knows(self, text: str) -> bool:
+        """Tell whether a question's vector is kept, or that it has none."""
+        return text in self._known
+
+    def known(self, text: str) -> bytes | None:
+        """Return the vector of a question without computing, None where none is kept."""
+        if text in self._known:
+            self._known.move_to_end(text)
+        return self._known.get(text)
+
+    async def of(self, text: str) -> bytes | None:
+        """Return the vector of a question, None where it has none or none came in time."""
+        if self.knows(text):
+            return self.known(text)
+        try:
+            vector = (await self._model.embed([text], within_s=self._within_s))[0]
+        except ModelFailed as failure:
+            self._failed += 1
+            logger.info(
+                "a question is answered by its words alone: %s",
+                failure.message,
+                extra={"action": "question_without_vector"},
+            )
+            return None
+        except Exception:
+            self._failed += 1
+            logger.exception("the vector of a question failed", extra={"action": "question_without_vector"})
+            return None
+        self._computed += 1
+        self._known[text] = vector
+        if len(self._known) > _KEPT:
+            self._known.popitem(last=False)
+        return vector
+
 
 MOST_VECTORS: Final = 4
 """Vectors of questions that one read waits for; it waits for none after one that failed."""
@@ -39,7 +106,7 @@ class _HeldVectors:
     scopes: Ints
 
 
-class VectorLanes:
+class VectorReader:
     """Loads and keeps the vectors of visible events, within the cache's bytes.
 
     Args:
@@ -51,75 +118,66 @@ class VectorLanes:
         self._questions = questions
         self._most = most
 
-    def has_room_for(self, events: int) -> bool:
-        """Tell whether so many visible events are compared."""
-        return events <= self._most
-
     async def near(
         self,
         connection: Connection,
-        pinned: Pinned,
-        corpora: Sequence[Corpus],
-        owners: Sequence[VisibleScope | None],
+        snapshot: SnapshotView,
         text: str,
         *,
-        turn: Turn,
+        events: int,
+        least: int | None,
+        slot: ReadSlot,
     ) -> Near | None:
-        """Return a question's vector with those of the corpora, None where it has none.
+        """Return a question's vector with those of the visible events, None where it is not compared.
 
         Args:
-            owners: the scope of each corpus, None for one that scopes share.
             text: the question as it is embedded.
+            events: how many are searched.
+            least: how near an event must be that holds no word of the question, in permille; None: as the model is.
 
         Raises:
             Awaited: the question is to get its vector first.
         """
-        question = self._vector(text, turn) if text else None
+        question = self._vector(text, slot) if text and events <= self._most else None
         if question is None:
             return None
-        documents = [
-            await self._lane(connection, pinned, corpus, owner, len(question))
-            for corpus, owner in zip(corpora, owners, strict=True)
-        ]
-        return Near(question=question, documents=documents)
+        documents = await self._visible(connection, snapshot, len(question))
+        return Near(question=question, documents=documents, least=None if least is None else least * WHOLE // 1000)
 
-    def _vector(self, text: str, turn: Turn) -> bytes | None:
+    def _vector(self, text: str, slot: ReadSlot) -> bytes | None:
         """Return the vector of a question as far as this read has waited for it, or it is known.
 
         Raises:
             Awaited: it is neither, and the read may wait.
         """
         key = ("vector", text)
-        if key in turn.waits.found:
-            waited: bytes | None = turn.waits.found[key]
+        if key in slot.found:
+            waited: bytes | None = slot.found[key]
             return waited
-        before = turn.waits.of("vector")
+        before = [vector for (kind, _), vector in slot.found.items() if kind == "vector"]
         if not self._questions.knows(text) and len(before) < MOST_VECTORS and None not in before:
             raise Awaited(key, lambda _spent_s: self._questions.of(text))
         return self._questions.known(text)
 
-    async def _lane(
-        self, connection: Connection, pinned: Pinned, corpus: Corpus, owner: VisibleScope | None, dimensions: int
-    ) -> VectorRows:
-        whose: Hashable = pinned.masks if owner is None else owner.scope_id
-        scopes = corpus.scopes.ids if owner is None else np.array([owner.scope_id], dtype=np.int64)
-        key = (pinned.memory, "vectors", self._questions.model, dimensions, whose)
+    async def _visible(self, connection: Connection, snapshot: SnapshotView, dimensions: int) -> VectorRows:
+        scopes = snapshot.visible.ids
+        key = (snapshot.memory, "vectors", self._questions.model, dimensions, snapshot.masks)
         held: _HeldVectors | None = self._cache.get(key)
         if held is None or not np.array_equal(held.scopes, scopes):
             found = await connection.fetch(
-                sql("vectors.of_scopes"), pinned.tenant, self._questions.model, scopes.tolist()
+                sql("vectors.of_scopes"), snapshot.tenant, self._questions.model, scopes.tolist()
             )
             held = _HeldVectors(
                 rows=VectorRows.of((), dimensions), xid=np.zeros(0, dtype=np.int64), settled=0, scopes=scopes
             )
         else:
             found = await connection.fetch(
-                sql("vectors.new"), pinned.tenant, self._questions.model, held.settled, scopes.tolist()
+                sql("vectors.new"), snapshot.tenant, self._questions.model, held.settled, scopes.tolist()
             )
-        topped_up = _with(held, found, dimensions, pinned.now.xmin)
+        topped_up = _with(held, found, dimensions, snapshot.now.xmin)
         if topped_up is not held:
             self._cache.put(key, topped_up, topped_up.rows.nbytes + topped_up.xid.nbytes + 500)
-        seen = pinned.visibility.sees(topped_up.xid)
+        seen = snapshot.visibility.sees(topped_up.xid)
         return topped_up.rows if bool(seen.all()) else topped_up.rows.kept(seen)
 
 

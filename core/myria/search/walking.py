@@ -7,39 +7,29 @@ snapshot, and no transaction is open while a model thinks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import orjson
 
 from myria.db.clock import rfc3339_of, to_microseconds
+from myria.db.database import Connection, Database
+from myria.db.queries import sql
 from myria.log.payloads import speaker_of, whole_text
-from myria.search.filters import Filters
-from myria.search.nodes import SNIPPET_CHARACTERS
-from myria.search.paths import Path
+from myria.search.answers import Page, Within, counts, degraded
+from myria.search.nodes import SNIPPET_CHARACTERS, event_node
 from myria.search.queries import ReferencesQuery
-from myria.search.result import SearchResult
-from myria.search.tree import Assembled, Leafward, Room, assemble
-from myria.text.passages import passage
+from myria.search.ranking import Filters
+from myria.search.topics import Path, Paths
+from myria.search.tree import Assembled, Leafward, assemble
+from myria.text.passages import passage, sought_in
 
 if TYPE_CHECKING:
-    from myria.llm.walker import Start, WalkCandidate
+    from myria.llm.inspection import ShownEvent
+    from myria.llm.walker import Start, WalkCandidate, Walked
 
 Json = dict[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
-    """A deterministic answer with what it was made of: ranked hits, their rows and places, and the tree."""
-
-    result: SearchResult
-    hits: Sequence[Leafward]
-    rows: Mapping[int, asyncpg.Record]
-    paths: Sequence[Path]
-    topics: Mapping[bytes, Json]
-    answer: Assembled
-    room: Room
 
 
 def room_of(query: ReferencesQuery) -> int:
@@ -67,9 +57,9 @@ def start_of(tenant: str, query: ReferencesQuery, page: Page, wider: Page, sough
         mask=ScopesInForce(
             masks=query.masks,
             scopes={scope.scope_id: scope.participants for scope in page.result.scopes},
-            cutoff=page.result.pinned.cutoff,
+            cutoff=page.result.snapshot.cutoff,
             fresh=True,
-            floor=page.result.pinned.floor,
+            floor=page.result.snapshot.floor,
         ),
         found=inside[:MOST_IN_ANSWER],
         further=further,
@@ -78,7 +68,84 @@ def start_of(tenant: str, query: ReferencesQuery, page: Page, wider: Page, sough
     )
 
 
-def fits(query: ReferencesQuery, row: asyncpg.Record) -> bool:
+async def walked_answer(
+    database: Database,
+    paths: Paths,
+    query: ReferencesQuery,
+    answer: Json,
+    within: Within | None,
+    *,
+    page: Page,
+    wider: Page,
+    walked: Walked,
+) -> Json:
+    """Return the deterministic answer with what a walk has added to it, as far as the bound allows."""
+    ranked = {hit.event_seq: leafward for hit, leafward in zip(wider.result.hits, wider.hits, strict=True)}
+    placed = {hit.event_seq for hit in page.result.hits[: page.answer.taken]}
+    chosen = [event for event in walked.additions if event.event_seq not in placed]
+    unranked = [event for event in chosen if event.event_seq not in ranked]
+    topics = {**wider.topics, **page.topics}
+    if unranked:
+        async with database.read(page.result.snapshot.tenant) as connection:
+            more, below = await _unranked(connection, paths, query, page, unranked)
+        ranked |= more
+        topics |= below
+    additions = [ranked[event.event_seq] for event in chosen if event.event_seq in ranked]
+    while True:
+        tree = _with_additions(query, page, additions, topics) if additions else page.answer
+        longer = {
+            **answer,
+            "root": tree.root,
+            **degraded(walked.reason),
+            "counts": counts(tree),
+            "walk": {"rounds": walked.rounds, "calls": walked.calls, "tokens": walked.tokens},
+        }
+        if within is None or not additions or within(longer):
+            return longer
+        additions = additions[:-1]
+
+
+async def _unranked(
+    connection: Connection, paths: Paths, query: ReferencesQuery, page: Page, chosen: Sequence[ShownEvent]
+) -> tuple[dict[int, Leafward], dict[bytes, Json]]:
+    """Return the events that the model found in topics and that pass the filters, and the topics above them."""
+    snapshot = page.result.snapshot
+    scopes = {scope.scope_id: scope for scope in page.result.scopes}
+    wanted = [event.event_seq for event in chosen]
+    rows = await connection.fetch(sql("events.by_seqs"), snapshot.tenant, wanted, list(scopes))
+    withdrawn = {row["event_seq"] for row in await connection.fetch(sql("events.withdrawn"), snapshot.tenant, wanted)}
+    rows_by_seq = {
+        row["event_seq"]: row
+        for row in rows
+        if _fits(query, row) and row["event_seq"] <= snapshot.cutoff and row["event_seq"] not in withdrawn
+    }
+    inside = [event for event in chosen if event.event_seq in rows_by_seq]
+    topics = await paths.topics(
+        connection,
+        snapshot.tenant,
+        [(scopes[event.scope_id], event.path) for event in inside],
+        hidden=snapshot.hidden,
+    )
+    sought = sought_in(query.query)
+    hits = {
+        event.event_seq: Leafward(
+            event=event_node(
+                rows_by_seq[event.event_seq],
+                scopes[event.scope_id].participants,
+                indexed=not rows_by_seq[event.event_seq]["internal"],
+                score=0,
+                as_reference=True,
+                with_payload=query.include_payload,
+                sought=sought,
+            ),
+            path=event.path,
+        )
+        for event in inside
+    }
+    return hits, topics
+
+
+def _fits(query: ReferencesQuery, row: asyncpg.Record) -> bool:
     """Tell whether an event passes the filters of a query, and is internal only if the query includes these."""
     return (query.include_internal or not row["internal"]) and Filters.of(query).fits(
         channel=row["channel"],
@@ -88,7 +155,7 @@ def fits(query: ReferencesQuery, row: asyncpg.Record) -> bool:
     )
 
 
-def with_additions(
+def _with_additions(
     query: ReferencesQuery, page: Page, additions: Sequence[Leafward], topics: Mapping[bytes, Json]
 ) -> Assembled:
     """Return the answer's tree with additions, in order, as far as the reserved room goes.

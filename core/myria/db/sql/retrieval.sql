@@ -1,4 +1,4 @@
--- name: pin
+-- name: snapshot_view
 -- The active snapshot, once per request, and what this transaction can see of the tail: newest_seq bounds its length.
 -- newest_xid is that of a visible event: its commit is on disk, so no crash makes PostgreSQL give out an id up to it
 -- again. tenant_since tells a tenant from one of the same name that was deleted. $2: when it is asked, NULL for now.
@@ -26,7 +26,7 @@ LEFT JOIN myria.active_snapshots a ON a.tenant_id = $1
 LEFT JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = a.snapshot_id
 CROSS JOIN LATERAL (SELECT CASE WHEN s.cutoff IS NULL THEN 0 ELSE s.cutoff END AS by_event_seq) floor;
 
--- name: pin_again
+-- name: snapshot_of_cursor
 -- The snapshot a cursor names, while it is kept.
 SELECT s.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid, s.cutoff AS withdrawn_floor,
        (SELECT count(*) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.by_event_seq > s.cutoff) AS withdrawn,
@@ -47,7 +47,7 @@ WHERE w.tenant_id = $1 AND w.by_event_seq > $2
 ORDER BY w.by_event_seq;
 
 -- name: ended
--- The events of notes that have ended, and that maintenance has not withdrawn yet; $2 as in pin. (CASE: under row-level
+-- The events of notes that have ended, and that maintenance has not withdrawn yet; $2 as in snapshot_view. (CASE: under row-level
 -- security a coalesce is no index condition.)
 SELECT d.event_seq, d.scope_id, d.occurred_at FROM myria.ended_events($1, CASE WHEN $2::timestamptz IS NULL THEN now() ELSE $2 END) d;
 
@@ -129,18 +129,8 @@ FROM (
     LIMIT 1
 ) fewest;
 
--- name: memberships
--- In how many scopes each driver is; and under NULL, how many of the scopes with keys $3 there are.
-SELECT driver.participant,
-       (SELECT count(*) FROM myria.scope_members m
-        WHERE m.tenant_id = $1 AND m.participant = driver.participant) AS memberships
-FROM unnest($2::text[]) AS driver (participant)
-UNION ALL
-SELECT NULL, (SELECT count(*) FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_key = ANY ($3::bytea[]))
-WHERE cardinality($3::bytea[]) > 0;
-
 -- name: exact_tree
--- The one scope of a participant set, by its key, with its newest root within the lineage of the pinned snapshot.
+-- The one scope of a participant set, by its key, with its newest root within the lineage of the snapshot.
 SELECT s.scope_id, root.number, root.root_rendering_id, root.blocks
 FROM myria.scopes s
 LEFT JOIN LATERAL (
@@ -155,9 +145,9 @@ WHERE s.tenant_id = $1 AND s.scope_key = $2;
 
 -- name: visible_trees
 -- A page of the scopes everyone who asks belongs to, without those that are known already ($7), each with its newest
--- root within the lineage of the pinned snapshot: masked before anything is ranked. $4 is the driver, $5 the last
+-- root within the lineage of the snapshot: masked before anything is ranked. $4 is the driver, $5 the last
 -- scope of the page before.
-WITH pinned AS (
+WITH snapshot AS (
     SELECT lineage FROM myria.snapshots WHERE tenant_id = $1 AND snapshot_id = $3
 )
 SELECT visible.scope_id, s.participants, root.number, root.root_rendering_id, root.blocks
@@ -180,15 +170,15 @@ JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = visible.scope_id
 LEFT JOIN LATERAL (
     SELECT x.number, x.root_rendering_id, x.blocks
     FROM myria.scope_roots x
-    WHERE x.tenant_id = $1 AND x.scope_id = visible.scope_id AND x.number::bigint <@ (SELECT lineage FROM pinned)
+    WHERE x.tenant_id = $1 AND x.scope_id = visible.scope_id AND x.number::bigint <@ (SELECT lineage FROM snapshot)
     ORDER BY x.number DESC
     LIMIT 1
 ) root ON true
 ORDER BY visible.scope_id;
 
 -- name: changed_trees
--- Of scopes known with the number of their root (0 for none), those whose root in the pinned snapshot is another.
-WITH pinned AS (
+-- Of scopes known with the number of their root (0 for none), those whose root in the snapshot is another.
+WITH snapshot AS (
     SELECT lineage FROM myria.snapshots WHERE tenant_id = $1 AND snapshot_id = $4
 )
 SELECT known.scope_id, root.number, root.root_rendering_id, root.blocks
@@ -196,7 +186,7 @@ FROM unnest($2::bigint[], $3::integer[]) AS known (scope_id, number)
 LEFT JOIN LATERAL (
     SELECT x.number, x.root_rendering_id, x.blocks
     FROM myria.scope_roots x
-    WHERE x.tenant_id = $1 AND x.scope_id = known.scope_id AND x.number::bigint <@ (SELECT lineage FROM pinned)
+    WHERE x.tenant_id = $1 AND x.scope_id = known.scope_id AND x.number::bigint <@ (SELECT lineage FROM snapshot)
     ORDER BY x.number DESC
     LIMIT 1
 ) root ON true

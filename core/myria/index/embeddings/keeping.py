@@ -2,7 +2,7 @@
 
 Nothing waits for it and nothing is lost by killing it. Only events that are committed are looked at; up to the active
 snapshot's cutoff none can still be committed, so once everything there has its vector it is not looked at again.
-"""
+Vectors of models that are no longer in use are removed some at a time; a model that comes back computes anew."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import asyncpg
 import orjson
 
 from myria.access.vault import Secrets
-from myria.db.database import Database
+from myria.db.database import ALL_TENANTS, Database
 from myria.db.locks import lock_key
 from myria.db.queries import sql
 from myria.errors import ModelFailed
@@ -164,3 +164,46 @@ def text_digest(text: str) -> bytes:
     if len(raw) > _DIGESTED_BYTES:
         raw = raw[:_DIGESTED_BYTES].decode("utf-8", "ignore").encode("utf-8", "surrogatepass")
     return hashlib.sha256(raw).digest()[:_DIGEST_BYTES]
+
+
+REMOVED_AT_ONCE: Final = 5_000
+"""Events, and texts, whose vectors one transaction removes."""
+
+MOST_STEPS: Final = 100
+"""Such transactions of one call; the rest comes with the next."""
+
+
+async def remove_former(database: Database, model: str | None, *, after_s: float) -> int:
+    """Remove vectors that nothing has used for a while, a bounded number; return how many rows.
+
+    Args:
+        database: connects as a role that may remove vectors of every tenant.
+        model: the one in use, None where none is.
+        after_s: seconds for which vectors of another one stay, as far as an hour.
+
+    Raises:
+        UnavailableError: the rest is left for another time.
+    """
+    async with database.write(ALL_TENANTS) as connection:
+        if model is not None:
+            await connection.execute(sql("vectors.use"), model)
+        rows = await connection.fetch(sql("vectors.former"), model, after_s)
+    removed = 0
+    left = MOST_STEPS
+    for row in rows:
+        while left:
+            left -= 1
+            gone = await _remove_some(database, row["tenant_id"], row["model"])
+            removed += gone
+            if not gone:
+                break
+    return removed
+
+
+async def _remove_some(database: Database, tenant: str, model: str) -> int:
+    async with database.write(tenant) as connection:
+        await connection.execute(sql("vectors.lock"), lock_key("vectors", tenant))
+        gone: int = await connection.fetchval(sql("vectors.remove_some"), tenant, model, REMOVED_AT_ONCE)
+        if not gone:
+            await connection.execute(sql("vectors.forget"), tenant, model)
+    return gone

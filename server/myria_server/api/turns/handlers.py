@@ -30,7 +30,7 @@ from myria.notes.turns.shadow import (
     compare_before,
 )
 from myria.notes.turns.storing import FinishedTurn
-from myria.search.signing import signed_body, signed_text
+from myria.search.cursors import signed_body, signed_text
 from myria.settings import Settings
 from myria.settings.serving import TurnsMode
 from myria_server.api.core import inputs

@@ -1,12 +1,16 @@
-"""The view of one request: the pinned snapshot, the part of the tail it sees, and the scopes it may read.
+"""The snapshot view of one request: a snapshot, the part of the tail it sees, what is hidden, and the visible scopes.
 
 Everything is read inside one REPEATABLE READ transaction, so the snapshot, the tail and the set of scopes belong
-together, and a publish in between is not seen.
+together, and a publish in between is not seen. Rows of withdrawals are kept between requests by the snapshot's cutoff
+and their number, which only grows: where nothing was withdrawn since the last build, or nothing since the last
+question, no statement is needed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+import asyncpg
 
 from myria.db.clock import to_datetime, to_microseconds
 from myria.db.database import Connection
@@ -14,16 +18,15 @@ from myria.db.queries import sql
 from myria.log.masks import Masks
 from myria.search.cache import ByteCache
 from myria.search.cursors import Cursor, expired
-from myria.search.read_slots import Turn
+from myria.search.read_slots import ReadSlot
 from myria.search.scopes import Memory, VisibleScope, VisibleScopes, drivers_of, visible_scopes
-from myria.search.visibility import Visibility
-from myria.search.withdrawn import Hidden, hidden_from
+from myria.search.visibility import NOTHING, Hidden, Visibility, WithdrawalChange, hidden_by
 
 _MEMORY_BYTES = 200
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pinned:
+class SnapshotView:
     """The view of one request.
 
     `memory` tells the tenant from a deleted one of its name: what is kept between requests is kept under it.
@@ -32,7 +35,8 @@ class Pinned:
     and its id is never given out again. `at_cursor` tells that the view is that of an earlier page, not the newest.
     `clock` is the database's, in microseconds since 1970. Withdrawals past `floor` are not in the snapshot's trees;
     `hidden` is what they, and notes that have ended, change for this request; `withdrawn_before` tells whether there
-    are any up to the floor, `has_subjects` whether the tenant has subjects in any snapshot.
+    are any up to the floor, `has_subjects` whether the tenant has subjects in any snapshot, and `is_active` whether
+    this snapshot is the active one: only what is resolved in that is kept between requests.
     """
 
     tenant: str
@@ -50,7 +54,8 @@ class Pinned:
     floor: int
     withdrawn_before: bool
     hidden: Hidden
-    has_subjects: bool = False
+    is_active: bool
+    has_subjects: bool
 
     @property
     def at_cursor(self) -> bool:
@@ -67,17 +72,17 @@ class Pinned:
         return self.visible.scope(scope_id)
 
 
-async def pin(
+async def open_snapshot(
     connection: Connection,
     cache: ByteCache,
     tenant: str,
     masks: Masks,
     cursor: Cursor | None,
     *,
-    turn: Turn,
+    slot: ReadSlot,
     include_superseded: bool = False,
     at: int | None = None,
-) -> Pinned:
+) -> SnapshotView:
     """Return the view of a request, or that of the cursor's first page.
 
     Args:
@@ -86,12 +91,12 @@ async def pin(
 
     Raises:
         CursorExpired: the cursor's snapshot is no longer kept.
-        HeavyRead: very many scopes must be resolved, and this read has no turn.
+        HeavyRead: very many scopes must be resolved, and this read has no slot.
     """
     moment = None if at is None else to_datetime(at)
     before: Memory | None = cache.peek((tenant, "memory"))
     drivers = [] if before is None else drivers_of(cache, before, masks)
-    row = await connection.fetchrow(sql("retrieval.pin"), tenant, moment, drivers)
+    row = await connection.fetchrow(sql("retrieval.snapshot_view"), tenant, moment, drivers)
     if row is None:
         raise AssertionError("the pin always gives one row")
     memory = (tenant, 0 if row["tenant_since"] is None else to_microseconds(row["tenant_since"]))
@@ -107,15 +112,15 @@ async def pin(
         if cursor.snapshot_id != (snapshot_id or ""):
             snapshot_id, cutoff, tail_xid, floor, withdrawn_before = None, None, None, 0, False
             if cursor.snapshot_id:
-                pinned_row = await connection.fetchrow(sql("retrieval.pin_again"), tenant, cursor.snapshot_id)
-                if pinned_row is None:
+                cursor_row = await connection.fetchrow(sql("retrieval.snapshot_of_cursor"), tenant, cursor.snapshot_id)
+                if cursor_row is None:
                     raise expired()
-                snapshot_id, cutoff, tail_xid = pinned_row["snapshot_id"], pinned_row["cutoff"], pinned_row["tail_xid"]
-                floor, withdrawn = pinned_row["withdrawn_floor"], pinned_row["withdrawn"]
-                withdrawn_before = pinned_row["withdrawn_before"]
+                snapshot_id, cutoff, tail_xid = cursor_row["snapshot_id"], cursor_row["cutoff"], cursor_row["tail_xid"]
+                floor, withdrawn = cursor_row["withdrawn_floor"], cursor_row["withdrawn"]
+                withdrawn_before = cursor_row["withdrawn_before"]
             else:
                 withdrawn = await connection.fetchval(sql("retrieval.count_withdrawn"), tenant)
-    hidden = await hidden_from(
+    hidden = await _hidden_from(
         connection,
         cache,
         memory,
@@ -131,7 +136,7 @@ async def pin(
         hidden = hidden.also(
             [(end["event_seq"], end["scope_id"], to_microseconds(end["occurred_at"])) for end in ended]
         )
-    return Pinned(
+    return SnapshotView(
         tenant=tenant,
         memory=memory,
         masks=masks,
@@ -153,10 +158,63 @@ async def pin(
             snapshot_id,
             counted=dict(zip(drivers, row["memberships"], strict=True)),
             is_active=snapshot_id == active,
-            turn=turn,
+            slot=slot,
         ),
         floor=floor,
         withdrawn_before=withdrawn_before,
         hidden=hidden,
+        is_active=snapshot_id == active,
         has_subjects=row["has_subjects"],
+    )
+
+
+async def _hidden_from(
+    connection: Connection,
+    cache: ByteCache,
+    memory: Memory,
+    *,
+    floor: int,
+    cutoff: int,
+    rows: int,
+    visibility: Visibility,
+    at_cursor: bool,
+    with_superseded: bool,
+) -> Hidden:
+    """Return what withdrawals hide from a request.
+
+    Args:
+        floor: withdrawals past this number are not in the snapshot's trees: its cutoff, 0 where its builder knew none.
+        cutoff: the snapshot's.
+        rows: how many rows of `withdrawn` past the floor the request's transaction sees.
+        visibility: what the request sees: at a cursor, what its first page saw.
+        with_superseded: whether superseded events are to be shown.
+    """
+    if not rows:
+        return NOTHING
+    key = (memory, "hidden", floor, with_superseded)
+    known: tuple[int, Hidden] | None = None if at_cursor else cache.get(key)
+    if known is not None and known[0] == rows:
+        return known[1]
+    fetched = await connection.fetch(sql("retrieval.withdrawn"), memory[0], floor)
+    hidden = hidden_by(
+        [_change(row, is_exact=floor == cutoff) for row in fetched],
+        None if at_cursor else (floor, rows, with_superseded),
+        cutoff=cutoff,
+        view=visibility if at_cursor else None,
+        with_superseded=with_superseded,
+    )
+    if not at_cursor:
+        cache.put(key, (len(fetched), hidden), 200 + 300 * len(fetched))
+    return hidden
+
+
+def _change(row: asyncpg.Record, *, is_exact: bool) -> WithdrawalChange:
+    return WithdrawalChange(
+        event_seq=row["event_seq"],
+        scope_id=row["scope_id"],
+        occurred_at=to_microseconds(row["occurred_at"]),
+        reason=row["reason"],
+        xid=row["xid"],
+        was_withdrawn=is_exact and row["was_withdrawn"],
+        superseded_by=row["superseded_by"] if row["reason"] == "superseded" else None,
     )

@@ -1,0 +1,446 @@
+"""Answers of the two queries: the tree of the best hits within the bounds, and what stands around it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
+
+import asyncpg
+import orjson
+
+from myria.db.clock import to_rfc3339
+from myria.db.database import Connection
+from myria.db.queries import sql
+from myria.llm.failures import advice
+from myria.log.payloads import TopicHint, speaker_of, whole_text
+from myria.search import cursors
+from myria.search.cursors import Cursor
+from myria.search.nodes import event_node, shortened_event_node
+from myria.search.queries import EventNodesQuery, ReferencesQuery
+from myria.search.ranking import Hit
+from myria.search.result import MOST_COMPARED, SearchResult, ToldHits
+from myria.search.searching import Query, Search
+from myria.search.superseded import successors
+from myria.search.topics import NO_SUBJECTS, Path, Paths, SubjectFinder
+from myria.search.tree import CHARACTERS_PER_TOKEN, Assembled, Assembly, Cost, Leafward, Room, assemble, cost_of
+from myria.text.passages import sought_in
+
+Json = dict[str, Any]
+
+Within = Callable[[Json], bool]
+"""Whether an answer keeps a bound of the caller's. Of an answer that does not, the best hits that do are given."""
+
+_SHORT_PAYLOAD = 4_096
+"""Bytes of a payload up to which it may be one of several that say the same."""
+
+_NONE_ALIKE: Mapping[int, int] = {}
+
+_ROWS_AT_ONCE = 32
+"""Events of an answer that are read at once: bounds the memory of payloads that turn out to have no room in it."""
+
+_NO_ARGUMENTS = frozenset({"cursor", "mode", "masks", "view", "format"})
+"""Fields that are no arguments to show: a cursor is valid in every mode and form, and the masks show themselves."""
+
+_ANSWER_TOKENS = 190
+"""Tokens for the rest of an answer: field names, ids, counts, the walk, and a cursor without its transactions."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """The tree of an answer with what it was made of: ranked hits, their rows and places."""
+
+    result: SearchResult
+    hits: Sequence[Leafward]
+    rows: Mapping[int, asyncpg.Record]
+    paths: Sequence[Path]
+    topics: Mapping[bytes, Json]
+    answer: Assembled
+    room: Room
+
+
+class Answering:
+    """Makes answers of what searches find.
+
+    Args:
+        answer_bytes: the size of an answer as JSON, at most.
+        cursor_lifetime_s: how long cursors work for certain, in seconds.
+    """
+
+    def __init__(
+        self, search: Search, paths: Paths, subjects: SubjectFinder, *, answer_bytes: int, cursor_lifetime_s: float
+    ) -> None:
+        self._search = search
+        self._paths = paths
+        self._subjects = subjects
+        self._answer_bytes = answer_bytes
+        self._lifetime = cursor_lifetime_s
+
+    def cursor(self, tenant: str, query: Query, secret: bytes) -> Cursor | None:
+        """Return the cursor of a query.
+
+        Raises:
+            CursorInvalid, CursorExpired: ask again without it.
+        """
+        if query.cursor is None:
+            return None
+        digest = _digest(tenant, query, _arguments(query))
+        return cursors.decode(query.cursor, digest=digest, secret=secret, lifetime=self._lifetime)
+
+    async def answer(
+        self,
+        connection: Connection,
+        query: Query,
+        result: SearchResult,
+        *,
+        cursor: Cursor | None,
+        secret: bytes,
+        within: Within | None,
+        keeps_places: bool,
+    ) -> tuple[Json, Page]:
+        """Return the answer of the best hits, and what it was made of.
+
+        Args:
+            keeps_places: hits that say the same are told one by one.
+        """
+        told = ToldHits.of(result.hits, {}) if keeps_places else await _told(connection, query, result)
+        while True:
+            shown = replace(result, hits=told.shown)
+            page = await self.page(connection, query, shown, alike=told.alike)
+            respond = partial(self._around, query, result=result, told=told, cursor=cursor, secret=secret)
+            answer, assembled = _fitting(page, respond, within)
+            fitting = told.within(assembled.taken)
+            if fitting is told:
+                return answer, replace(page, answer=assembled)
+            # A hit stands for others that come after what has room: they are for the next page.
+            told = fitting
+
+    async def page(
+        self,
+        connection: Connection,
+        query: Query,
+        result: SearchResult,
+        *,
+        alike: Mapping[int, int] = _NONE_ALIKE,
+        whole: bool = False,
+    ) -> Page:
+        """Return the tree of the best hits; `whole` reads those without room too.
+
+        Args:
+            alike: for how many others a hit stands, by event_seq.
+        """
+        tenant = result.snapshot.tenant
+        is_tree = isinstance(query, ReferencesQuery)
+        root = query.root if isinstance(query, ReferencesQuery) else None
+        paths = await self._search.paths(connection, result) if is_tree else [()] * len(result.hits)
+        by_path = dict(zip(paths, result.hits, strict=True))
+        found = [(result.scope(hit), path) for path, hit in by_path.items() if path]
+        known = await self._paths.found(connection, tenant, found)
+        hidden = result.snapshot.hidden
+        topics = {rendering_id: topic.shown(hidden) for rendering_id, topic in known.items()}
+        subjects, under = NO_SUBJECTS, result.under
+        if root is None:
+            subjects = await self._subjects.of_hits(connection, result.snapshot, found, known)
+        elif under is not None:
+            topics[under.rendering_id] = under.topic.shown(hidden)
+        else:
+            paths = [_downward(path, topics, root) for path in paths]
+        events = _EventRows(result, query, keeps_all=whole, alike=alike)
+        room = self._room(result, query)
+        asked_by = query.masks.participants
+        assembly = Assembly(room, topics=topics, asked_by=asked_by)
+        hits: list[Leafward] = []
+        unmade: Iterator[Hit] = iter(())  # of those that were read last, the ones that no node was made of
+        is_open = True
+        async for some in events.read(connection):
+            unmade = iter(some)
+            for hit in unmade:
+                hits.append(events.leafward(hit, paths[len(hits)]))
+                is_open = is_open and assembly.take(hits[-1])
+                if not is_open and not whole:
+                    break
+            if not is_open and not whole:
+                break
+        if under is None:
+            places = subjects.places([path[-1] for path in paths[: assembly.taken] if path])
+            topics |= {subject: subjects.topics[subject].shown(hidden) for subject in places.values()}
+        else:
+            places = {path[-1]: under.rendering_id for path in paths}
+        if places:
+            # Subjects take fewer nodes than paths do, so some hits more may find room.
+            hits = [_under_subject(hit, places) for hit in hits]
+            further = zip(unmade, paths[len(hits) :], strict=False)
+            more = (_under_subject(events.leafward(hit, path), places) for hit, path in further)
+            answer = assemble(_kept(hits, more), room, topics=topics, asked_by=asked_by)
+        else:
+            answer = assembly.finish()
+        return Page(
+            result=result,
+            hits=hits,
+            rows=events.rows,
+            paths=paths,
+            topics=topics,
+            answer=answer,
+            room=room,
+        )
+
+    def _around(
+        self,
+        query: Query,
+        answer: Assembled,
+        *,
+        result: SearchResult,
+        told: ToldHits,
+        cursor: Cursor | None,
+        secret: bytes,
+    ) -> Json:
+        """Return a tree with what stands around it."""
+        covered = told.covered(answer.taken)
+        more = covered < len(result.hits) or result.more
+        arguments = _arguments(query)
+        next_cursor = None
+        if more and answer.taken:
+            end = cursors.period_end(self._lifetime) if cursor is None else cursor.period_end
+            following = result.cursor_after(result.hits[covered - 1], period_end=end)
+            digest = _digest(result.snapshot.tenant, query, arguments)
+            next_cursor = cursors.encode(following, digest=digest, secret=secret)
+        body = {
+            "snapshot_id": result.snapshot.snapshot_id,
+            "root": answer.root,
+            "constraints": _constraints(query, arguments),
+            "truncated": more or answer.cut_by_depth or bool(answer.skipped),
+            "next_cursor": next_cursor,
+            **degraded(None),
+            "counts": counts(answer),
+        }
+        if answer.skipped:
+            body["skipped"] = {"count": len(answer.skipped), "event_ids": list(answer.skipped)}
+        return body
+
+    def _room(self, result: SearchResult, query: Query) -> Room:
+        """Return the bounds of an answer; around its tree there are the query and a cursor as long as it may get."""
+        is_lean = query.view == "lean"
+        constraints = {} if is_lean else _constraints(query, _arguments(query))
+        query_cost = cost_of([constraints, result.snapshot.visibility.text * 2], nodes=0)
+        if isinstance(query, ReferencesQuery):
+            nodes, depth = query.max_nodes, query.max_depth
+        else:
+            nodes, depth = query.limit + 1, None
+        return Room(
+            nodes=nodes,
+            depth=depth,
+            tokens=query.max_tokens,
+            size=self._answer_bytes,
+            around=query_cost + Cost(0, _ANSWER_TOKENS, _ANSWER_TOKENS * CHARACTERS_PER_TOKEN),
+            lean=is_lean,
+        )
+
+
+async def _told(connection: Connection, query: Query, result: SearchResult) -> ToldHits:
+    """Return the hits as they are told: where tokens are bounded, a fact once."""
+    said: dict[int, tuple[Hashable, str]] = {}
+    hits = result.hits[:MOST_COMPARED]
+    is_ranked = isinstance(query, ReferencesQuery) or query.order == "relevance"
+    is_bounded = query.max_tokens is not None and query.query is not None
+    if hits and is_bounded and is_ranked and not query.include_superseded:
+        scopes = sorted({result.scope(hit).scope_id for hit in hits})
+        wanted = [hit.event_seq for hit in hits]
+        rows = await connection.fetch(
+            sql("events.short_payloads"), result.snapshot.tenant, wanted, scopes, _SHORT_PAYLOAD
+        )
+        for row in rows:
+            payload = orjson.loads(row["payload"])
+            said[row["event_seq"]] = speaker_of(payload), whole_text(payload)
+    return ToldHits.of(result.hits, said)
+
+
+def _fitting(page: Page, respond: Callable[[Assembled], Json], within: Within | None) -> tuple[Json, Assembled]:
+    """Return the answer of as many hits of a page, in order, as keep the caller's bound, and its tree.
+
+    A first hit that breaks it alone is skipped: it fits on no page.
+    """
+    answer = respond(page.answer)
+    hits = page.hits[: page.answer.taken]
+    if within is None or not hits or within(answer):
+        return answer, page.answer
+    asked_by = page.result.snapshot.masks.participants
+    best: tuple[Json, Assembled] | None = None
+    fitting, beyond = 0, len(hits)
+    while fitting + 1 < beyond:
+        middle = (fitting + beyond) // 2
+        part = assemble(hits[:middle], page.room, topics=page.topics, asked_by=asked_by)
+        shorter = respond(part)
+        if within(shorter):
+            best, fitting = (shorter, part), middle
+        else:
+            beyond = middle
+    if best is None:
+        assembly = Assembly(page.room, topics=page.topics, asked_by=asked_by)
+        assembly.skip(hits[0].event["event_id"])
+        part = assembly.finish()
+        best = respond(part), part
+    return best
+
+
+def degraded(reason: str | None) -> Json:
+    """Return what an answer says of a model that was asked in vain, for this reason, or of none."""
+    if reason is None:
+        return {"degraded": False, "degraded_reason": None}
+    return {"degraded": True, "degraded_reason": reason, "degraded_note": advice(reason)}
+
+
+def counts(answer: Assembled) -> Json:
+    """Return how much an answer shows."""
+    events = indexed = 0
+    topics = [answer.root]
+    while topics:
+        for child in topics.pop()["children"]:
+            if "children" in child:
+                topics.append(child)
+            else:
+                events += 1
+                indexed += child["indexed"]
+    return {
+        "nodes": answer.nodes,
+        "events": events,
+        "topics": answer.nodes - 1 - events,
+        "indexed": indexed,
+        "fresh": events - indexed,
+    }
+
+
+class _EventRows:
+    """The events of the hits of one answer, read some at a time: payloads may be large, and not all are shown.
+
+    `rows` are those read last, or with `keeps_all` all.
+    """
+
+    def __init__(
+        self,
+        result: SearchResult,
+        query: Query,
+        *,
+        keeps_all: bool = False,
+        alike: Mapping[int, int] = _NONE_ALIKE,
+    ) -> None:
+        self.rows: dict[int, asyncpg.Record] = {}
+        self._marks: dict[int, Json] = {}
+        self._query = query
+        self._keeps_all = keeps_all
+        self._alike = alike
+        self._result = result
+        self._sought = sought_in(query.query)
+        self._with_payload = isinstance(query, EventNodesQuery) or query.include_payload
+
+    async def read(self, connection: Connection) -> AsyncIterator[Sequence[Hit]]:
+        """Yield the hits in order, those whose rows have been read."""
+        result = self._result
+        for start in range(0, len(result.hits), _ROWS_AT_ONCE):
+            hits = result.hits[start : start + _ROWS_AT_ONCE]
+            scopes = sorted({result.scope(hit).scope_id for hit in hits})
+            wanted = [hit.event_seq for hit in hits]
+            rows = await connection.fetch(sql("events.by_seqs"), result.snapshot.tenant, wanted, scopes)
+            if not self._keeps_all:
+                self.rows.clear()
+            self.rows.update((row["event_seq"], row) for row in rows)
+            if self._query.include_superseded:
+                found = await successors(connection, result.snapshot.tenant, wanted, self._query.masks)
+                self._marks = {
+                    seq: {"superseded": True, "superseded_by": None if successor is None else successor["event_id"]}
+                    for seq, successor in found.items()
+                }
+            yield hits
+
+    def leafward(self, hit: Hit, path: Path = ()) -> Leafward:
+        """Return a hit as it is placed below the last rendering of its path."""
+        row, participants = self.rows[hit.event_seq], self._result.scope(hit).participants
+        indexed = self._result.is_indexed(hit)
+        mark = self._marks.get(hit.event_seq, {})
+        change = self._result.change_of(hit)
+        if change is not None:
+            mark = {**mark, "change": change}
+        if hit.event_seq in self._alike:
+            mark = {**mark, "alike": self._alike[hit.event_seq]}
+        event = event_node(
+            row,
+            participants,
+            indexed=indexed,
+            score=hit.score,
+            as_reference=bool(path),
+            with_payload=self._with_payload,
+            sought=self._sought,
+        )
+        if mark:
+            event |= mark
+        if not self._with_payload:
+            return Leafward(event=event, path=path)
+        shortened = partial(
+            shortened_event_node,
+            row,
+            participants,
+            indexed=indexed,
+            score=hit.score,
+            as_reference=bool(path),
+            sought=self._sought,
+        )
+        return Leafward(event=event, path=path, shortened=(lambda: shortened() | mark) if mark else shortened)
+
+
+def _kept(hits: list[Leafward], more: Iterator[Leafward]) -> Iterator[Leafward]:
+    """Yield hits and then more, which are added to them as they are taken."""
+    yield from tuple(hits)
+    for hit in more:
+        hits.append(hit)
+        yield hit
+
+
+def _downward(path: Path, topics: Mapping[bytes, Json], root: str) -> Path:
+    """Return a path from the chosen topic on: what stands above it is not part of its subtree."""
+    at = next(
+        i
+        for i, rendering_id in enumerate(path)
+        if root in (topics[rendering_id]["topic_id"], topics[rendering_id]["node_id"])
+    )
+    return path[at:]
+
+
+def _under_subject(hit: Leafward, places: Mapping[bytes, bytes]) -> Leafward:
+    """Return a hit as it is placed under the subject of its leaf, where it has one in this answer."""
+    subject = places.get(hit.path[-1]) if hit.path else None
+    if subject is None:
+        return hit
+    return Leafward(event=hit.event, path=(subject, hit.path[-1]), shortened=hit.shortened)
+
+
+def _digest(tenant: str, query: Query, arguments: Json) -> str:
+    return cursors.query_digest(tenant, type(query).__name__, arguments)
+
+
+def _constraints(query: Query, arguments: Json) -> Json:
+    """Return the query as it was understood, without arguments that were not given."""
+    constraints = {name: value for name, value in arguments.items() if value not in (None, [], False)}
+    if isinstance(query, ReferencesQuery) and query.mode != "auto":
+        constraints["mode"] = query.mode
+    utc_offset = constraints.pop("utc_offset", 0)
+    for name in ("since", "until", "now"):
+        if name in constraints:
+            constraints[name] = to_rfc3339(constraints[name], utc_offset if name == "now" else 0)
+    return constraints
+
+
+def _arguments(query: Query) -> Json:
+    names = [argument.name for argument in fields(query) if argument.name not in _NO_ARGUMENTS]
+    given = {name: _plain(getattr(query, name)) for name in names}
+    if not query.include_superseded:
+        # Cursors that were made before there was this argument stay valid.
+        del given["include_superseded"]
+    return {**query.masks.to_json(), **given}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, TopicHint):
+        return {"hint": value.hint, "confidence": value.confidence}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,281 @@
+"""A second look at the best hits of a search by a model that reads question and texts, asked for without a connection.
+
+What a model's numbers mean is its own affair. So relevance counts by how many standard deviations it differs from the
+mean of the hits that were looked at, and it multiplies what the ranking found: a model that knows little of who is
+who, of times and of what stands around a text, does not throw away what the ranking knows of these. Integers only: the
+same answers of a model give the same order.
+
+The first hits of a ranking change places among themselves; what follows them stays. A later page ranks the same first
+hits again, so that it knows which of them its place is among."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import isqrt
+from typing import Final, Protocol
+
+import orjson
+
+from myria.db.database import Connection
+from myria.db.queries import sql
+from myria.errors import InternalError, ModelFailed
+from myria.index.block import Ints
+from myria.log.payloads import speaker_of, whole_text
+from myria.search.ranking import Hit, Key, Ranking
+from myria.search.read_slots import Awaited, ReadSlot
+from myria.search.result import SearchResult
+from myria.search.successors import Succession
+from myria.settings import SecondLookSettings
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownTo:
+    """Who is shown texts by a model: `participants` are whom the masks in force name, `scopes` those of the texts."""
+
+    tenant: str
+    participants: tuple[str, ...]
+    scopes: tuple[int, ...]
+
+
+class RelevanceSource(Protocol):
+    """Tells how relevant texts are to a question."""
+
+    async def relevance(self, question: str, texts: Sequence[str], *, asker: ShownTo, within_s: float) -> list[float]:
+        """Return how relevant each text is to a question, on a scale of its own.
+
+        Raises:
+            ModelFailed: by its kind; nothing usable came within the time given.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End what it holds."""
+        ...
+
+
+STEPS: Final = 10_000
+"""Relevance is rounded to so many steps between the least and the greatest of one reply."""
+
+_UNIT: Final = 256
+_LEAST: Final = -2 * _UNIT
+_MOST: Final = 4 * _UNIT
+"""Bounds of what relevance counts, in 1/256 standard deviations."""
+_LEAST_PERCENT: Final = 10
+"""The least that is left of a score, in percent."""
+
+
+def quantised(relevance: Sequence[float]) -> list[int]:
+    """Return relevances, of which there is at least one, as steps between the least and the greatest of them."""
+    least, most = min(relevance), max(relevance)
+    if most <= least:
+        return [0] * len(relevance)
+    # Halved first: the difference of two large numbers may be none.
+    width = most / 2 - least / 2
+    return [round((value / 2 - least / 2) / width * STEPS) for value in relevance]
+
+
+def order(scores: Sequence[int], steps: Sequence[int | None], weight: int) -> list[int]:
+    """Return the places of hits in their new order.
+
+    Args:
+        scores: of the ranking, best first.
+        steps: beside them, how relevant the second look found each; None where it did not see it: as the mean.
+        weight: percent that a score rises for each standard deviation.
+    """
+    seen = [step for step in steps if step is not None]
+    if not seen:
+        return list(range(len(scores)))
+    mean = sum(seen) // len(seen)
+    deviation = max(1, isqrt(sum((step - mean) ** 2 for step in seen) // len(seen)))
+    worth = []
+    for score, step in zip(scores, steps, strict=True):
+        gain = 0 if step is None else min(_MOST, max(_LEAST, (step - mean) * _UNIT // deviation))
+        worth.append(score * max(_LEAST_PERCENT * _UNIT, 100 * _UNIT + weight * gain))
+    return sorted(range(len(scores)), key=lambda at: (-worth[at], at))
+
+
+def placed(scores: Sequence[int], beyond: int) -> list[int]:
+    """Return scores for hits in their new order: falling, and all above what follows them.
+
+    So a place between any two hits can be named by a score, as pages of an answer need it.
+
+    Args:
+        scores: of the hits as the ranking had them, best first.
+        beyond: the greatest score of what was not looked at.
+    """
+    falling: list[int] = []
+    below = beyond
+    for score in reversed(scores):
+        below = max(score, below + 1)
+        falling.append(below)
+    return falling[::-1]
+
+
+logger = logging.getLogger(__name__)
+
+Look = Mapping[str, int]
+"""How relevant each text is to one question, in steps."""
+
+_KEPT: Final = 500
+
+Ranker = Callable[[int, Key | None, Ints | None], Awaitable[Ranking]]
+"""Ranks everything: so many hits, after a place, without those that were withdrawn late."""
+
+
+class SecondLook:
+    """Moves the best hits of searches by what a model says of their texts, within a request's time or not at all.
+
+    It keeps the model's last answers: pages of one answer show it the same texts.
+    """
+
+    def __init__(self, source: RelevanceSource, settings: SecondLookSettings) -> None:
+        self._settings = settings
+        self._source = source
+        self._known: OrderedDict[bytes, list[int]] = OrderedDict()
+        self._answers = 0
+        self._failed = 0
+
+    def figures(self) -> dict[str, int]:
+        """Return how many answers the model gave and how many failed since the start."""
+        return {"looked": self._answers, "failed": self._failed}
+
+    async def close(self) -> None:
+        """Close connections and finish what is being written."""
+        await self._source.close()
+
+    async def ranking(
+        self,
+        connection: Connection,
+        slot: ReadSlot,
+        result: SearchResult,
+        question: str,
+        *,
+        ranked: Ranker,
+        limit: int,
+        after: Key | None,
+    ) -> Ranking | None:
+        """Return the best hits after a place, as the second look has them; None where there is none to be had.
+
+        Args:
+            result: the view that is searched.
+
+        Raises:
+            Awaited: the model is to be asked first.
+        """
+        settings = self._settings
+        late = result.snapshot.hidden.late
+        withdrawn = frozenset(late.tolist())
+        # What was withdrawn since the first page holds its place among the first hits, and is left out afterwards.
+        first = await ranked(max(settings.hits + 1, limit if after is None else 0), None, None)
+        head, beyond = first.hits[: settings.hits], first.hits[settings.hits :]
+        if not head:
+            return None
+        texts = await self._texts(connection, result, [hit for hit in head if hit.event_seq not in withdrawn])
+        look = self._looked(slot, question, list(dict.fromkeys(texts.values())), _asker(result, head))
+        if look is None:
+            return None
+        steps = [look.get(texts[hit.event_seq]) if hit.event_seq in texts else None for hit in head]
+        moved = _moved(head, steps, settings.weight_percent, changed=first.changed, beyond=beyond)
+        moved = [hit for hit in moved if hit.event_seq not in withdrawn and (after is None or hit.score < after.score)]
+        rest = beyond
+        if after is not None or withdrawn:
+            # The scores of moved hits are above all others: a place with such a score is among them.
+            is_among = after is None or not beyond or after.score > beyond[0].score
+            rest = (await ranked(limit, head[-1].key if is_among else after, late)).hits
+        return replace(first, hits=(*moved, *rest)[:limit])
+
+    def _looked(self, slot: ReadSlot, question: str, texts: Sequence[str], asker: ShownTo) -> Look | None:
+        """Return what the model said of these texts.
+
+        Raises:
+            Awaited: it was not asked yet.
+        """
+        if not texts:
+            return None
+        steps = self._known.get(_key(question, texts))
+        if steps is not None:
+            self._known.move_to_end(_key(question, texts))
+            return dict(zip(texts, steps, strict=True))
+        key = ("second look", question)
+        if key not in slot.found:
+            raise Awaited(key, partial(self._ask, question, texts, asker))
+        # Of what came since, nothing is known: it counts as the mean.
+        found: Look | None = slot.found[key]
+        return found
+
+    async def _ask(self, question: str, texts: Sequence[str], asker: ShownTo, spent_s: float) -> Look | None:
+        """Return what the model says of some texts, None where it says nothing usable in what is left of the time."""
+        left = self._settings.deadline_s - spent_s
+        if left <= 0:
+            return None
+        try:
+            steps = quantised(await self._source.relevance(question, texts, asker=asker, within_s=left))
+        except ModelFailed as failure:
+            self._failed += 1
+            logger.info("a question goes without a second look: %s", failure.message, extra={"action": "no_look"})
+            return None
+        except Exception:
+            self._failed += 1
+            logger.exception("a second look failed", extra={"action": "no_look"})
+            return None
+        self._answers += 1
+        self._known[_key(question, texts)] = steps
+        if len(self._known) > _KEPT:
+            self._known.popitem(last=False)
+        return dict(zip(texts, steps, strict=True))
+
+    async def _texts(self, connection: Connection, result: SearchResult, hits: Sequence[Hit]) -> dict[int, str]:
+        """Return what the model is shown of hits, by event_seq; nothing of what is empty."""
+        scopes = sorted({result.scope(hit).scope_id for hit in hits})
+        wanted = [hit.event_seq for hit in hits]
+        rows = await connection.fetch(sql("events.texts"), result.snapshot.tenant, wanted, scopes)
+        payloads = {row["event_seq"]: orjson.loads(row["payload"]) for row in rows}
+        texts: dict[int, str] = {}
+        for seq in wanted:
+            text = whole_text(payloads[seq]) if seq in payloads else ""
+            if text.strip():
+                speaker = speaker_of(payloads[seq])
+                texts[seq] = (text if speaker is None else f"{speaker}: {text}")[: self._settings.text_characters]
+        return texts
+
+
+def _key(question: str, texts: Sequence[str]) -> bytes:
+    return hashlib.sha256(repr((question, *texts)).encode()).digest()
+
+
+def _asker(result: SearchResult, hits: Sequence[Hit]) -> ShownTo:
+    """Return for whom a model is asked of these hits.
+
+    Raises:
+        InternalError: a mask does not show one of them: a bug, and nothing was sent.
+    """
+    masks = result.snapshot.masks
+    scopes = {scope.scope_id: scope for scope in map(result.scope, hits)}
+    if not all(masks.sees(scope.participants) for scope in scopes.values()):
+        raise InternalError("a hit outside of the mask was about to be shown to a model")
+    return ShownTo(tenant=result.snapshot.tenant, participants=masks.participants, scopes=tuple(sorted(scopes)))
+
+
+def _moved(
+    head: Sequence[Hit],
+    steps: Sequence[int | None],
+    weight: int,
+    *,
+    changed: Succession | None,
+    beyond: Sequence[Hit],
+) -> list[Hit]:
+    """Return the first hits in their new order, with scores that say their places."""
+    scores = [hit.score for hit in head]
+    places = order(scores, steps, weight)
+    if changed is not None:
+        # Both sides of a change are alike to a model; which is asked for, the ranking knows.
+        sides = [at for at in places if head[at].event_seq in (changed.older, changed.newer)]
+        kept = iter(sorted(sides))
+        places = [next(kept) if at in sides else at for at in places]
+    falling = placed(scores, beyond[0].score if beyond else 0)
+    return [replace(head[at], score=score) for at, score in zip(places, falling, strict=True)]

@@ -1,0 +1,233 @@
+"""Events that no tree holds: the fresh tail, and internal events. They are analysed as they are read, and kept.
+
+What is kept of a list of masks is topped up: with the events of transactions that had not ended when it was read, and
+with scopes that are new. A request sees of it what its own snapshot of PostgreSQL sees, so it may hold more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+from weakref import WeakValueDictionary
+
+import asyncpg
+import numpy as np
+
+from myria.db.database import Connection
+from myria.db.queries import sql
+from myria.index.block import Doc, Ints
+from myria.index.corpus import Mask
+from myria.index.loose import LooseBlock
+from myria.index.searchable import document
+from myria.search.cache import ByteCache
+from myria.search.snapshot_view import SnapshotView
+
+Kind = Literal["tail", "internal"]
+
+_STATEMENTS: Final[dict[Kind, str]] = {"tail": "events.tail", "internal": "events.internal"}
+
+FEW_SCOPES = 64
+"""Up to this many visible scopes, the tail of each is looked up; beyond, the tenant's tail is read if that is less."""
+
+_EVENTS_PER_LOOKUP = 8
+"""How many events of the tail PostgreSQL passes over in the time that it takes to look up one scope."""
+
+_FEW_CHARACTERS = 256 * 1024
+"""Characters of payloads whose words are put into a block at once: some hundredths of a second. More go to a thread."""
+
+_PORTION_CHARACTERS = 1024 * 1024
+"""Characters of payloads whose words are held at a time."""
+
+_STEP_S = 0.001
+"""Seconds of analysing after which the event loop gets its turn."""
+
+_NONE: Ints = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unindexed:
+    """Events that a request may see although no tree holds them: those of `block` that the mask shows."""
+
+    block: LooseBlock
+    mask: Mask
+
+    def without(self, seqs: Ints) -> Unindexed:
+        """Return it without these events."""
+        return replace(self, mask=self.mask & ~np.isin(self.block.seq, seqs))
+
+    def beside(self, docs: Sequence[Doc]) -> Unindexed:
+        """Return it with events beside it for one request alone; none of them may be in it."""
+        block = self.block.extended(docs)
+        shown = np.concatenate((self.block.seq[self.mask], np.array([doc.event_seq for doc in docs], dtype=np.int64)))
+        return Unindexed(block=block, mask=np.isin(block.seq, shown))
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptEvents:
+    """What is kept: complete for event_seq past `floor`, every transaction below `settled`, and these scopes."""
+
+    block: LooseBlock
+    settled: int
+    floor: int
+    scopes: Ints
+
+
+class UnindexedReader:
+    """Reads events that no tree holds, and keeps them within the cache's bytes."""
+
+    def __init__(self, cache: ByteCache) -> None:
+        self._cache = cache
+        self._topping_up: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+
+    async def read(self, connection: Connection, snapshot: SnapshotView, kind: Kind) -> Unindexed:
+        """Return the events of all visible scopes that a request sees."""
+        key = (snapshot.memory, kind, snapshot.masks)
+        kept = self._usable(snapshot, kind, key)
+        rows = await _fresh(connection, snapshot, kind, kept)
+        block = await self._topped_up(snapshot, kind, key, kept, rows)
+        mask = snapshot.visibility.sees(block.xid) & _among(block.scope_id, snapshot.visible.ids)
+        if kind == "tail":
+            mask &= block.seq > snapshot.cutoff
+        return Unindexed(block=block, mask=mask & snapshot.hidden.shown(block.seq))
+
+    def _usable(self, snapshot: SnapshotView, kind: Kind, key: Hashable) -> _KeptEvents | None:
+        kept: _KeptEvents | None = self._cache.get(key)
+        if kept is not None and kind == "tail" and snapshot.cutoff < kept.floor:
+            return None
+        return kept
+
+    async def _topped_up(
+        self,
+        snapshot: SnapshotView,
+        kind: Kind,
+        key: Hashable,
+        kept: _KeptEvents | None,
+        rows: Sequence[asyncpg.Record],
+    ) -> LooseBlock:
+        """Return what is kept with new rows, and keep that.
+
+        Of those that read many events at the same time, one analyses them; the others wait for what it leaves in the
+        cache. Whoever is interrupted leaves there what it has done.
+        """
+        lock = self._topping_up.setdefault(key, asyncio.Lock())
+        async with lock:
+            newer = self._usable(snapshot, kind, key)
+            if newer is not None and (
+                kept is None or (newer.settled >= kept.settled and bool(_among(kept.scopes, newer.scopes).all()))
+            ):
+                kept = newer  # what somebody else has analysed meanwhile: the rows hold all that this lacks
+            block = LooseBlock() if kept is None else kept.block
+            docs: list[Doc] = []
+            try:
+                for portion in _portions(_missing(rows, block)):
+                    docs = []
+                    await _analyse(portion, docs)
+                    if sum(len(row["payload"]) for row in portion) <= _FEW_CHARACTERS:
+                        block = block.extended(docs)
+                    else:
+                        block = await asyncio.to_thread(block.extended, docs)
+            except asyncio.CancelledError:
+                if not snapshot.at_cursor and (kept is None or not len(kept.scopes)):
+                    # Complete for no scope: the next reader reads all rows again, and analyses the others.
+                    self._keep(snapshot, kind, key, block.extended(docs), settled=snapshot.settled, scopes=_NONE)
+                raise
+            if snapshot.at_cursor:
+                return block
+            if kind == "tail":
+                block = block.kept(block.seq > snapshot.cutoff)  # the others are in trees by now
+            settled, scopes = snapshot.settled, snapshot.visible.ids
+            if kept is not None:
+                is_same = np.array_equal(kept.scopes, scopes)
+                settled = max(kept.settled, settled) if is_same else min(kept.settled, settled)
+                if is_same and block is kept.block and settled == kept.settled:
+                    return block
+            self._keep(snapshot, kind, key, block, settled=settled, scopes=scopes)
+            return block
+
+    def _keep(
+        self, snapshot: SnapshotView, kind: Kind, key: Hashable, block: LooseBlock, *, settled: int, scopes: Ints
+    ) -> None:
+        floor = snapshot.cutoff if kind == "tail" else 0
+        kept = _KeptEvents(block=block, settled=settled, floor=floor, scopes=scopes)
+        self._cache.put(key, kept, block.nbytes + scopes.nbytes + 256)
+
+
+async def _fresh(
+    connection: Connection, snapshot: SnapshotView, kind: Kind, kept: _KeptEvents | None
+) -> Sequence[asyncpg.Record]:
+    """Return the rows that may be new to what is kept, in a statement for each mask at most."""
+    visible = snapshot.visible
+    if not len(visible) or (kind == "tail" and snapshot.newest_seq <= snapshot.cutoff):
+        return ()
+    first = snapshot.tail_xid if kind == "tail" else 0
+    is_known = _among(visible.ids, _NONE if kept is None else kept.scopes)
+    settled = first if kept is None else kept.settled
+    if kind == "tail" and len(visible) > FEW_SCOPES:
+        most = _EVENTS_PER_LOOKUP * len(visible)
+        length = snapshot.newest_seq - snapshot.cutoff  # at most: numbers are given out to all tenants
+        if length > most:
+            length = await connection.fetchval(sql("events.tail_length"), snapshot.tenant, snapshot.cutoff, most + 1)
+        if length <= most:
+            if not is_known.any():
+                return await _short_tail(connection, snapshot, first, [])
+            return await _short_tail(connection, snapshot, settled, visible.ids[~is_known].tolist())
+    bounds = np.where(is_known, settled, first).tolist()
+    arguments = (snapshot.tenant, visible.ids.tolist(), bounds, *((snapshot.cutoff,) if kind == "tail" else ()))
+    return await connection.fetch(sql(_STATEMENTS[kind]), *arguments)
+
+
+async def _short_tail(
+    connection: Connection, snapshot: SnapshotView, bound: int, joined: list[int]
+) -> Sequence[asyncpg.Record]:
+    """Return the rows of the tenant's tail that each mask sees; one that several see stands there more than once."""
+    rows: list[asyncpg.Record] = []
+    for mask in snapshot.masks:
+        if not mask.exact:
+            rows += await connection.fetch(
+                sql("events.short_tail"), snapshot.tenant, snapshot.cutoff, list(mask.participants), bound, joined
+            )
+    exact = snapshot.visible.exact.tolist()
+    if exact:
+        bounds = [snapshot.tail_xid if scope_id in joined else bound for scope_id in exact]
+        rows += await connection.fetch(sql("events.tail"), snapshot.tenant, exact, bounds, snapshot.cutoff)
+    return rows
+
+
+def _among(scopes: Ints, table: Ints) -> Mask:
+    """Return which of these scopes stand in a table, ascending."""
+    if not len(table):
+        return np.zeros(len(scopes), dtype=np.bool_)
+    at = table.searchsorted(scopes)
+    at[at == len(table)] = 0
+    present: Mask = table[at] == scopes
+    return present
+
+
+def _missing(rows: Sequence[asyncpg.Record], block: LooseBlock) -> list[asyncpg.Record]:
+    """Return the rows that a block does not hold, each once: one that several masks see stands there more than once."""
+    present = set(block.seq.tolist()) if rows and len(block) else set()
+    missing = {row["event_seq"]: row for row in rows if row["event_seq"] not in present}
+    return list(missing.values())
+
+
+def _portions(rows: Sequence[asyncpg.Record]) -> Iterator[Sequence[asyncpg.Record]]:
+    """Yield rows, so many at a time that the words of all of them can be held: they take some fifty times the text."""
+    start = size = 0
+    for at, row in enumerate(rows, 1):
+        size += len(row["payload"])
+        if size > _PORTION_CHARACTERS or at == len(rows):
+            yield rows[start:at]
+            start, size = at, 0
+
+
+async def _analyse(rows: Sequence[asyncpg.Record], docs: list[Doc]) -> None:
+    """Add the documents of rows to `docs`, as far as it comes, so that others get their turn every few milliseconds."""
+    step_ends = time.perf_counter() + _STEP_S
+    for row in rows:
+        docs.append(document(row, xid=row["xid"], scope_id=row["scope_id"]))
+        if time.perf_counter() > step_ends:
+            await asyncio.sleep(0)
+            step_ends = time.perf_counter() + _STEP_S
