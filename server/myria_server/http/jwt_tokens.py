@@ -107,8 +107,7 @@ class Tokens:
         elif self._now() >= entry.ends_at:
             raise CredentialInvalid("this token has expired; get a new one", reason="expired")
         check_audience(entry.claims, entry.issuer.audiences[face])
-        if not self._key_cache.tenant_known(entry.principal.tenant):
-            await self._key_cache.check_tenant(entry.principal.tenant)
+        await self._key_cache.check_tenant(entry.principal.tenant)
         self._known[digest] = entry
         self._known.move_to_end(digest)
         if len(self._known) > MAX_KNOWN:
