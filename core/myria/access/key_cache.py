@@ -100,20 +100,6 @@ class KeyCache:
         self._tenants: OrderedDict[str, tuple[int, MyriaError | None]] = OrderedDict()
         self.looks = 0
 
-    def known(self, text: str) -> Principal | None:
-        """Return the principal of a key that was verified and has not changed since; None to ask `principal`.
-
-        Raises:
-            CredentialInvalid, TenantSuspended: it was looked at, and refused.
-        """
-        if self._ticks() - self._read_at > FRESH_S:
-            return None
-        name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-        entry = self._known.get(name) or self._refused.get(name)
-        if entry is None or entry.epoch != self._epoch:
-            return None
-        return self._answer(entry)
-
     async def principal(self, text: str) -> Principal:
         """Return the principal of a key.
 
@@ -128,24 +114,11 @@ class KeyCache:
             raise CredentialInvalid("this is no key of Myria; it reads myr_<id>_<secret>")
         if self._ticks() - self._read_at > FRESH_S:
             await self._read_epoch()
-        if (principal := self.known(text)) is not None:
-            return principal
-        return self._answer(await self._looked_up(made))
-
-    def tenant_known(self, tenant: str) -> bool:
-        """Tell whether a tenant was looked at and has not changed since; False to ask `check_tenant`.
-
-        Raises:
-            CredentialInvalid, TenantSuspended: it was looked at, and its credentials are refused.
-        """
-        if self._ticks() - self._read_at > FRESH_S:
-            return False
-        epoch, refusal = self._tenants.get(tenant, (None, None))
-        if epoch != self._epoch:
-            return False
-        if refusal is not None:
-            raise refusal.with_traceback(None)
-        return True
+        name = hashlib.sha256(text.encode()).digest()
+        entry = self._known.get(name) or self._refused.get(name)
+        if entry is None or entry.epoch != self._epoch:
+            entry = await self._looked_up(name, made)
+        return self._answer(entry)
 
     async def check_tenant(self, tenant: str) -> None:
         """Return when the credentials of a tenant are good that somebody else verifies.
@@ -157,8 +130,14 @@ class KeyCache:
         """
         if self._ticks() - self._read_at > FRESH_S:
             await self._read_epoch()
-        if self.tenant_known(tenant):
-            return
+        epoch, refusal = self._tenants.get(tenant, (None, None))
+        if epoch != self._epoch:
+            refusal = await self._look_at_tenant(tenant)
+        if refusal is not None:
+            raise refusal.with_traceback(None)
+
+    async def _look_at_tenant(self, tenant: str) -> MyriaError | None:
+        """Return why a tenant's credentials are refused, None where they are good."""
         self.looks += 1
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(sql("access.tenant_state"), tenant, timeout=_STATEMENT_S)
@@ -170,8 +149,7 @@ class KeyCache:
         elif row["suspended_at"] is not None:
             refusal = TenantSuspended("the tenant of this credential is suspended")
         _remember(self._tenants, tenant, (row["epoch"], refusal))
-        if refusal is not None:
-            raise refusal
+        return refusal
 
     async def run(self) -> None:
         """Look at the epoch, and note which keys are used, until cancelled."""
@@ -198,13 +176,12 @@ class KeyCache:
             except MyriaError as error:
                 _log.debug("the uses of keys were not noted: %s", error)
 
-    async def _looked_up(self, made: MadeKey) -> _Known:
+    async def _looked_up(self, name: bytes, made: MadeKey) -> _Known:
         """Return what the database says of a key.
 
         One look is under way at a time, on one connection, and takes all keys that came meanwhile: a flood of bad keys
         costs a bounded share of the database, and a good key among them is still looked at.
         """
-        name = hashlib.sha256(made.text.encode()).digest()
         wanted = self._wanted.get(name)
         if wanted is None:
             if len(self._wanted) >= MAX_WAITING:
