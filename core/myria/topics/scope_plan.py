@@ -6,7 +6,6 @@ units, because unit boundaries are local (see `myria.topics.segments`).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -38,6 +37,8 @@ __all__ = ["UnitChanges", "UnitSplitter", "changed_units", "plan_scope", "plan_u
 
 _FIRST_PAGE = 64
 _MOST_PAGE = 2048
+
+_UnitEvents = tuple[PlanEvent, ...]
 
 T = TypeVar("T")
 
@@ -207,8 +208,8 @@ async def changed_units(
     positions = sorted(late | leaving)
     at = 0
     while at < len(positions):
-        region = await _Region.begin(positions[at], reader, settings)
-        async for changes in region.run(late, leaving):
+        region = _Region(reader, settings, late=late, leaving=leaving)
+        async for changes in region.run(positions[at]):
             yield changes
         while at < len(positions) and positions[at] <= region.reached:
             at += 1
@@ -219,106 +220,92 @@ class _Region:
 
     def __init__(
         self,
-        *,
-        context: Sequence[PlanEvent],
-        events: Sequence[PlanEvent],
-        cursor: tuple[int, int],
         reader: EventReader,
         settings: PlannerSettings,
+        *,
+        late: AbstractSet[tuple[int, int]],
+        leaving: AbstractSet[tuple[int, int]],
     ) -> None:
-        self._events = list(events)
-        self._cursor = cursor
         self._reader = reader
-        self._old = UnitSplitter(settings, context)
-        self._new = UnitSplitter(settings, context)
-        self._old_units: deque[tuple[PlanEvent, ...]] = deque()
-        self._new_units: deque[tuple[PlanEvent, ...]] = deque()
-        self.reached = cursor
+        self._settings = settings
+        self._late = late
+        self._leaving = leaving
+        self._fresh: list[_UnitEvents] = []
+        self._old_units: dict[tuple[int, int], _UnitEvents] = {}
+        self._new_units: dict[tuple[int, int], _UnitEvents] = {}
+        """Units that may be in both, by where they begin."""
 
-    @classmethod
-    async def begin(cls, position: tuple[int, int], reader: EventReader, settings: PlannerSettings) -> _Region:
-        """Return the region that starts at the nearest unit boundary that an event at `position` cannot move."""
-        size = _FIRST_PAGE
-        while True:
-            before = await reader.before(position, size)
-            at_start = len(before) < size
-            starts = unit_starts(before, settings, at_start=at_start, at_end=False)
-            start = next((at for at in reversed(range(len(starts))) if starts[at]), 0 if at_start else None)
-            if start is not None:
-                return cls(
-                    context=before[max(0, start - BEFORE) : start],
-                    events=before[start:],
-                    cursor=before[-1].position if before else (position[0], position[1] - 1),
-                    reader=reader,
-                    settings=settings,
-                )
-            size *= 4
-
-    async def run(
-        self, late: AbstractSet[tuple[int, int]], leaving: AbstractSet[tuple[int, int]]
-    ) -> AsyncIterator[UnitChanges]:
-        """Yield the changes of the region; `reached` is then the last position it has seen."""
+    async def run(self, position: tuple[int, int]) -> AsyncIterator[UnitChanges]:
+        """Yield the changes around an event; `reached` is then the last position that was seen."""
+        events = await self._begin(position)
         since_change: int | None = None
         size = _FIRST_PAGE
         more = True
         while True:
-            for event in self._events:
+            for event in events:
                 self.reached = event.position
-                is_old, is_new = event.position not in late, event.position not in leaving
-                new_cut = is_new and self._feed(self._new, event, self._new_units)
-                old_cut = is_old and self._feed(self._old, event, self._old_units)
+                is_old, is_new = event.position not in self._late, event.position not in self._leaving
+                new_cut = is_new and self._keep_new(list(self._new.feed(event)))
+                old_cut = is_old and self._keep_old(list(self._old.feed(event)))
                 if not (is_old and is_new):
                     since_change = 0
                 elif since_change is not None:
                     since_change += 1
-                if (new_cut and self._new_units) or old_cut:
-                    for changes in self._settled(late):
-                        yield changes
+                if (new_cut or old_cut) and (changes := self._settled()):
+                    yield changes
                 # Both cut before the same event, whose whole window is in both: from there on nothing differs.
                 if new_cut and old_cut and since_change is not None and since_change > BEFORE + AFTER:
                     return
             if not more:
                 break
-            self._events = await self._reader.after(self._cursor, size)
-            more = len(self._events) == size
-            if self._events:
-                self._cursor = self._events[-1].position
+            events = await self._reader.after(self.reached, size)
+            more = len(events) == size
             size = min(size * 2, _MOST_PAGE)
-        self._old_units.extend(self._old.finish())
-        self._new_units.extend(self._new.finish())
-        for changes in self._settled(late):
+        self._keep_new(list(self._new.finish()))
+        self._keep_old(list(self._old.finish()))
+        if changes := self._settled():
             yield changes
 
-    @staticmethod
-    def _feed(splitter: UnitSplitter, event: PlanEvent, units: deque[tuple[PlanEvent, ...]]) -> bool:
-        before = len(units)
-        units.extend(splitter.feed(event))
-        return len(units) > before
+    async def _begin(self, position: tuple[int, int]) -> list[PlanEvent]:
+        """Start at the nearest unit boundary that an event at `position` cannot move; return the events from there."""
+        size = _FIRST_PAGE
+        while True:
+            before = await self._reader.before(position, size)
+            at_start = len(before) < size
+            starts = unit_starts(before, self._settings, at_start=at_start, at_end=False)
+            start = next((at for at in reversed(range(len(starts))) if starts[at]), 0 if at_start else None)
+            if start is not None:
+                context = before[max(0, start - BEFORE) : start]
+                self._old, self._new = UnitSplitter(self._settings, context), UnitSplitter(self._settings, context)
+                self.reached = before[-1].position if before else (position[0], position[1] - 1)
+                return before[start:]
+            size *= 4
 
-    def _settled(self, late: AbstractSet[tuple[int, int]]) -> list[UnitChanges]:
-        """Return the changes that are certain by now, comparing old and new units in their order."""
-        removed: list[UnitKey] = []
-        fresh = [any(event.position in late for event in unit) for unit in self._new_units]
-        added = [unit for unit, is_fresh in zip(self._new_units, fresh, strict=True) if is_fresh]
-        if added:
-            unchanged = [unit for unit, is_fresh in zip(self._new_units, fresh, strict=True) if not is_fresh]
-            self._new_units = deque(unchanged)
-        old, new = self._old_units, self._new_units
-        while old or new:
-            old_at = old[0][0].position if old else self._old.open_at
-            new_at = new[0][0].position if new else self._new.open_at
-            if old and new and old_at == new_at:
-                was, now = old.popleft(), new.popleft()
-                if _differ(was, now):
-                    removed.append(_key(was))
-                    added.append(now)
-            elif old and (new_at is None or (old_at is not None and old_at < new_at)):
-                removed.append(_key(old.popleft()))
-            elif new and (old_at is None or (new_at is not None and new_at < old_at)):
-                added.append(new.popleft())
+    def _keep_old(self, units: Sequence[_UnitEvents]) -> bool:
+        self._old_units.update((unit[0].position, unit) for unit in units)
+        return bool(units)
+
+    def _keep_new(self, units: Sequence[_UnitEvents]) -> bool:
+        for unit in units:
+            if any(event.position in self._late for event in unit):
+                self._fresh.append(unit)  # no old unit is the same
             else:
+                self._new_units[unit[0].position] = unit
+        return bool(units)
+
+    def _settled(self) -> UnitChanges | None:
+        """Return the changes that are certain by now: of units that begin before those that are still open."""
+        removed: list[UnitKey] = []
+        added, self._fresh = self._fresh, []
+        open_at = [at for at in (self._old.open_at, self._new.open_at) if at is not None]
+        for start in sorted(self._old_units.keys() | self._new_units.keys()):
+            if open_at and start >= min(open_at):
                 break
-        return [UnitChanges(removed=tuple(removed), added=tuple(added))] if removed or added else []
+            was, now = self._old_units.pop(start, ()), self._new_units.pop(start, ())
+            if [event.event_seq for event in was] != [event.event_seq for event in now]:
+                removed.extend([(was[0].timestamp, was[0].key)] if was else [])
+                added.extend([now] if now else [])
+        return UnitChanges(removed=tuple(removed), added=tuple(added)) if removed or added else None
 
 
 def balanced(row: Sequence[T], most: int) -> Iterator[Sequence[T]]:
@@ -326,14 +313,6 @@ def balanced(row: Sequence[T], most: int) -> Iterator[Sequence[T]]:
     groups = -(-len(row) // most)
     for index in range(groups):
         yield row[index * len(row) // groups : (index + 1) * len(row) // groups]
-
-
-def _differ(was: Sequence[PlanEvent], now: Sequence[PlanEvent]) -> bool:
-    return len(was) != len(now) or any(a.event_seq != b.event_seq for a, b in zip(was, now, strict=True))
-
-
-def _key(events: Sequence[PlanEvent]) -> UnitKey:
-    return (events[0].timestamp, events[0].key)
 
 
 class _NoTree:
