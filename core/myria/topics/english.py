@@ -30,11 +30,6 @@ _NOUNS_AFTER_ALL = _words("""
 _PARTICIPLES = _words("freed agreed decreed guaranteed highest lowest fastest slowest largest newest oldest strongest")
 """Frequent participles and superlatives that end as nouns do."""
 
-PLURALS_BEFORE = _words("""
-    sports arts sales goods news games systems savings operations series customs earnings champions
-""")
-"""Plurals that stand before another noun."""
-
 VERB_FORMS = _words("""
     amidst amid
     fails failed crashes crashed refuses refused expires expired expects lacks uses requires allows accepts

@@ -58,9 +58,6 @@ _WORDS_OF_NONE = 20
 _FIGURE = 40
 """What a number or a date in a sentence weighs: as much as a telling word that one event has."""
 
-_STATE_TYPES = frozenset(("memory_marker", "task_update"))
-"""Types of events that are written to say how something stands: their sentences count twice."""
-
 _TENTHS = {1: 10, 2: 8, 3: 7, 4: 6}
 """What a phrase of so many words is worth of what its words are."""
 
@@ -420,8 +417,6 @@ class LeafReading:
     def _bound(self, sentence: _Sentence, known: frozenset[str]) -> int:
         weight = sum(map(self.scores.__getitem__, sentence.terms - known if known else sentence.terms))
         weight += _FIGURE * min(sentence.figures, 2)
-        if self._events[sentence.position].type in _STATE_TYPES:
-            weight *= 2
         if not self._about.isdisjoint(sentence.terms):
             weight = weight * 3 // 2
         return weight * (FULL // 2 + self._factors[sentence.position]) // (_WORDS_OF_NONE + sentence.size)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from myria.text import TextWords, terms
 from myria.text.common_words import plain_terms, weak_terms
 from myria.text.words import stop_terms
-from myria.topics.english import EMPTY_NOUNS, PLURALS_BEFORE, VERB_FORMS, ends_like_a_noun, ends_unlike_a_noun
+from myria.topics.english import EMPTY_NOUNS, VERB_FORMS, ends_like_a_noun, ends_unlike_a_noun
 from myria.topics.lines import lowered
 from myria.topics.model import PlanEvent
 from myria.topics.prose import may_be_no_prose, not_prose
@@ -175,7 +175,7 @@ def parts_of(run: range, surfaces: Sequence[str], language: Language) -> list[ra
     parts: list[range] = []
     first = run.start
     for at in run[:-1]:
-        if is_plural(surfaces[at]) and surfaces[at] not in PLURALS_BEFORE:
+        if is_plural(surfaces[at]):
             parts.append(range(first, at + 1))
             first = at + 1
     if run.stop > first:
