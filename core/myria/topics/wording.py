@@ -69,13 +69,6 @@ _VERBS = {
 }
 """How verbs end, by language, in words of at least five letters; a few nouns end so too and are lost to labels."""
 
-_NOT_VERBS = """
-    lugar hogar mujer taller hospital lunar alquiler militar dólar collar azúcar celular radar dîner loyer hiver danger
-    foyer rocher étranger verger berger материал канал журнал персонал терминал филиал сериал правила модели недели
-    школа сила память печать кровать площадь сеть часть жизнь проблемы билет акция отдел стул угол футбол yardım kedi
-    amore cuore fiore mare dottore odore signore colore errore motore favore valore
-"""
-
 _ADJECTIVES = re.compile(
     "(?:al|ales|ais|ale|aux|ar|ares|ic[oa]s?|iv[oa]s?|os[oa]s?|ari[oa]s?|an[oa]s?|ense|esa|entes?|antes?|ior|[aie]bles?"
     "|iques?|ifs?|ives?|eux|euses?|aires?|ien|ienne|aise|elle?|ées?|és?|[aiu]d[oa]s?|[aiu]t[oiae]|in[oa]s?|ern[oa]s?)$"
@@ -121,7 +114,6 @@ def _words(text: str) -> frozenset[str]:
 
 
 GREETINGS: Final = _words(_GREETINGS)
-_NOUNS_AFTER_ALL = _words(_NOT_VERBS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,8 +146,7 @@ class Language:
         """Tell whether a word has the ending of a verb."""
         if self.verb is None or len(surface) < _SHORTEST_VERB:
             return False
-        small = lowered(surface)
-        return small not in _NOUNS_AFTER_ALL and self.verb.search(small) is not None
+        return self.verb.search(lowered(surface)) is not None
 
 
 @dataclass(slots=True)
