@@ -86,16 +86,18 @@ class Provider:
         number = 0
         while True:
             number += 1
+            exchange = Exchange()
             try:
-                return await self._admitted(raw, estimate, number, meter=meter, observer=observer)
-            except _RetryLaterError as later:
-                pause = later.pause_s if later.pause_s is not None else self._pause(number)
-                if number > self._settings.retries or pause > min(_LONGEST_PAUSE_S, meter.remaining_s):
-                    raise later.failure from None
-                await asyncio.sleep(pause)
+                return await self._admitted(raw, exchange, estimate, number, meter=meter, observer=observer)
+            except ModelFailed as failure:
+                pause = exchange.retry_after_s if exchange.retry_after_s is not None else self._pause(number)
+                is_last = number > self._settings.retries or pause > min(_LONGEST_PAUSE_S, meter.remaining_s)
+                if kind_of(failure) not in TRANSIENT or is_last:
+                    raise
+            await asyncio.sleep(pause)
 
     async def _admitted(
-        self, raw: bytes, estimate: int, number: int, *, meter: Meter, observer: Observer
+        self, raw: bytes, exchange: Exchange, estimate: int, number: int, *, meter: Meter, observer: Observer
     ) -> Completion:
         try:
             async with asyncio.timeout(meter.remaining_s):
@@ -109,16 +111,15 @@ class Provider:
             except ModelFailed:
                 self._breaker.abandoned()
                 raise
-            return await self._observed(raw, estimate, number, meter=meter, observer=observer)
+            return await self._observed(raw, exchange, estimate, number, meter=meter, observer=observer)
         finally:
             self._places.release()
 
     async def _observed(
-        self, raw: bytes, estimate: int, number: int, *, meter: Meter, observer: Observer
+        self, raw: bytes, exchange: Exchange, estimate: int, number: int, *, meter: Meter, observer: Observer
     ) -> Completion:
         """Send one request, and tell the breaker, the meter and the observer what became of it."""
         started = time.monotonic()
-        exchange = Exchange()
         failure: ModelFailed | None = None
         usage: Usage | None = None
         try:
@@ -129,8 +130,6 @@ class Provider:
             return completion
         except ModelFailed as error:
             failure = self._endpoint.told(error, raw, exchange)
-            if kind_of(failure) in TRANSIENT:
-                raise _RetryLaterError(failure, exchange.retry_after_s) from None
             raise failure from None
         except asyncio.CancelledError:
             failure = failed(Kind.BUDGET_TIME, "nobody waits for the reply any more")
@@ -185,12 +184,3 @@ class Provider:
     def _pause(self, number: int) -> float:
         longest = min(self._settings.retry_base_s * 2 ** (number - 1), _LONGEST_PAUSE_S)
         return random.uniform(longest / 2, longest)  # noqa: S311 - jitter
-
-
-class _RetryLaterError(Exception):
-    """A failure that may pass, and how long the provider asks to wait."""
-
-    def __init__(self, failure: ModelFailed, pause_s: float | None) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
-        self.pause_s = pause_s
