@@ -25,8 +25,7 @@ from myria.erasure.tenants import TenantDeletion
 from myria.log.limits import Limits
 from myria.memory import Memory
 from myria.settings import AuthSettings, McpSettings, Settings, TurnsSettings
-from myria_server.api.memento.prompts import listed_prompts
-from myria_server.api.memento.resources import listed_resources
+from myria_server.api.memento.offered import listed_prompts, listed_resources
 from myria_server.api.memtrace.handlers import ROUTES
 from myria_server.api.memtrace.schemas import PREFIX
 from myria_server.api.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, Tool, input_schema, path_of

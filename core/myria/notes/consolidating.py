@@ -97,14 +97,6 @@ class Consolidated:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Within:
-    """One context of some scopes, by their numbers: what a run is bound to."""
-
-    scopes: Sequence[int]
-    context_id: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class _Look:
     """A note that is due: its row in the queue, and as it stands (None: it is gone)."""
 
@@ -151,13 +143,20 @@ class Consolidation:
         self._most = most
 
     async def run(
-        self, tenant: str, *, masks: Masks | None = None, within: Within | None = None, now: int | None = None
+        self,
+        tenant: str,
+        *,
+        masks: Masks | None = None,
+        scopes: Sequence[int] | None = None,
+        context_id: str | None = None,
+        now: int | None = None,
     ) -> Consolidated:
         """Do what is due of a tenant, at most so much; `more` says whether to come again.
 
         Args:
             masks: whose notes; None for all of the tenant's.
-            within: instead, the one context whose notes are looked at.
+            scopes: instead, those whose notes are looked at, by their numbers.
+            context_id: the one context in them whose notes are looked at.
             now: in microseconds since 1970 UTC; left out, the database's clock.
 
         Raises:
@@ -165,10 +164,8 @@ class Consolidation:
         """
         report = Consolidated(has_vectors=self._vectors is not None)
         async with self._database.read(tenant) as connection:
-            scopes = None if masks is None else await scopes_with_notes(connection, tenant, masks)
-            context_id = None
-            if within is not None:
-                scopes, context_id = list(within.scopes), within.context_id
+            if masks is not None:
+                scopes = await scopes_with_notes(connection, tenant, masks)
             at = to_microseconds(await connection.fetchval(sql("consolidation.now"))) if now is None else now
             rows = await connection.fetch(
                 sql("consolidation.due"), tenant, scopes, to_datetime(at), self._most + 1, context_id

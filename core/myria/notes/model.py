@@ -36,6 +36,7 @@ def note_event(
     previous: str | None = None,
     key: str | None = None,
     idle_s: int = SESSION_IDLE_S,
+    further: Mapping[str, Any] | None = None,
 ) -> NewEvent:
     """Return the event that makes a version of a note.
 
@@ -46,6 +47,7 @@ def note_event(
         previous: the event of the version before.
         key: its source key, by which a repeat is known.
         idle_s: seconds after which its session is over by itself, where it names one.
+        further: what else it says of itself.
     """
     about: dict[str, Any] = {
         "id": note_id,
@@ -68,6 +70,7 @@ def note_event(
         about["memory"] = note.memory
     if note.details is not NO_DETAILS and note.details != NO_DETAILS:
         about["details"] = note.details.to_json()
+    about |= further or {}
     payload: dict[str, Any] = {"text": note.content, "note": about}
     if speaker is not None:
         payload["speaker"] = speaker

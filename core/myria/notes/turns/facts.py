@@ -226,7 +226,13 @@ class FactContext:
             anchor=False,
             session_id=self.context_id,
         )
-        event = note_event(
+        further: dict[str, Any] = {
+            "fact": {name: getattr(fact, name) for name in ("fact_id", "key", "value", "confidence")}
+        }
+        days = {"L1": settings.l1_retention_days, "L2": settings.l2_retention_days}.get(fact.tier)
+        if days is not None and days != policies()[note.kind].lifetime:
+            further["lasts_days"] = days
+        return note_event(
             note,
             self.participants,
             note_id=note_id,
@@ -234,18 +240,8 @@ class FactContext:
             timestamp=at,
             speaker=user_id,
             previous=None if before is None else before.event_id,
-        )
-        payload = orjson.loads(event.payload_json)
-        payload["note"]["fact"] = {
-            "fact_id": fact.fact_id,
-            "key": fact.key,
-            "value": fact.value,
-            "confidence": fact.confidence,
-        }
-        days = {"L1": settings.l1_retention_days, "L2": settings.l2_retention_days}.get(fact.tier)
-        if days is not None and days != policies()[note.kind].lifetime:
-            payload["note"]["lasts_days"] = days
-        return event._replace(payload_json=orjson.dumps(payload, option=orjson.OPT_SORT_KEYS), event_id=new_id("evt"))
+            further=further,
+        )._replace(event_id=new_id("evt"))
 
     def _ending(self, before: KnownFact, *, by: str | None) -> NewEvent:
         withdrawal = Withdrawal(reason="superseded", events=(before.event_id,), superseded_by=by)

@@ -18,7 +18,7 @@ from myria.db.database import Database
 from myria.db.locks import maintenance_lock_key
 from myria.db.queries import sql
 from myria.errors import TurnBusy
-from myria.notes.consolidating import Consolidation, Within
+from myria.notes.consolidating import Consolidation
 from myria.notes.turns.model import Session, visible_scopes
 from myria.notes.turns.storing import TurnStore
 
@@ -81,10 +81,11 @@ class TurnMaintenance:
             TurnBusy: it is being maintained elsewhere; retry.
         """
         looked_at = 0
-        within = Within(scopes=session.scopes, context_id=session.context_id)
         for _ in range(MOST_ROUNDS):
             async with self._locked(tenant, session):
-                report = await self._consolidation.run(tenant, within=within, now=now)
+                report = await self._consolidation.run(
+                    tenant, scopes=session.scopes, context_id=session.context_id, now=now
+                )
             looked_at += report.looked_at
             if not report.more:
                 break
