@@ -37,7 +37,10 @@ _UsageError: Any = typer.BadParameter.__base__  # typer brings a click of its ow
 
 
 class Commands(Mapping[str, Any]):
-    """The commands by name. A module is imported when one of its commands is asked for."""
+    """The commands by name. A module is imported when one of its commands is asked for.
+
+    What takes long to import (numpy, MCP, Kubernetes) is imported within a command: the help page needs all modules.
+    """
 
     def __init__(self) -> None:
         self._module_of = {name: module for module, names in MODULES.items() for name in names}

@@ -89,7 +89,7 @@ class KeyCache:
         self._now = now
         self._ticks = ticks
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
-        # Apart from the good ones, which a flood of bad ones must not push out.
+        # Bad keys are remembered apart: a flood of guesses must not push good ones out.
         self._refused: OrderedDict[bytes, _Known] = OrderedDict()
         self._wanted: dict[bytes, tuple[MadeKey, asyncio.Future[_Known]]] = {}
         self._looking: asyncio.Task[None] | None = None
