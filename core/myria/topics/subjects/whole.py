@@ -165,6 +165,7 @@ class WholePlan:
 
     def _read_together(self, keys: Iterable[str]) -> Iterator[list[str]]:
         """Yield subjects in runs that few leaves are filed under, or single large ones."""
+        # Most subjects have a handful of leaves: a statement for each would cost more than all else.
         run: list[str] = []
         leaves = 0
         for key in keys:
