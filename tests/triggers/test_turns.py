@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from myria.builds.slots import BuilderTurn, BuilderTurns
+from myria.builds.queue import BuilderTurn, BuilderTurns
 from tests.support.patience import PATIENCE_S
 
 FOR_EVER = 10**6

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from operator import itemgetter
 from typing import Any
@@ -196,18 +196,6 @@ async def differing_scopes(
         last = rows[-1]["scope_id"]
 
 
-@dataclass(slots=True)
-class _Side:
-    """One of two trees: what is still to open, by level, and what was opened because the other lacks it."""
-
-    waiting: dict[bytes, TreeNode] = field(default_factory=dict)
-    opened: dict[str, TreeNode] = field(default_factory=dict)
-
-    async def add(self, connection: Connection, tenant: str, rendering_ids: Sequence[bytes], *, floor: int) -> None:
-        for node in await tree_nodes(connection, tenant, rendering_ids, floor=floor):
-            self.waiting[node.rendering_id] = node
-
-
 async def _opened(
     connection: Connection, tenant: str, before: bytes | None, after: bytes | None, *, floor: int
 ) -> tuple[dict[str, TreeNode], dict[str, TreeNode]]:
@@ -215,21 +203,23 @@ async def _opened(
 
     A rendering fixes its level, so one that both trees hold waits on both sides when its level is reached.
     """
-    sides = (_Side(), _Side())
-    for side, root in zip(sides, (before, after), strict=True):
-        await side.add(connection, tenant, [root] if root is not None else [], floor=floor)
-    while any(side.waiting for side in sides):
-        level = max(node.level for side in sides for node in side.waiting.values())
-        at_level = [{key: node for key, node in side.waiting.items() if node.level == level} for side in sides]
-        for side, here, there in zip(sides, at_level, reversed(at_level), strict=True):
-            inner: list[bytes] = []
-            for key, node in here.items():
-                del side.waiting[key]
-                if key not in there:
-                    side.opened[node.topic_id] = node
-                    inner.extend(() if _is_one_subject(node) else node.children)
-            await side.add(connection, tenant, inner, floor=floor)
-    return sides[0].opened, sides[1].opened
+
+    async def read(rendering_ids: Sequence[bytes]) -> dict[bytes, TreeNode]:
+        nodes = await tree_nodes(connection, tenant, rendering_ids, floor=floor)
+        return {node.rendering_id: node for node in nodes}
+
+    waiting = [await read([root] if root is not None else []) for root in (before, after)]
+    opened: tuple[dict[str, TreeNode], dict[str, TreeNode]] = ({}, {})
+    while any(waiting):
+        level = max(node.level for nodes in waiting for node in nodes.values())
+        at_level = [{key: node for key, node in nodes.items() if node.level == level} for nodes in waiting]
+        for side, here, there in zip((0, 1), at_level, reversed(at_level), strict=True):
+            alone = [node for key, node in here.items() if key not in there]
+            opened[side].update({node.topic_id: node for node in alone})
+            inner = [child for node in alone if not _is_one_subject(node) for child in node.children]
+            lower = {key: node for key, node in waiting[side].items() if key not in here}
+            waiting[side] = {**lower, **await read(inner)}
+    return opened
 
 
 def _is_one_subject(node: TreeNode) -> bool:

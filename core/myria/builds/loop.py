@@ -26,8 +26,7 @@ from myria import errors
 from myria.builds.due import Due, Tail, TriggerState, due, rest_s
 from myria.builds.finish import end_without_result
 from myria.builds.model import Outcome
-from myria.builds.queue import SCHEDULED, take_up
-from myria.builds.slots import BuilderTurn, BuilderTurns
+from myria.builds.queue import SCHEDULED, BuilderTurn, BuilderTurns, take_up
 from myria.builds.snapshots import Registry
 from myria.db.database import ALL_TENANTS, Database
 from myria.db.queries import sql
@@ -338,9 +337,7 @@ class BuildLoop:
             error = errors.InternalError(
                 f"{launched.died} builders in a row died without any progress; the last one: {launched.reason}"
             )
-            await end_without_result(
-                self._database, tenant, build_id, Outcome.FAILED, error=error, settings=self._settings.builder
-            )
+            await self._fail(tenant, build_id, error)
             return
         wait = launched.at + _RELAUNCH_S[min(launched.died, len(_RELAUNCH_S) - 1)] - time.monotonic()
         if launched.at and wait > 0:
@@ -388,9 +385,7 @@ class BuildLoop:
         )
         try:
             if isinstance(error, errors.OperationalError):
-                await end_without_result(
-                    self._database, tenant, build_id, Outcome.FAILED, error=error, settings=self._settings.builder
-                )
+                await self._fail(tenant, build_id, error)
             else:
                 async with self._database.write(tenant) as connection:
                     document = orjson.dumps(error.to_json()).decode()
@@ -423,19 +418,22 @@ class BuildLoop:
             error = errors.BuildTimedOut(
                 f"the build was ended after {timeout_s:g} s of work (builder.timeout_s)", timeout_s=timeout_s
             )
-            outcome = await end_without_result(
-                self._database, tenant, build_id, Outcome.FAILED, error=error, settings=self._settings.builder
-            )
+            outcome = await self._fail(tenant, build_id, error)
             return outcome.exit_status
         logger.info(
             "a builder gives way to others", extra={"action": "builder_waits", "tenant": tenant, "build_id": build_id}
         )
         return None
 
+    async def _fail(self, tenant: str, build_id: str, error: errors.MyriaError) -> Outcome:
+        return await end_without_result(
+            self._database, tenant, build_id, Outcome.FAILED, error=error, settings=self._settings.builder
+        )
+
     async def _progress(self, tenant: str, build: asyncpg.Record) -> tuple[str, int]:
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(sql("builds.progress"), tenant, build["build_id"])
-        return build["status"], row["done"] if row is not None else 0
+        return build["status"], row["tasks_done"] if row is not None else 0
 
     def _quiet_for(self, tenant: str, last: asyncpg.Record) -> float:
         """Return for how many seconds a tenant's last event has been the last.
