@@ -88,8 +88,8 @@ async def automatic_builds_pause(connection: Connection, tenant: str) -> bool:
 
 
 @dataclass(eq=False, slots=True)
-class BuilderTurn:
-    """One tenant's builder: since when it has it, for how many seconds, and whether it is to give it back."""
+class BuilderSlot:
+    """A slot that a tenant has: since when, for how many seconds at least, and whether it is to give it back."""
 
     tenant: str
     began: float
@@ -97,13 +97,7 @@ class BuilderTurn:
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-@dataclass(eq=False, slots=True)
-class _AskedTurn:
-    tenant: str
-    given: asyncio.Future[BuilderTurn]
-
-
-class BuilderTurns:
+class BuilderSlots:
     """Gives out a few slots.
 
     Args:
@@ -116,29 +110,27 @@ class BuilderTurns:
         self._slots = slots
         self._turn_s = turn_s
         self._ticks = ticks
-        self._held: list[BuilderTurn] = []
-        self._asked: list[_AskedTurn] = []
+        self._held: list[BuilderSlot] = []
+        self._waiting: dict[asyncio.Future[BuilderSlot], str] = {}
+        """Who waits, by what it waits for, in the order in which they asked."""
         self._slow: dict[str, int] = {}
         self._passed_over = 0
         self._alarm: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
-    async def turn(self, tenant: str) -> AsyncIterator[BuilderTurn]:
-        """Wait for a slot, and have it for the block. The block ends soon once `over` of the turn is set."""
-        asked = _AskedTurn(tenant, asyncio.get_running_loop().create_future())
-        self._asked.append(asked)
+    async def slot(self, tenant: str) -> AsyncIterator[BuilderSlot]:
+        """Wait for a slot, and have it for the block. The block ends soon once `over` of the slot is set."""
+        given: asyncio.Future[BuilderSlot] = asyncio.get_running_loop().create_future()
+        self._waiting[given] = tenant
         self._give()
-        turn: BuilderTurn | None = None
         try:
-            turn = await asked.given
-            yield turn
+            yield await given
         finally:
-            if asked in self._asked:
-                self._asked.remove(asked)
-            turn = turn or (asked.given.result() if asked.given.done() and not asked.given.cancelled() else None)
-            if turn is not None:
-                self._held.remove(turn)
-                if turn.over.is_set():
+            self._waiting.pop(given, None)
+            if given.done() and not given.cancelled():
+                slot = given.result()
+                self._held.remove(slot)
+                if slot.over.is_set():
                     self._slow[tenant] = self._slow.get(tenant, 0) + 1
             self._give()
 
@@ -156,14 +148,14 @@ class BuilderTurns:
 
     def _give(self) -> None:
         """Give free slots to those who may have them, and see to it that those who still wait get one."""
-        while len(self._held) < self._slots and (asked := self._next()) is not None:
-            self._asked.remove(asked)
-            others_wait = any(self.is_slow(other.tenant) for other in self._asked)
-            self._passed_over = self._passed_over + 1 if others_wait and not self.is_slow(asked.tenant) else 0
-            seconds = self._turn_s * 2 ** min(self._slow.get(asked.tenant, 0), _LONGEST_TURN)
-            turn = BuilderTurn(asked.tenant, self._ticks(), seconds)
-            self._held.append(turn)
-            asked.given.set_result(turn)
+        while len(self._held) < self._slots and (given := self._next()) is not None:
+            tenant = self._waiting.pop(given)
+            others_wait = any(map(self.is_slow, self._waiting.values()))
+            self._passed_over = self._passed_over + 1 if others_wait and not self.is_slow(tenant) else 0
+            seconds = self._turn_s * 2 ** min(self._slow.get(tenant, 0), _LONGEST_TURN)
+            slot = BuilderSlot(tenant, self._ticks(), seconds)
+            self._held.append(slot)
+            given.set_result(slot)
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -175,22 +167,21 @@ class BuilderTurns:
             else:
                 self._alarm = asyncio.get_running_loop().call_later(left, self._give)
 
-    def _next(self) -> _AskedTurn | None:
-        """Return who gets the next free slot."""
-        waiting = [asked for asked in self._asked if not asked.given.done()]
-        usual = [asked for asked in waiting if not self.is_slow(asked.tenant)]
-        slow = [asked for asked in waiting if self.is_slow(asked.tenant)]
-        if sum(self.is_slow(turn.tenant) for turn in self._held) >= max(1, self._slots - 1):
+    def _next(self) -> asyncio.Future[BuilderSlot] | None:
+        """Return what of those who wait gets the next free slot; who was cancelled is about to leave."""
+        usual = [given for given, tenant in self._waiting.items() if not given.done() and not self.is_slow(tenant)]
+        slow = [given for given, tenant in self._waiting.items() if not given.done() and self.is_slow(tenant)]
+        if sum(self.is_slow(slot.tenant) for slot in self._held) >= max(1, self._slots - 1):
             slow = []
         first, then = (slow, usual) if self._passed_over >= _PASSED_OVER else (usual, slow)
         return next(iter([*first, *then]), None)
 
-    def _longest_over(self) -> BuilderTurn | None:
+    def _longest_over(self) -> BuilderSlot | None:
         """Return whose slot those who wait get next, None where nobody waits or somebody is giving one back."""
-        waiting = [asked for asked in self._asked if not asked.given.done()]
-        if not waiting or any(turn.over.is_set() for turn in self._held):
+        waiting = [tenant for given, tenant in self._waiting.items() if not given.done()]
+        if not waiting or any(slot.over.is_set() for slot in self._held):
             return None
-        usual_waits = any(not self.is_slow(asked.tenant) for asked in waiting)
+        usual_waits = not all(map(self.is_slow, waiting))
         # A slow tenant gets the slot of another slow one: the last slot is not for it.
-        holders = [turn for turn in self._held if usual_waits or self._slots == 1 or self.is_slow(turn.tenant)]
-        return min(holders or self._held, key=lambda turn: turn.began + turn.seconds, default=None)
+        holders = [slot for slot in self._held if usual_waits or self._slots == 1 or self.is_slow(slot.tenant)]
+        return min(holders or self._held, key=lambda slot: slot.began + slot.seconds, default=None)
