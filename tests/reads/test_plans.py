@@ -70,9 +70,9 @@ SELECT e.tenant_id, e.scope_id, e.event_seq, e.event_seq + 1000, 'forgotten'
 FROM myria.events e WHERE e.event_seq % 40 < 2;
 SELECT set_config('myria.tenant', '*', false);
 INSERT INTO myria.notes (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance, anchor,
-                         context_id, session, digest, created_at, changed_at, live)
+                         context_id, session, digest, created_at, changed_at, live, agent_id, tags)
 SELECT e.tenant_id, 'note_' || e.event_seq, e.scope_id, e.event_seq, e.event_seq, 1, 'fact', 'kiln', 0.5, false,
-       's' || e.event_seq, true, sha256(e.event_id::bytea), e.occurred_at, e.occurred_at, true
+       's' || e.event_seq, true, sha256(e.event_id::bytea), e.occurred_at, e.occurred_at, true, 'default', '{{}}'
 FROM myria.events e WHERE e.event_seq % 10 = 0;
 INSERT INTO myria.sessions (tenant_id, scope_id, context_id, begun_seq, last_seq, last_at, idle_s)
 SELECT n.tenant_id, n.scope_id, n.context_id, n.event_seq, n.event_seq, n.changed_at, 3600 FROM myria.notes n;

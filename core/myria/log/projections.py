@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from myria.db.database import Connection
+from myria.db.queries import sql
 from myria.log.event import NewEvent
 
 
@@ -49,8 +50,7 @@ class Projection(ABC):
     types: frozenset[str]
     """The types of events that it folds."""
 
-    @abstractmethod
-    async def prepare(
+    async def prepare(  # noqa: B027 - of most nothing must stand
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
     ) -> None:
         """Lock and check what must stand, before the events of a commit get their numbers.
@@ -71,3 +71,19 @@ class Projection(ABC):
 
         Use one statement for all: each is a round trip that every caller of the commit waits for.
         """
+
+
+class FoldingStatement(Projection):
+    """What one statement folds from the events of one type, whatever stood before.
+
+    Args:
+        statement: the name of its SQL, which takes the tenant and the numbers of the events.
+    """
+
+    def __init__(self, event_type: str, statement: str) -> None:
+        self.types = frozenset({event_type})
+        self._statement = statement
+
+    async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
+        """Run the statement."""
+        await connection.execute(sql(self._statement), tenant, [event.event_seq for event in events])

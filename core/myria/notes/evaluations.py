@@ -6,15 +6,11 @@ and says nothing of whether it is true, or true still.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import orjson
 
-from myria.db.database import Connection
-from myria.db.queries import sql
 from myria.log.event import NewEvent
-from myria.log.projections import Incoming, Projection, Stored
 from myria.notes.model import NOTE_CHANNEL
 
 EVALUATION_TYPE = "myria.evaluation"
@@ -62,18 +58,3 @@ class Evaluation:
             type=EVALUATION_TYPE,
             internal=True,
         )
-
-
-class EvaluationProjection(Projection):
-    """Folds ratings into `note_evaluations`."""
-
-    types = frozenset({EVALUATION_TYPE})
-
-    async def prepare(
-        self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
-    ) -> None:
-        """Nothing must stand before."""
-
-    async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
-        """Write the rows of a commit."""
-        await connection.execute(sql("evaluations.fold"), tenant, [event.event_seq for event in events])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,7 +13,6 @@ from myria.db.database import Connection, Database
 from myria.db.queries import sql
 from myria.log.event import NewEvent
 from myria.log.masks import Masks
-from myria.log.projections import Incoming, Projection, Stored
 
 FEEDBACK_TYPE = "myria.feedback"
 FEEDBACK_CHANNEL = "myria"
@@ -87,21 +85,6 @@ class Feedback:
             type=FEEDBACK_TYPE,
             internal=True,
         )
-
-
-class FeedbackProjection(Projection):
-    """Folds feedback into `tool_feedback`."""
-
-    types = frozenset({FEEDBACK_TYPE})
-
-    async def prepare(
-        self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
-    ) -> None:
-        """Nothing must stand before."""
-
-    async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
-        """Write the rows of a commit."""
-        await connection.execute(sql("feedback.fold"), tenant, [event.event_seq for event in events])
 
 
 async def has_feedback(connection: Connection, tenant: str, masks: Masks) -> bool:

@@ -8,14 +8,14 @@ from typing import Any
 from myria.db.database import Database
 from myria.log.append import Ingest
 from myria.log.event_log import EventLog
-from myria.log.projections import Projection
+from myria.log.projections import FoldingStatement, Projection
 from myria.log.quotas import TenantQuotas
 from myria.log.withdrawal.projection import WithdrawalProjection
-from myria.notes.evaluations import EvaluationProjection
-from myria.notes.feedback import FeedbackProjection
-from myria.notes.links import LinkProjection
+from myria.notes.evaluations import EVALUATION_TYPE
+from myria.notes.feedback import FEEDBACK_TYPE
+from myria.notes.links import LINK_TYPE
 from myria.notes.projection import NoteProjection
-from myria.notes.registrations.projection import RegistrationProjection
+from myria.notes.registrations.model import RegistrationProjection
 from myria.notes.sessions.model import SessionProjection
 from myria.notes.turns.model import TurnProjection
 from myria.settings import Settings
@@ -31,9 +31,9 @@ def every_projection(*, evaluates: bool = False) -> tuple[Projection, ...]:
         WithdrawalProjection(),
         NoteProjection(evaluates=evaluates),
         SessionProjection(),
-        LinkProjection(),
-        FeedbackProjection(),
-        EvaluationProjection(),
+        FoldingStatement(LINK_TYPE, "links.fold"),
+        FoldingStatement(FEEDBACK_TYPE, "feedback.fold"),
+        FoldingStatement(EVALUATION_TYPE, "evaluations.fold"),
         TurnProjection(),
         RegistrationProjection(),
     )

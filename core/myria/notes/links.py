@@ -15,13 +15,11 @@ import asyncpg
 import orjson
 
 from myria.db.clock import to_microseconds
-from myria.db.database import Connection
 from myria.db.queries import sql
 from myria.errors import InvalidArgument
 from myria.log.event import NewEvent
 from myria.log.event_log import EventLog
 from myria.log.payloads import speaker_of
-from myria.log.projections import Incoming, Projection, Stored
 from myria.log.withdrawal.commands import MaySee
 from myria.notes.commands import note_absent
 from myria.notes.expiry import Lasting
@@ -120,21 +118,6 @@ def link_event(
         type=LINK_TYPE,
         internal=True,
     )
-
-
-class LinkProjection(Projection):
-    """Folds links into `note_relations`."""
-
-    types = frozenset({LINK_TYPE})
-
-    async def prepare(
-        self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
-    ) -> None:
-        """Nothing must stand before."""
-
-    async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
-        """Write the rows of the links of a commit."""
-        await connection.execute(sql("links.fold"), tenant, [event.event_seq for event in events])
 
 
 class NoteLinks:

@@ -55,42 +55,30 @@ AS $$
 $$;
 COMMENT ON FUNCTION myria.ended_notes IS 'Notes that have ended at a moment, and that maintenance has not withdrawn yet.';
 
+CREATE OR REPLACE FUNCTION myria.versions_of(tenant text, note text)
+RETURNS TABLE (event_seq bigint, event_id text, scope_id bigint, occurred_at timestamptz, context_id text, payload jsonb)
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    WITH RECURSIVE chain AS (
+        SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.context_id, e.payload
+        FROM myria.notes n JOIN myria.events e ON e.tenant_id = tenant AND e.event_seq = n.event_seq
+        WHERE n.tenant_id = tenant AND n.note_id = note
+        UNION ALL
+        SELECT p.event_seq, p.event_id, p.scope_id, p.occurred_at, p.context_id, p.payload
+        FROM chain c JOIN myria.events p
+            ON p.tenant_id = tenant AND p.event_id = c.payload->'note'->>'previous' AND p.scope_id = c.scope_id
+            AND p.event_seq < c.event_seq
+        WHERE p.type = 'myria.note' AND p.payload->'note'->>'id' = note
+    )
+    SELECT * FROM chain
+$$;
+COMMENT ON FUNCTION myria.versions_of IS 'The events of the versions of a note, newest first: each names the one before.';
+
 CREATE OR REPLACE FUNCTION myria.ended_events(tenant text, at timestamptz)
 RETURNS TABLE (event_seq bigint, scope_id bigint, occurred_at timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-    SELECT version.event_seq, version.scope_id, version.occurred_at
-    FROM myria.ended_notes(tenant, at) n
-    CROSS JOIN LATERAL (
-        WITH RECURSIVE chain AS (
-            SELECT e.event_seq, e.scope_id, e.occurred_at, e.payload->'note'->>'previous' AS previous
-            FROM myria.events e WHERE e.tenant_id = tenant AND e.event_seq = n.event_seq
-            UNION ALL
-            SELECT p.event_seq, p.scope_id, p.occurred_at, p.payload->'note'->>'previous'
-            FROM chain c JOIN myria.events p
-                ON p.tenant_id = tenant AND p.event_id = c.previous AND p.scope_id = c.scope_id
-                AND p.event_seq < c.event_seq
-            WHERE p.type = 'myria.note' AND p.payload->'note'->>'id' = n.note_id
-        )
-        SELECT chain.event_seq, chain.scope_id, chain.occurred_at FROM chain
-    ) version
+    SELECT v.event_seq, v.scope_id, v.occurred_at
+    FROM myria.ended_notes(tenant, at) n CROSS JOIN LATERAL myria.versions_of(tenant, n.note_id) v
 $$;
 COMMENT ON FUNCTION myria.ended_events IS 'The events of all versions of notes that have ended at a moment, and that maintenance has not withdrawn yet.';
-
-CREATE OR REPLACE FUNCTION myria.covers_withdrawn(
-    tenant text, scope bigint, first_at timestamptz, last_at timestamptz, past bigint) RETURNS boolean
-LANGUAGE sql STABLE
-AS $$
-    SELECT EXISTS (
-        SELECT FROM myria.withdrawn w
-        JOIN myria.events e ON e.tenant_id = tenant AND e.event_seq = w.event_seq
-        WHERE w.tenant_id = tenant AND w.scope_id = scope AND w.by_event_seq > past
-          AND e.occurred_at BETWEEN first_at AND last_at
-          AND coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
-                        WHERE x.tenant_id = tenant AND x.event_seq = w.event_seq
-                        ORDER BY x.by_event_seq DESC LIMIT 1), false))
-        OR EXISTS (
-        SELECT FROM myria.ended_events(tenant, now()) d
-        WHERE d.scope_id = scope AND d.occurred_at BETWEEN first_at AND last_at)
-$$;
-COMMENT ON FUNCTION myria.covers_withdrawn IS 'Whether a topic spans the moment of an event that was withdrawn past the number up to which its tree knows: its words may be made of it.';

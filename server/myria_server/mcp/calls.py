@@ -73,7 +73,6 @@ class Calls:
         try:
             if is_modern:
                 _check_envelope(message, headers)
-            # Its result is not used: the arguments are checked by the tool's own model, in the words of its API.
             methods.parse_client_request("tools/call", version, params)
             if not self._toolbox.knows(params["name"]):
                 raise unknown_tool(self._toolbox, params["name"])

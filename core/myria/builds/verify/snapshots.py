@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from myria.builds.verify.examination import Check, Examination, StoredSnapshot
+from myria.builds.verify.examination import Examination, StoredSnapshot
+from myria.builds.verify.report import Check
 from myria.db.queries import sql
 
 

@@ -85,18 +85,8 @@ JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id
 WHERE n.tenant_id = $1 AND n.note_id = $2;
 
 -- name: versions
--- The events of a note's versions, newest first: each names the one before.
-WITH RECURSIVE chain AS (
-    SELECT e.event_seq, e.event_id, e.scope_id, e.payload->'note'->>'previous' AS previous
-    FROM myria.notes n JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
-    WHERE n.tenant_id = $1 AND n.note_id = $2
-    UNION ALL
-    SELECT p.event_seq, p.event_id, p.scope_id, p.payload->'note'->>'previous'
-    FROM chain c JOIN myria.events p
-        ON p.tenant_id = $1 AND p.event_id = c.previous AND p.scope_id = c.scope_id AND p.event_seq < c.event_seq
-    WHERE p.type = 'myria.note' AND p.payload->'note'->>'id' = $2
-)
-SELECT event_id FROM chain ORDER BY event_seq DESC;
+-- The events of a note's versions, newest first.
+SELECT v.event_id FROM myria.versions_of($1, $2) v ORDER BY v.event_seq DESC;
 
 -- name: of_events
 -- What is known of hits: the note of which each is a version, and what withdrawals say of it, at a moment where one is
@@ -142,22 +132,11 @@ SELECT e.payload->'note'->>'id' FROM myria.events e
 WHERE e.tenant_id = $1 AND e.event_seq = $2 AND e.type = 'myria.note';
 
 -- name: history
--- What the versions of a note said, newest first: each names the one before. Of them one may be forgotten by itself. (The
--- inner LIMIT ends the walk; the order within is that of the walk.)
-WITH RECURSIVE chain AS (
-    SELECT e.event_seq, e.scope_id, e.payload, e.occurred_at, e.context_id
-    FROM myria.notes n JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
-    WHERE n.tenant_id = $1 AND n.note_id = $2
-    UNION ALL
-    SELECT p.event_seq, p.scope_id, p.payload, p.occurred_at, p.context_id
-    FROM chain c JOIN myria.events p
-        ON p.tenant_id = $1 AND p.event_id = c.payload->'note'->>'previous' AND p.scope_id = c.scope_id
-        AND p.event_seq < c.event_seq
-    WHERE p.type = 'myria.note' AND p.payload->'note'->>'id' = $2
-)
+-- What the versions of a note said, newest first. Of them one may be forgotten by itself. (The inner LIMIT ends the walk, in
+-- its order.)
 SELECT v.payload, v.occurred_at, v.context_id
 FROM (
-    SELECT c.* FROM chain c
+    SELECT c.* FROM myria.versions_of($1, $2) c
     WHERE coalesce((SELECT w.reason FROM myria.withdrawn w
                     WHERE w.tenant_id = $1 AND w.event_seq = c.event_seq
                     ORDER BY w.by_event_seq DESC LIMIT 1), 'restored') IN ('restored', 'superseded')

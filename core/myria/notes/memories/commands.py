@@ -162,8 +162,8 @@ class Memories:
             IdempotencyKeyReused: this memory was changed otherwise with this key.
             NoteNotFound: absent, of others, or withdrawn.
             AlreadySuperseded: another changed it meanwhile.
-            DuplicateMemory: it was kept at another face, where no two notes say the same, and another says this.
-            InvalidArgument: it was kept at another face, and has nothing of what is to change.
+            DuplicateMemory: it was kept over another API, where no two notes say the same, and another says this.
+            InvalidArgument: it was kept over another API, and has nothing of what is to change.
             PayloadTooLarge: the setting ingest.payload_bytes is smaller than this memory.
         """
         row = await self._row(tenant, memory_id, may_see)
@@ -277,7 +277,7 @@ class Memories:
 
 
 def _check_changes(memory: StoredMemory, changes: MemoryChanges) -> None:
-    """Return when a note of another face can be changed so."""
+    """Return when a note of another API can be changed so."""
     if memory.kind in FACT_KINDS:
         raise InvalidArgument("this is a fact that was said in a turn: a later turn changes it", field="id")
     for name in ("event_type", "metadata"):

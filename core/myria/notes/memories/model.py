@@ -90,7 +90,7 @@ class MemoryChanges:
 class StoredMemory(NamedTuple):
     """A memory as it stands; times in microseconds since 1970 UTC. `number` orders those of one time.
 
-    `kind` is that of a note which another face keeps (or `EVENT`), None for what was kept over REST.
+    `kind` is that of a note which another API keeps (or `EVENT`), None for what was kept over REST.
     """
 
     memory_id: str
@@ -119,18 +119,15 @@ class StoredMemory(NamedTuple):
             "event_type": draft.event_type,
             "content": draft.content,
         }
-        if draft.session_id is not None:
-            body["session_id"] = draft.session_id
-        if draft.metadata:
-            body["metadata"] = draft.metadata
-        if draft.tags:
-            body["tags"] = list(draft.tags)
-        if self.dedup_key is not None:
-            body["dedup_key"] = self.dedup_key
-        if draft.importance is not None:
-            body["importance"] = draft.importance
-        if draft.parent_id is not None:
-            body["parent_id"] = draft.parent_id
+        further: Json = {
+            "session_id": draft.session_id,
+            "metadata": draft.metadata or None,
+            "tags": list(draft.tags) or None,
+            "dedup_key": self.dedup_key,
+            "importance": draft.importance,
+            "parent_id": draft.parent_id,
+        }
+        body |= {name: value for name, value in further.items() if value is not None}
         if self.version > 1:
             body |= {"version": self.version, "updated_at": to_rfc3339(self.updated_at)}
         return body
@@ -172,13 +169,13 @@ def note_of_memory(draft: MemoryDraft, *, dedup_key: str | None, shared_with: st
 
 
 def memory_of(row: Any) -> StoredMemory:
-    """Return the memory of a row of `memories.newest` and its like: a memory of REST, or a note of another face."""
+    """Return the memory of a row of `memories.newest` and its like: a memory of REST, or a note of another API."""
     payload = orjson.loads(row["payload"])
     note = payload["note"]
     about = note.get("memory")
     return StoredMemory(
         memory_id=row["note_id"],
-        draft=_of_other_face(payload, row["context_id"]) if about is None else _kept_here(payload, row["context_id"]),
+        draft=_of_other_api(payload, row["context_id"]) if about is None else _kept_here(payload, row["context_id"]),
         dedup_key=None if about is None else about.get("dedup_key"),
         at=to_microseconds(row["created_at"]),
         updated_at=to_microseconds(row["changed_at"]),
@@ -229,7 +226,7 @@ def _kept_here(payload: Json, context_id: str | None) -> MemoryDraft:
     )
 
 
-def _of_other_face(payload: Json, context_id: str | None) -> MemoryDraft:
+def _of_other_api(payload: Json, context_id: str | None) -> MemoryDraft:
     note = payload["note"]
     return MemoryDraft(
         agent_id=payload.get("speaker") or NOBODY,

@@ -158,10 +158,11 @@ class Registrations:
 
     async def find_agent(self, tenant: str, shared: str, named: str) -> Entry | None:
         """Return the agent with an id, else the one with a name, or None."""
+        entry = await self._find(tenant, shared, "agent", named)
+        if entry is not None:
+            return entry
         async with self._database.read(tenant) as connection:
-            row = await connection.fetchrow(sql("registrations.by_id"), tenant, "agent", named)
-            if row is None or shared not in row["participants"]:
-                row = await connection.fetchrow(sql("registrations.agent_named"), tenant, scope_key((shared,)), named)
+            row = await connection.fetchrow(sql("registrations.agent_named"), tenant, scope_key((shared,)), named)
         return None if row is None else entry_of("agent", row)
 
     async def names_of(self, tenant: str, shared: str, named: str) -> list[str]:
@@ -169,51 +170,33 @@ class Registrations:
         entry = await self.find_agent(tenant, shared, named)
         return [named] if entry is None else list(dict.fromkeys([named, entry.entry_id, entry.name or named]))
 
-    async def get_agent(self, tenant: str, shared: str, named: str) -> Entry:
-        """Return an agent by its id or name.
+    async def get(self, tenant: str, shared: str, kind: EntryKind, named: str) -> Entry:
+        """Return a session by its id, or an agent by its id or name.
 
         Raises:
-            AgentNotFound: absent, or of others.
+            AgentNotFound, SessionNotFound: absent, or of others.
         """
-        entry = await self.find_agent(tenant, shared, named)
+        find = self.find_agent(tenant, shared, named) if kind == "agent" else self._find(tenant, shared, kind, named)
+        entry = await find
         if entry is None:
-            raise AgentNotFound("agent not found")
+            raise _absent(kind)
         return entry
 
-    async def get_session(self, tenant: str, shared: str, session_id: str) -> Entry:
-        """Return a session.
+    async def newest(
+        self,
+        tenant: str,
+        shared: str,
+        kind: EntryKind,
+        *,
+        agents: Sequence[str] | None = None,
+        limit: int,
+        offset: int = 0,
+    ) -> tuple[list[Entry], bool]:
+        """Return agents or sessions, newest first, and whether there are more.
 
-        Raises:
-            SessionNotFound: absent, or of others.
+        Args:
+            agents: the names of the agent whose sessions are asked for; None for those of all.
         """
-        entry = await self._find(tenant, shared, "session", session_id)
-        if entry is None:
-            raise SessionNotFound("session not found")
-        return entry
-
-    async def agents(self, tenant: str, shared: str, *, limit: int, offset: int = 0) -> tuple[list[Entry], bool]:
-        """Return agents, newest first, and whether there are more."""
-        return await self._newest(tenant, shared, "agent", agents=None, limit=limit, offset=offset)
-
-    async def sessions(
-        self, tenant: str, shared: str, *, agents: Sequence[str] | None, limit: int, offset: int = 0
-    ) -> tuple[list[Entry], bool]:
-        """Return sessions, newest first, and whether there are more; with `agents` those of one agent's names."""
-        return await self._newest(tenant, shared, "session", agents=agents, limit=limit, offset=offset)
-
-    async def sessions_of(self, tenant: str, shared: str, agents: Sequence[str]) -> tuple[int, int]:
-        """Return how many sessions an agent has under its names, and how many of them are active."""
-        async with self._database.read(tenant) as connection:
-            row = await connection.fetchrow(
-                sql("registrations.sessions_of"), tenant, scope_key((shared,)), list(agents)
-            )
-        if row is None:
-            raise AssertionError("a count always answers")
-        return row["sessions"], row["active"]
-
-    async def _newest(
-        self, tenant: str, shared: str, kind: EntryKind, *, agents: Sequence[str] | None, limit: int, offset: int
-    ) -> tuple[list[Entry], bool]:
         room = PageRoom(limit=limit, most_bytes=self._page_bytes)
         entries: list[Entry] = []
         async with self._database.read(tenant) as connection:
@@ -222,7 +205,7 @@ class Registrations:
                 tenant,
                 scope_key((shared,)),
                 kind,
-                None if agents is None else list(agents),
+                agents,
                 limit + 1,
                 offset,
                 prefetch=ROWS_TOGETHER,
@@ -232,6 +215,14 @@ class Registrations:
                     return entries, True
                 entries.append(entry_of(kind, row))
         return entries, False
+
+    async def sessions_of(self, tenant: str, shared: str, agents: Sequence[str]) -> tuple[int, int]:
+        """Return how many sessions an agent has under its names, and how many of them are active."""
+        async with self._database.read(tenant) as connection:
+            row = await connection.fetchrow(sql("registrations.sessions_of"), tenant, scope_key((shared,)), agents)
+        if row is None:
+            raise AssertionError("a count always answers")
+        return row["sessions"], row["active"]
 
     async def _find(self, tenant: str, shared: str, kind: EntryKind, entry_id: str) -> Entry | None:
         async with self._database.read(tenant) as connection:
@@ -269,7 +260,7 @@ class Registrations:
         for _ in range(_ATTEMPTS):
             entry = await self._find(tenant, shared, kind, entry_id)
             if entry is None:
-                raise AgentNotFound("agent not found") if kind == "agent" else SessionNotFound("session not found")
+                raise _absent(kind)
             at = time.time_ns() // 1000 if now is None else now
             after = changed(entry, at)
             if after == entry:
@@ -293,6 +284,10 @@ class Registrations:
         async with self._database.read(tenant) as connection:
             key = dedupe_key(REGISTRY_CHANNEL, source_key)
             return await connection.fetchrow(sql("events.of_key"), tenant, key) is not None
+
+
+def _absent(kind: EntryKind) -> AgentNotFound | SessionNotFound:
+    return AgentNotFound("agent not found") if kind == "agent" else SessionNotFound("session not found")
 
 
 def _entry_id(tenant: str, kind: EntryKind, key: str | None) -> str:

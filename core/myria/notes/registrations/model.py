@@ -1,15 +1,25 @@
-"""What a registration is in the log: an internal event of a reserved type, which says all of it anew. Pure."""
+"""What a registration is in the log, an internal event of a reserved type that says all of it anew, and its fold.
+
+Versions of one registration follow each other, and names are given once.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import asyncpg
 import orjson
 
 from myria.db.clock import to_microseconds, to_rfc3339
+from myria.db.database import Connection
+from myria.db.locks import registration_lock_key
+from myria.db.queries import sql
+from myria.errors import AgentExists, SessionMoved
 from myria.log.event import NewEvent
+from myria.log.projections import Incoming, Projection, Stored, payload_of
 
 REGISTRATION_TYPE = "myria.registration"
 REGISTRY_CHANNEL = "registry"
@@ -22,6 +32,7 @@ Json = dict[str, Any]
 
 _PREFIX = {"agent": "agent_", "session": "sess_"}
 _ID_BYTES = 12
+_NAMES_ONCE = "registrations_name"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,3 +124,59 @@ def entry_of(kind: EntryKind, row: Any) -> Entry:
         created_at=to_microseconds(row["created_at"]),
         updated_at=to_microseconds(row["updated_at"]),
     )
+
+
+class RegistrationProjection(Projection):
+    """Folds registrations into `registrations`."""
+
+    types = frozenset({REGISTRATION_TYPE})
+
+    async def prepare(
+        self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
+    ) -> None:
+        """Lock registrations, and refuse a version that does not follow the newest.
+
+        An import repeats what happened elsewhere: nothing of it is refused.
+
+        Raises:
+            SessionMoved: another version came before.
+        """
+        entries = [_said(event) for event in events]
+        keys = {registration_lock_key(tenant, said["kind"], said["id"]) for said in entries}
+        await connection.execute(sql("registrations.lock"), sorted(keys))
+        if importing:
+            return
+        rows = await connection.fetch(
+            sql("registrations.standing"), tenant, [said["kind"] for said in entries], [said["id"] for said in entries]
+        )
+        newest: dict[tuple[str, str], int] = {}
+        for event, said, row in zip(events, entries, rows, strict=True):
+            if row["event_id"] == event.event_id:
+                continue  # this very version, whose first attempt had committed unseen
+            entry = (said["kind"], said["id"])
+            if said["version"] != newest.get(entry, row["version"] or 0) + 1:
+                raise SessionMoved("it was changed meanwhile; nothing was stored: retry")
+            newest[entry] = said["version"]
+
+    async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
+        """Write the rows of the registrations of a commit.
+
+        Raises:
+            AgentExists: another agent has the name.
+        """
+        try:
+            await connection.execute(sql("registrations.fold"), tenant, [event.event_seq for event in events])
+        except asyncpg.UniqueViolationError as error:
+            if error.constraint_name != _NAMES_ONCE:
+                raise
+            raise AgentExists("an agent with this name is registered already; nothing was stored") from error
+
+
+def _said(event: Incoming) -> dict[str, Any]:
+    said = payload_of(event.event).get("registration")
+    said = said if isinstance(said, dict) else {}
+    return {
+        "kind": said["kind"] if isinstance(said.get("kind"), str) else "",
+        "id": said["id"] if isinstance(said.get("id"), str) else "",
+        "version": said["version"] if type(said.get("version")) is int else 0,
+    }

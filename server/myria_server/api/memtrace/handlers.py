@@ -348,8 +348,8 @@ class MemtraceApi:
     @_route("GET", "/agents", query=rest.RegistryInput, answer=(rest.AgentsBody,))
     async def list_agents(self, caller: Caller, request: rest.RegistryInput) -> Json:
         """List agents, newest first."""
-        entries, has_more = await self._registrations.agents(
-            caller.tenant, caller.shared, limit=request.limit, offset=request.offset or 0
+        entries, has_more = await self._registrations.newest(
+            caller.tenant, caller.shared, "agent", limit=request.limit, offset=request.offset or 0
         )
         agents = await self._agents(caller, entries)
         return {"agents": agents, "count": len(agents), "has_more": has_more}
@@ -357,7 +357,7 @@ class MemtraceApi:
     @_route("GET", "/agents/{id}", answer=(rest.AgentBody,), refusals=(AgentNotFound,))
     async def get_agent(self, caller: Caller, _: None) -> Json:
         """Read an agent, by its id or name."""
-        entry = await self._registrations.get_agent(caller.tenant, caller.shared, caller.entry_id)
+        entry = await self._registrations.get(caller.tenant, caller.shared, "agent", caller.entry_id)
         (agent,) = await self._agents(caller, [entry])
         return agent
 
@@ -436,8 +436,8 @@ class MemtraceApi:
         names = None
         if request.agent_id is not None:
             names = await self._registrations.names_of(caller.tenant, caller.shared, request.agent_id)
-        entries, has_more = await self._registrations.sessions(
-            caller.tenant, caller.shared, agents=names, limit=request.limit, offset=request.offset or 0
+        entries, has_more = await self._registrations.newest(
+            caller.tenant, caller.shared, "session", agents=names, limit=request.limit, offset=request.offset or 0
         )
         sessions = [entry.session_json(caller.tenant) for entry in entries]
         return {"sessions": sessions, "count": len(sessions), "has_more": has_more}
@@ -445,7 +445,7 @@ class MemtraceApi:
     @_route("GET", "/sessions/{id}", answer=(rest.SessionBody,), refusals=(SessionNotFound,))
     async def get_session(self, caller: Caller, _: None) -> Json:
         """Read a session."""
-        entry = await self._registrations.get_session(caller.tenant, caller.shared, caller.entry_id)
+        entry = await self._registrations.get(caller.tenant, caller.shared, "session", caller.entry_id)
         return entry.session_json(caller.tenant)
 
     @_route(
