@@ -29,15 +29,14 @@ def test_one_function_inserts_events() -> None:
 
 def test_each_way_of_appending_has_one_caller() -> None:
     """The general one, and the one round trip of what is new and folds nothing."""
-    assert list(lines_with(r'"events\.append"', ".py")) == ["core/myria/log/append.py"]
+    assert list(lines_with(r'"events\.append"', ".py")) == ["core/myria/log/transaction.py"]
     assert list(lines_with(r'"events\.append_alone"', ".py")) == ["core/myria/db/database.py"]
-    assert list(lines_with(r"\.append_alone\(", ".py")) == ["core/myria/log/append.py"]
+    assert list(lines_with(r"\.append_alone\(", ".py")) == ["core/myria/log/transaction.py"]
 
 
 def test_one_module_appends_for_all_writers() -> None:
     """It alone has what commits, so that nobody goes past redaction, names, sizes and quotas."""
-    assert list(lines_with(r"\bIngest\(", ".py")) == ["core/myria/notes/folding.py"]
-    assert list(lines_with(r"ingest\.(append|import)_events\(", ".py")) == ["core/myria/log/event_log.py"] * 2
+    assert list(lines_with(r"\bGroupCommit\(|\bAppendTransaction\(", ".py")) == ["core/myria/log/event_log.py"]
     assert list(lines_with(r"quotas\.append\(", ".py")) == ["core/myria/log/event_log.py"]
 
 

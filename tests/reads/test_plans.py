@@ -128,10 +128,7 @@ CASES = [
     Case("events.internal", [TENANT, "{1,2,3}", "{0,0,0}"]),
     Case(
         "events.find_duplicates",
-        [
-            *(TENANT, "{evt_x}", rf'{{"\{RENDERING}"}}', "{1}", "{2026-01-01}", '{"{}"}', "{c}"),
-            *("{NULL}", "{NULL}", "{NULL}", "{false}", '{"[]"}', "false"),
-        ],
+        [TENANT, f'{{"(evt_x,1,2026-01-01,c,,,,\\\\\\\\{RENDERING[1:]},f,{{}},[],)"}}', "false"],
     ),
     Case("vectors.of_scopes", [TENANT, "m", "{1,2,3}"]),
     Case("vectors.count", [TENANT, "m", "{1,2,3}"]),

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from myria.db.database import PoolOptions, TransactionBounds
-from myria.log.append import Ingest
+from myria.log.group_commit import GroupCommit
 from myria.settings import McpSettings, PostgresSettings, TurnsSettings, variable_of
 from myria.settings.sections import Section
 
@@ -74,7 +74,7 @@ _LONGER: dict[type, dict[str, float]] = {
     },
     TurnsSettings: {"session_lock_timeout_ms": 60_000},  # the most that it takes
     TransactionBounds: {"statement": OF_MYRIA_S, "idle": OF_MYRIA_S, "lock": OF_MYRIA_S, "total": 4 * OF_MYRIA_S},
-    Ingest: {"deadline": OF_MYRIA_S},
+    GroupCommit: {"deadline": OF_MYRIA_S},
     PoolOptions: {"connect_timeout": OF_MYRIA_S, "acquire_timeout": OF_MYRIA_S},
 }
 

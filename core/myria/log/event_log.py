@@ -10,20 +10,24 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 import orjson
 
+from myria.db.clock import offset_in
 from myria.db.database import Database
 from myria.errors import InputError, InvalidArgument, PayloadTooLarge
 from myria.log.acknowledgement import AppendResult
-from myria.log.append import Ingest
 from myria.log.event import NewEvent
 from myria.log.fields import RESERVED_TYPES
+from myria.log.group_commit import GroupCommit
 from myria.log.limits import MAX_HINT
 from myria.log.payloads import TopicHint
+from myria.log.projections import Projection
 from myria.log.quotas import TenantQuotas, TenantUse
 from myria.log.redaction.redactor import PayloadRedactor
+from myria.log.transaction import AppendTransaction
 from myria.settings import Settings
 from myria.settings.redaction_kinds import Kind
 
@@ -39,32 +43,34 @@ class EventLog:
     """The log of every tenant, for the writers of one process.
 
     Args:
-        ingest: what commits.
-        quotas: what tenants may append, and which kinds are taken out of it.
-        is_upkeep: whether no quota holds: none may stand in the way of taking events out of answers.
+        projections: what is folded from events in the transaction that appends them.
+        quotas: to which tenants are held; None for upkeep, which none may stop: it takes events out of answers.
+        zone: whose offset the times of events get that bring none.
         on_redacted: called with each kind of which something was taken out, and how often.
+        on_commit: called with the tenant and the number of events of each commit.
+        bounds: as `GroupCommit` takes them.
     """
 
     def __init__(
         self,
-        ingest: Ingest,
-        quotas: TenantQuotas,
+        database: Database,
         settings: Settings,
+        projections: Sequence[Projection],
         *,
-        is_upkeep: bool,
-        on_redacted: Callable[[str, int], None] | None,
+        quotas: TenantQuotas | None = None,
+        zone: ZoneInfo | None = None,
+        on_redacted: Callable[[str, int], None] | None = None,
+        on_commit: Callable[[str, int], None] | None = None,
+        **bounds: Any,
     ) -> None:
-        self._ingest = ingest
-        self._quotas = quotas
+        self.database = database
         self._settings = settings
-        self._is_upkeep = is_upkeep
+        self._is_upkeep = quotas is None
+        self._quotas = quotas or TenantQuotas(database)
+        self._zone = zone
         self._on_redacted = on_redacted or (lambda _kind, _count: None)
         self._redactors: dict[frozenset[Kind], PayloadRedactor] = {}
-
-    @property
-    def database(self) -> Database:
-        """Where it appends."""
-        return self._ingest.database
+        self._commits = GroupCommit(AppendTransaction(database, projections, on_commit=on_commit), **bounds)
 
     async def append_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
         """Append events as one atomic group, redacted; return their results in input order, after the commit.
@@ -72,7 +78,7 @@ class EventLog:
         Raises:
             QuotaExceeded, StorageQuotaExceeded: the tenant appended as much as it may; see `TenantQuotas.append`.
             PayloadTooLarge, InvalidArgument: see `check`.
-            as `Ingest.append_events`.
+            as `GroupCommit.append`.
         """
         if self._is_upkeep:
             return await self._append(tenant, events, await self._quotas.of(tenant))
@@ -88,7 +94,7 @@ class EventLog:
         Raises:
             EventIdConflict: an event_id, or a source key, exists already with other content.
         """
-        return await self._ingest.import_events(tenant, events)
+        return await self._commits.append(tenant, events, importing=True)
 
     async def clean(self, tenant: str, value: T, *, also: Collection[Kind] = ()) -> tuple[T, Counts]:
         """Return a text, or any other JSON value, without what must not be kept, and how much was taken out.
@@ -155,11 +161,13 @@ class EventLog:
 
     async def close(self) -> None:
         """Wait for the commits under way."""
-        await self._ingest.close()
+        await self._commits.close()
 
     async def _append(self, tenant: str, events: Sequence[NewEvent], use: TenantUse) -> list[AppendResult]:
         events, taken = await self._cleaned(events, use)
-        results = await self._ingest.append_events(tenant, events)
+        if self._zone is not None:
+            events = [_in_zone(event, self._zone) for event in events]
+        results = await self._commits.append(tenant, events)
         for position, counts in taken.items():
             results[position] = results[position]._replace(redacted=counts)
             self._count(counts)
@@ -224,6 +232,13 @@ def _texts(event: NewEvent) -> bytes:
     names = (event.context_id, event.source_event_key, event.type, event.channel, *event.participants)
     hints = [hint.hint for hint in event.topic_hints]
     return event.payload_json + "\n".join(("", *filter(None, names), *hints)).encode("utf-8", "surrogatepass")
+
+
+def _in_zone(event: NewEvent, zone: ZoneInfo) -> NewEvent:
+    """Return an event with the offset of a zone where nobody gave one; Myria's own are of no place."""
+    if event.internal or event.utc_offset is not None:
+        return event
+    return event._replace(utc_offset=offset_in(zone, event.timestamp))
 
 
 def _secret_name(event: NewEvent, redactor: PayloadRedactor) -> InvalidArgument:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from myria.db.database import Database
-from myria.log.append import Ingest
 from myria.log.event_log import EventLog
 from myria.log.projections import FoldingStatement, Projection
-from myria.log.quotas import TenantQuotas
 from myria.log.withdrawal.projection import WithdrawalProjection
 from myria.notes.evaluations import EVALUATION_TYPE
 from myria.notes.feedback import FEEDBACK_TYPE
@@ -40,27 +37,14 @@ def every_projection(*, evaluates: bool = False) -> tuple[Projection, ...]:
 
 
 def event_log(
-    database: Database,
-    settings: Settings | None = None,
-    *,
-    quotas: TenantQuotas | None = None,
-    on_redacted: Callable[[str, int], None] | None = None,
-    evaluates: bool = False,
-    **bounds: Any,
+    database: Database, settings: Settings | None = None, *, evaluates: bool = False, **options: Any
 ) -> EventLog:
     """Return the log of every tenant, with every projection.
 
     Args:
         settings: say how large a payload may be and what is taken out of it; left out, the defaults.
-        quotas: to which tenants are held; left out, none holds, as none may for upkeep.
         evaluates: whether a model rates what is kept.
-        bounds: as `Ingest` takes them.
+        options: as `EventLog` takes them.
     """
-    ingest = Ingest(database, **{"projections": every_projection(evaluates=evaluates), **bounds})
-    return EventLog(
-        ingest,
-        TenantQuotas(database) if quotas is None else quotas,
-        Settings() if settings is None else settings,
-        is_upkeep=quotas is None,
-        on_redacted=on_redacted,
-    )
+    made = {"projections": every_projection(evaluates=evaluates), **options}
+    return EventLog(database, Settings() if settings is None else settings, **made)

@@ -77,7 +77,7 @@ class IngestSettings(Section):
     group_commit_events: Annotated[int, Field(ge=1, le=10_000)] = 128
     """Most events of concurrent appends that share one commit; 1 gives every append its own."""
     group_commit_writers: Annotated[int, Field(ge=1, le=64)] = 2
-    """Commits of a tenant in flight per process; twice as many where waiting events fill half a commit."""
+    """Commits of a tenant in flight per process."""
 
 
 @section

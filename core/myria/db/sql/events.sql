@@ -10,16 +10,15 @@ SELECT event_id, event_seq FROM myria.append_alone($1, $2, $3, $4, $5, $6);
 -- What stands already where an insert was skipped: by dedupe key, or by event_id (a retry, an import). Contents are not
 -- compared with an event that the new one's participants may not see: the time of a refusal tells nothing of it.
 SELECT i.position, e.event_id, e.event_seq, s.participants, own.participants <@ s.participants AS is_visible,
-       CASE WHEN $13 OR own.participants <@ s.participants
+       CASE WHEN $3 OR own.participants <@ s.participants
             THEN e.payload <> i.payload OR e.scope_id <> i.scope_id OR e.occurred_at <> i.occurred_at
        END AS payload_differs,
        e.channel <> i.channel OR e.type IS DISTINCT FROM i.type OR e.context_id IS DISTINCT FROM i.context_id
            OR e.source_event_key IS DISTINCT FROM i.source_event_key OR e.internal <> i.internal
            OR e.topic_hints <> i.topic_hints AS annotations_differ
-FROM unnest($2::text[], $3::bytea[], $4::bigint[], $5::timestamptz[], $6::jsonb[], $7::text[], $8::text[],
-            $9::text[], $10::text[], $11::boolean[], $12::jsonb[])
-     WITH ORDINALITY AS i (event_id, dedupe_key, scope_id, occurred_at, payload, channel, type, context_id,
-                           source_event_key, internal, topic_hints, position)
+FROM unnest($2::myria.new_event[]) WITH ORDINALITY AS i (event_id, scope_id, occurred_at, channel, type, context_id,
+                                                         source_event_key, dedupe_key, internal, payload, topic_hints,
+                                                         utc_offset, position)
 CROSS JOIN LATERAL (
     SELECT * FROM myria.events x WHERE x.tenant_id = $1 AND x.event_id = i.event_id
     UNION ALL

@@ -1,0 +1,268 @@
+"""The append transaction: one commit of events, and of what is folded from them.
+
+It takes the tenant's append lock shared, allocates sequence numbers in input order, inserts in the order of dedupe
+keys, and reads what stood already in a statement of its own. What is folded from events of some types
+(`myria.log.projections`) is folded in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import asyncpg
+
+from myria import errors
+from myria.db.database import NOT_NEW, TENANT_REMADE, Connection, Database
+from myria.db.queries import sql
+from myria.log.acknowledgement import AppendResult
+from myria.log.event import NewEvent
+from myria.log.payloads import dedupe_key, hints_json
+from myria.log.projections import Incoming, Projection, Stored
+from myria.log.scopes import scope_key
+
+_KNOWN_SCOPES = 100_000
+
+
+class ScopesGone(Exception):
+    """Scopes that this process remembers are gone: their tenant was deleted, and perhaps made anew."""
+
+
+class _Scope(NamedTuple):
+    """A scope that this process remembers, and since when the tenant exists to which it belongs."""
+
+    scope_id: int
+    tenant_since: str
+
+
+class AppendTransaction:
+    """Appends the events of one commit.
+
+    Args:
+        projections: what is folded from the events of a commit, in its transaction (`folding.every_projection`).
+        on_commit: told the tenant and the number of events of each commit, for metrics.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        projections: Sequence[Projection],
+        *,
+        on_commit: Callable[[str, int], None] | None = None,
+    ) -> None:
+        self._database = database
+        self._projections = tuple(projections)
+        self._on_commit = on_commit or (lambda _tenant, _events: None)
+        self._scopes: OrderedDict[tuple[str, tuple[str, ...]], _Scope] = OrderedDict()
+
+    async def append(
+        self, tenant: str, events: Sequence[tuple[NewEvent, str]], *, importing: bool
+    ) -> list[AppendResult]:
+        """Append events in one transaction, all or none; return their results in input order.
+
+        Args:
+            events: each with the id that it gets, so that an attempt may be made again.
+
+        Raises:
+            ScopesGone: the tenant was deleted: `forget_scopes`, and try again.
+            EventErased, SourceEventKeyTaken, EventIdConflict: see `GroupCommit.append`.
+            ConflictError: a projection forbids one of them.
+            asyncpg.PostgresError, DatabaseUnavailable, DeadlineExceeded: what the database says.
+        """
+        rows, since = await self._in_scopes(tenant, events)
+        folding = [
+            (projection, places)
+            for projection in self._projections
+            if (places := [at for at, row in enumerate(rows) if row.event.type in projection.types])
+        ]
+        try:
+            results = None if folding or importing else await self._append_new(tenant, since, rows)
+            if results is None:
+                async with self._database.append(tenant, since) as connection:
+                    results = await self._append(connection, tenant, rows, folding, importing=importing)
+        except asyncpg.UnknownPostgresError as error:
+            if error.sqlstate == TENANT_REMADE:
+                raise ScopesGone from error
+            raise
+        self._on_commit(tenant, len(rows))
+        return results
+
+    def forget_scopes(self, tenant: str) -> None:
+        """Forget the scopes of a tenant; they are looked up again."""
+        for known in [key for key in self._scopes if key[0] == tenant]:
+            self._scopes.pop(known, None)
+
+    async def _in_scopes(self, tenant: str, events: Sequence[tuple[NewEvent, str]]) -> tuple[list[Incoming], str]:
+        """Return events with their scopes, which are made where they are new, and since when the tenant exists."""
+        rows, since = [], set()
+        for event, event_id in events:
+            scope = self._scopes.get((tenant, event.participants)) or await self._scope(tenant, event.participants)
+            rows.append(Incoming(event, event_id, scope.scope_id))
+            since.add(scope.tenant_since)
+        if len(since) > 1:
+            raise ScopesGone
+        return rows, since.pop()
+
+    async def _scope(self, tenant: str, participants: tuple[str, ...]) -> _Scope:
+        row = None
+        while row is None:  # another process makes it at this moment, or deletes the tenant
+            async with self._database.write(tenant) as connection:
+                await connection.execute(sql("scopes.ensure_tenant"), tenant)
+                row = await connection.fetchrow(
+                    sql("scopes.ensure"), tenant, scope_key(participants), list(participants)
+                )
+        scope = self._scopes[tenant, participants] = _Scope(row["scope_id"], row["tenant_since"].isoformat())
+        if len(self._scopes) > _KNOWN_SCOPES:
+            self._scopes.popitem(last=False)
+        return scope
+
+    async def _append_new(self, tenant: str, since: str, rows: Sequence[Incoming]) -> list[AppendResult] | None:
+        """Append events of which nothing is folded in one round trip: half the time of an append.
+
+        Returns:
+            None where one of them is not new: nothing was stored.
+        """
+        try:
+            records = await self._database.append_alone(tenant, since, [_new_event(row) for row in rows])
+        except asyncpg.UnknownPostgresError as error:
+            if error.sqlstate == NOT_NEW:
+                return None
+            raise
+        numbers = {record["event_id"]: record["event_seq"] for record in records}
+        return [_acknowledged(row, numbers[row.event_id]) for row in rows]
+
+    async def _append(
+        self,
+        connection: Connection,
+        tenant: str,
+        rows: Sequence[Incoming],
+        folding: Sequence[tuple[Projection, list[int]]],
+        *,
+        importing: bool,
+    ) -> list[AppendResult]:
+        for projection, places in folding:
+            await projection.prepare(connection, tenant, [rows[at] for at in places], importing=importing)
+        records = await connection.fetch(sql("events.append"), tenant, [_new_event(row) for row in rows])
+        inserted = {record["event_id"]: record["event_seq"] for record in records}
+        existing = await _existing(connection, tenant, rows, inserted, importing=importing)
+        stored = {at: Stored(*row, inserted[row.event_id]) for at, row in enumerate(rows) if at not in existing}
+        for projection, places in folding:
+            new = [stored[at] for at in places if at in stored]
+            if new:
+                await projection.fold(connection, tenant, new)
+        return [
+            existing[at] if at in existing else _acknowledged(row, inserted[row.event_id])
+            for at, row in enumerate(rows)
+        ]
+
+
+def _acknowledged(row: Incoming, event_seq: int) -> AppendResult:
+    return AppendResult(row.event_id, event_seq, row.event.participants)
+
+
+def _new_event(row: Incoming) -> tuple[Any, ...]:
+    """Return a row of the type `myria.new_event`."""
+    event = row.event
+    return (
+        row.event_id,
+        row.scope_id,
+        event.timestamp,
+        event.channel,
+        event.type,
+        event.context_id,
+        event.source_event_key,
+        _key(event),
+        event.internal,
+        event.payload_json.decode(),
+        hints_json(event.topic_hints),
+        event.utc_offset,
+    )
+
+
+def _key(event: NewEvent) -> bytes | None:
+    return None if event.source_event_key is None else dedupe_key(event.channel, event.source_event_key)
+
+
+async def _existing(
+    connection: Connection, tenant: str, rows: Sequence[Incoming], inserted: dict[str, int], *, importing: bool
+) -> dict[int, AppendResult]:
+    """Return the acknowledgements of events that were stored before, by their positions.
+
+    Raises:
+        as `AppendTransaction.append`.
+    """
+    # An import may name one event_id twice: which of the two was inserted, only their content tells.
+    named = Counter(row.event_id for row in rows) if importing else {}
+    skipped = [at for at, row in enumerate(rows) if row.event_id not in inserted or named.get(row.event_id, 1) > 1]
+    if not skipped:
+        return {}
+    known = await _find_duplicates(connection, tenant, rows, skipped, importing=importing)
+    lost = [at for at in skipped if rows[at].event_id not in inserted and at not in known]
+    if lost:
+        await _refuse_erased(connection, tenant, rows, lost)
+        raise ScopesGone
+    return {
+        at: _known(rows[at], record, importing=importing, index=at if len(rows) > 1 else None)
+        for at, record in sorted(known.items())
+    }
+
+
+async def _refuse_erased(connection: Connection, tenant: str, rows: Sequence[Incoming], lost: list[int]) -> None:
+    """Refuse rows that were not inserted because their events were erased.
+
+    Raises:
+        EventErased: one was; nothing of the commit is stored.
+    """
+    keys = [_key(rows[at].event) for at in lost]
+    refused = {row["dedupe_key"] for row in await connection.fetch(sql("erasure.refused"), tenant, keys)}
+    for at, key in zip(lost, keys, strict=True):
+        if key in refused:
+            raise errors.EventErased(
+                "an event with this channel and source_event_key was erased; nothing was stored",
+                **({"index": at} if len(rows) > 1 else {}),
+            )
+
+
+async def _find_duplicates(
+    connection: Connection, tenant: str, rows: Sequence[Incoming], skipped: list[int], *, importing: bool
+) -> dict[int, asyncpg.Record]:
+    duplicates: dict[int, asyncpg.Record] = {}
+    for record in await connection.fetch(
+        sql("events.find_duplicates"), tenant, [_new_event(rows[at]) for at in skipped], importing
+    ):
+        duplicates.setdefault(skipped[record["position"] - 1], record)
+    return duplicates
+
+
+def _known(row: Incoming, known: asyncpg.Record, *, importing: bool, index: int | None) -> AppendResult:
+    """Return the acknowledgement of an event that was stored before.
+
+    Raises:
+        SourceEventKeyTaken: the new event's participants may not see the stored one. Nothing of it is told.
+        EventIdConflict: an import names an event_id, or a key, that stands for other content.
+    """
+    if not importing and not known["is_visible"]:
+        taken = errors.SourceEventKeyTaken(
+            "this source_event_key is taken in this channel by an event that these participants may not see; "
+            "nothing was stored: use a key of your own",
+            field="source_event_key",
+        )
+        raise taken if index is None else taken.at_index(index)
+    differs: bool = known["payload_differs"]
+    own = known["event_id"] == row.event_id
+    if importing and row.event.event_id is not None and (not own or differs or known["annotations_differ"]):
+        what = "with other content" if own else "under another event_id"
+        raise errors.EventIdConflict(
+            f"event {row.event.event_id} exists already {what}; it was not imported",
+            event_id=row.event.event_id,
+            existing_event_id=known["event_id"],
+        )
+    return AppendResult(
+        event_id=known["event_id"],
+        event_seq=known["event_seq"],
+        participants=tuple(known["participants"]),
+        # Our own fresh event_id found again is this very append, whose first attempt had committed unseen.
+        deduplicated=not own or importing,
+        payload_differs=differs,
+    )
