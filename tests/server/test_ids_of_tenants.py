@@ -131,7 +131,6 @@ async def test_tenants_that_say_the_same_share_no_id(database: Database, memory:
     assert {column: north[column] & south[column] for column in north if north[column] & south[column]} == {}
     for column in (
         "notes.note_id",
-        "memories.note_id",
         "events.event_id",
         "registrations.id",
         "renderings.rendering_id",
