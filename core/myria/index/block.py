@@ -15,8 +15,6 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from itertools import chain
-from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -68,9 +66,6 @@ _LONGEST_DAYS: Final = 7
 _NAME_SEPARATOR: Final = b"\x00"
 _VIEW_OVERHEAD: Final = 4_000
 
-_TERMS, _STEMS = attrgetter("terms"), attrgetter("stems")
-_IN_TIME = attrgetter("timestamp", "event_seq")
-
 _SECTIONS: Final = (
     ("seq", "<i8"),
     ("timestamp", "<i8"),
@@ -119,7 +114,7 @@ class Doc:
     that of the clock where it was told, in minutes east of UTC, `days` what it means by the days that it names, and
     `begins` the first from which what it tells holds, in days since 1970 (`myria.text.dates`); `leaf` is the
     position of its leaf in the block's nodes, -1 for none; `xid` the transaction that wrote it and `scope_id` its
-    scope (loose lane only, 0 otherwise); `timestamp` microseconds since 1970 UTC.
+    scope (beside trees only, 0 otherwise); `timestamp` microseconds since 1970 UTC.
     """
 
     event_seq: int
@@ -441,13 +436,8 @@ def whole_hint_id(hint: str) -> int:
     return term_id("\x00" + " ".join(terms(hint)))
 
 
-def changed_id(term: int) -> int:
-    """Return the id under which the hints' postings list the documents that tell of a change of a term's thing."""
-    return term ^ _CHANGED
-
-
 def changed_ids(terms: Ints) -> Ints:
-    """Return what `changed_id` does of each of many."""
+    """Return the ids under which the hints' postings list the documents that tell of a change of a term's thing."""
     ids: Ints = terms ^ _CHANGED
     return ids
 
@@ -517,11 +507,10 @@ class _Table:
 
     @classmethod
     def of_docs(cls, docs: Iterable[Doc]) -> _Table:
-        docs = sorted(docs, key=_IN_TIME)
-        sizes = _ints(map(len, map(_TERMS, docs)))
-        held = sizes + _ints(map(len, map(_STEMS, docs)))
-        words = chain.from_iterable(chain.from_iterable(zip(map(_TERMS, docs), map(_STEMS, docs), strict=True)))
-        ids = np.fromiter(term_ids(words), np.int64, int(held.sum()))
+        docs = sorted(docs, key=lambda doc: (doc.timestamp, doc.event_seq))
+        sizes = _ints(len(doc.terms) for doc in docs)
+        held = sizes + _ints(len(doc.stems) for doc in docs)
+        ids = _ints(term_ids(word for doc in docs for word in (*doc.terms, *doc.stems)))
         postings = _counted(ids, np.repeat(np.arange(len(docs)), held))
         hints = [
             (identity, at, max(0, min(1000, permille)))
@@ -530,7 +519,7 @@ class _Table:
             for identity in hint_ids(hint)
         ]
         hints += [(term_id(term), at, 0) for at, doc in enumerate(docs) for term in doc.described]
-        hints += [(changed_id(term_id(term)), at, 1000) for at, doc in enumerate(docs) for term in doc.changed]
+        hints += [(term_id(term) ^ _CHANGED, at, 1000) for at, doc in enumerate(docs) for term in doc.changed]
         hints += [(_DAYS + day * _DAY, at, 1000) for at, doc in enumerate(docs) for day in doc.days]
         hints += [(_BEGINS + doc.begins * _DAY, at, 1000) for at, doc in enumerate(docs) if doc.begins is not None]
         return cls(

@@ -1,4 +1,4 @@
-"""The loose lane: events not in a tree (the fresh tail, internal events), searchable at once.
+"""Loose events: those that no tree holds (the fresh tail, internal events), searchable at once.
 
 A `LooseBlock` never changes: `extended` and `kept` return another one that shares what is equal, so a reader
 keeps what it has while a writer goes on. It holds blocks of falling size, merged like the runs of a log-structured

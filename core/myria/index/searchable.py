@@ -1,6 +1,6 @@
 """What the search index holds of the log and of the trees: documents of event rows, and the tree under a block.
 
-Builders make search blocks of it, serving processes their loose lanes, and what a build has not made yet.
+Builders make search blocks of it, serving processes loose blocks, and what a build has not made yet.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ async def covered(connection: Connection, tenant: str, rendering_id: bytes) -> C
 
 
 def document(row: asyncpg.Record, *, leaf: int = -1, xid: int = 0, scope_id: int = 0) -> Doc:
-    """Return an event row as the index sees it; `leaf` as in a block, `xid` and `scope_id` as in a loose lane."""
+    """Return an event row as the index sees it; `leaf` as in a block, `xid` and `scope_id` as in a loose block."""
     return Doc.of_payload(
         orjson.loads(row["payload"]),
         event_seq=row["event_seq"],

@@ -7,7 +7,8 @@ rounded once, when it is stored. Sums of products of bytes are taken as integers
 A question's vector is compared with those of all visible documents. What counts is not the cosine itself, whose size
 is each model's own, but by how many standard deviations it exceeds the mean of what is visible: the same weights hold
 for every model, and no hidden document moves any score. Some models find much between any two texts, so that all
-cosines lie in a narrow band far above 0: the band is stretched first, from its lower end to 1."""
+cosines lie in a narrow band far above 0: the band is stretched first, from its lower end to 1.
+"""
 
 from __future__ import annotations
 

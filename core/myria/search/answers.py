@@ -17,7 +17,7 @@ from myria.llm.failures import advice
 from myria.log.payloads import TopicHint, speaker_of, whole_text
 from myria.search import cursors
 from myria.search.cursors import Cursor
-from myria.search.nodes import event_node, shortened_event_node
+from myria.search.nodes import event_node
 from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.search.ranking import Hit
 from myria.search.result import MOST_COMPARED, SearchResult, ToldHits
@@ -354,37 +354,31 @@ class _EventRows:
 
     def leafward(self, hit: Hit, path: Path = ()) -> Leafward:
         """Return a hit as it is placed below the last rendering of its path."""
-        row, participants = self.rows[hit.event_seq], self._result.scope(hit).participants
-        indexed = self._result.is_indexed(hit)
+        row = self.rows[hit.event_seq]
         mark = self._marks.get(hit.event_seq, {})
         change = self._result.change_of(hit)
         if change is not None:
             mark = {**mark, "change": change}
         if hit.event_seq in self._alike:
             mark = {**mark, "alike": self._alike[hit.event_seq]}
-        event = event_node(
+        node = partial(
+            event_node,
             row,
-            participants,
-            indexed=indexed,
+            self._result.scope(hit).participants,
+            indexed=self._result.is_indexed(hit),
             score=hit.score,
             as_reference=bool(path),
-            with_payload=self._with_payload,
             sought=self._sought,
         )
-        if mark:
-            event |= mark
         if not self._with_payload:
-            return Leafward(event=event, path=path)
-        shortened = partial(
-            shortened_event_node,
-            row,
-            participants,
-            indexed=indexed,
-            score=hit.score,
-            as_reference=bool(path),
-            sought=self._sought,
-        )
-        return Leafward(event=event, path=path, shortened=(lambda: shortened() | mark) if mark else shortened)
+            return Leafward(event=node(with_payload=False) | mark, path=path)
+
+        def shortened() -> Json:
+            """Return a node for an event whose payload has no room: a snippet, and the size of the whole payload."""
+            size = len(orjson.dumps(orjson.loads(row["payload"])))
+            return node(with_payload=False) | {"truncated": True, "payload_bytes": size} | mark
+
+        return Leafward(event=node(with_payload=True) | mark, path=path, shortened=shortened)
 
 
 def _kept(hits: list[Leafward], more: Iterator[Leafward]) -> Iterator[Leafward]:

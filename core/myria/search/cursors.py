@@ -2,7 +2,8 @@
 
 A page is ranked again over exactly what its first page could see: the snapshot named here, and of the fresh tail
 the events that PostgreSQL's snapshot named here could see. So pages neither repeat nor omit. Other texts that a server
-hands out and takes back are signed here, too."""
+hands out and takes back are signed here, too.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import base64
 import hashlib
 import hmac
 import time
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import orjson
@@ -87,28 +88,12 @@ def period_end(lifetime: float, now: float | None = None) -> int:
 def query_digest(tenant: str, tool: str, arguments: dict[str, Any]) -> str:
     """Return the digest that binds a cursor to its query: every argument but the cursor itself."""
     body = {"tenant": tenant, "tool": tool, "arguments": {k: v for k, v in arguments.items() if k != "cursor"}}
-    # Only confidences of topic hints are no integers.
-    make = canonical.digest if arguments.get("topic_hints") else canonical.quick_digest
-    return make(body).hex()[:32]
+    return canonical.digest(body).hex()[:32]
 
 
 def encode(cursor: Cursor, *, digest: str, secret: bytes) -> str:
     """Return the signed text of a cursor."""
-    fields: list[Any] = [
-        RANKING_VERSION,
-        digest,
-        cursor.snapshot_id,
-        cursor.visible,
-        list(cursor.after),
-        cursor.period_end,
-    ]
-    if cursor.newest is not None or cursor.by_meaning or cursor.looked:
-        fields.append(cursor.newest)
-    if cursor.by_meaning or cursor.looked:
-        fields.append(cursor.by_meaning)
-    if cursor.looked:
-        fields.append(True)
-    return signed_text(orjson.dumps(fields), secret, purpose=_PURPOSE)
+    return signed_text(orjson.dumps([RANKING_VERSION, digest, *astuple(cursor)]), secret, purpose=_PURPOSE)
 
 
 def decode(text: str, *, digest: str, secret: bytes, lifetime: float, now: float | None = None) -> Cursor:
@@ -130,19 +115,22 @@ def decode(text: str, *, digest: str, secret: bytes, lifetime: float, now: float
     body = signed_body(text, secret, purpose=_PURPOSE, longest=_MAX_CHARACTERS)
     if body is None:
         raise foreign
-    version, made_for, snapshot_id, visible, after, period_end, *more = orjson.loads(body)
+    version, made_for, *fields = orjson.loads(body)
     if made_for != digest:
         raise foreign
-    if version != RANKING_VERSION or (time.time() if now is None else now) > period_end + lifetime:
+    if version != RANKING_VERSION:
+        raise expired()
+    snapshot_id, visible, after, period_end, newest, by_meaning, looked = fields
+    if (time.time() if now is None else now) > period_end + lifetime:
         raise expired()
     return Cursor(
         snapshot_id=snapshot_id,
         visible=visible,
         after=tuple(after),
         period_end=period_end,
-        newest=more[0] if more else None,
-        by_meaning=more[1:2] == [True],
-        looked=more[2:] == [True],
+        newest=newest,
+        by_meaning=by_meaning,
+        looked=looked,
     )
 
 

@@ -65,30 +65,6 @@ def event_node(
     return node
 
 
-def shortened_event_node(
-    row: asyncpg.Record,
-    participants: Sequence[str],
-    *,
-    indexed: bool,
-    score: int,
-    as_reference: bool,
-    sought: frozenset[str] = frozenset(),
-) -> Json:
-    """Return a node for an event whose payload has no room: a snippet, marked, with the size of the whole payload."""
-    node = event_node(
-        row,
-        participants,
-        indexed=indexed,
-        score=score,
-        as_reference=as_reference,
-        with_payload=False,
-        sought=sought,
-    )
-    node["truncated"] = True
-    node["payload_bytes"] = len(orjson.dumps(orjson.loads(row["payload"])))
-    return node
-
-
 def topic_node(row: asyncpg.Record, participants: Sequence[str]) -> Json:
     """Return a topic node of a rendering, its `kind` being its node type."""
     metadata = orjson.loads(row["metadata"])

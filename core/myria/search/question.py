@@ -3,7 +3,8 @@
 Names are taken out of the words and kept as evidence of who spoke: people greet each other by name, so a name as a word
 finds the wrong turns. Dates become windows of time. The kind of answer (a time, a name, how something is or was, what
 has changed) is told by English words; of other languages it is told only that a question asks. Pure: the same question
-over the same visible names and span of time always reads the same."""
+over the same visible names and span of time always reads the same.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,7 @@ from myria.search.successors import Leader, Succession, likely_state, told_to_ch
 from myria.search.weights import WEIGHTS, Weights
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """A place in a ranking: hits after it follow. Which fields count depends on the order."""
 
     score: int
@@ -262,7 +261,8 @@ def _best(timeline: Timeline, score: Ints, chosen: Ints, sorting: Sorting, *, li
     """Return the places of the first `limit` of chosen documents in an order, after a key where one is given."""
     keys = _sort_keys(sorting, score[chosen], timeline.timestamp[chosen], timeline.seq[chosen])
     if after is not None:
-        follows = _comes_after(_sort_keys(sorting, *map(_one, (after.score, after.timestamp, after.event_seq))), keys)
+        score, stamp, seq = (np.array([value], dtype=np.int64) for value in after)
+        follows = _comes_after(_sort_keys(sorting, score, stamp, seq), keys)
         chosen, keys = chosen[follows], tuple(key[follows] for key in keys)
     if len(chosen) > 4 * limit:
         # Sorting by three keys takes long: only what the leading one lets among the first is sorted.
@@ -270,10 +270,6 @@ def _best(timeline: Timeline, score: Ints, chosen: Ints, sorting: Sorting, *, li
         chosen, keys = chosen[leading], tuple(key[leading] for key in keys)
     best: Ints = chosen[np.lexsort(keys)[:limit]]
     return best
-
-
-def _one(value: int) -> Ints:
-    return np.array([value], dtype=np.int64)
 
 
 def _sort_keys(sorting: Sorting, score: Ints, stamp: Ints, seq: Ints) -> tuple[Ints, ...]:

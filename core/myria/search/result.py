@@ -1,6 +1,7 @@
 """What a search gives: the best hits, with the view they were found in, and which of them are told.
 
-Where tokens are bounded, a fact takes its room once (`myria.text.restating`)."""
+Where tokens are bounded, a fact takes its room once (`myria.text.restating`).
+"""
 
 from __future__ import annotations
 
@@ -58,14 +59,14 @@ class SearchResult:
 
     def cursor_after(self, hit: Hit, *, period_end: int) -> Cursor:
         """Return where a page goes on after a hit, in the view of this one."""
-        return self.cursor((hit.score, hit.timestamp, hit.event_seq), period_end=period_end)
+        return self.cursor(hit.key, period_end=period_end)
 
     def cursor(self, after: tuple[int, int, int], *, period_end: int) -> Cursor:
         """Return a place in this view, after a key."""
         return Cursor(
             snapshot_id=self.snapshot.snapshot_id or "",
             visible=self.snapshot.visibility.text,
-            after=after,
+            after=tuple(after),
             period_end=period_end,
             newest=self.newest,
             by_meaning=self.by_meaning,

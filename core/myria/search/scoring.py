@@ -6,7 +6,8 @@ evidence of who spoke, when, and how the text is worded. Structure is evidence a
 after RAPTOR, Sarthi et al. 2024; cluster-based smoothing, Liu and Croft 2004).
 
 
-What the words of superseded documents are worth to what stands in their place."""
+What the words of superseded documents are worth to what stands in their place.
+"""
 
 from __future__ import annotations
 

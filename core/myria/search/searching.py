@@ -1,4 +1,4 @@
-"""Searching: the snapshot view, what it holds, and the ranking of both lanes together."""
+"""Searching: the snapshot view, what it holds as one corpus, and the ranking of that."""
 
 from __future__ import annotations
 
@@ -143,10 +143,7 @@ class Search:
             work = partial(rank_all, limit=most, after=begin, late=late)
             return await self._in_thread(work) if is_large else work()
 
-        after = None
-        if cursor is not None:
-            score, timestamp, event_seq = cursor.after
-            after = Key(score=score, timestamp=timestamp, event_seq=event_seq)
+        after = None if cursor is None else Key(*cursor.after)
         ranking, looked = None, False
         result = SearchResult(snapshot=snapshot, scopes=scopes, corpus=corpus, hits=(), more=False, under=under)
         if self._look is not None and is_by_relevance and (cursor is None or cursor.looked):

@@ -6,7 +6,8 @@ who, of times and of what stands around a text, does not throw away what the ran
 same answers of a model give the same order.
 
 The first hits of a ranking change places among themselves; what follows them stays. A later page ranks the same first
-hits again, so that it knows which of them its place is among."""
+hits again, so that it knows which of them its place is among.
+"""
 
 from __future__ import annotations
 

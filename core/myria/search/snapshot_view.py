@@ -147,7 +147,7 @@ async def open_snapshot(
         visibility=visibility,
         now=now,
         # Not simply xmin: ids of transactions that a crash of PostgreSQL forgot (rolled back, or without an effect)
-        # are given out again, and a lane that was read up to them would miss the events of their second owners.
+        # are given out again, and what was read up to them would miss the events of their second owners.
         settled=min(now.xmin, (row["newest_xid"] or 0) + 1),
         clock=to_microseconds(row["clock"]),
         visible=await visible_scopes(

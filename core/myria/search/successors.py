@@ -12,7 +12,8 @@ older statement, whether both hold a number or name something, and whether stron
 in bits, and the sum must exceed what the likeliest of so many statements has by chance: the logarithm of their number
 and a margin, which is smaller the shorter the older statement is. A short one tells a state, a long one many things. In
 talk where nothing changed this puts a wrong statement first in some six of a hundred questions: `_LIKELY` was chosen
-between that and what it finds (docs/retrieval.md)."""
+between that and what it finds (docs/retrieval.md).
+"""
 
 from __future__ import annotations
 

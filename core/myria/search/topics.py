@@ -2,7 +2,8 @@
 
 A leaf's subjects follow from its own words and from who else holds its keys: one statement looks up all keys of all
 leaves that are not known yet, and the subjects with them. Rows are immutable within a snapshot; where an erasure has
-taken them away since, a hit stays where time has it."""
+taken them away since, a hit stays where time has it.
+"""
 
 from __future__ import annotations
 

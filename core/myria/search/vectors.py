@@ -2,7 +2,8 @@
 
 A read never fails for a vector. Those of events are kept between requests and topped up, as events without a tree are:
 a request reads those that were written since the last look at the same scopes; what its own snapshot does not see, it
-does not count. So pages of one answer compare the same vectors, and no request reads all of them again."""
+does not count. So pages of one answer compare the same vectors, and no request reads all of them again.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Which model computes vectors, as the settings say and the installation allows; without one none of their code is
-loaded."""
+loaded.
+"""
 
 from __future__ import annotations
 

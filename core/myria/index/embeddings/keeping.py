@@ -2,7 +2,8 @@
 
 Nothing waits for it and nothing is lost by killing it. Only events that are committed are looked at; up to the active
 snapshot's cutoff none can still be committed, so once everything there has its vector it is not looked at again.
-Vectors of models that are no longer in use are removed some at a time; a model that comes back computes anew."""
+Vectors of models that are no longer in use are removed some at a time; a model that comes back computes anew.
+"""
 
 from __future__ import annotations
 
