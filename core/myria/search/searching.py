@@ -110,6 +110,7 @@ class Search:
         is_large = events > RANKED_IN_PLACE
         timeline = await self._in_thread(lambda: corpus.laid_out) if is_large else corpus.laid_out
         if version is not None:
+            # Its blocks are counted by their own entries, which every use of it refreshes as well.
             self._cache.put(_corpus_key(snapshot), (version, corpus), timeline.nbytes + events)
         replaced = None
         if query.query is not None and not query.include_superseded:
