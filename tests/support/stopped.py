@@ -41,7 +41,7 @@ from tests.support.events import TENANT
 async def main():
     settings = Settings.load()
     async with Memory(settings.postgres.dsn, settings) as memory:
-        await memory.rollback(TENANT)
+        await memory.registry.rollback(TENANT)
 
 asyncio.run(main())
 """

@@ -104,7 +104,6 @@ READS = {
     "context",
     "export",
     "myria events",
-    "following",
 }
 """The read paths that show a note of a running session."""
 
