@@ -151,7 +151,6 @@ class Memory(Administration):
         may_append: Callable[[str], None] = lambda _: None,
     ) -> AppendResult:
         """Append an event that replaces others; see `Withdrawals.append`."""
-        await self._check_schema_once()
         results = await self.withdrawals.append(
             tenant, event, supersedes=supersedes, may_see=may_see, may_append=may_append
         )
@@ -168,7 +167,6 @@ class Memory(Administration):
         dry_run: bool = False,
     ) -> WithdrawalResult:
         """Take events out of every answer; see `Withdrawals.withdraw`."""
-        await self._check_schema_once()
         return await self.withdrawals.withdraw(
             tenant, event_ids, reason, may_see=may_see, may_append=may_append, dry_run=dry_run
         )
@@ -183,23 +181,19 @@ class Memory(Administration):
         dry_run: bool = False,
     ) -> WithdrawalResult:
         """Bring withdrawn events back; see `Withdrawals.restore`."""
-        await self._check_schema_once()
         return await self.withdrawals.restore(
             tenant, event_ids, may_see=may_see, may_append=may_append, dry_run=dry_run
         )
 
     async def _read(self, tenant: str, masks: Masks, work: Callable[[EventFinder], Awaitable[T]]) -> T:
-        await self._check_schema_once()
         return await self.retrieval.read(tenant, masks, work)
 
     async def query_event_nodes(self, tenant: str, query: EventNodesQuery) -> dict[str, Any]:
         """Answer raw events in full, best first; see `Retrieval.query_event_nodes`."""
-        await self._check_schema_once()
         return await self.retrieval.query_event_nodes(tenant, query)
 
     async def query_references(self, tenant: str, query: ReferencesQuery) -> dict[str, Any]:
         """Answer a tree of topics and references in full; see `Retrieval.query_references`."""
-        await self._check_schema_once()
         return await self.retrieval.query_references(tenant, query)
 
     async def show(
@@ -216,7 +210,6 @@ class Memory(Administration):
         Args:
             may_name: whether the caller may ask as a name, in place of another that it named.
         """
-        await self._check_schema_once()
         writer = None
         if query.format == "text":
             counter = await asyncio.to_thread(token_counter)
@@ -246,7 +239,6 @@ class Memory(Administration):
         """
         if not any(name.startswith(EVENT_PREFIX) for name in named):
             return tuple(named)
-        await self._check_schema_once()
         handles = await self.retrieval.handles(tenant)
         numbers = {
             name: handles.event_seq(name.removeprefix(EVENT_PREFIX)) for name in named if name.startswith(EVENT_PREFIX)
@@ -283,7 +275,6 @@ class Memory(Administration):
         name = named.strip().strip("[]")
         if not name.startswith(NOTE_PREFIX):
             return name
-        await self._check_schema_once()
         try:
             first_seq = (await self.retrieval.handles(tenant)).event_seq(name.removeprefix(NOTE_PREFIX))
         except errors.InvalidArgument:
@@ -304,7 +295,6 @@ class Memory(Administration):
         include_superseded: bool = False,
     ) -> dict[str, Any]:
         """Answer one event; see `Retrieval.get_event`."""
-        await self._check_schema_once()
         return await self.retrieval.get_event(
             tenant,
             event_id,
@@ -315,12 +305,10 @@ class Memory(Administration):
 
     async def get_topic(self, tenant: str, topic_id: str, masks: Masks) -> dict[str, Any]:
         """Answer one topic; see `Retrieval.get_topic`."""
-        await self._check_schema_once()
         return await self.retrieval.get_topic(tenant, topic_id, masks)
 
     async def erasures(self, principal: Principal) -> Erasures:
         """Return what plans and begins erasures of a principal's tenant; the control plane carries them out."""
-        await self._check_schema_once()
         # No quota may stand in the way of taking events out of answers.
         asker = Asker(proof=principal.proof)
         return Erasures(

@@ -31,7 +31,6 @@ class Administration:
         appending = pool_options(settings, size=settings.postgres.append_pool_size)
         self.appending = Database(dsn, appending, check=schema.check_connection)
         self.registry = Registry(self.database, settings)
-        self._schema_checked = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -56,21 +55,17 @@ class Administration:
             DatabaseUnavailable, SchemaOutdated, SchemaTooNew, ConfigurationError.
         """
         await schema.check(self.appending)
-        self._schema_checked = True
 
     async def get_active_snapshot(self, tenant: str) -> dict[str, Any]:
         """Answer the active snapshot's metadata, or null."""
-        await self._check_schema_once()
         return await self.registry.active_snapshot(tenant)
 
     async def list_snapshots(self, tenant: str, *, limit: int, cursor: str | None) -> dict[str, Any]:
         """Answer snapshots, newest first."""
-        await self._check_schema_once()
         return await self.registry.list_snapshots(tenant, limit=limit, cursor=cursor)
 
     async def get_snapshot_status(self, tenant: str) -> dict[str, Any]:
         """Answer how fresh the memory is and what builds are doing."""
-        await self._check_schema_once()
         return await self.registry.status(tenant)
 
     async def trigger_build(
@@ -88,7 +83,6 @@ class Administration:
         Raises:
             ManualTriggerDisabled: builder.allow_manual_trigger is false.
         """
-        await self._check_schema_once()
         if not self.settings.builder.allow_manual_trigger:
             raise errors.ManualTriggerDisabled("manual builds are switched off by builder.allow_manual_trigger")
         return await self.registry.request_build(tenant, full=full, hold=hold, force=force, reason=reason, actor=actor)
@@ -97,28 +91,20 @@ class Administration:
         self, tenant: str, snapshot_id: str, *, actor: str = "mcp", reason: str | None = None
     ) -> dict[str, Any]:
         """Publish a held snapshot; see `Registry.publish`."""
-        await self._check_schema_once()
         return await self.registry.publish(tenant, snapshot_id, actor=actor, reason=reason)
 
     async def discard_snapshot(
         self, tenant: str, snapshot_id: str, *, actor: str = "mcp", reason: str | None = None
     ) -> dict[str, Any]:
         """Give up a held snapshot; see `Registry.discard`."""
-        await self._check_schema_once()
         return await self.registry.discard(tenant, snapshot_id, actor=actor, reason=reason)
 
     async def rollback(
         self, tenant: str, to: str | None = None, *, actor: str = "mcp", reason: str | None = None
     ) -> dict[str, Any]:
         """Move the pointer back; see `Registry.rollback`."""
-        await self._check_schema_once()
         return await self.registry.rollback(tenant, to, actor=actor, reason=reason)
 
     async def resume_builds(self, tenant: str) -> dict[str, Any]:
         """End the pause after a rollback; see `Registry.resume`."""
-        await self._check_schema_once()
         return await self.registry.resume(tenant)
-
-    async def _check_schema_once(self) -> None:
-        if not self._schema_checked:
-            await self.ready()
