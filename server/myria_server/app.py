@@ -37,7 +37,7 @@ from myria_server.api.tools import PATH_OF, SWITCH_OF, TURNS_OVER_HTTP, served_f
 from myria_server.http.admission import Access, Admission
 from myria_server.http.answer_headers import AnswerHeaders, CrossOrigins
 from myria_server.http.authentication import Anybody, Authentication, KeysAndTokens
-from myria_server.http.authorization import AuthorizationServer, RegistrationRates
+from myria_server.http.authorization import AuthorizationServer
 from myria_server.http.body import BodyReader, WholeBody
 from myria_server.http.compression import Compression
 from myria_server.http.endpoint import McpEndpoint
@@ -276,9 +276,14 @@ def _keys_and_tokens(
     )
     if auth.server:
         grants = Grants(memory.appending, per_key=auth.grants_per_key, per_tenant=auth.grants_per_tenant)
-        rates = RegistrationRates(auth, ticks=ticks)
         credentials.routes += AuthorizationServer(
-            auth.public_url, resource.urls, grants=grants, key_cache=key_cache, limiter=limiter, rates=rates
+            auth,
+            auth.public_url,
+            resource.urls,
+            grants=grants,
+            key_cache=key_cache,
+            limiter=limiter,
+            ticks=ticks,
         ).routes()
     return credentials
 

@@ -70,28 +70,41 @@ def _inline(schema: Json) -> Json:
     return resolved
 
 
-def _tidy(value: Any, *, named: bool = False) -> Any:
-    """Drop titles, docstrings of nested models, and null alternatives (null is accepted, but need not be offered)."""
+def _tidy(value: Any, *, of_arguments: bool = True, named: bool = False) -> Any:
+    """Drop titles and docstrings of models.
+
+    Of arguments alternatives for null go too: null is accepted, but need not be offered. Of answers go defaults, and
+    OpenAPI's discriminator.
+    """
     if isinstance(value, list):
-        return [_tidy(item) for item in value]
+        return [_tidy(item, of_arguments=of_arguments) for item in value]
     if not isinstance(value, dict):
         return value
     if named:
-        return {key: _tidy(item) for key, item in value.items()}
-    arms = [arm for arm in value.get("anyOf", []) if arm != {"type": "null"}]
-    if len(arms) == 1:
-        value = {**arms[0], **without(value, "anyOf")}
-    skipped = {"title"} | ({"default"} if value.get("default", 0) is None or value.get("default") == [] else set())
+        return {key: _tidy(item, of_arguments=of_arguments) for key, item in value.items()}
+    skipped = {"title"}
+    if not of_arguments:
+        skipped |= {"default", "discriminator"}
+    else:
+        arms = [arm for arm in value.get("anyOf", []) if arm != {"type": "null"}]
+        if len(arms) == 1:
+            value = {**arms[0], **without(value, "anyOf")}
+        if value.get("default", 0) is None or value.get("default") == []:
+            skipped.add("default")
     if "properties" in value:
         skipped.add("description")
-    return {key: _tidy(item, named=key == "properties") for key, item in value.items() if key not in skipped}
+    return {
+        key: _tidy(item, of_arguments=of_arguments, named=key in ("properties", "$defs"))
+        for key, item in value.items()
+        if key not in skipped
+    }
 
 
 @lru_cache
 def schema_of_any(model: type[BaseModel], also: tuple[type[BaseModel], ...]) -> Json:
     """Return the schema of an answer that is of one model, or else of one of the others; not to be changed."""
-    answer = _plain(model.model_json_schema())
-    others = [_plain(other.model_json_schema()) for other in also]
+    answer = _tidy(model.model_json_schema(), of_arguments=False)
+    others = [_tidy(other.model_json_schema(), of_arguments=False) for other in also]
     definitions = {**answer.pop("$defs", {})}
     for other in others:
         definitions |= other.pop("$defs", {})
@@ -133,17 +146,3 @@ def _one_node(definitions: Json) -> Json:
         "allOf": rules,
     }
     return {"Node": node} | {name: body for name, body in definitions.items() if name not in kinds}
-
-
-def _plain(value: Any, *, named: bool = False) -> Any:
-    """Drop titles, docstrings of models, and OpenAPI's discriminator."""
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if named:
-        return {key: _plain(item) for key, item in value.items()}
-    skipped = {"title", "discriminator", "default"} | ({"description"} if "properties" in value else set())
-    return {
-        key: _plain(item, named=key in ("properties", "$defs")) for key, item in value.items() if key not in skipped
-    }

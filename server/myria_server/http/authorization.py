@@ -84,18 +84,42 @@ class _Refused(Exception):
         self.status = status
 
 
-class RegistrationRates:
-    """How often programs register from one network, and how often a key and a tenant allow one something."""
+class AuthorizationServer:
+    """The endpoints of an authorization server whose accounts are keys.
 
-    def __init__(self, auth: AuthSettings, *, ticks: Callable[[], float] = time.monotonic) -> None:
-        per_key = auth.sign_ins_per_minute
+    Args:
+        auth: how often programs register from one network, and how often a key and a tenant allow one something.
+        public_url: where clients reach it; its name as an issuer too.
+        resources: the address of each face.
+        key_cache: knows keys.
+        limiter: counts refused keys.
+        ticks: a steady clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        auth: AuthSettings,
+        public_url: str,
+        resources: Mapping[Face, str],
+        *,
+        grants: Grants,
+        key_cache: KeyCache,
+        limiter: FailureLimiter,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._issuer = public_url
+        self._resources = resources
+        self._grants = grants
+        self._key_cache = key_cache
+        self._limiter = limiter
         self._registrations = Rates(
             auth.registrations_per_minute,
             limit="registrations_per_minute",
             message="too many programs registered from this network; wait",
             ticks=ticks,
         )
-        self._of_keys, self._of_tenants = (
+        per_key = auth.sign_ins_per_minute
+        self._consents_of_keys, self._consents_of_tenants = (
             Rates(
                 None if per_key is None else times * per_key,
                 limit="sign_ins_per_minute",
@@ -104,52 +128,6 @@ class RegistrationRates:
             )
             for what, times in (("key", 1), ("key's tenant", _TENANT_TIMES))
         )
-
-    def register(self, network: str) -> None:
-        """Count a registration.
-
-        Raises:
-            RateLimited: there were too many.
-        """
-        self._registrations.note([network])
-
-    def sign_in(self, key_id: str, tenant: str) -> None:
-        """Count a consent.
-
-        Raises:
-            RateLimited: there were too many.
-        """
-        self._of_keys.note([key_id])
-        self._of_tenants.note([tenant])
-
-
-class AuthorizationServer:
-    """The endpoints of an authorization server whose accounts are keys.
-
-    Args:
-        public_url: where clients reach it; its name as an issuer too.
-        resources: the address of each face.
-        key_cache: knows keys.
-        limiter: counts refused keys.
-        rates: count registrations and consents.
-    """
-
-    def __init__(
-        self,
-        public_url: str,
-        resources: Mapping[Face, str],
-        *,
-        grants: Grants,
-        key_cache: KeyCache,
-        limiter: FailureLimiter,
-        rates: RegistrationRates,
-    ) -> None:
-        self._issuer = public_url
-        self._resources = resources
-        self._grants = grants
-        self._key_cache = key_cache
-        self._limiter = limiter
-        self._rates = rates
 
     def routes(self) -> list[Route]:
         """Return its endpoints."""
@@ -186,7 +164,7 @@ class AuthorizationServer:
         """Keep a client (RFC 7591); whatever it asks for, it gets no secret."""
         network = network_of(self._limiter.address(request.scope), site=True)
         try:
-            self._rates.register(network)
+            self._registrations.note([network])
             try:
                 given = orjson.loads(await _body(request))
             except orjson.JSONDecodeError as error:
@@ -319,7 +297,8 @@ class AuthorizationServer:
             problem = "This key may do nothing of what the program asks for; use another one."
             return self._page(asked, face, scopes, problem=problem, status=403)
         try:
-            self._rates.sign_in(key.key_id, principal.tenant)
+            self._consents_of_keys.note([key.key_id])
+            self._consents_of_tenants.note([principal.tenant])
             code = await self._grants.grant(
                 key,
                 asked.client,

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from myria.db.fairness import Caller
 from myria.errors import BodyTooLarge, DeadlineExceeded, Overloaded
 from myria_server.http.exchange import ServedApi, headers_of, refuse
-from myria_server.mcp.bodies import Bodies
+from myria_server.mcp.bodies import SMALL_BYTES, Bodies
 from myria_server.mcp.server import PRINCIPAL_KEY
 from myria_server.metrics import ServerMetrics
 
@@ -53,9 +53,9 @@ class BodyReader:
         if message["type"] != "http.request":
             yield None
             return
-        if not message.get("more_body", False) and len(message.get("body", b"")) <= limit:
-            async with self._bodies.in_hand(message.get("body", b""), asker):
-                yield message.get("body", b"")
+        body: bytes = message.get("body", b"")
+        if not message.get("more_body", False) and len(body) <= min(limit, SMALL_BYTES):
+            yield body
             return
         taken: list[bytes] = []
         try:

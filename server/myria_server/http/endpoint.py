@@ -100,7 +100,7 @@ class McpEndpoint:
         """Answer one HTTP request."""
         headers, method = headers_of(scope), scope["method"]
         if method == "POST":
-            if answer_type(headers) == EVENTS:
+            if answer_type(headers.get(b"accept", b"")) == EVENTS:
                 send = as_event_stream(send)
             await self._answer(scope, receive, send)
         elif self._streams is not None and method == "GET" and EVENTS in headers.get(b"accept", b""):

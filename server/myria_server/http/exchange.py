@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import orjson
@@ -119,20 +120,21 @@ def unusual_headers(headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
     """Return status and text where the headers of a POST do not say that it is JSON and accepts what is answered."""
     if not headers.get(b"content-type", b"").lower().startswith(JSON):
         return 400, "Invalid Content-Type header"
-    if answer_type(headers) is None:
+    if answer_type(headers.get(b"accept", b"")) is None:
         return 406, "send Content-Type and Accept headers that say application/json"
     return None
 
 
-def answer_type(headers: Mapping[bytes, bytes]) -> bytes | None:
+@lru_cache(maxsize=256)
+def answer_type(accept: bytes) -> bytes | None:
     """Return how an answer over MCP is sent: as JSON where that is accepted, else as an event stream of one message.
 
     Who says nothing of what they accept takes anything (RFC 9110, 12.5.1). None: neither is accepted.
     """
-    accept = headers.get(b"accept", b"").lower()
     if not accept:
         return JSON
-    accepted = {each.partition(b";")[0].strip() for each in accept.split(b",") if not _REFUSED_RANGE.search(each)}
+    ranges = accept.lower().split(b",")
+    accepted = {each.partition(b";")[0].strip() for each in ranges if not _REFUSED_RANGE.search(each)}
     for answer_type in (JSON, EVENTS):
         if not accepted.isdisjoint((answer_type, answer_type.partition(b"/")[0] + b"/*", b"*/*")):
             return answer_type

@@ -73,7 +73,8 @@ class Calls:
         try:
             if is_modern:
                 _check_envelope(message, headers)
-            methods.parse_client_request("tools/call", version, params)
+            # The envelope alone: the arguments are checked by the tool's own model, in the words of its API.
+            methods.validate_client_request("tools/call", version, params)
             if not self._toolbox.knows(params["name"]):
                 raise unknown_tool(self._toolbox, params["name"])
         except (MCPError, ValidationError) as refused:
@@ -117,7 +118,11 @@ def _check_envelope(message: Mapping[str, Any], headers: Sequence[tuple[bytes, b
     Raises:
         MCPError: it is not, or they do not.
     """
-    named = [(name.decode("latin-1"), value.strip(b" \t").decode("latin-1")) for name, value in headers]
+    named = [
+        (name.decode("latin-1"), value.strip(b" \t").decode("latin-1"))
+        for name, value in headers
+        if name.startswith(b"mcp-")
+    ]
     if (twice := find_duplicated_routing_header(named)) is not None:
         raise MCPError(code=mcp_types.HEADER_MISMATCH, message=f"{twice} header appears more than once")
     verdict = classify_inbound_request(message, headers=dict(named))
