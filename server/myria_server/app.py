@@ -10,13 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-import orjson
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -27,13 +24,12 @@ from myria.access.journal import Journal
 from myria.access.key_cache import KeyCache
 from myria.access.limits import CredentialLimits, Failures
 from myria.access.principal import Face, local_principal
-from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
 from myria.memory import Memory
-from myria.settings import Settings, variable_of
+from myria.settings import Settings
 from myria_server.api.memtrace.handlers import MemtraceApi
 from myria_server.api.memtrace.openapi import rest_documents
 from myria_server.api.memtrace.schemas import PREFIX as REST_PREFIX
-from myria_server.api.tools import PATH_OF, SWITCH_OF, TURNS_OVER_HTTP, served_faces
+from myria_server.api.tools import PATH_OF, TURNS_OVER_HTTP, served_faces
 from myria_server.http.admission import Access, Admission
 from myria_server.http.answer_headers import AnswerHeaders, CrossOrigins
 from myria_server.http.authentication import Anybody, Authentication, KeysAndTokens
@@ -50,6 +46,7 @@ from myria_server.http.plain_call import PlainCallEndpoint
 from myria_server.http.resource import ProtectedResource
 from myria_server.http.rest import RestEndpoint
 from myria_server.http.sse import MESSAGE_PATH, STREAM_PATH, LegacyTransport, idle_stream, refuse_legacy
+from myria_server.http.unserved import refuse_unserved
 from myria_server.mcp.answers import Answers
 from myria_server.mcp.background import running
 from myria_server.mcp.bodies import Bodies
@@ -166,6 +163,7 @@ def build_app(
         """Return an endpoint of an API with the checks before it, which come in this order."""
         return _behind(
             endpoint,
+            # Outermost, so that every answer passes it; the host before anything that waits or counts.
             Middleware(Compression, least_bytes=mcp.compress_bytes),
             Middleware(RequestLog, face=api.toolbox.face),
             Middleware(HostCheck, api=api, hosts=hosts, metrics=metrics),
@@ -235,7 +233,7 @@ def build_app(
         ],
         middleware=[Middleware(HostCheckBeside, hosts=hosts)],
         lifespan=lifespan,
-        exception_handlers={HTTPException: _refused_beside},
+        exception_handlers={HTTPException: refuse_unserved},
     )
     beside.state.settings = settings
     return ServerApp(
@@ -286,41 +284,3 @@ def _keys_and_tokens(
             ticks=ticks,
         ).routes()
     return credentials
-
-
-_SWITCHES: Mapping[str, tuple[str, ...]] = {
-    SWITCH_OF["agent"]: (PATH_OF["agent"],),
-    SWITCH_OF["turns"]: (PATH_OF["turns"], *TURNS_OVER_HTTP),
-    SWITCH_OF["rest"]: (PATH_OF["rest"], REST_PREFIX),
-    "auth.server": ("/oauth", "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"),
-}
-"""Settings that are true or false, each with the paths that it serves, and all below them."""
-
-
-def _switch_of(path: str) -> str | None:
-    """Return the setting that serves a path, None where none would; what it serves now answers by itself."""
-    for setting, prefixes in _SWITCHES.items():
-        if any(path == prefix or path.startswith(prefix + "/") for prefix in prefixes):
-            return setting
-    return None
-
-
-async def _refused_beside(request: Request, refused: Exception) -> Response:
-    """Answer what no path beside MCP takes, in the form of every refusal."""
-    settings: Settings = request.app.state.settings
-    status = refused.status_code if isinstance(refused, HTTPException) else 500
-    headers = dict(refused.headers or {}) if isinstance(refused, HTTPException) else {}
-    error: MyriaError
-    if status == MethodNotAllowed.http_status:
-        error = MethodNotAllowed(f"{request.url.path[:200]} takes {headers.get('Allow', 'GET')} alone")
-    elif (switch := _switch_of(request.url.path)) is not None and not settings.get(switch):
-        error = PathNotFound(
-            f"{switch} is false here, so nothing is served at this path; set it in the settings file, or "
-            f"{variable_of(switch)}=true, and start the server again",
-            setting=switch,
-        )
-    else:
-        served = ", ".join(PATH_OF[face] for face in served_faces(settings))
-        error = PathNotFound(f"nothing is served here; MCP is at {served}")
-    body = orjson.dumps({"error": error.to_json()}, default=str)
-    return Response(body, status_code=error.http_status, media_type="application/json", headers=headers)

@@ -119,6 +119,7 @@ class Admission:
             if (usage := access.limits.of(principal)) is not None:
                 usage.begin()
         except (AccessError, UnavailableError) as error:
+            # Only a bad credential is counted, so a good one is never refused for the failures of others.
             refused = access.limiter.judged(scope, headers, error)
             access.limiter.note(scope, headers, face, principal, refused)
             body = None
@@ -130,7 +131,7 @@ class Admission:
             noted.tenant = principal.tenant
         scope[PRINCIPAL_KEY], scope[USAGE_KEY] = principal, usage
         scope[ADDRESS_KEY] = partial(access.limiter.address, scope)
-        if usage is None:
+        if usage is None:  # the local principal, whom nothing limits
             await self._app(scope, receive, send)
             return
         if self._api.is_stream:

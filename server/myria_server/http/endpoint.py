@@ -126,11 +126,13 @@ class McpEndpoint:
             noted.method = method if method in _METHODS else None
         if type(message) is list and version != MODERN:
             await self._batch(scope, receive, message, send)
+        # Who may not call a tool learns that first, with a challenge that says which scope to ask for.
         elif (forbidden := self._forbidden(scope, message)) is not None:
             await self._access.turn_away(send, self._api, forbidden, request_id=id_of(message))
         elif (wrong := fault(message)) is not None:
             code, text = wrong
             await self._refuse(send, message, InvalidArgument(text), reason="message", status=400, code=code)
+        # Of an older message the SDK would say that its envelope is missing, not that there is no such version.
         elif version is not None and version not in _VERSIONS and not _names_version(message):
             self._metrics.refused("protocol_version")
             await respond(send, 400, _unsupported(id_of(message), version.decode("latin-1")[:40]))

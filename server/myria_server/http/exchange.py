@@ -64,6 +64,7 @@ class ServedApi:
 
 def headers_of(scope: Scope) -> Mapping[bytes, bytes]:
     """Return the headers of a request, trimmed, by their names in lower case; of one that stands twice the first."""
+    # Each check of a request asks for some, and Starlette's Headers look through the whole list each time.
     known: dict[bytes, bytes] | None = scope.get(_HEADERS_KEY)
     if known is None:
         known = scope[_HEADERS_KEY] = {}

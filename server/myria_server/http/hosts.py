@@ -17,7 +17,7 @@ from myria_server.http.health import METRICS_PATH
 from myria_server.metrics import ServerMetrics
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
-_REMEMBERED_HOSTS = 256
+_AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^:/\[\]@?#\s]+)(:[0-9]+)?")
 _SHOWN = 200
 
 
@@ -33,28 +33,20 @@ class HostList:
         self._origins = origins or CrossOrigins(())
         self._names = frozenset(name.lower().removesuffix(":*") for name in (*_LOOPBACK_NAMES, *names))
         self._suffixes = tuple(name[1:] for name in self._names if name.startswith("*."))
-        self._verdicts: dict[tuple[bytes, bytes | None], str | None] = {}
 
     def refusal(self, host: bytes, origin: bytes | None) -> str | None:
         """Return which header names a foreign host, or None."""
-        key = (host, origin)
-        if key in self._verdicts:
-            return self._verdicts[key]
-        verdict = None
         if not self._allows(host.decode("latin-1")):
-            verdict = "host"
-        elif origin and not self._origins.allows(origin):
+            return "host"
+        if origin and not self._origins.allows(origin):
             scheme, _, authority = origin.decode("latin-1").partition("://")
             if scheme not in ("http", "https") or not self._allows(authority):
-                verdict = "origin"
-        if len(self._verdicts) >= _REMEMBERED_HOSTS:
-            self._verdicts.clear()
-        self._verdicts[key] = verdict
-        return verdict
+                return "origin"
+        return None
 
     def _allows(self, authority: str) -> bool:
         authority = authority.lower()
-        match = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:/\[\]@?#\s]+)(:[0-9]+)?", authority)
+        match = _AUTHORITY.fullmatch(authority)
         if match is None:
             return False
         name = match[1]
