@@ -118,7 +118,7 @@ async def live_through(dsns: RoleDsns) -> None:
             if number < 4:
                 await build(dsns, hold=number == 3)
             if number == 1:
-                await memory.rollback(TENANT, reason="drill")
+                await memory.registry.rollback(TENANT, reason="drill")
 
 
 def back_up(owner: str, dump: Path) -> None:
@@ -162,13 +162,13 @@ async def going_on(drill: Drill, dsns: RoleDsns) -> None:
             answer = await memory.query_event_nodes(TENANT, question)
             return event_id in {child["event_id"] for child in answer["root"]["children"]}
 
-        active = await memory.get_active_snapshot(TENANT)
+        active = await memory.registry.active_snapshot(TENANT)
         drill.holds("an event appended after the restore is found in the fresh tail", await is_found())
         drill.holds("a build takes it up", await build(dsns) == "succeeded")
         drill.holds("and it is found in its topic", await is_found())
         drill.verifies(dsns)
-        await memory.rollback(TENANT, reason="drill")
-        now = await memory.get_active_snapshot(TENANT)
+        await memory.registry.rollback(TENANT, reason="drill")
+        now = await memory.registry.active_snapshot(TENANT)
         drill.same("a rollback leads back to", active["snapshot"]["snapshot_id"], now["snapshot"]["snapshot_id"])
         drill.holds("and the event is found again in the fresh tail", await is_found())
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from myria import errors
@@ -111,7 +112,7 @@ class ControlLoop(BuildLoop):
         extract_s = turns.heuristic_s if self._extractor is not None else 0.0
         catch_up_s = self._settings.embeddings.catch_up_s if self._vectors is not None else 0.0
         return (
-            self._collect_for_ever(),
+            self._again_and_again("garbage", COLLECT_S, self.collect),
             self._again_and_again("consolidation", notes.consolidate_s, self.consolidate),
             self._again_and_again("evaluation", evaluate_s, self.evaluate),
             self._again_and_again("maintenance", maintenance_s, self.maintain_turns),
@@ -137,17 +138,7 @@ class ControlLoop(BuildLoop):
                 await asking.close()
         await super().close()
 
-    async def _collect_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(COLLECT_S * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
-            try:
-                await self.collect()
-            except errors.MyriaError as error:
-                logger.warning("garbage waits: %s", error.message, extra={"action": "garbage_waits"})
-            except Exception:
-                logger.exception("collecting garbage failed", extra={"action": "garbage_failed"})
-
-    async def _again_and_again(self, what: str, every_s: float, work: Callable[[], Awaitable[int]]) -> None:
+    async def _again_and_again(self, what: str, every_s: float, work: Callable[[], Awaitable[object]]) -> None:
         """Do some work every so many seconds; not at all where they are 0."""
         while every_s:
             await asyncio.sleep(every_s * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
@@ -163,20 +154,9 @@ class ControlLoop(BuildLoop):
 
         What a run leaves comes with the next: no tenant keeps others waiting for longer than one run.
         """
-        async with self._database.read(ALL_TENANTS) as connection:
-            tenants = [row["tenant_id"] for row in await connection.fetch(sql("consolidation.tenants_due"))]
-        looked_at = 0
-        for tenant in tenants:
-            try:
-                report = await self._consolidation.run(tenant)
-            except errors.UnavailableError:
-                raise
-            except Exception:
-                logger.exception(
-                    "consolidating notes failed", extra={"action": "consolidation_failed", "tenant": tenant}
-                )
-                continue
-            looked_at += report.looked_at
+
+        async def run(tenant: str) -> int:
+            report = await self._consolidation.run(tenant)
             if report.counts["expiry"] or report.counts["deduplication"]:
                 logger.info(
                     "withdrew %d expired notes and %d duplicates",
@@ -184,62 +164,63 @@ class ControlLoop(BuildLoop):
                     report.counts["deduplication"],
                     extra={"action": "notes_consolidated", "tenant": tenant},
                 )
-        return looked_at
+            return report.looked_at
+
+        return await self._each_due("consolidation", run, "consolidation.tenants_due")
 
     async def maintain_turns(self) -> int:
         """Maintain the sessions of turns that have facts due, of every tenant; return how many facts were looked at.
 
         A session that somebody else maintains is left to them; what one look leaves comes with the next.
         """
-        await forget_shadows(self._database, self._settings.turns.shadow_keep_s)
-        async with self._database.read(ALL_TENANTS) as connection:
-            tenants = [row["tenant_id"] for row in await connection.fetch(sql("consolidation.tenants_due"))]
-        looked_at = 0
-        for tenant in tenants:
+
+        async def run(tenant: str) -> int:
+            looked_at = 0
             for session in await self._turn_maintenance.due(tenant):
-                try:
+                with suppress(errors.TurnBusy):
                     looked_at += await self._turn_maintenance.maintain(tenant, session)
-                except errors.TurnBusy:
-                    continue
-        return looked_at
+            return looked_at
+
+        await forget_shadows(self._database, self._settings.turns.shadow_keep_s)
+        return await self._each_due("maintenance", run, "consolidation.tenants_due")
 
     async def evaluate(self) -> int:
         """Let the model rate notes of every tenant that has some waiting, one run each; return how many it rated."""
-        return await self._ask_model(self._evaluator, "evaluation", "evaluations.tenants_due")
+        if self._evaluator is None:
+            return 0
+        return await self._each_due("evaluation", self._evaluator.run, "evaluations.tenants_due")
 
     async def extract(self) -> int:
         """Let the model look for facts in turns of every tenant that has some waiting; return in how many it looked."""
-        return await self._ask_model(self._extractor, "extraction", "turns.tenants_awaiting_facts")
+        if self._extractor is None:
+            return 0
+        return await self._each_due("extraction", self._extractor.run, "turns.tenants_awaiting_facts")
 
     async def embed(self) -> int:
         """Give events of every tenant their vectors, a bounded number each; return how many were looked at."""
-        if self._vectors is None:
+        vectors = self._vectors
+        if vectors is None:
             return 0
-        async with self._database.read(ALL_TENANTS) as connection:
-            rows = await connection.fetch(sql("vectors.tenants_due"), self._vectors.model)
-        looked_at = 0
-        for row in rows:
-            tenant = row["tenant_id"]
+
+        async def run(tenant: str) -> int:
             try:
-                looked_at += await self._vectors.run(tenant, self._settings.embeddings.catch_up_events)
+                return await vectors.run(tenant, self._settings.embeddings.catch_up_events)
             except errors.ModelFailed as failure:
                 logger.warning("vectors wait: %s", failure.message, extra={"action": "vectors_wait", "tenant": tenant})
-            except errors.UnavailableError:
-                raise
-            except Exception:
-                logger.exception("embedding failed", extra={"action": "embedding_failed", "tenant": tenant})
-        return looked_at
+                return 0
 
-    async def _ask_model(self, asking: _AsksModel | None, what: str, tenants_due: str) -> int:
-        """Have one run of each tenant that is due; return what they come to."""
-        if asking is None:
-            return 0
+        return await self._each_due("embedding", run, "vectors.tenants_due", vectors.model)
+
+    async def _each_due(
+        self, what: str, run: Callable[[str], Awaitable[int]], tenants_due: str, *arguments: str
+    ) -> int:
+        """Have one run of each tenant that is due; return what they come to. What fails of one tenant waits alone."""
         async with self._database.read(ALL_TENANTS) as connection:
-            tenants = [row["tenant_id"] for row in await connection.fetch(sql(tenants_due))]
+            tenants = [row["tenant_id"] for row in await connection.fetch(sql(tenants_due), *arguments)]
         done = 0
         for tenant in tenants:
             try:
-                done += await asking.run(tenant)
+                done += await run(tenant)
             except errors.UnavailableError:
                 raise
             except Exception:

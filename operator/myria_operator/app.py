@@ -20,7 +20,7 @@ from prometheus_client.core import Metric
 from myria import errors
 from myria.db.database import Database
 from myria.db.options import pool_options
-from myria.db.waiting import until_current
+from myria.db.schema import until_current
 from myria.settings import Settings
 from myria_monitoring.figures import FigureReader
 from myria_monitoring.port import scraped

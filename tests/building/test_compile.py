@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,15 +17,14 @@ from myria.builds import Outcome, tasks
 from myria.builds.blocks import PlannedDocs
 from myria.builds.capture import start_build
 from myria.builds.compilation import compile_scope
+from myria.builds.events import ScopeReads
 from myria.builds.finish import end_without_result
 from myria.builds.model import RunningBuild
-from myria.builds.reading import ScopeReads, ScopeTree
-from myria.builds.tasks import MAX_FAILURES
+from myria.builds.trees import ScopeTree
 from myria.builds.verify import verify
 from myria.builds.versions import fingerprint
 from myria.db.database import Database as Pool
 from myria.db.database import PoolOptions
-from myria.db.queries import sql
 from myria.index import Doc, Piece, splice
 from myria.text import terms, words_in
 from myria.topics.model import PlanEvent
@@ -163,77 +162,23 @@ async def test_a_scope_outgrows_its_search_block(database: Database) -> None:
 
 
 async def test_leaves_of_a_long_scope_are_those_that_its_blocks_name(database: Database) -> None:
-    """They are read from the blocks without walking beneath them, and builds add them to blocks that have none yet."""
+    """They are read from the blocks, without walking beneath them."""
     await append(database.server_dsn, conversation(2500, seed=3))
     await builds.build(database)
     newest = "SELECT root_rendering_id FROM myria.scope_roots ORDER BY number DESC LIMIT 1"
 
     async def leaves() -> list[bytes]:
         root = await builds.value(database, newest)
-        blocks = await builds.value(database, newest.replace("root_rendering_id", "blocks"))
         async with Pool(database.dsn) as pool:
-            tree = ScopeTree(ScopeReads(pool, TENANT), ())
-            in_a_row = await tree.leaf_node_ids(root)
-            async with tree.foreseeing_leaves(root, blocks):
-                foreseen = await tree.leaf_node_ids(root)
-        found = [sorted(ids[at : at + 32] for at in range(0, len(ids), 32)) for ids in (in_a_row, foreseen)]
-        assert found[0] == found[1]
-        return found[0]
+            ids = await ScopeTree(ScopeReads(pool, TENANT), ()).leaf_node_ids(root)
+        return sorted(ids[at : at + 32] for at in range(0, len(ids), 32))
 
-    async def change(statement: str) -> None:
-        async with Pool(database.dsn) as pool, pool.write(TENANT) as connection:
-            await connection.execute(statement)
-
-    assert await builds.value(database, newest.replace("root_rendering_id", "cardinality(blocks)")) > 1
     named = await leaves()
+    assert await builds.value(database, newest.replace("root_rendering_id", "cardinality(blocks)")) > 1
     assert len(named) == await builds.value(database, "SELECT count(*) FROM myria.nodes WHERE node_type = 'leaf_topic'")
-    await change("UPDATE myria.search_blocks SET leaf_ids = NULL")
-    assert await leaves() == named
-    await append(database.server_dsn, conversation(20, seed=4, start=900_000))
-    await builds.build(database)
-
-    assert not await builds.value(
-        database,
-        f"SELECT count(*) FROM myria.search_blocks WHERE leaf_ids IS NULL AND rendering_id IN (SELECT unnest(blocks) "
-        f"FROM myria.scope_roots WHERE root_rendering_id = ({newest}))",
-    )
-    async with Pool(database.dsn) as pool:
-        report = await verify(pool, TENANT, builds.DEFAULTS.planner.for_planner(), deep=True)
-    assert report.failed == 0
-    after = await leaves()
-    await change("UPDATE myria.search_blocks SET leaf_ids = ''")
-    assert len(await leaves()) < len(after)
-
-
-async def test_the_leaves_of_a_long_scope_are_read_while_its_units_are_planned(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The tree is the same, they are read once, and a build whose planning fails leaves no read behind."""
-    monkeypatch.setattr("myria.builds.compilation._FEW_LEAVES", 0)
-    read: list[bytes] = []
-    tree_read = ScopeTree._read_leaf_ids
-
-    async def noted(tree: ScopeTree, rendering_id: bytes, blocks: Sequence[bytes]) -> bytes:
-        read.append(rendering_id)
-        return await tree_read(tree, rendering_id, blocks)
-
-    monkeypatch.setattr(ScopeTree, "_read_leaf_ids", noted)
-    roots: list[bytes] = []
-    for part in range(5):
-        await append(database.server_dsn, conversation(150, seed=part, start=part * 5000))
-        await builds.build(database)
-        cutoff = await builds.value(database, "SELECT max(event_seq) FROM myria.events")
-        assert await builds.roots(database) == await builds.planned(database, cutoff)
-        roots.extend(map(bytes.fromhex, (await builds.roots(database)).values()))
-    assert read == roots[:-1]
-
-    def fail(*_: object) -> NoReturn:
-        raise RuntimeError("planning fails")
-
-    monkeypatch.setattr("myria.builds.compilation.plan_unit", fail)
-    await append(database.server_dsn, conversation(30, seed=9, start=40_000))
-    assert (await builds.build(database)).outcome is Outcome.FAILED
-    assert read == [*roots[:-1], *[roots[-1]] * MAX_FAILURES]
+    async with Pool(database.dsn) as pool, pool.write(TENANT) as connection:
+        await connection.execute("UPDATE myria.search_blocks SET leaf_ids = ''")
+    assert len(await leaves()) < len(named)
 
 
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
@@ -339,12 +284,12 @@ def test_few_of_very_long_texts_wait_to_be_packed(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("myria.builds.blocks.splice", counted)
     monkeypatch.setattr("myria.builds.blocks._WORDS_PACKED_AT_ONCE", 5_000)
     long = " ".join(f"kiln{number}" for number in range(1_000))
-    planned = PlannedDocs(words=0)
+    planned = PlannedDocs()
     planned.keep(
         [PlanEvent(event_seq=seq, event_id=f"evt_{seq}", key=bytes(32), timestamp=seq, text=long) for seq in range(42)]
     )
 
-    pieces, missing = planned.packed(range(50))
+    pieces, missing = planned.pieces(range(50))
 
     assert sum(len(piece.docs) for piece in pieces) == 42
     assert missing == list(range(42, 50))
@@ -353,14 +298,13 @@ def test_few_of_very_long_texts_wait_to_be_packed(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("packed_bytes", "read_again"), [(10**6, range(1)), (40_000, range(1, 220)), (0, range(220, 300))]
+    ("packed_bytes", "read_again"), [(10**6, range(1)), (40_000, range(1, 220)), (0, range(300, 301))]
 )
-async def test_a_build_that_holds_few_words_packs_others_and_reads_the_rest_again(
+async def test_a_build_reads_again_what_it_has_no_room_to_hold(
     database: Database, monkeypatch: pytest.MonkeyPatch, packed_bytes: int, read_again: range
 ) -> None:
-    """Past the bounds on words held and packed, search blocks are made out of the log: the same bytes."""
+    """Past the bound on what is packed, search blocks are made out of the log: the same bytes."""
     await append(database.server_dsn, conversation(300))
-    monkeypatch.setattr("myria.builds.blocks._WORDS_HELD", 2_000)
     monkeypatch.setattr("myria.builds.blocks._PACKED_BYTES_HELD", packed_bytes)
     monkeypatch.setattr("myria.builds.blocks._PACKED_AT_ONCE", 20)
 
@@ -375,33 +319,19 @@ async def test_a_build_that_holds_few_words_packs_others_and_reads_the_rest_agai
 async def test_a_small_scope_costs_a_build_few_round_trips(database: Database) -> None:
     """Of many people each has a small scope: what is little is written, and read, by few transactions.
 
-    Its nodes are written before they are read; search blocks and subjects go with the task's end. Subjects of leaves
-    that were just planned read nothing. Where little has changed, one transaction reads what is there before anything
-    is written, one what is written, and one the parent's subjects.
+    Nodes, search blocks, subjects and who holds their keys are written by one each. Where little has changed, one
+    transaction reads what is there before anything is written, and few what is written.
     """
     await append(database.server_dsn, conversation(60, participants=PAIRS[0]))
     first = await _statements_of_a_task(database)
-    assert sql("trees.renderings_alone") not in first
-    assert _begun(first, "READ COMMITTED") == 1, first
-    assert _begun(first, "REPEATABLE READ READ ONLY") == 2, first
-    assert len(first) <= 21, first
+    assert _begun(first, "READ COMMITTED") == 4, first
+    assert _begun(first, "REPEATABLE READ READ ONLY") <= 6, first
 
     await builds.build(database)
     await append(database.server_dsn, conversation(20, seed=1, start=90_000, participants=PAIRS[0]))
     second = await _statements_of_a_task(database)
-    assert _begun(second, "READ COMMITTED") == 1, second
+    assert _begun(second, "READ COMMITTED") == 4, second
     assert _begun(second, "REPEATABLE READ READ ONLY") == 3, second
-
-
-async def test_blocks_that_are_large_do_not_wait_for_the_end_of_their_task(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What waits is in memory while subjects are planned: more than a little is written before."""
-    await append(database.server_dsn, conversation(60, participants=PAIRS[0]))
-    left = await _statements_of_a_task(database)
-    monkeypatch.setattr("myria.builds.compilation._LEFT_BYTES", 100)
-    written = await _statements_of_a_task(database)
-    assert (sql("trees.write_block") in left, sql("trees.write_block") in written) == (False, True)
 
 
 def _begun(statements: Sequence[str], how: str) -> int:

@@ -14,7 +14,7 @@ from myria.builds import Outcome, parts, tasks
 from myria.builds.capture import start_build
 from myria.builds.compilation import compile_scope, plan_part
 from myria.builds.finish import end_without_result
-from myria.builds.model import PartKind, RunningBuild, Task, TaskPart
+from myria.builds.model import RunningBuild, Task, TaskPart
 from myria.builds.parts import ScopeParts
 from myria.builds.run import run_build
 from myria.builds.verify import verify
@@ -45,7 +45,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def replace_planning(monkeypatch: pytest.MonkeyPatch, *, own: Planned = plan_part, helped: Planned = plan_part) -> None:
     """Plan the parts of the worker that has the task, and those of helpers, otherwise."""
     monkeypatch.setattr("myria.builds.compilation.plan_part", own)
-    monkeypatch.setattr("myria.builds.helping.plan_part", helped)
+    monkeypatch.setattr("myria.builds.run.plan_part", helped)
 
 
 def together(planned: list[int]) -> Planned:
@@ -226,7 +226,7 @@ async def test_helpers_leave_a_part_that_ended_them(database: Database) -> None:
         taken: list[TaskPart | None] = [await parts.claim(pool, build, f"helper {number}", 0.0) for number in range(4)]
 
         assert [part.part for part in taken if part is not None] == [0, 0, 0, 1]
-        again = await shared.claim(PartKind.UNITS)
+        again = await shared.claim()
         assert again is not None
         assert again.part == 0
 
@@ -262,7 +262,7 @@ async def test_progress_counts_the_parts_of_helpers(database: Database) -> None:
         units = await plan_part(pool, build, part, PLANNER, counts)
         await parts.finish(pool, build, part, [unit.top.rendering_id for unit in units], counts)
 
-        assert (await shared.counted(PartKind.UNITS))[0]["events"] == counts["events"] > 0
+        assert (await shared.counted())[0]["events"] == counts["events"] > 0
         total: Counter[str] = Counter()
         compiled = await compile_scope(pool, build, task, PLANNER, total, parts=shared)
         assert total["events"] == EVENTS

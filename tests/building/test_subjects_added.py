@@ -6,14 +6,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from myria.builds import Outcome, capture, versions
+from myria.builds import Outcome, versions
 from myria.builds.snapshots import Registry
 from myria.builds.verify import verify
-from myria.builds.versions import Fingerprint
 from myria.db.database import Database as Pool
 from myria.db.queries import sql
 from tests.support import builds
-from tests.support.events import TENANT, append, conversation, event
+from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Database
 
 WITH = builds.settings(planner={"subjects": True})
@@ -44,14 +43,6 @@ async def subjects(database: Database) -> Mapping[tuple[str, ...], bytes | None]
             if row is not None:
                 found[tuple(scope["participants"])] = row["root_rendering_id"]
     return found
-
-
-async def made_with(database: Database) -> Fingerprint:
-    """What the active snapshot says of how it was made."""
-    stored = await builds.value(
-        database, "SELECT planner_settings FROM myria.snapshots JOIN myria.active_snapshots USING (snapshot_id)"
-    )
-    return Fingerprint.of(stored)
 
 
 async def assert_sound(database: Database) -> None:
@@ -87,56 +78,8 @@ async def test_trees_of_time_stay_where_subjects_are_added(database: Database, w
     await assert_sound(database)
 
 
-async def test_a_build_adds_subjects_to_a_bounded_number_of_scopes(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each build goes on where the one before ended, whether anything is new or not, until all scopes have subjects."""
-    monkeypatch.setattr(capture, "_FILED_SCOPES", 1)
-    await filled(database)
-    first, second, _ = [
-        row["scope_id"] for row in await builds.rows(database, "SELECT scope_id FROM myria.scopes ORDER BY 1")
-    ]
-
-    await news(database, PAIRS[2])
-    await builds.build(database, configured=WITH)
-    assert set(await subjects(database)) == {PAIRS[0], PAIRS[2]}
-    assert (await made_with(database)).filed_to == first
-    await builds.build(database, configured=WITH)
-    assert set(await subjects(database)) == set(PAIRS)
-    assert (await made_with(database)).filed_to == second
-    await news(database, PAIRS[0], at=3_000_000)
-    await builds.build(database, configured=WITH)
-    assert await made_with(database) == Fingerprint.of(versions.fingerprint(WITH.planner.for_planner()))
-    await assert_sound(database)
-
-
-async def test_a_build_adds_subjects_to_a_bounded_number_of_events(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Scopes are added while their events together are few enough, and one at least."""
-    await filled(database)
-    monkeypatch.setattr(capture, "_FILED_EVENTS", 200)
-    await builds.build(database, configured=WITH)
-    assert set(await subjects(database)) == {PAIRS[0], PAIRS[1]}
-    monkeypatch.setattr(capture, "_FILED_EVENTS", 1)
-    await builds.build(database, configured=WITH)
-    assert set(await subjects(database)) == set(PAIRS)
-
-
-async def test_a_full_build_adds_all(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full build plans the subjects of every scope, however far the builds before came."""
-    monkeypatch.setattr(capture, "_FILED_SCOPES", 1)
-    await filled(database)
-    await builds.build(database, configured=WITH)
-    await builds.build(database, configured=WITH, full=True)
-    assert set(await subjects(database)) == set(PAIRS)
-    assert (await made_with(database)).filed_to is None
-
-
-async def test_other_rules_of_subjects_replace_them_step_by_step(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Subjects of other rules are never brought up to date in place: each scope's are planned anew once."""
+async def test_other_rules_of_subjects_replace_them(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Subjects of other rules are never brought up to date in place: those of all scopes are planned anew."""
     await filled(database)
     with monkeypatch.context() as before:
         before.setattr(versions, "SUBJECTS_VERSION", 0)
@@ -145,13 +88,10 @@ async def test_other_rules_of_subjects_replace_them_step_by_step(
         # What an older program would have filed otherwise.
         async with Pool(database.dsn) as pool, pool.write(TENANT) as connection:
             await connection.execute("UPDATE myria.subject_holders SET holders = '\\x00'")
-    monkeypatch.setattr(capture, "_FILED_SCOPES", 1)
-    for at in range(3):
-        await news(database, PAIRS[2], at=4_000_000 + 9000 * at)
-        assert (await builds.build(database, configured=WITH)).error is None
+    await news(database, PAIRS[2], at=4_000_000)
+    assert (await builds.build(database, configured=WITH)).error is None
     since = "SELECT min(since) FROM (SELECT max(since) AS since FROM myria.subject_roots GROUP BY scope_id) newest"
     assert await builds.value(database, since) > old
-    assert (await made_with(database)).filed_to is None
     await assert_sound(database)
 
 
@@ -170,36 +110,14 @@ async def test_switching_off_and_on_again_keeps_no_stale_subjects(database: Data
     await assert_sound(database)
 
 
-async def test_a_rollback_goes_back_to_how_far_its_snapshot_came(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After a rollback to a snapshot without subjects the next builds add them again."""
-    monkeypatch.setattr(capture, "_FILED_SCOPES", 2)
+async def test_a_rollback_to_a_snapshot_without_subjects_has_them_added_again(database: Database) -> None:
+    """The next build adds them again."""
     await filled(database)
     first = await builds.value(database, "SELECT snapshot_id FROM myria.active_snapshots")
-    await builds.build(database, configured=WITH)
     await builds.build(database, configured=WITH)
     async with Pool(database.server_dsn) as pool:
         await Registry(pool, WITH).rollback(TENANT, first)
     assert not await subjects(database)
     await builds.build(database, configured=WITH)
-    assert set(await subjects(database)) == {PAIRS[0], PAIRS[1]}
-    await builds.build(database, configured=WITH)
-    await assert_sound(database)
-
-
-async def test_a_scope_that_is_new_meanwhile_has_subjects_at_once(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A conversation that begins while others wait for their subjects need not wait."""
-    monkeypatch.setattr(capture, "_FILED_SCOPES", 1)
-    await filled(database)
-    await builds.build(database, configured=WITH)
-    pair = ("dora", "eli")
-    for day in (1, 50):
-        await append(database.server_dsn, [event(86_400 * day, "The kayak race!", participants=pair)] * 2)
-    await builds.build(database, configured=WITH)
-    assert (await subjects(database))[pair] is not None
-    for _ in range(3):
-        await builds.build(database, configured=WITH)
+    assert set(await subjects(database)) == set(PAIRS)
     await assert_sound(database)

@@ -16,8 +16,8 @@ from myria.builds import tasks
 from myria.builds.capture import start_build
 from myria.builds.compilation import compile_scope
 from myria.builds.model import RunningBuild
+from myria.builds.trees import TreeWriter
 from myria.builds.versions import fingerprint
-from myria.builds.writing import TreeWriter
 from myria.db.database import Database
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection

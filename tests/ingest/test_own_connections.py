@@ -19,7 +19,7 @@ async def test_questions_cannot_make_appends_wait(database: Database) -> None:
     async with Memory(database.server_dsn, settings) as memory, AsyncExitStack() as stack:
         for _ in range(2):
             await stack.enter_async_context(memory.database.read(TENANT))
-        waiting = asyncio.create_task(memory.get_active_snapshot(TENANT))
+        waiting = asyncio.create_task(memory.registry.active_snapshot(TENANT))
         stack.callback(waiting.cancel)
 
         (result,) = await memory.log.append_events(TENANT, [event(1, "goes through")])

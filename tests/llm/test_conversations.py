@@ -101,7 +101,7 @@ async def test_a_whole_build_and_its_replay(database: Database, provide: Startin
     async with Pool(database.server_dsn) as pool:
         for one in built:
             repeated = await replay(pool, TENANT, one.build_id, Settings().planner.for_planner())
-            assert repeated.is_equal
+            assert repeated["equal"]
     again = await builds.build(database, configured=llm, full=True, force=True)
     assert again.outcome is Outcome.SUCCEEDED
     assert await builds.roots(database) == before

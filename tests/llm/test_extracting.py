@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from myria.builds.snapshots import Registry
-from myria.builds.verify.run import verify
+from myria.builds.verify import verify
 from myria.control import ControlLoop
 from myria.db.database import Database as Pool
 from myria.erasure.commands import Erasures

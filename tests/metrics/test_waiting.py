@@ -12,8 +12,7 @@ import pytest
 
 from myria import errors
 from myria.db.database import Database as Pool
-from myria.db.schema import migrate
-from myria.db.waiting import until_current
+from myria.db.schema import migrate, until_current
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Spawner, free_port, wait_until
@@ -42,16 +41,16 @@ async def test_without_a_wait_it_is_refused(empty: Database) -> None:
 
 async def test_it_goes_on_once_somebody_has_migrated(empty: Database, caplog: pytest.LogCaptureFixture) -> None:
     """One line says what is waited for, another that it came; nothing is migrated by who waits."""
-    caplog.set_level(logging.INFO, "myria.db.waiting")
+    caplog.set_level(logging.INFO, "myria.db.schema")
     async with Pool(empty.dsn) as pool:
         waiting = asyncio.create_task(until_current(pool, 3600))
         async with asyncio.timeout(PATIENCE_S):
-            while not any(record.name == "myria.db.waiting" for record in caplog.records):
+            while not any(record.name == "myria.db.schema" for record in caplog.records):
                 await asyncio.sleep(0.01)
         assert not waiting.done()
         await migrate(empty.dsn)
         await asyncio.wait_for(waiting, PATIENCE_S)
-    said = [record.__dict__["action"] for record in caplog.records if record.name == "myria.db.waiting"]
+    said = [record.__dict__["action"] for record in caplog.records if record.name == "myria.db.schema"]
     # What is waited for is said again every ten seconds.
     assert (set(said[:-1]), said[-1]) == ({"schema_awaited"}, "schema_current")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from myria import errors
-from myria.builds.verify.run import verify
+from myria.builds.verify import verify
 from myria.db.database import Database as Pool
 from myria.log.event import NewEvent
 from myria.log.withdrawal.commands import Withdrawals

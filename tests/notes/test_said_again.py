@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from myria.builds.verify.run import verify
+from myria.builds.verify import verify
 from myria.log.fields import parse_timestamp
 from myria.log.masks import Masks
 from myria.memory import Memory

@@ -192,7 +192,7 @@ async def test_internal_events_show_only_when_asked_for(memory: Memory, database
             for one in events_of(shown):
                 if one["internal"]:
                     assert (one["kind"], one["indexed"]) == ("event", False)
-    assert (await memory.get_snapshot_status(TENANT))["tail_events"] == 1
+    assert (await memory.registry.status(TENANT))["tail_events"] == 1
     with pytest.raises(errors.EventNotFound):
         await memory.get_event(TENANT, results[1].event_id, Masks.containing(ANA_BEN))
     found = await memory.get_event(TENANT, results[1].event_id, Masks.containing(ANA_BEN), include_internal=True)

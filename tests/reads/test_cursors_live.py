@@ -112,12 +112,12 @@ class World:
         """A snapshot that was held."""
         await self.append()
         await build_now(self.database.builder_dsn, hold=True)
-        held = (await self.memory.get_snapshot_status(TENANT))["held_snapshot_id"]
-        await self.memory.publish_snapshot(TENANT, held)
+        held = (await self.memory.registry.status(TENANT))["held_snapshot_id"]
+        await self.memory.registry.publish(TENANT, held)
 
     async def roll_back(self) -> None:
         try:
-            await self.memory.rollback(TENANT)
+            await self.memory.registry.rollback(TENANT)
         except errors.NoPreviousSnapshot:
             await self.build()
 

@@ -187,7 +187,7 @@ async def test_a_publish_costs_what_it_changed(database: Database, monkeypatch: 
             after = await ask(memory, query)
         assert read == [3]
         assert after == await _fresh(database, query)
-        await memory.rollback(TENANT, None)
+        await memory.registry.rollback(TENANT, None)
         assert await ask(memory, query) == await _fresh(database, query)
 
 
@@ -213,7 +213,7 @@ async def test_shared_scopes_answer_as_single_ones(
             if rng.random() < 0.6:
                 await build_now(database.builder_dsn)
             elif step > 3 and rng.random() < 0.4:
-                await packed.rollback(TENANT, None)
+                await packed.registry.rollback(TENANT, None)
             asked = [_query(rng) for _ in range(5)]
             for query in [*asked, *[replace(query, cursor=cursor) for query, cursor in cursors[-4:]]]:
                 answers = []

@@ -119,7 +119,7 @@ async def test_several_masks_are_one_corpus(database: Database, monkeypatch: pyt
                 await log.build()
             elif seed % 4 == 3:
                 for tenant in (TENANT, ORACLE):
-                    await memory.rollback(tenant, None)
+                    await memory.registry.rollback(tenant, None)
             asked = [log.query() for _ in range(8)]
             continued += len(begun)
             for query, oracle in [*begun, *asked]:

@@ -124,7 +124,7 @@ async def test_readers_never_see_a_mixed_answer(memory: Memory, database: Databa
     async def snapshot(number: int) -> str:
         await add(2, number)
         await build_now(database.builder_dsn, hold=True)
-        held: str = (await memory.get_snapshot_status(TENANT))["held_snapshot_id"]
+        held: str = (await memory.registry.status(TENANT))["held_snapshot_id"]
         await _learn(connection, watch, held)
         return held
 
@@ -132,7 +132,7 @@ async def test_readers_never_see_a_mixed_answer(memory: Memory, database: Databa
     published = []
     for number in range(2, 2 + BEFORE):
         published.append(await snapshot(number))
-        await memory.publish_snapshot(TENANT, published[-1])
+        await memory.registry.publish(TENANT, published[-1])
 
     stop = asyncio.Event()
     readers = [asyncio.create_task(_read(memory, watch, number, stop)) for number in range(READERS)]
@@ -141,20 +141,20 @@ async def test_readers_never_see_a_mixed_answer(memory: Memory, database: Databa
             await asyncio.sleep(rng.uniform(0, 0.05))
             if number % 6 == 0:
                 published.append(await snapshot(number + 8))
-                await memory.publish_snapshot(TENANT, published[-1])
+                await memory.registry.publish(TENANT, published[-1])
                 async with asyncio.timeout(PATIENCE_S):
                     while published[-1] not in watch.answers and not any(reader.done() for reader in readers):
                         await asyncio.sleep(0.005)
                 continue
-            active = (await memory.get_active_snapshot(TENANT))["snapshot"]["snapshot_id"]
+            active = (await memory.registry.active_snapshot(TENANT))["snapshot"]["snapshot_id"]
             others = [one for one in published if one != active]
             to = rng.choice(others if active == published[0] else [None, *others])
-            moved = await memory.rollback(TENANT, to)
+            moved = await memory.registry.rollback(TENANT, to)
             assert moved["previous_snapshot_id"] == active
             # What the abandoned snapshot covered is in the tail again.
             cutoff = watch.oracles[moved["snapshot_id"]].cutoff
             fresh = {seq for seq, internal in watch.acknowledged.items() if seq > cutoff and not internal}
-            assert (await memory.get_snapshot_status(TENANT))["tail_events"] == len(fresh)
+            assert (await memory.registry.status(TENANT))["tail_events"] == len(fresh)
     finally:
         stop.set()
         await asyncio.gather(*readers)
@@ -185,13 +185,13 @@ async def test_after_a_rollback_the_tail_holds_what_was_covered(memory: Memory, 
     """The same events answer before and after a rollback; what the abandoned snapshot covered is no longer indexed."""
     await append(memory, conversation(30, seed=1))
     await build_now(database.builder_dsn)
-    first = (await memory.get_active_snapshot(TENANT))["snapshot"]
+    first = (await memory.registry.active_snapshot(TENANT))["snapshot"]
     await append(memory, conversation(30, seed=2, start=100_000))
     await build_now(database.builder_dsn)
     query = EventNodesQuery(participants=("ana", "ben"), limit=200)
     before = await ask(memory, query)
 
-    moved = await memory.rollback(TENANT)
+    moved = await memory.registry.rollback(TENANT)
     after = await ask(memory, query)
     assert moved["snapshot_id"] == after["snapshot_id"] == first["snapshot_id"]
     assert [one["event_id"] for one in events_of(after)] == [one["event_id"] for one in events_of(before)]
@@ -199,7 +199,7 @@ async def test_after_a_rollback_the_tail_holds_what_was_covered(memory: Memory, 
     assert {one["event_seq"] for one in events_of(after) if one["indexed"]} == {
         one["event_seq"] for one in events_of(after) if one["event_seq"] <= first["cutoff"]
     }
-    status = await memory.get_snapshot_status(TENANT)
+    status = await memory.registry.status(TENANT)
     assert (status["tail_events"], status["paused"], status["paused_reason"]) == (30, True, "rollback")
 
 
@@ -233,11 +233,11 @@ async def test_nothing_is_rebuilt_after_a_rollback_until_resumed(memory: Memory,
             await append(memory, [event(3, "three"), event(4, "four")])
             await _until(memory, tail=0, active=True)
             built = len(launched)
-            await memory.rollback(TENANT)
+            await memory.registry.rollback(TENANT)
             await append(memory, [event(5, "five")])
             await control.looks(5)
             assert len(launched) == built
-            status = await memory.get_snapshot_status(TENANT)
+            status = await memory.registry.status(TENANT)
             assert (status["tail_events"], status["paused"], status["building"], status["queued"]) == (
                 3,
                 True,
@@ -256,7 +256,7 @@ async def test_nothing_is_rebuilt_after_a_rollback_until_resumed(memory: Memory,
 async def _until(memory: Memory, *, tail: int, active: bool) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            status = await memory.get_snapshot_status(TENANT)
+            status = await memory.registry.status(TENANT)
             if status["tail_events"] == tail and (status["active_snapshot_id"] is not None) == active:
                 return
             await asyncio.sleep(0.02)

@@ -27,7 +27,7 @@ async def test_a_snapshot_is_drawn_from_top_to_bottom(memory: Memory, database: 
     """snapshot_tree gives every node of the trees of time once, parents first, in order, for any kept snapshot."""
     await append(memory, conversation(60, seed=1))
     await build_now(database.builder_dsn)
-    older = (await memory.get_active_snapshot(TENANT))["snapshot"]["snapshot_id"]
+    older = (await memory.registry.active_snapshot(TENANT))["snapshot"]["snapshot_id"]
     await append(memory, conversation(40, seed=2, participants=("ana", "ben", "carol")))
     await append(memory, conversation(20, seed=3, start=100_000))
     await build_now(database.builder_dsn)

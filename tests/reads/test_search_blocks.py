@@ -91,7 +91,7 @@ async def test_a_build_of_another_version_writes_its_blocks(
     """They stand beside the old ones, whose readers go on; the new ones need not make any."""
     await append(database.server_dsn, conversation(200, seed=6))
     await builds.build(database)
-    for module in ("builds.blocks", "builds.writing"):
+    for module in ("builds.blocks", "builds.trees"):
         monkeypatch.setattr(f"myria.{module}.SEARCH_VERSION", SEARCH_VERSION + 1)
     await builds.build(database, full=True)
     assert await builds.value(

@@ -10,7 +10,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextResourceContents
 
-from myria.builds.verify.run import verify
+from myria.builds.verify import verify
 from myria.memory import Memory
 from myria.notes.feedback import feedback_report
 from myria.settings.planner import PlannerSettings

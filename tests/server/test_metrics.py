@@ -109,7 +109,7 @@ async def test_waits_for_a_connection_are_counted(database: Database) -> None:
     settings = replace(Settings(), postgres=PostgresSettings(pool_size=1))
     async with Memory(database.server_dsn, settings) as memory:
         async with memory.database.connection():
-            other = asyncio.create_task(memory.get_active_snapshot("default"))
+            other = asyncio.create_task(memory.registry.active_snapshot("default"))
             await until(lambda: memory.database.figures()["waits"], "the wait")
             assert memory.database.figures() == {"used": 1, "idle": 0, "limit": 1, "waits": 1}
         await other

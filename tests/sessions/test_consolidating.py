@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from myria.builds.verify.run import verify
+from myria.builds.verify import verify
 from myria.control import ControlLoop
 from myria.db.database import Database as Pool
 from myria.errors import MyriaError, NoteExists, NoteNotFound

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myria import errors
-from myria.builds.verify.run import verify
+from myria.builds.verify import verify
 from myria.log.masks import Masks
 from myria.memory import Memory
 from myria.notes.commands import Notes

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from myria import errors
-from myria.builds.verify.run import verify
+from myria.builds.verify import verify
 from myria.erasure.model import Selection
 from myria.memory import Memory
 from myria.notes.sessions.reflecting import Part, Reflection, reflect

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from myria.builds import Outcome
-from myria.builds.reading import EventRows
+from myria.builds.events import EventRows
 from myria.builds.run import run_build
 from myria.db.database import Database
 from myria.db.queries import sql

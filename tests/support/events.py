@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
 
-from myria.db.arrays import plain, texts
 from myria.db.clock import to_datetime
 from myria.db.database import Database
 from myria.db.queries import sql
@@ -146,10 +145,5 @@ async def load(dsn: str, events: Iterable[dict[str, Any]], *, tenant: str = TENA
 
 
 async def _insert(database: Database, tenant: str, rows: list[tuple[Any, ...]]) -> None:
-    if not rows:
-        return
     async with database.append(tenant) as connection:
-        text: Callable[[Any], Any] = texts
-        written = (text, plain, list, text, text, text, text, list, plain, list, list, plain)
-        columns = [write(column) for write, column in zip(written, zip(*rows, strict=True), strict=True)]
-        await connection.execute(sql("events.insert"), tenant, plain(range(1, len(rows) + 1)), *columns)
+        await connection.execute(sql("events.append"), tenant, rows)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from myria.builds.slots import BuilderTurn, BuilderTurns
+from myria.builds.queue import BuilderSlot, BuilderSlots
 from tests.support.patience import PATIENCE_S
 
 FOR_EVER = 10**6
@@ -27,9 +27,9 @@ class Place:
 
     def __init__(self, slots: int, turn_s: float) -> None:
         self.clock = Clock()
-        self.turns = BuilderTurns(slots, turn_s, ticks=self.clock)
+        self.turns = BuilderSlots(slots, turn_s, ticks=self.clock)
         self.order: list[str] = []
-        self.held: dict[str, tuple[BuilderTurn, asyncio.Event]] = {}
+        self.held: dict[str, tuple[BuilderSlot, asyncio.Event]] = {}
         self.working: dict[str, asyncio.Task[None]] = {}
 
     async def ask(self, *tenants: str) -> None:
@@ -40,7 +40,7 @@ class Place:
 
     async def _work(self, tenant: str) -> None:
         while True:
-            async with self.turns.turn(tenant) as turn:
+            async with self.turns.slot(tenant) as turn:
                 ended = asyncio.Event()
                 self.order.append(tenant)
                 self.held[tenant] = turn, ended
@@ -180,16 +180,16 @@ async def test_who_gives_up_waiting_takes_no_slot(place: Place) -> None:
 
 async def test_the_alarm_of_a_turn_rings_by_itself() -> None:
     """Nobody has to look: a turn that is over is given back on the loop's own clock."""
-    turns = BuilderTurns(1, 0.01)
+    turns = BuilderSlots(1, 0.01)
     order: list[str] = []
 
     async def hang() -> None:
-        async with turns.turn("h") as turn:
+        async with turns.slot("h") as turn:
             order.append("h")
             await turn.over.wait()
 
     async def work() -> None:
-        async with turns.turn("q"):
+        async with turns.slot("q"):
             order.append("q")
 
     async with asyncio.timeout(PATIENCE_S):

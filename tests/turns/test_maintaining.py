@@ -12,7 +12,7 @@ import pytest
 from myria import errors
 from myria.control import ControlLoop
 from myria.db.database import Database as Pool
-from myria.db.locks import maintenance_lock_key
+from myria.db.locks import lock_key
 from myria.memory import Memory
 from myria.settings import NotesSettings, Settings, TurnsSettings
 from tests.support.postgres import Database
@@ -71,7 +71,7 @@ async def test_it_takes_the_lock_of_the_session(memory: Memory, database: Databa
     connection = await asyncpg.connect(database.server_dsn)
     try:
         async with connection.transaction():
-            key = maintenance_lock_key(TENANT, host.session.owner, host.session.context_id)
+            key = lock_key("maintenance", TENANT, host.session.owner, host.session.context_id)
             await connection.execute("SELECT pg_advisory_xact_lock($1)", key)
             with pytest.raises(errors.TurnBusy):
                 await memory.turn_maintenance.run(TENANT, host.session, memory.turns, now=now)

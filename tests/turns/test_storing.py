@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from myria import errors
-from myria.builds.verify.run import verify
+from myria.builds.verify import verify
 from myria.db.database import Database as Pool
 from myria.memory import Memory
 from myria.notes.turns.facts import note_id_of

@@ -64,7 +64,7 @@ class Log:
 
     async def is_folded(self) -> bool:
         """Whether the projection is what the log gives when it is folded anew."""
-        return await self.rows("withdrawn") == await self.rows("withdrawals_of_log")
+        return await self.rows("withdrawn") == await self.rows("withdrawn_of_log")
 
     async def count(self) -> int:
         async with self.pool.read(TENANT) as connection:

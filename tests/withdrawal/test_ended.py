@@ -74,14 +74,13 @@ class Kept:
             yield "export", page.text.decode()
         async with self.memory.database.read(TENANT) as connection:
             filters: tuple[Any, ...] = ([], None, None, None, None, None, None)
-            yield "myria events", repr(await connection.fetch(sql("browse.events"), TENANT, 2**62, *filters, 100))
-            yield "following", repr(await connection.fetch(sql("browse.newer_events"), TENANT, 0, [], *filters))
+            yield "myria events", repr(await connection.fetch(sql("browse.events"), TENANT, 0, [], *filters, 100))
             for row in await connection.fetch("SELECT snapshot_id FROM myria.snapshots WHERE number IS NOT NULL"):
                 snapshot = await browse.find_snapshot(connection, TENANT, row["snapshot_id"])
                 async for root in browse.scope_roots(connection, TENANT, snapshot):
                     waiting = [root.root]
                     while waiting:
-                        nodes = await browse.tree_nodes(connection, TENANT, waiting, floor=snapshot.withdrawn_floor)
+                        nodes = await browse.tree_nodes(connection, TENANT, waiting, floor=snapshot.cutoff)
                         yield "myria tree", repr(nodes)
                         waiting = [child for node in nodes for child in node.children]
 

@@ -78,7 +78,7 @@ DAY_NS = 24 * HOUR_NS
 
 _STATES = """
     SELECT e.event_id, e.payload->>'text' AS text, e.payload->'note'->>'id' AS note_id,
-           (SELECT f.reason FROM myria.withdrawals_of_log f
+           (SELECT f.reason FROM myria.withdrawn_of_log f
             WHERE f.tenant_id = e.tenant_id AND f.event_seq = e.event_seq
             ORDER BY f.by_event_seq DESC LIMIT 1) AS reason,
            n.event_seq IS NOT NULL AND n.session AND (
@@ -256,13 +256,13 @@ class World:
         snapshots = answer["snapshots"]
         if snapshots:
             with suppress(errors.ConflictError):
-                await self.memory.rollback(self.tenant, self.chance.choice(snapshots)["snapshot_id"])
+                await self.memory.registry.rollback(self.tenant, self.chance.choice(snapshots)["snapshot_id"])
 
     async def publish(self) -> None:
         built = await builds.build(self.database, tenant=self.tenant, configured=self.settings, hold=True)
         if built.snapshot_id is not None:
             await self.withdraw()
-            await self.memory.publish_snapshot(self.tenant, built.snapshot_id)
+            await self.memory.registry.publish(self.tenant, built.snapshot_id)
 
     async def begin_pages(self) -> None:
         for name, limit in (("query_event_nodes", {"limit": 3}), ("query_references", {"max_nodes": 8})):
@@ -598,8 +598,7 @@ class World:
             await self.memory.retrieval.walker.settle()
         async with database.read(tenant) as connection:
             filters: tuple[Any, ...] = ([], None, None, None, None, None, None)
-            yield repr(await connection.fetch(sql("browse.events"), tenant, 2**62, *filters, 1_000))
-            yield repr(await connection.fetch(sql("browse.newer_events"), tenant, 0, [], *filters))
+            yield repr(await connection.fetch(sql("browse.events"), tenant, 0, [], *filters, 1_000))
             rows = await connection.fetch("SELECT snapshot_id FROM myria.snapshots WHERE number IS NOT NULL")
             chosen = [await browse.find_snapshot(connection, tenant, row["snapshot_id"]) for row in rows]
             for snapshot in chosen:
@@ -607,7 +606,7 @@ class World:
                     subjects = await browse.subject_root(connection, tenant, snapshot, root.scope_id)
                     waiting = [root.root, *([] if subjects is None else [subjects])]
                     while waiting:
-                        nodes = await browse.tree_nodes(connection, tenant, waiting, floor=snapshot.withdrawn_floor)
+                        nodes = await browse.tree_nodes(connection, tenant, waiting, floor=snapshot.cutoff)
                         yield repr(nodes)
                         waiting = [child for node in nodes for child in node.children]
             for before, after in pairwise(chosen):
@@ -648,7 +647,7 @@ async def differences(memory: Memory) -> str:
     parts = []
     async with memory.database.read("default") as connection:
         for name in PROJECTIONS:
-            log = "withdrawals_of_log" if name == "withdrawn" else f"{name}_of_log"
+            log = f"{name}_of_log"
             columns = await connection.fetchval(
                 "SELECT string_agg(quote_ident(column_name::text), ', ') FROM information_schema.columns"
                 " WHERE table_schema = 'myria' AND table_name = $1",
@@ -685,7 +684,7 @@ async def run(world: World) -> None:
                 await step()
             await world.check()
             await world.check_the_folds()
-        await world.memory.resume_builds(world.tenant)
+        await world.memory.registry.resume(world.tenant)
         await world.build()
         await world.check(share=0.35)
         await world.check_the_trees()

@@ -74,7 +74,7 @@ async def test_the_successor_stands_in_its_place(replacing: Replacing) -> None:
         if step == "built":
             await replacing.build()
         if step == "rolled back":
-            await replacing.memory.rollback(TENANT)
+            await replacing.memory.registry.rollback(TENANT)
         after = await replacing.ask("Where is the castle of Lisbon?")
         assert (after[0], OLD in after) == (NEW, False), step
         assert await replacing.ask("Lisbon") == [NEW]

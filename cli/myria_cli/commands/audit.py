@@ -133,17 +133,17 @@ async def replay(
     async with database_of(options) as database:
         repeated = await repeat(database, options.tenant, build, planner)
     columns: dict[str, console.Column] = {
-        "": lambda scope: Text("equal", style="green") if scope.is_equal else Text("DIFFERENT", style="bold red"),
-        "scope": lambda scope: scope.participants,
-        "root": lambda scope: scope.root and scope.root.hex()[:16],
-        "again": lambda scope: scope.again and scope.again.hex()[:16],
+        "": lambda scope: Text("equal", style="green") if scope["equal"] else Text("DIFFERENT", style="bold red"),
+        "scope": lambda scope: tuple(scope["participants"]),
+        "root": lambda scope: scope["root"] and scope["root"][:16],
+        "again": lambda scope: scope["again"] and scope["again"][:16],
     }
     options.answer(
-        repeated.to_json(),
-        console.table(columns, repeated.scopes),
-        f"{repeated.build_id} against {repeated.parent_snapshot_id or 'nothing'}: {len(repeated.scopes):,} scopes",
+        repeated,
+        console.table(columns, repeated["scopes"]),
+        f"{build} against {repeated['parent_snapshot_id'] or 'nothing'}: {len(repeated['scopes']):,} scopes",
     )
-    return 0 if repeated.is_equal else DIFFERENT
+    return 0 if repeated["equal"] else DIFFERENT
 
 
 _ENTRY: dict[str, console.Column] = {

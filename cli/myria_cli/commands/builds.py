@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,7 +70,7 @@ async def rebuild(
     async with AsyncExitStack() as stack:
         place = await stack.enter_async_context(opened(options, settings))
         administration = await stack.enter_async_context(Administration(place.serving, settings))
-        work = administration.trigger_build(
+        work = administration.registry.request_build(
             options.tenant, full=full, hold=hold, force=force, reason=reason, actor=actor()
         )
         request = await _on_record(administration, options, "trigger_build", None, work)
@@ -144,16 +144,16 @@ async def resume(options: Options) -> None:
         myria resume
     """
     async with administration_of(options) as administration:
-        work = administration.resume_builds(options.tenant)
+        work = administration.registry.resume(options.tenant)
         answer = await _on_record(administration, options, "resume_builds", None, work)
     options.answer(answer, "automatic builds run again" if answer["resumed"] else "automatic builds were not paused")
 
 
 async def _move(options: Options, action: str, snapshot: str | None, reason: str | None) -> Json:
-    """Do with a snapshot what the method of `Administration` named `action` does.
+    """Do with a snapshot what the tool `action` does.
 
     Args:
-        snapshot: as for `myria diff`, its id, its number or `active`; None for the method's own choice.
+        snapshot: as for `myria diff`, its id, its number or `active`; None for the tool's own choice.
     """
     from myria.builds.browse import find_snapshot
 
@@ -162,11 +162,15 @@ async def _move(options: Options, action: str, snapshot: str | None, reason: str
         async def work() -> Json:
             named = snapshot
             if snapshot is not None:
-                await administration.ready()
                 async with administration.database.read(options.tenant) as connection:
                     named = (await find_snapshot(connection, options.tenant, snapshot)).snapshot_id
-            moved: Json = await getattr(administration, action)(options.tenant, named, actor=actor(), reason=reason)
-            return moved
+            registry = administration.registry
+            acts: dict[str, Callable[..., Awaitable[Json]]] = {
+                "publish_snapshot": registry.publish,
+                "discard_snapshot": registry.discard,
+                "rollback": registry.rollback,
+            }
+            return await acts[action](options.tenant, named, actor=actor(), reason=reason)
 
         return await _on_record(administration, options, action, snapshot, work())
 

@@ -257,7 +257,7 @@ async def build(
         stop_with_parent()
     from myria.db.database import Database
     from myria.db.options import build_options
-    from myria.db.waiting import until_current
+    from myria.db.schema import until_current
     from myria_builder import build as work_on
 
     settings = options.settings()
@@ -339,7 +339,7 @@ def _check_face(settings: Settings, face: str, *, stdio: bool) -> Face:
 
 async def _expect_schema(database: Database, wait_s: float, departure: Departure) -> None:
     """End a server whose schema does not come in time; meanwhile it lives, and is not ready."""
-    from myria.db.waiting import until_current
+    from myria.db.schema import until_current
 
     if not wait_s:
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from myria.builds.model import Degraded
+from myria.db.clock import to_microseconds
 from myria.db.database import Connection
 from myria_cli import console
 from myria_cli.commands.builds import PANEL
@@ -42,7 +44,7 @@ async def snapshots(
         myria snapshots --limit 5
     """
     async with administration_of(options) as administration:
-        answer = await administration.list_snapshots(options.tenant, limit=limit, cursor=cursor)
+        answer = await administration.registry.list_snapshots(options.tenant, limit=limit, cursor=cursor)
     kept, more = answer["snapshots"], answer.get("next_cursor")
     options.answer(
         answer,
@@ -62,7 +64,7 @@ async def status(options: Options) -> None:
 
     settings = options.settings()
     async with opened(options, settings) as place, Administration(place.serving, settings) as administration:
-        answer = await administration.get_snapshot_status(options.tenant)
+        answer = await administration.registry.status(options.tenant)
     nothing = not answer["tail_events"] and answer["last_build"] is None
     options.answer(
         answer,
@@ -137,7 +139,7 @@ async def diff(
         async for difference in browse.differing_scopes(connection, options.tenant, before, after):
             same = False
             if options.json:
-                scopes.append(difference.to_json())
+                scopes.append(difference)
             else:
                 console.write(_difference_text(difference))
     if options.json:
@@ -179,7 +181,7 @@ async def _topics(
             node,
             await _topics(connection, tenant, snapshot, node.children, deeper) if node.children and deeper != 0 else [],
         )
-        for node in await browse.tree_nodes(connection, tenant, renderings, floor=snapshot.withdrawn_floor)
+        for node in await browse.tree_nodes(connection, tenant, renderings, floor=snapshot.cutoff)
     ]
 
 
@@ -196,32 +198,36 @@ def _topic_json(topic: _Topic) -> Json:
     return document
 
 
-def _difference_text(difference: browse.ScopeDifference) -> Text:
+def _difference_text(difference: Json) -> Text:
     """Return the heading of a scope with how many events differ, and a line for each topic."""
-    moved = sum(1 for event in difference.events if event.before and event.after)
-    came = sum(1 for event in difference.events if not event.before)
-    went = sum(1 for event in difference.events if not event.after)
+    events = difference["events"]
+    moved = sum(1 for event in events if event["before"] and event["after"])
+    came = sum(1 for event in events if not event["before"])
+    went = sum(1 for event in events if not event["after"])
     notes = [f"{number:,} {what}" for number, what in ((came, "new"), (moved, "moved"), (went, "gone")) if number]
     text = Text.assemble(
-        (console.shown(", ".join(difference.participants)), "bold cyan"),
+        (console.shown(", ".join(difference["participants"])), "bold cyan"),
         (f"  events: {', '.join(notes) or 'the same'}", "dim"),
     )
-    for kind, changes in (("", difference.topics), ("subject, ", difference.subjects)):
+    for kind, changes in (("", difference["topics"]), ("subject, ", difference["subjects"])):
         for change in changes:
-            sign, style = _SIGNS[change.change]
-            text.append(f"\n  {sign} {console.one_line(change.node.label, 100)}", style=style)
+            sign, style = _SIGNS[change["change"]]
+            label = (change["after"] or change["before"])["label"]
+            text.append(f"\n  {sign} {console.one_line(label, 100)}", style=style)
             text.append(f"  {kind}{_change_note(change)}", style="dim")
     return text
 
 
-def _change_note(topic: browse.ChangedTopic) -> str:
-    node = topic.node
-    notes = [topic.topic_id, count(node.events, "event"), span(node.first_at, node.last_at)]
-    if topic.before is not None and topic.after is not None:
-        if topic.before.events != topic.after.events:
-            notes[1] = f"{topic.before.events:,} -> {count(topic.after.events, 'event')}"
-        if topic.before.label != topic.after.label:
-            notes.append(f"was {console.one_line(topic.before.label, 60)!r}")
+def _change_note(change: Json) -> str:
+    before, after = change["before"], change["after"]
+    node = after or before
+    first_at, last_at = (to_microseconds(datetime.fromisoformat(node[name])) for name in ("first_at", "last_at"))
+    notes = [change["topic_id"], count(node["events"], "event"), span(first_at, last_at)]
+    if before is not None and after is not None:
+        if before["events"] != after["events"]:
+            notes[1] = f"{before['events']:,} -> {count(after['events'], 'event')}"
+        if before["label"] != after["label"]:
+            notes.append(f"was {console.one_line(before['label'], 60)!r}")
     return ", ".join(notes)
 
 

@@ -40,7 +40,7 @@ app.add_typer(tenant, name="tenant", rich_help_panel=PANEL)
 async def access_store(options: Options, *, create: bool = False) -> AsyncIterator[AccessStore]:
     """Open the tenants and keys of a command's place; a schema that is on its way is awaited (`migrate.wait_s`)."""
     from myria.access.store import AccessStore
-    from myria.db.waiting import until_current
+    from myria.db.schema import until_current
 
     settings = options.settings()
     async with (

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from myria.builds.reading import ScopeEvents
-from myria.builds.writing import Blocks
+from myria.builds.events import ScopeEvents
 from myria.db.database import Connection
 from myria.db.queries import sql
 from myria.index import MAX_DOCS, BlockView, Doc, Piece, decode, splice
@@ -28,7 +27,6 @@ BLOCKS_AT_ONCE = 8
 """Blocks that are held at once and written together: two transactions for each cost as much as a tenth of the block."""
 
 _BLOCKS_HELD = 64
-_WORDS_HELD = 4_000_000
 _PACKED_BYTES_HELD = 64 * 1024**2
 _PACKED_AT_ONCE = MAX_DOCS
 _WORDS_PACKED_AT_ONCE = 500_000
@@ -40,11 +38,10 @@ _WORDS_OF_A_DOC = 30
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockNodes:
-    """The renderings whose blocks cover a tree, in time order, which of them have none yet, and whose has no leaves."""
+    """The renderings whose blocks cover a tree, in time order, and which of them have none yet."""
 
     covering: list[bytes]
     missing: list[bytes]
-    without_leaves: list[bytes]
 
 
 async def block_nodes(connection: Connection, tenant: str, root: bytes) -> BlockNodes:
@@ -53,7 +50,6 @@ async def block_nodes(connection: Connection, tenant: str, root: bytes) -> Block
     return BlockNodes(
         covering=[row["rendering_id"] for row in rows],
         missing=[row["rendering_id"] for row in rows if not row["present"]],
-        without_leaves=[row["rendering_id"] for row in rows if row["present"] and not row["has_leaves"]],
     )
 
 
@@ -99,15 +95,12 @@ class HeldBlocks:
 class PlannedDocs:
     """The events that this build has planned, as the search index sees them: their texts are analysed already.
 
-    It holds up to 4,000,000 words (some 100 MiB) of one scope as they are, which costs nothing; what comes after that
-    is packed, as in a search block (some 150 bytes for each event, up to 64 MiB); what comes then is read and analysed
-    again.
+    They are packed as in a search block, into some 150 bytes for each event. Beyond so many bytes of one scope, events
+    are read and analysed again.
     """
 
-    def __init__(self, words: int | None = None, packed_bytes: int | None = None) -> None:
-        self._docs: dict[int, Doc] = {}
-        self._room = _WORDS_HELD if words is None else words
-        self._room_packed = _PACKED_BYTES_HELD if packed_bytes is None else packed_bytes
+    def __init__(self, most_bytes: int | None = None) -> None:
+        self._room = _PACKED_BYTES_HELD if most_bytes is None else most_bytes
         self._to_pack: list[Doc] = []
         self._words_to_pack = 0
         self._packed: list[BlockView] = []
@@ -115,27 +108,17 @@ class PlannedDocs:
 
     def keep(self, events: Sequence[PlanEvent]) -> None:
         """Take the events of a planned unit, as far as there is room."""
+        if self._room <= 0:
+            return
         is_changed = may_be_changed([event.text for event in events])
         for event in events:
-            if self._room > 0:
-                self._room -= len(event.terms) + _WORDS_OF_A_DOC
-                self._docs[event.event_seq] = document_of(event, is_changed=is_changed)
-            elif self._room_packed > 0:
-                self._to_pack.append(document_of(event, is_changed=is_changed))
-                self._words_to_pack += len(event.terms) + _WORDS_OF_A_DOC
-                if len(self._to_pack) >= _PACKED_AT_ONCE or self._words_to_pack >= _WORDS_PACKED_AT_ONCE:
-                    self._pack()
-            else:
-                return
+            self._to_pack.append(document_of(event, is_changed=is_changed))
+            self._words_to_pack += len(event.terms) + _WORDS_OF_A_DOC
+            if len(self._to_pack) >= _PACKED_AT_ONCE or self._words_to_pack >= _WORDS_PACKED_AT_ONCE:
+                self._pack()
 
-    def take(self, wanted: Sequence[int]) -> tuple[list[Doc], list[int]]:
-        """Return the documents of these numbers, each for the last time, and the numbers that are not held so."""
-        docs = [self._docs.pop(seq) for seq in wanted if seq in self._docs]
-        held = {doc.event_seq for doc in docs}
-        return docs, [seq for seq in wanted if seq not in held]
-
-    def packed(self, wanted: Sequence[int]) -> tuple[list[Piece], list[int]]:
-        """Return the packed documents of these numbers, and the numbers that are not held at all."""
+    def pieces(self, wanted: Sequence[int]) -> tuple[list[Piece], list[int]]:
+        """Return the packed documents of these numbers, and the numbers that are not held."""
         if self._to_pack:
             self._pack()
         if self._index is None:
@@ -146,16 +129,19 @@ class PlannedDocs:
         view = decode(splice((), fresh=self._to_pack))
         self._to_pack = []
         self._words_to_pack = 0
-        self._room_packed -= view.nbytes
+        self._room -= view.nbytes
         self._packed.append(view)
         self._index = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Made:
-    """Some blocks, how many events were put into them anew, and how many were read and analysed for them."""
+    """Some blocks by their renderings, each with its leaves' node_ids in a row.
 
-    blocks: Blocks
+    Also how many events were put into them anew, and how many were read and analysed for them.
+    """
+
+    blocks: Mapping[bytes, tuple[bytes, bytes]]
     fresh: int
     analysed: int
 
@@ -171,9 +157,8 @@ async def make_blocks(
     anew = analysed = 0
     for rendering_id, beneath in covers.items():
         pieces, missing = old.pieces(list(beneath.leaf_of))
-        fresh, unread = planned.take(missing)
-        packed, unread = planned.packed(unread)
-        fresh += await events.docs(unread)
+        packed, unread = planned.pieces(missing)
+        fresh = await events.docs(unread)
         block = splice([*pieces, *packed], fresh=fresh, nodes=beneath.nodes, leaf_of=beneath.leaf_of)
         blocks[rendering_id] = (block, beneath.leaf_ids)
         anew += len(missing)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from operator import itemgetter
+from typing import Any
 
 import orjson
 from asyncpg import Record
@@ -31,27 +32,18 @@ FOLLOW_EVERY_S = 0.5
 LATE_COMMITS_S = 30.0
 """Seconds for which a follower looks again for events that were committed after events of higher numbers."""
 
-_NEWER = 1_000
-"""Events that `browse.newer_events` returns at most."""
-
-TopicChange = Literal["added", "gone", "changed"]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SnapshotRow:
     """A snapshot as the tree walker needs it; `lineage` is PostgreSQL's multirange of numbers.
 
-    Withdrawals past `withdrawn_floor` are not in its trees.
+    Withdrawals past its cutoff are not in its trees.
     """
 
     snapshot_id: str
-    number: int | None
     status: str
     cutoff: int
     lineage: Any
-    planner_settings: str
-    counts: dict[str, Any]
-    withdrawn_floor: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,61 +97,6 @@ class TreeNode:
         }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ChangedTopic:
-    """A topic that two snapshots do not show alike; of `before` and `after` one is None when it was added or gone."""
-
-    change: TopicChange
-    topic_id: str
-    before: TreeNode | None
-    after: TreeNode | None
-
-    @property
-    def node(self) -> TreeNode:
-        """The newer of the two that is there."""
-        node = self.after or self.before
-        if node is None:
-            raise errors.InternalError("a change without a topic")
-        return node
-
-    def to_json(self) -> Json:
-        """Return the change for a program."""
-        return {
-            "change": self.change,
-            "topic_id": self.topic_id,
-            "before": None if self.before is None else self.before.to_json(),
-            "after": None if self.after is None else self.after.to_json(),
-        }
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MovedEvent:
-    """An event that is in another leaf topic than before; a topic is None where the event was not in the snapshot."""
-
-    event_seq: int
-    before: str | None
-    after: str | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ScopeDifference:
-    """What differs in one scope: topics of time from the top down, subjects, events by number."""
-
-    participants: tuple[str, ...]
-    topics: tuple[ChangedTopic, ...]
-    subjects: tuple[ChangedTopic, ...]
-    events: tuple[MovedEvent, ...]
-
-    def to_json(self) -> Json:
-        """Return what differs, for a program."""
-        return {
-            "participants": list(self.participants),
-            "topics": [topic.to_json() for topic in self.topics],
-            "subjects": [subject.to_json() for subject in self.subjects],
-            "events": [asdict(event) for event in self.events],
-        }
-
-
 async def find_snapshot(connection: Connection, tenant: str, name: str | None) -> SnapshotRow:
     """Return a snapshot by id or number, or the active one when `name` is None or "active".
 
@@ -177,16 +114,7 @@ async def find_snapshot(connection: Connection, tenant: str, name: str | None) -
             else "no snapshot is active yet; `myria rebuild` makes one",
             snapshot_id=wanted,
         )
-    return SnapshotRow(
-        snapshot_id=row["snapshot_id"],
-        number=row["number"],
-        status=row["status"],
-        cutoff=row["cutoff"],
-        lineage=row["lineage"],
-        planner_settings=row["planner_settings"],
-        counts=_json(row["counts"]),
-        withdrawn_floor=row["withdrawn_floor"],
-    )
+    return SnapshotRow(**row)
 
 
 async def scope_roots(
@@ -208,7 +136,7 @@ async def scope_roots(
 
 async def subject_root(connection: Connection, tenant: str, snapshot: SnapshotRow, scope_id: int) -> bytes | None:
     """Return the root of a scope's tree of subjects in a snapshot; None for a scope without subjects."""
-    root: bytes | None = await connection.fetchval(sql("browse.subject_root"), tenant, snapshot.lineage, scope_id)
+    root: bytes | None = await connection.fetchval(sql("subjects.root"), tenant, scope_id, snapshot.snapshot_id)
     return root
 
 
@@ -238,8 +166,12 @@ async def tree_nodes(
 
 async def differing_scopes(
     connection: Connection, tenant: str, before: SnapshotRow, after: SnapshotRow
-) -> AsyncIterator[ScopeDifference]:
-    """Yield what differs between two snapshots, scope by scope, descending only where renderings differ."""
+) -> AsyncIterator[Json]:
+    """Yield what differs between two snapshots, scope by scope, JSON-ready.
+
+    Of each: its `participants`; `topics` of time from the top down, and `subjects`, each `before` and `after`, null on
+    the side that lacks it; and the `events` that are in another leaf topic than before, by number.
+    """
     last = 0
     while True:
         rows = await connection.fetch(sql("browse.differing_roots"), tenant, before.lineage, after.lineage, last, PAGE)
@@ -250,30 +182,18 @@ async def differing_scopes(
             ]
             if of_time[0] == of_time[1] and of_subjects[0] == of_subjects[1]:
                 continue
-            floor = min(before.withdrawn_floor, after.withdrawn_floor)
+            floor = min(before.cutoff, after.cutoff)
             old, new = await _opened(connection, tenant, *of_time, floor=floor)
             old_subjects, new_subjects = await _opened(connection, tenant, *of_subjects, floor=floor)
-            yield ScopeDifference(
-                participants=tuple(row["participants"]),
-                topics=_topics(old, new),
-                subjects=_topics(_subjects_of(old_subjects), _subjects_of(new_subjects)),
-                events=_events(old, new),
-            )
+            yield {
+                "participants": list(row["participants"]),
+                "topics": _topics(old, new),
+                "subjects": _topics(_subjects_of(old_subjects), _subjects_of(new_subjects)),
+                "events": _events(old, new),
+            }
         if len(rows) < PAGE:
             return
         last = rows[-1]["scope_id"]
-
-
-@dataclass(slots=True)
-class _Side:
-    """One of two trees: what is still to open, by level, and what was opened because the other lacks it."""
-
-    waiting: dict[bytes, TreeNode] = field(default_factory=dict)
-    opened: dict[str, TreeNode] = field(default_factory=dict)
-
-    async def add(self, connection: Connection, tenant: str, rendering_ids: Sequence[bytes], *, floor: int) -> None:
-        for node in await tree_nodes(connection, tenant, rendering_ids, floor=floor):
-            self.waiting[node.rendering_id] = node
 
 
 async def _opened(
@@ -283,21 +203,23 @@ async def _opened(
 
     A rendering fixes its level, so one that both trees hold waits on both sides when its level is reached.
     """
-    sides = (_Side(), _Side())
-    for side, root in zip(sides, (before, after), strict=True):
-        await side.add(connection, tenant, [root] if root is not None else [], floor=floor)
-    while any(side.waiting for side in sides):
-        level = max(node.level for side in sides for node in side.waiting.values())
-        at_level = [{key: node for key, node in side.waiting.items() if node.level == level} for side in sides]
-        for side, here, there in zip(sides, at_level, reversed(at_level), strict=True):
-            inner: list[bytes] = []
-            for key, node in here.items():
-                del side.waiting[key]
-                if key not in there:
-                    side.opened[node.topic_id] = node
-                    inner.extend(() if _is_one_subject(node) else node.children)
-            await side.add(connection, tenant, inner, floor=floor)
-    return sides[0].opened, sides[1].opened
+
+    async def read(rendering_ids: Sequence[bytes]) -> dict[bytes, TreeNode]:
+        nodes = await tree_nodes(connection, tenant, rendering_ids, floor=floor)
+        return {node.rendering_id: node for node in nodes}
+
+    waiting = [await read([root] if root is not None else []) for root in (before, after)]
+    opened: tuple[dict[str, TreeNode], dict[str, TreeNode]] = ({}, {})
+    while any(waiting):
+        level = max(node.level for nodes in waiting for node in nodes.values())
+        at_level = [{key: node for key, node in nodes.items() if node.level == level} for nodes in waiting]
+        for side, here, there in zip((0, 1), at_level, reversed(at_level), strict=True):
+            alone = [node for key, node in here.items() if key not in there]
+            opened[side].update({node.topic_id: node for node in alone})
+            inner = [child for node in alone if not _is_one_subject(node) for child in node.children]
+            lower = {key: node for key, node in waiting[side].items() if key not in here}
+            waiting[side] = {**lower, **await read(inner)}
+    return opened
 
 
 def _is_one_subject(node: TreeNode) -> bool:
@@ -308,23 +230,29 @@ def _subjects_of(opened: dict[str, TreeNode]) -> dict[str, TreeNode]:
     return {topic_id: node for topic_id, node in opened.items() if _is_one_subject(node)}
 
 
-def _topics(before: dict[str, TreeNode], after: dict[str, TreeNode]) -> tuple[ChangedTopic, ...]:
-    changes = []
-    for topic_id in {**before, **after}:
+def _topics(before: dict[str, TreeNode], after: dict[str, TreeNode]) -> list[Json]:
+    changes: list[Json] = []
+    newest = sorted({**before, **after}.values(), key=lambda node: (-node.level, node.first_at, node.topic_id))
+    for topic_id in (node.topic_id for node in newest):
         old, new = before.get(topic_id), after.get(topic_id)
-        change: TopicChange = "added" if old is None else "gone" if new is None else "changed"
-        changes.append(ChangedTopic(change=change, topic_id=topic_id, before=old, after=new))
-    changes.sort(key=lambda change: (-change.node.level, change.node.first_at, change.topic_id))
-    return tuple(changes)
+        changes.append(
+            {
+                "change": "added" if old is None else "gone" if new is None else "changed",
+                "topic_id": topic_id,
+                "before": None if old is None else old.to_json(),
+                "after": None if new is None else new.to_json(),
+            }
+        )
+    return changes
 
 
-def _events(before: dict[str, TreeNode], after: dict[str, TreeNode]) -> tuple[MovedEvent, ...]:
+def _events(before: dict[str, TreeNode], after: dict[str, TreeNode]) -> list[Json]:
     was, now = _leaf_of_event(before), _leaf_of_event(after)
-    return tuple(
-        MovedEvent(event_seq=seq, before=was.get(seq), after=now.get(seq))
+    return [
+        {"event_seq": seq, "before": was.get(seq), "after": now.get(seq)}
         for seq in sorted(was.keys() | now.keys())
         if was.get(seq) != now.get(seq)
-    )
+    ]
 
 
 def _leaf_of_event(topics: dict[str, TreeNode]) -> dict[int, str]:
@@ -349,11 +277,6 @@ def _node(row: Any) -> TreeNode:
         last_at=to_microseconds(row["last_at"]),
         event_seqs=tuple(row["event_seqs"] or ()),
     )
-
-
-def _json(text: Any) -> dict[str, Any]:
-    value: dict[str, Any] = orjson.loads(text) if isinstance(text, str | bytes) else text
-    return value
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -386,7 +309,7 @@ async def newest_events(
 ) -> tuple[list[Record], int]:
     """Return the newest events in the log's order, and the number of its last event, from which to follow."""
     async with database.read(tenant) as connection:
-        rows = await connection.fetch(sql("browse.events"), tenant, 2**62, *wanted.arguments(), limit)
+        rows = await connection.fetch(sql("browse.events"), tenant, 0, [], *wanted.arguments(), limit)
         newest = await connection.fetchval(sql("transfer.newest_event_seq"), tenant)
     return rows[::-1], newest
 
@@ -395,18 +318,23 @@ async def follow_events(database: Database, tenant: str, wanted: EventFilter, *,
     """Yield events as they are committed; a number may be committed after a later one, so the follower looks back."""
     seen: dict[int, float] = {}
     while True:
-        async with database.read(tenant) as connection:
-            rows = await connection.fetch(sql("browse.newer_events"), tenant, after, list(seen), *wanted.arguments())
-        now = time.monotonic()
-        for row in rows:
-            seen[row["event_seq"]] = now
+        found: list[Record] = []
+        more = True
+        while more:
+            async with database.read(tenant) as connection:
+                page = await connection.fetch(
+                    sql("browse.events"), tenant, after, list(seen), *wanted.arguments(), PAGE
+                )
+            found.extend(page)
+            seen |= dict.fromkeys([row["event_seq"] for row in page], time.monotonic())
+            more = len(page) == PAGE
+        for row in sorted(found, key=itemgetter("event_seq")):
             yield row
-        old = [seq for seq, at in seen.items() if now - at > LATE_COMMITS_S]
+        old = [seq for seq, at in seen.items() if time.monotonic() - at > LATE_COMMITS_S]
         if old:
             after = max(old)
             seen = {seq: at for seq, at in seen.items() if seq > after}
-        if len(rows) < _NEWER:
-            await asyncio.sleep(FOLLOW_EVERY_S)
+        await asyncio.sleep(FOLLOW_EVERY_S)
 
 
 def event_json(row: Record) -> Json:

@@ -10,15 +10,14 @@ from __future__ import annotations
 import logging
 from importlib import metadata
 
-import asyncpg
 import orjson
 
 from myria import errors
 from myria.builds.finish import end_with_nothing, standing_after
 from myria.builds.model import BuildRow, Outcome, Parent, RunningBuild
 from myria.builds.queue import automatic_builds_pause
-from myria.builds.versions import Fingerprint, planner_number
-from myria.db.database import Connection, Database
+from myria.builds.versions import needs_subjects, of_trees, planner_number
+from myria.db.database import Database
 from myria.db.locks import lock_key
 from myria.db.queries import sql
 from myria.log.high_water import HighWaterMark, high_water_mark
@@ -26,13 +25,6 @@ from myria.log.ids import new_id
 from myria.versions import PLANNER_VERSION
 
 logger = logging.getLogger(__name__)
-
-_FILED_EVENTS = 100_000
-"""Events of the scopes to whose trees a build adds subjects beside what else it does, unless a single one has more."""
-
-_FILED_SCOPES = 1000
-
-_NO_SCOPE_BEYOND = 2**63 - 1
 
 
 async def start_build(database: Database, tenant: str, build_id: str, fingerprint: str) -> RunningBuild | Outcome:
@@ -77,14 +69,10 @@ async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWat
             return
         parent = await connection.fetchrow(sql("snapshots.active"), tenant)
         cutoff = max(mark.cutoff, parent["cutoff"]) if parent is not None else mark.cutoff
-        made_with = Fingerprint.of(fingerprint)
-        is_full = build.is_full or parent is None or Fingerprint.of(parent["planner_settings"]).time != made_with.time
-        is_filing = False
-        if parent is not None and not is_full:
-            made_with, is_filing = await _file_some(connection, tenant, parent, made_with)
+        is_full = build.is_full or parent is None or of_trees(parent["planner_settings"]) != of_trees(fingerprint)
         if (
             parent is not None
-            and not (is_full or build.is_forced or is_filing)
+            and not (is_full or build.is_forced or needs_subjects(fingerprint, parent["planner_settings"]))
             and not await connection.fetchval(sql("builds.any_new"), tenant, parent["cutoff"], cutoff)
         ):
             await connection.execute(
@@ -104,7 +92,7 @@ async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWat
             mark.first_event_seq,
             mark.tail_xid,
             planner_number(),
-            str(made_with),
+            fingerprint,
             metadata.version("myria"),
             f"extractive ({PLANNER_VERSION})",
             f"calendar ({PLANNER_VERSION})",
@@ -126,27 +114,6 @@ async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWat
     )
 
 
-async def _file_some(
-    connection: Connection, tenant: str, parent: asyncpg.Record, made_with: Fingerprint
-) -> tuple[Fingerprint, bool]:
-    """Choose the scopes whose subjects a build brings up to date though nothing else of them may have changed.
-
-    Returns:
-        The fingerprint of the build's snapshot, which says up to which scope, and whether there is anything of this to
-        do: the parent was made without subjects or by other rules, or has only come part of the way itself.
-    """
-    before = Fingerprint.of(parent["planner_settings"])
-    after = made_with.filed_before(before)
-    if after is None:
-        return made_with, False
-    row = await connection.fetchrow(
-        sql("builds.scopes_to_file"), tenant, after, parent["lineage"], _FILED_EVENTS, _FILED_SCOPES
-    )
-    if row is None or row["up_to"] is None or row["is_all"]:
-        return made_with, True
-    return made_with.part_way(made_with.since_after(before, parent["number"]), row["up_to"]), True
-
-
 async def _list_tasks(database: Database, tenant: str, build_id: str) -> None:
     async with database.write(tenant, sharing="build") as connection:
         row = await connection.fetchrow(sql("builds.get_for_update"), tenant, build_id)
@@ -163,17 +130,8 @@ async def _list_tasks(database: Database, tenant: str, build_id: str) -> None:
             staged = await connection.fetchrow(sql("snapshots.get"), tenant, row["snapshot_id"])
             if staged is None:
                 raise errors.InternalError("a build's own snapshot is gone", build_id=build_id)
-            before, made_with = (Fingerprint.of(snapshot["planner_settings"]) for snapshot in (parent, staged))
-            after = made_with.filed_before(before)
-            if after is not None:
-                await connection.execute(
-                    sql("builds.list_unfiled_scopes"),
-                    tenant,
-                    build_id,
-                    after,
-                    made_with.filed_to if made_with.filed_to is not None else _NO_SCOPE_BEYOND,
-                    parent["lineage"],
-                )
+            if needs_subjects(staged["planner_settings"], parent["planner_settings"]):
+                await connection.execute(sql("builds.list_scopes_with_trees"), tenant, build_id, parent["lineage"])
         await connection.execute(sql("builds.run"), tenant, build_id)
 
 
@@ -190,8 +148,8 @@ async def _running(database: Database, tenant: str, build: BuildRow) -> RunningB
         return outcome  # it ended between the two reads
     parent, subjects_since = None, 0
     if parent_row is not None:
-        made_with, before = (Fingerprint.of(row["planner_settings"]) for row in (snapshot, parent_row))
-        subjects_since = made_with.since_after(before, parent_row["number"])
+        if needs_subjects(snapshot["planner_settings"], parent_row["planner_settings"]):
+            subjects_since = parent_row["number"] + 1
         parent = Parent(
             snapshot_id=parent_row["snapshot_id"], cutoff=parent_row["cutoff"], tail_xid=parent_row["tail_xid"]
         )

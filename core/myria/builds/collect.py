@@ -13,11 +13,11 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
-import asyncpg
+from asyncpg import Record
 
 from myria.db.database import ALL_TENANTS, Connection, Database
 from myria.db.locks import lock_key
@@ -38,30 +38,6 @@ class Collected:
     rows: Counter[str] = field(default_factory=Counter)
     skipped: int = 0
     has_subjects: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Outline:
-    rendering_id: bytes
-    node_id: bytes
-    level: int
-    children: tuple[bytes, ...]
-    first_at: datetime
-    last_at: datetime
-
-    def overlaps(self, other: _Outline) -> bool:
-        return self.first_at <= other.last_at and other.first_at <= self.last_at
-
-    @classmethod
-    def from_row(cls, row: asyncpg.Record) -> _Outline:
-        return cls(
-            rendering_id=row["rendering_id"],
-            node_id=row["node_id"],
-            level=row["level"],
-            children=tuple(row["children"]),
-            first_at=row["first_at"],
-            last_at=row["last_at"],
-        )
 
 
 class _BusyError(Exception):
@@ -162,10 +138,9 @@ async def _sweep_scope(database: Database, tenant: str, scope_id: int, collected
                     continue
                 collected.rows["scope_roots"] += 1
                 unlisted = await connection.fetch(sql("collect.unlisted_blocks"), tenant, scope_id, blocks)
-                status = await connection.execute(
-                    sql("collect.delete_blocks"), tenant, [block[0] for block in unlisted]
+                await sweep.remove(
+                    connection, "search_blocks", "collect.delete_blocks", [block[0] for block in unlisted]
                 )
-                collected.rows["search_blocks"] += int(status.rpartition(" ")[2])
     if collected.has_subjects:
         await sweep.remove_subjects()
 
@@ -214,57 +189,45 @@ def _roots(rows: Iterable[Any]) -> frozenset[bytes]:
     return frozenset(row["root_rendering_id"] for row in rows if row["root_rendering_id"] is not None)
 
 
-class _Guarded:
-    """A transaction that owns the build lock and has found its scope as the walk found it."""
-
-    def __init__(self, sweep: _Sweep) -> None:
-        self._sweep = sweep
-        self._context = sweep.database.write(sweep.tenant)
-
-    async def __aenter__(self) -> Connection:
-        sweep = self._sweep
-        connection = await self._context.__aenter__()
-        try:
-            await connection.execute(sql("builds.own_build_lock"), lock_key("build", sweep.tenant))
-            if await connection.fetchval(sql("collect.being_built"), sweep.tenant, sweep.scope_id):
-                raise _BusyError
-            rows = await connection.fetch(sql("collect.roots"), sweep.tenant, [sweep.scope_id])
-            if not _roots(row for row in rows if row["live"]) <= sweep.live:
-                raise _BusyError
-        except BaseException as error:
-            await self._context.__aexit__(type(error), error, error.__traceback__)
-            raise
-        return connection
-
-    async def __aexit__(self, *raised: object) -> None:
-        await self._context.__aexit__(*raised)  # type: ignore[arg-type]
-
-
 class _Sweep:
     """The garbage of one scope: what the roots in `live` do not reach."""
 
     def __init__(
         self, database: Database, tenant: str, scope_id: int, live: frozenset[bytes], collected: Collected
     ) -> None:
-        self.database = database
-        self.tenant = tenant
-        self.scope_id = scope_id
-        self.live = live
+        self._database = database
+        self._tenant = tenant
+        self._scope_id = scope_id
+        self._live = live
         self._collected = collected
 
-    def guarded(self) -> _Guarded:
-        """Lend a transaction for a deletion.
+    @asynccontextmanager
+    async def guarded(self) -> AsyncIterator[Connection]:
+        """Lend a transaction for a deletion, which owns the build lock: no build begins to work on the scope meanwhile.
 
         Raises:
             _BusyError: the scope is no longer as it was when `live` was read.
         """
-        return _Guarded(self)
+        async with self._database.write(self._tenant) as connection:
+            await connection.execute(sql("builds.own_build_lock"), lock_key("build", self._tenant))
+            if await connection.fetchval(sql("collect.being_built"), self._tenant, self._scope_id):
+                raise _BusyError
+            rows = await connection.fetch(sql("collect.roots"), self._tenant, [self._scope_id])
+            if not _roots(row for row in rows if row["live"]) <= self._live:
+                raise _BusyError
+            yield connection
+
+    async def remove(self, connection: Connection, table: str, statement: str, *arguments: Any) -> None:
+        """Run a statement that removes rows of a table, and count them."""
+        status = await connection.execute(sql(statement), self._tenant, *arguments)
+        if removed := int(status.rpartition(" ")[2]):
+            self._collected.rows[table] += removed
 
     async def remove_under(self, root: bytes) -> None:
         """Delete the garbage at and under a root."""
         dead = await self._outlines([root])
-        live = await self._outlines(sorted(self.live))
-        waiting: list[_Outline] = []
+        live = await self._outlines(sorted(self._live))
+        waiting: list[Record] = []
         async for outline in self._garbage(dead, live):
             waiting.append(outline)
             if len(waiting) >= _DELETED_AT_ONCE:
@@ -275,84 +238,79 @@ class _Sweep:
     async def remove_subjects(self) -> None:
         """Delete what no kept snapshot reads of the scope's subjects: roots, records, nodes."""
         async with self.guarded() as connection:
-            for table, statement in (
-                ("subject_roots", "subjects.collect_roots"),
-                ("subject_holders", "subjects.collect_holders"),
-                ("subject_nodes", "subjects.collect_nodes"),
-            ):
-                status = await connection.execute(sql(statement), self.tenant, self.scope_id)
-                if removed := int(status.rpartition(" ")[2]):
-                    self._collected.rows[table] += removed
+            await self.remove(connection, "subject_roots", "subjects.collect_roots", self._scope_id)
+            await self.remove(connection, "subject_holders", "subjects.collect_holders", self._scope_id)
+            await self.remove(connection, "subject_nodes", "subjects.collect_nodes", self._scope_id)
 
     async def remove_orphans_of(self, build_id: str) -> None:
         """Delete what a build wrote for this scope without ever linking it."""
         after = b""
-        live = await self._outlines(sorted(self.live))
+        live = await self._outlines(sorted(self._live))
         while True:
-            async with self.database.read(self.tenant) as connection:
+            async with self._database.read(self._tenant) as connection:
                 rows = await connection.fetch(
-                    sql("collect.written_during"), self.tenant, self.scope_id, build_id, after, _ORPHANS_AT_ONCE
+                    sql("collect.written_during"), self._tenant, self._scope_id, build_id, after, _ORPHANS_AT_ONCE
                 )
             if not rows:
                 return
             after = rows[-1]["rendering_id"]
-            outlines = [_Outline.from_row(row) for row in rows]
-            await self._delete([outline async for outline, _ in self._dead_among(outlines, live)])
+            await self._delete([outline async for outline, _ in self._dead_among(rows, live)])
 
-    async def _garbage(self, suspects: Sequence[_Outline], live: Sequence[_Outline]) -> AsyncIterator[_Outline]:
+    async def _garbage(self, suspects: Sequence[Record], live: Sequence[Record]) -> AsyncIterator[Record]:
         """Yield the suspects that no live tree holds and all garbage under them, children before parents."""
         async for dead, beside in self._dead_among(suspects, live):
-            if dead.children:
-                async for under in self._garbage(await self._outlines(dead.children), beside):
+            if dead["children"]:
+                async for under in self._garbage(await self._outlines(dead["children"]), beside):
                     yield under
             yield dead
 
     async def _dead_among(
-        self, suspects: Sequence[_Outline], live: Sequence[_Outline]
-    ) -> AsyncIterator[tuple[_Outline, list[_Outline]]]:
+        self, suspects: Sequence[Record], live: Sequence[Record]
+    ) -> AsyncIterator[tuple[Record, list[Record]]]:
         """Yield the suspects that are in no live tree, each with the live nodes that could hold parts of it.
 
         From the highest level down: live nodes above that level are opened where they overlap a suspect, so a live
         twin of a suspect is among them when its level's turn comes.
         """
         beside = list(live)
-        left = sorted(suspects, key=lambda suspect: (-suspect.level, suspect.rendering_id))
+        left = sorted(suspects, key=lambda suspect: (-suspect["level"], suspect["rendering_id"]))
         while left:
-            level = left[0].level
-            while above := [node for node in beside if node.level > level]:
+            level = left[0]["level"]
+            while above := [node for node in beside if node["level"] > level]:
                 opened = await self._outlines(
                     child
                     for node in above
-                    if any(node.overlaps(suspect) for suspect in left)
-                    for child in node.children
+                    if any(_overlaps(node, suspect) for suspect in left)
+                    for child in node["children"]
                 )
-                beside = [node for node in beside if node.level <= level] + opened
-            known = {node.rendering_id for node in beside}
-            turn = [suspect for suspect in left if suspect.level == level]
+                beside = [node for node in beside if node["level"] <= level] + opened
+            known = {node["rendering_id"] for node in beside}
+            turn = [suspect for suspect in left if suspect["level"] == level]
             left = left[len(turn) :]
             for suspect in turn:
-                if suspect.rendering_id not in known:
-                    yield suspect, [node for node in beside if node.overlaps(suspect)]
+                if suspect["rendering_id"] not in known:
+                    yield suspect, [node for node in beside if _overlaps(node, suspect)]
 
-    async def _outlines(self, rendering_ids: Iterable[bytes]) -> list[_Outline]:
+    async def _outlines(self, rendering_ids: Iterable[bytes]) -> list[Record]:
         """Return the outlines of renderings that are still there."""
         wanted = sorted(set(rendering_ids))
         if not wanted:
             return []
-        async with self.database.read(self.tenant) as connection:
-            rows = await connection.fetch(sql("collect.outlines"), self.tenant, wanted)
-        return [_Outline.from_row(row) for row in rows]
+        async with self._database.read(self._tenant) as connection:
+            return await connection.fetch(sql("collect.outlines"), self._tenant, wanted)
 
-    async def _delete(self, garbage: Sequence[_Outline]) -> None:
+    async def _delete(self, garbage: Sequence[Record]) -> None:
         if not garbage:
             return
-        renderings = [outline.rendering_id for outline in garbage]
-        nodes = sorted({outline.node_id for outline in garbage})
+        renderings = [outline["rendering_id"] for outline in garbage]
         async with self.guarded() as connection:
-            for table, statement, ids in (
-                ("search_blocks", "collect.delete_blocks", renderings),
-                ("renderings", "collect.delete_renderings", renderings),
-                ("nodes", "collect.delete_nodes", nodes),
-            ):
-                status = await connection.execute(sql(statement), self.tenant, ids)
-                self._collected.rows[table] += int(status.rpartition(" ")[2])
+            await self.remove(connection, "search_blocks", "collect.delete_blocks", renderings)
+            await self.remove(connection, "renderings", "collect.delete_renderings", renderings)
+            await self.remove(
+                connection, "nodes", "collect.delete_nodes", sorted({outline["node_id"] for outline in garbage})
+            )
+
+
+def _overlaps(one: Record, other: Record) -> bool:
+    """Tell whether the spans of two outlines meet in time."""
+    return bool(one["first_at"] <= other["last_at"] and other["first_at"] <= one["last_at"])

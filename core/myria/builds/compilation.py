@@ -9,57 +9,45 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
+from myria import errors
 from myria.builds.blocks import BLOCKS_AT_ONCE, BlockNodes, HeldBlocks, PlannedDocs, block_nodes, make_blocks
-from myria.builds.checking import broken, check_groups, check_unit
-from myria.builds.model import DEGRADED_STANDING, PartKind, RunningBuild, Task, TaskPart
-from myria.builds.parts import ScopeParts, part_of_subjects
-from myria.builds.reading import PAGE_EVENTS, ScopeEvents, ScopeReads, ScopeTree
-from myria.builds.subjects import CompiledSubjects, PlannedLeaves, ScopeSubjects, SharedSubjects
-from myria.builds.writing import TreeWriter, Writing
+from myria.builds.events import ScopeEvents, ScopeReads
+from myria.builds.model import DEGRADED_STANDING, RunningBuild, Task, TaskPart
+from myria.builds.parts import ScopeParts
+from myria.builds.subjects import CompiledSubjects, ScopeSubjects
+from myria.builds.trees import ScopeTree, TreeWriter
 from myria.db.clock import to_microseconds
 from myria.db.database import Connection, Database
 from myria.db.queries import sql
 from myria.index.searchable import Covered, covered
 from myria.settings.planner import PlannerSettings
-from myria.topics.model import LEAF, Node, Outline, PlanEvent, Unit, UnitKey
+from myria.topics.model import LEAF, Node, Outline, Participants, PlanEvent, Unit, UnitKey
 from myria.topics.scope_plan import UnitSplitter, changed_units, plan_unit, units_between
 from myria.topics.segments import BEFORE
 from myria.topics.shaped import UnitShape, plan_shaped
 from myria.topics.subjects.update import PlacedLeaf, leaves_of
-from myria.topics.subjects.whole import WholePlan
 from myria.topics.trie import assemble
+from myria.topics.validation import Candidate, Violation, validate, validate_unit
 
 _INCREMENTAL_EVENTS = 20_000
 """New events up to which a scope is always updated in place; beyond, it is planned anew once a quarter is new."""
 
-_FEW_CHANGES = 64
-"""Changes up to which all that planning them reads is read by one transaction: it takes milliseconds."""
-
-_FEW_LEAVES = 4_096
-"""Leaves of a tree up to which they are read when they are needed, not before."""
-
 _GROUPS_AT_ONCE = 32
 
-_LEFT_BYTES = 1024**2
-"""Bytes of search blocks that are held until the task ends, so that they are written with its end."""
+_VIOLATIONS_KEPT = 20
 
-_LEAVES_NOTED = 32
-"""Search blocks of an older version that one build of a scope adds their leaves to."""
-
-_SUBJECTS_AT_ONCE = 500
 _WAIT_S = 0.1
 """Pause between two looks at parts that others have."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compiled:
-    """A scope's new tree: what its task commits, all but what is `last` of it and of its subjects written."""
+    """A scope's new tree, all of whose nodes are written: what its task commits."""
 
     root: bytes | None
     blocks: list[bytes]
@@ -69,8 +57,6 @@ class Compiled:
     """False when the parent's row says the same already, or there is none and nothing to write."""
     subjects: CompiledSubjects | None = None
     """What to write of the scope's subjects; None for nothing."""
-    last: Sequence[Writing] = ()
-    """Writes what is left: of a small scope nearly all, so that a transaction less is begun for each of many."""
     was_shared: bool = False
     """Whether there are parts of the task, which go with its end."""
 
@@ -83,18 +69,10 @@ class _OldTree:
     blocks: list[bytes]
     degraded: frozenset[bytes]
     events: int
-    leaves: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Changes:
-    """What an update in place must bring in and take out, as positions (timestamp, event_seq)."""
-
-    coming: list[tuple[int, int]]
-    going: list[tuple[int, int]]
-
-    def __len__(self) -> int:
-        return len(self.coming) + len(self.going)
+_Positions = list[tuple[int, int]]
+"""Places of events in their scope: (timestamp, event_seq)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,7 +143,6 @@ async def compile_scope(
             degraded=before,
             changed=False,
             subjects=subjects,
-            last=work.last,
         )
     degraded = work.degraded(before)
     if degraded or before:
@@ -174,18 +151,17 @@ async def compile_scope(
         changed = planned.old_root is not None
         subjects = await work.compile_subjects(None, changed=changed)
         counts["scopes"], counts["scopes_changed"] = 1, int(changed or subjects is not None)
-        return Compiled(root=None, blocks=[], degraded=degraded, changed=changed, subjects=subjects, last=work.last)
+        return Compiled(root=None, blocks=[], degraded=degraded, changed=changed, subjects=subjects)
     await work.flush()
     async with work.reading_at_once():
         await work.validate_groups()
         nodes = await work.block_nodes(root)
         known, covers = await work.read_for_blocks(nodes, old.blocks if old is not None else ())
     changed = old is None or old.root != root.rendering_id or old.blocks != nodes.covering
-    sharing = await work.offer_subjects(root)
     await work.write_blocks(nodes, known, covers)
     del known, covers  # megabytes, which planning subjects need not wait beside
     counts["ms"] = round((time.monotonic() - started) * 1000)
-    subjects = await work.compile_subjects(root, changed=changed, sharing=sharing)
+    subjects = await work.compile_subjects(root, changed=changed)
     # A build without a changed scope has no snapshot, and so no number to keep rows under.
     counts["scopes"], counts["scopes_changed"] = 1, int(changed or subjects is not None)
     return Compiled(
@@ -194,7 +170,6 @@ async def compile_scope(
         degraded=degraded,
         changed=changed or degraded != before,
         subjects=subjects,
-        last=work.last,
         was_shared=work.is_divided,
     )
 
@@ -207,20 +182,15 @@ async def plan_part(
     counts: Counter[str],
     *,
     docs: PlannedDocs | None = None,
-    leaves: PlannedLeaves | None = None,
 ) -> list[Unit]:
-    """Plan and write the units that begin in a part of a big scope.
-
-    `docs` takes their events for search blocks, `leaves` their leaves for subjects.
+    """Plan and write the units that begin in a part of a big scope; `docs` takes their events for search blocks.
 
     Raises:
         BuildInvalid: the plan breaks a validation rule; nothing of it can be reached.
     """
     if docs is None:
-        docs = PlannedDocs(words=0, packed_bytes=0)
-    if leaves is None:
-        leaves = PlannedLeaves(most=0)
-    work = _Work(database, build, part.task, settings, counts, shaper=None, docs=docs, leaves=leaves)
+        docs = PlannedDocs(most_bytes=0)
+    work = _Work(database, build, part.task, settings, counts, shaper=None, docs=docs)
     return await work.plan_part(part)
 
 
@@ -242,45 +212,10 @@ async def replay_scope(
     return planned.root.rendering_id
 
 
-class _SubjectsInParts:
-    """Subjects that the workers of a build make together: this one, which gathers them, and whoever helps."""
-
-    def __init__(self, parts: ScopeParts, counts: Counter[str]) -> None:
-        self._parts = parts
-        self._counts = counts
-
-    async def subjects(self, scope: ScopeSubjects, plan: WholePlan) -> AsyncIterator[Node]:
-        """Yield all subjects of a plan in their order, made and written."""
-        while True:
-            part = await self._parts.claim(PartKind.SUBJECTS)
-            if part is not None:
-                made = await scope.make_range(plan, *part_of_subjects(part.part, plan.size))
-                await self._parts.finish(part, made, Counter())
-                continue
-            counted, left = await self._parts.counted(PartKind.SUBJECTS)
-            if not left:
-                break
-            await asyncio.sleep(_WAIT_S)
-        self._counts.update(counted)
-        for done in await self._parts.results(PartKind.SUBJECTS):
-            for at in range(0, len(done.result), _SUBJECTS_AT_ONCE):
-                for subject in await scope.nodes(done.result[at : at + _SUBJECTS_AT_ONCE]):
-                    yield subject
-
-
 class _NoWriter(TreeWriter):
     """Takes nodes and writes none."""
 
-    async def add(self, nodes: Sequence[Node]) -> None:
-        """Write nothing."""
-
-    async def flush(self) -> None:
-        """Write nothing."""
-
-    async def add_blocks(self, blocks: Mapping[bytes, tuple[bytes, bytes]]) -> None:
-        """Write nothing."""
-
-    async def note_leaf_ids(self, rendering_id: bytes, leaf_ids: bytes) -> None:
+    async def add(self, nodes: Iterable[Node]) -> None:
         """Write nothing."""
 
 
@@ -297,7 +232,6 @@ class _Work:
         writer: TreeWriter | None = None,
         parts: ScopeParts | None = None,
         docs: PlannedDocs | None = None,
-        leaves: PlannedLeaves | None = None,
     ) -> None:
         self._database = database
         self._build = build
@@ -313,13 +247,9 @@ class _Work:
         self._groups: list[Node] = []
         self._to_place: set[int] = set()
         self._docs = PlannedDocs() if docs is None else docs
-        self._leaves = PlannedLeaves() if leaves is None else leaves
-        self.last: list[Writing] = []
-        """Writes what is left of what was compiled."""
         self._parts = parts
         self._in_parts: Counter[str] = Counter()
         self.is_divided = False
-        self._was_helped = False
         self._is_in_place = False
         self._gone: list[Outline] = []
         self._degraded: set[bytes] = set()
@@ -330,12 +260,13 @@ class _Work:
         async with nullcontext() if self._build.parent is None else self._reads.at_once():
             old = await self.old_tree()
             changes = await self.changes(old) if old is not None and not self._build.is_full else None
-            if old is not None and changes is not None and len(changes) <= _FEW_CHANGES and self._shaper is None:
-                return await self.update(old, changes)
+            # A model may think for minutes, for which a transaction must not wait.
+            if old is not None and changes is not None and self._shaper is None:
+                return await self.update(old, *changes)
         if self._shaper is not None:
             self._shaper.start_from(old.root if old is not None else None)
         if old is not None and changes is not None:
-            return await self.update(old, changes)
+            return await self.update(old, *changes)
         return _Planned(old=old, root=await self.plan())
 
     async def old_tree(self) -> _OldTree | None:
@@ -349,18 +280,17 @@ class _Work:
         if row is None:
             return None
         if row["root_rendering_id"] is None:
-            return _OldTree(root=None, blocks=[], degraded=frozenset(), events=0, leaves=0)
+            return _OldTree(root=None, blocks=[], degraded=frozenset(), events=0)
         (root,) = await self._tree.nodes([row["root_rendering_id"]])
         return _OldTree(
             root=root.rendering_id,
             blocks=list(row["blocks"]),
             degraded=frozenset(row["degraded"] or ()),
             events=root.events,
-            leaves=root.leaves,
         )
 
-    async def changes(self, old: _OldTree) -> _Changes | None:
-        """Return what the parent's tree must gain and lose; None when all must be planned."""
+    async def changes(self, old: _OldTree) -> tuple[_Positions, _Positions] | None:
+        """Return what the parent's tree must gain, and what it must lose; None when all must be planned."""
         parent = self._build.parent
         if parent is None:
             return None
@@ -376,50 +306,41 @@ class _Work:
         if any(row["was_there"] and row["is_erased"] for row in rows):
             # Where units of the old tree begin depends on words that are gone.
             return None
-        positions = [(to_microseconds(row["occurred_at"]), row["event_seq"]) for row in rows]
-        changes = _Changes(
-            coming=[
-                position
-                for position, row in zip(positions, rows, strict=True)
-                if row["is_there"] and not row["was_there"]
-            ],
-            going=[
-                position
-                for position, row in zip(positions, rows, strict=True)
-                if row["was_there"] and not row["is_there"]
-            ],
-        )
-        return changes if len(changes) <= most else None
+        coming: _Positions = []
+        going: _Positions = []
+        for row in rows:
+            if row["was_there"] != row["is_there"]:
+                positions = coming if row["is_there"] else going
+                positions.append((to_microseconds(row["occurred_at"]), row["event_seq"]))
+        return (coming, going) if len(coming) + len(going) <= most else None
 
-    async def update(self, old: _OldTree, changes: _Changes) -> _Planned:
+    async def update(self, old: _OldTree, coming: _Positions, going: _Positions) -> _Planned:
         """Plan the units that events change that come or go, and the paths above them."""
-        if not changes:
+        if not coming and not going:
             return _Planned(old=old, root=None, unchanged=True)
         removed: set[UnitKey] = set()
         self._is_in_place = True
-        self._to_place = {event_seq for _, event_seq in changes.coming}
+        self._to_place = {event_seq for _, event_seq in coming}
         if self._build.parent is not None:
             self._events.parent_cutoff = self._build.parent.cutoff
-        long_root = old.root if old.leaves > _FEW_LEAVES else None
-        async with nullcontext() if long_root is None else self._tree.foreseeing_leaves(long_root, old.blocks):
-            with self._timed("ms_units"):
-                async for step in changed_units(changes.coming, self._events, self._settings, gone=changes.going):
-                    removed.update(step.removed)
-                    for unit in step.added:
-                        await self._plan_unit(unit)
-            root = await self._assemble(old.root, removed)
+        with self._timed("ms_units"):
+            async for step in changed_units(coming, self._events, self._settings, gone=going):
+                removed.update(step.removed)
+                for unit in step.added:
+                    await self._plan_unit(unit)
+        root = await self._assemble(old.root, removed)
         if self._to_place:
-            raise broken("each_event_exactly_once", f"{len(self._to_place)} new events are in no planned unit")
-        left = old.events + len(changes.coming) - len(changes.going)
+            raise _broken("each_event_exactly_once", f"{len(self._to_place)} new events are in no planned unit")
+        left = old.events + len(coming) - len(going)
         if (root.events if root is not None else 0) != left:
-            raise broken(
+            raise _broken(
                 "each_event_exactly_once",
                 f"the tree holds {root.events if root else 0} events, not {left}: {old.events} old ones, "
-                f"{len(changes.coming)} that come and {len(changes.going)} that go",
+                f"{len(coming)} that come and {len(going)} that go",
             )
-        self._counts["events_new"] = len(changes.coming)
-        if changes.going:
-            self._counts["events_withdrawn"] = len(changes.going)
+        self._counts["events_new"] = len(coming)
+        if going:
+            self._counts["events_withdrawn"] = len(going)
         return _Planned(old=old, root=root)
 
     def degraded(self, before: frozenset[bytes]) -> frozenset[bytes]:
@@ -433,25 +354,21 @@ class _Work:
             there = await connection.fetchval(
                 sql("trees.count_events"), self._build.tenant, self._task.scope_id, self._build.cutoff
             )
-            few = await self._events.of_few(connection) if there < PAGE_EVENTS else None
         if self._parts is not None and await self._parts.divide(there):
             await self._plan_in_parts(self._parts)
         else:
             splitter = UnitSplitter(self._settings)
             with self._timed("ms_units"):
-                async with aclosing(self._events.pages() if few is None else _one_page(few)) as pages:
-                    async for page in pages:
-                        for event in page:
-                            for unit in splitter.feed(event):
-                                await self._plan_unit(unit)
-                                # The next page is read meanwhile.
-                                await asyncio.sleep(0)
+                async for page in self._events.pages():
+                    for event in page:
+                        for unit in splitter.feed(event):
+                            await self._plan_unit(unit)
                 for unit in splitter.finish():
                     await self._plan_unit(unit)
         root = await self._assemble(None, set())
         held, read = root.events if root is not None else 0, self._counts["events"]
         if not held == read == there:
-            raise broken(
+            raise _broken(
                 "each_event_exactly_once", f"the tree holds {held} events, {read} were planned, {there} are eligible"
             )
         self._counts["events_new"] = there
@@ -462,40 +379,33 @@ class _Work:
         self.is_divided = True
         own: dict[int, list[Unit]] = {}
         while True:
-            part = await parts.claim(PartKind.UNITS)
+            part = await parts.claim()
             if part is not None:
                 counts: Counter[str] = Counter()
                 own[part.part] = units = await plan_part(
-                    self._database, self._build, part, self._settings, counts, docs=self._docs, leaves=self._leaves
+                    self._database, self._build, part, self._settings, counts, docs=self._docs
                 )
                 await parts.finish(part, [unit.top.rendering_id for unit in units], counts)
-            if not await self._count_parts(parts, PartKind.UNITS):
-                break
-            if part is None:
-                await asyncio.sleep(_WAIT_S)
-        for done in await parts.results(PartKind.UNITS):
-            self._was_helped = self._was_helped or done.worker != parts.worker
-            self._units.extend(own.get(done.part) or await self._tree.units(done.result))
-
-    async def _count_parts(self, parts: ScopeParts, kind: PartKind) -> int:
-        """Take in what parts have counted; return how many are not done."""
-        counted, left = await parts.counted(kind)
-        if kind is PartKind.UNITS:
+            counted, left = await parts.counted()
             self._counts.subtract(self._in_parts)
             self._counts.update(counted)
             self._in_parts = counted
-        return left
+            if not left:
+                break
+            if part is None:
+                await asyncio.sleep(_WAIT_S)
+        for part_number, tops in await parts.results():
+            self._units.extend(own.get(part_number) or await self._tree.units(tops))
 
     async def plan_part(self, part: TaskPart) -> list[Unit]:
         """Plan and write the units that begin in a part."""
         with self._timed("ms_units"):
             before = await self._events.before(part.begin, BEFORE) if part.begin is not None else []
-            async with aclosing(self._events.pages(part.begin, part.events)) as pages:
-                units = units_between(before, pages, self._settings, end=part.end)
-                async with aclosing(units):
-                    async for unit in units:
-                        await self._plan_unit(unit)
-                        await asyncio.sleep(0)
+            pages = self._events.pages(part.begin, part.events)
+            # Closed here: how many pages are read depends on where the last unit ends.
+            async with aclosing(units_between(before, pages, self._settings, end=part.end)) as units:
+                async for unit in units:
+                    await self._plan_unit(unit)
         await self.flush()
         return self._units
 
@@ -505,16 +415,7 @@ class _Work:
             await self._writer.flush()
         self._note_rows()
 
-    async def offer_subjects(self, root: Outline) -> SharedSubjects | None:
-        """Share the subjects over a tree, whose nodes are written, with those who helped to plan it; None without."""
-        if self._parts is None or not self._was_helped or not self._settings.subjects:
-            return None
-        await self._parts.offer_subjects(root.rendering_id)
-        return _SubjectsInParts(self._parts, self._counts)
-
-    async def compile_subjects(
-        self, root: Outline | None, *, changed: bool, sharing: SharedSubjects | None = None
-    ) -> CompiledSubjects | None:
+    async def compile_subjects(self, root: Outline | None, *, changed: bool) -> CompiledSubjects | None:
         """Plan and write the scope's subjects once the nodes of its tree are written; None where there is no new row.
 
         `changed` says whether the tree of time is another than the parent's.
@@ -530,8 +431,6 @@ class _Work:
                 self._settings,
                 in_place=self._is_in_place,
                 is_same_tree=not changed,
-                sharing=sharing,
-                planned=self._leaves,
             )
         self._counts["rows_subjects"] += subjects.rows
         return compiled
@@ -555,7 +454,7 @@ class _Work:
             return known, await self._covered(connection, nodes.missing[:BLOCKS_AT_ONCE])
 
     async def write_blocks(self, nodes: BlockNodes, known: HeldBlocks, covers: Mapping[bytes, Covered]) -> None:
-        """Write the search blocks that the tree needs and nobody has written; the last few are left where small.
+        """Write the search blocks that the tree needs and nobody has written.
 
         `known` and `covers` are what `read_for_blocks` returns.
         """
@@ -567,14 +466,8 @@ class _Work:
                 made = await make_blocks(covers, events=self._events, old=known, planned=self._docs)
                 self._counts["events_indexed"] += made.fresh
                 self._counts["events_analysed"] += made.analysed
-                is_last = at + BLOCKS_AT_ONCE >= len(nodes.missing)
-                if is_last and sum(len(block) for block, _ in made.blocks.values()) <= _LEFT_BYTES:
-                    self.last.append(partial(self._writer.insert_blocks, made.blocks))
-                else:
-                    await self._writer.add_blocks(made.blocks)
+                await self._writer.add_blocks(made.blocks)
                 self._note_rows()
-            for rendering_id in nodes.without_leaves[:_LEAVES_NOTED]:
-                await self._writer.note_leaf_ids(rendering_id, await self._tree.leaf_node_ids(rendering_id))
 
     async def _covered(self, connection: Connection, renderings: Sequence[bytes]) -> dict[bytes, Covered]:
         return {rendering: await covered(connection, self._build.tenant, rendering) for rendering in renderings}
@@ -587,7 +480,7 @@ class _Work:
                 self._degraded.add(nodes[-1].rendering_id)
         else:
             nodes = plan_shaped(self._task.participants, events, shape, self._settings)
-        check_unit(nodes, events, participants=self._task.participants, settings=self._settings)
+        _refuse(validate_unit(nodes, events, participants=self._task.participants, settings=self._settings))
         if self._to_place:
             self._to_place.difference_update(event.event_seq for event in events)
         self._docs.keep(events)
@@ -598,8 +491,6 @@ class _Work:
         self._units.append(Unit.of(nodes))
         if self._settings.subjects and self._is_in_place:
             self._new_leaves.extend(leaves_of(nodes))
-        elif self._settings.subjects:
-            self._leaves.keep(nodes)
         await self._writer.add(nodes)
 
     async def _assemble(self, old_root: bytes | None, removed: set[UnitKey]) -> Outline | None:
@@ -635,7 +526,7 @@ class _Work:
         for at in range(0, len(groups), _GROUPS_AT_ONCE):
             part = groups[at : at + _GROUPS_AT_ONCE]
             children = await self._tree.nodes(sorted({child for group in part for child in group.children}))
-            check_groups(part, children, participants=self._task.participants, settings=self._settings)
+            _check_groups(part, children, participants=self._task.participants, settings=self._settings)
 
     def _note_rows(self) -> None:
         for table, rows in self._writer.rows.items():
@@ -651,6 +542,55 @@ class _Work:
             self._counts[name] += round((time.monotonic() - started) * 1000)
 
 
-async def _one_page(events: list[PlanEvent]) -> AsyncGenerator[list[PlanEvent], None]:
-    if events:
-        yield events
+def _check_groups(
+    groups: Sequence[Node], stored: Sequence[Node], *, participants: Participants, settings: PlannerSettings
+) -> None:
+    """Check groups above units against the same rules; `stored` are all of their children.
+
+    Raises:
+        BuildInvalid: one of them breaks a rule.
+    """
+    children = {node.rendering_id: node for node in stored}
+    for group in groups:
+        kept = {child: children[child] for child in group.children}
+        violations = validate(
+            Candidate(
+                participants=participants,
+                settings=settings,
+                root=group.rendering_id,
+                nodes=[group],
+                events=[],
+                scope_events=group.events,
+                kept=kept,
+            )
+        )
+        violations.extend(
+            Violation(
+                rule="no_avoidable_singleton_leaf",
+                message="one event alone where it could be merged",
+                node_id=child.node_id,
+            )
+            for child in kept.values()
+            if child.events < 2
+        )
+        _refuse(violations)
+
+
+def _broken(rule: str, message: str) -> errors.BuildInvalid:
+    """Return the refusal of a plan that breaks a rule as a whole."""
+    return errors.BuildInvalid(message, violations=[{"rule": rule, "message": message}])
+
+
+def _refuse(violations: Sequence[Violation]) -> None:
+    if violations:
+        raise errors.BuildInvalid(
+            violations[0].message,
+            violations=[
+                {
+                    "rule": violation.rule,
+                    "message": violation.message,
+                    "node_id": violation.node_id.hex() if violation.node_id is not None else None,
+                }
+                for violation in violations[:_VIOLATIONS_KEPT]
+            ],
+        )

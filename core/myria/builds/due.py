@@ -5,7 +5,7 @@ Every time in here is a difference taken on the database's clock, so that no pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Literal
 
@@ -64,16 +64,7 @@ class TriggerState:
         """Return the value of a row of `triggers.state`."""
         newest = None
         if row["newest_build_id"] is not None:
-            newest = NewestBuild(
-                build_id=row["newest_build_id"],
-                status=row["newest_status"],
-                cutoff=row["newest_cutoff"],
-                transient=bool(row["newest_transient"]),
-                created_at=row["newest_created_at"],
-                finished_at=row["newest_finished_at"],
-                ended_s=row["newest_ended_s"],
-                took_s=row["newest_took_s"],
-            )
+            newest = NewestBuild(**{each.name: row[f"newest_{each.name}"] for each in fields(NewestBuild)})
         return cls(
             cutoff=row["cutoff"],
             attempted_cutoff=row["attempted_cutoff"],

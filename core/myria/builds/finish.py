@@ -10,7 +10,7 @@ import asyncpg
 import orjson
 
 from myria import errors
-from myria.builds.model import DEGRADED_STANDING, BuildRow, Degraded, Outcome, Resource, RunningBuild, degraded_standing
+from myria.builds.model import DEGRADED_STANDING, BuildRow, Degraded, Outcome, Resource, RunningBuild
 from myria.db.database import Connection, Database
 from myria.db.locks import lock_key
 from myria.db.queries import sql
@@ -53,7 +53,7 @@ async def publish_or_hold(
 
 def standing_after(parent: asyncpg.Record | None, counts: dict[str, int]) -> dict[str, int]:
     """Return a build's counts with the units that stand degraded in all: the parent's, and what its tasks changed."""
-    before = 0 if parent is None else degraded_standing(orjson.loads(parent["counts"]))
+    before = 0 if parent is None else orjson.loads(parent["counts"]).get(DEGRADED_STANDING, 0)
     standing = before + counts.get(DEGRADED_STANDING, 0)
     return {**counts, DEGRADED_STANDING: standing} if standing or DEGRADED_STANDING in counts else counts
 
@@ -128,22 +128,14 @@ async def free_numbers(database: Database, tenant: str) -> None:
     async with database.read(tenant) as connection:
         rows = await connection.fetch(sql("snapshots.unfreed"), tenant)
     for row in rows:
-        after = 0
-        while True:
+        after: int | None = 0
+        while after is not None:
             async with database.write(tenant) as connection:
-                last = await connection.fetchval(
-                    sql("snapshots.next_task_page"), tenant, row["build_id"], after, _TASKS_AT_ONCE
+                after = await connection.fetchval(
+                    sql("snapshots.delete_rows_of"), tenant, row["build_id"], row["number"], after, _TASKS_AT_ONCE
                 )
-                if last is None:
+                if after is None:
                     await connection.execute(sql("snapshots.free_number"), tenant, row["snapshot_id"])
-                    break
-                await connection.execute(
-                    sql("snapshots.delete_roots_of"), tenant, row["build_id"], row["number"], after, _TASKS_AT_ONCE
-                )
-                await connection.execute(
-                    sql("subjects.delete_of"), tenant, row["build_id"], row["number"], after, _TASKS_AT_ONCE
-                )
-                after = last
 
 
 async def task_failure(database: Database, build: RunningBuild) -> errors.BuildError:
@@ -196,7 +188,7 @@ async def _move_pointer(
             return current.outcome
         if await connection.fetchval(sql("builds.any_open_task"), tenant, build.build_id):
             raise errors.InternalError("a build with open tasks cannot end", build_id=build.build_id)
-        active = await connection.fetchrow(sql("snapshots.active_for_update"), tenant)
+        active = await connection.fetchrow(sql("snapshots.active"), tenant)
         if (active["snapshot_id"] if active is not None else None) != parent_id:
             return Outcome.SUPERSEDED
         if not current.is_forced and await _shows_what_its_parent_shows(connection, build):

@@ -26,8 +26,7 @@ from myria import errors
 from myria.builds.due import Due, Tail, TriggerState, due, rest_s
 from myria.builds.finish import end_without_result
 from myria.builds.model import Outcome
-from myria.builds.queue import SCHEDULED, take_up
-from myria.builds.slots import BuilderTurn, BuilderTurns
+from myria.builds.queue import SCHEDULED, BuilderSlot, BuilderSlots, take_up
 from myria.builds.snapshots import Registry
 from myria.db.database import ALL_TENANTS, Database
 from myria.db.queries import sql
@@ -97,11 +96,11 @@ class BuildLoop:
         database: connects as a role that may name all tenants.
         settings: `builder` says when builds are due.
         launch: runs a builder.
-        max_builders: builders at work at once, over all tenants; further builds wait for their turn (`BuilderTurns`).
+        max_builders: builders at work at once, over all tenants; further builds wait for a slot (`BuilderSlots`).
     """
 
     def __init__(self, database: Database, settings: Settings, launch: Launch, *, max_builders: int = 4) -> None:
-        self._turns = BuilderTurns(max_builders, settings.builder.turn_s)
+        self._slots = BuilderSlots(max_builders, settings.builder.turn_s)
         self._database = database
         self._settings = settings
         self._launch = launch
@@ -338,9 +337,7 @@ class BuildLoop:
             error = errors.InternalError(
                 f"{launched.died} builders in a row died without any progress; the last one: {launched.reason}"
             )
-            await end_without_result(
-                self._database, tenant, build_id, Outcome.FAILED, error=error, settings=self._settings.builder
-            )
+            await self._fail(tenant, build_id, error)
             return
         wait = launched.at + _RELAUNCH_S[min(launched.died, len(_RELAUNCH_S) - 1)] - time.monotonic()
         if launched.at and wait > 0:
@@ -357,15 +354,15 @@ class BuildLoop:
         ended: int | None = None
         try:
             while ended is None:
-                async with self._turns.turn(tenant) as turn:
-                    ended = await self._work(tenant, build_id, turn, launched)
+                async with self._slots.slot(tenant) as slot:
+                    ended = await self._work(tenant, build_id, slot, launched)
             status = ended
         except errors.MyriaError as error:
             status = await self._note_death(tenant, build_id, launched, error)
         except Exception as error:
             logger.exception("a builder could not be run", extra={"action": "builder_failed", "tenant": tenant})
             status = await self._note_death(tenant, build_id, launched, errors.InternalError(repr(error)))
-        self._turns.ended(tenant, well=status in _ENDED_WELL)
+        self._slots.ended(tenant, well=status in _ENDED_WELL)
         logger.info(
             "a builder ended with status %d",
             status,
@@ -388,9 +385,7 @@ class BuildLoop:
         )
         try:
             if isinstance(error, errors.OperationalError):
-                await end_without_result(
-                    self._database, tenant, build_id, Outcome.FAILED, error=error, settings=self._settings.builder
-                )
+                await self._fail(tenant, build_id, error)
             else:
                 async with self._database.write(tenant) as connection:
                     document = orjson.dumps(error.to_json()).decode()
@@ -399,7 +394,7 @@ class BuildLoop:
             logger.warning("why the builder died is not kept", extra={"action": "death_not_kept", "tenant": tenant})
         return error.exit_status
 
-    async def _work(self, tenant: str, build_id: str, turn: BuilderTurn, launched: _Launched) -> int | None:
+    async def _work(self, tenant: str, build_id: str, slot: BuilderSlot, launched: _Launched) -> int | None:
         """Run a builder until it ends; return its status, None where its turn was over before.
 
         A build whose builders have worked for `builder.timeout_s` fails.
@@ -407,12 +402,12 @@ class BuildLoop:
         began = time.monotonic()
         left_s = self._settings.builder.timeout_s - launched.worked_s
         working = asyncio.ensure_future(self._launch(tenant, build_id))
-        over = asyncio.create_task(turn.over.wait())
+        over = asyncio.create_task(slot.over.wait())
         try:
             await asyncio.wait({working, over}, timeout=max(0.0, left_s), return_when=asyncio.FIRST_COMPLETED)
             if working.done():
                 return working.result()
-            is_late = not turn.over.is_set()
+            is_late = not slot.over.is_set()
         finally:
             over.cancel()
             working.cancel()
@@ -423,19 +418,22 @@ class BuildLoop:
             error = errors.BuildTimedOut(
                 f"the build was ended after {timeout_s:g} s of work (builder.timeout_s)", timeout_s=timeout_s
             )
-            outcome = await end_without_result(
-                self._database, tenant, build_id, Outcome.FAILED, error=error, settings=self._settings.builder
-            )
+            outcome = await self._fail(tenant, build_id, error)
             return outcome.exit_status
         logger.info(
             "a builder gives way to others", extra={"action": "builder_waits", "tenant": tenant, "build_id": build_id}
         )
         return None
 
+    async def _fail(self, tenant: str, build_id: str, error: errors.MyriaError) -> Outcome:
+        return await end_without_result(
+            self._database, tenant, build_id, Outcome.FAILED, error=error, settings=self._settings.builder
+        )
+
     async def _progress(self, tenant: str, build: asyncpg.Record) -> tuple[str, int]:
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(sql("builds.progress"), tenant, build["build_id"])
-        return build["status"], row["done"] if row is not None else 0
+        return build["status"], row["tasks_done"] if row is not None else 0
 
     def _quiet_for(self, tenant: str, last: asyncpg.Record) -> float:
         """Return for how many seconds a tenant's last event has been the last.

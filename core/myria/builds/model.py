@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -58,25 +58,9 @@ class BuildRow:
     @classmethod
     def from_row(cls, row: asyncpg.Record) -> BuildRow:
         """Return the value of a row of `builds.get` and similar statements."""
-        return cls(
-            build_id=row["build_id"],
-            status=row["status"],
-            trigger=row["trigger"],
-            is_full=row["is_full"],
-            is_forced=row["is_forced"],
-            hold=row["hold"],
-            reason=row["reason"],
-            request_id=row["request_id"],
-            parent_snapshot_id=row["parent_snapshot_id"],
-            snapshot_id=row["snapshot_id"],
-            cutoff=row["cutoff"],
-            created_at=row["created_at"],
-            started_at=row["started_at"],
-            finished_at=row["finished_at"],
-            lease_until=row["lease_until"],
-            error=orjson.loads(row["error"]) if row["error"] is not None else None,
-            counts=orjson.loads(row["counts"]),
-        )
+        columns = {each.name: row[each.name] for each in fields(cls)}
+        error = orjson.loads(row["error"]) if row["error"] is not None else None
+        return cls(**{**columns, "error": error, "counts": orjson.loads(row["counts"])})
 
 
 DEGRADED_STANDING = "llm_units_degraded_standing"
@@ -98,7 +82,7 @@ class Degraded:
     @classmethod
     def of_build(cls, counts: Mapping[str, int], reason: str | None) -> Degraded | None:
         """Return what the counts of a build or its snapshot say, with the reason of a task; None where all is well."""
-        units, standing = counts.get("llm_units_degraded", 0), degraded_standing(counts)
+        units, standing = counts.get("llm_units_degraded", 0), counts.get(DEGRADED_STANDING, 0)
         if not units and not standing:
             return None
         planned = sum(counts.get(f"llm_units_{how}", 0) for how in ("planned", "reused"))
@@ -112,11 +96,6 @@ class Degraded:
             told = f"{self.standing} units of builds before stand planned without the model"
         more = f" ({self.standing} in the whole snapshot)" if self.units and self.standing > self.units else ""
         return f"degraded: {told}{more}: {self.reason}; a full build asks for them again"
-
-
-def degraded_standing(counts: Mapping[str, int]) -> int:
-    """Return how many units of a snapshot stand without the model; an older release counted its build's alone."""
-    return counts.get(DEGRADED_STANDING, counts.get("llm_units_degraded", 0))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,35 +153,16 @@ class Task:
     has_plans: bool = False
 
 
-class PartKind(StrEnum):
-    """What is shared of a big scope's task: the units that begin in a range of its events, or its subjects."""
-
-    UNITS = "units"
-    SUBJECTS = "subjects"
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskPart:
-    """One claimed part of a scope's task; `attempt` is the fencing token.
+    """One claimed part of a scope's task, whose attempt is the fencing token.
 
-    A part of units has those that begin at positions (timestamp, event_seq) from `begin` on, before `end`; None for the
-    scope's end. `events` says how many lie between, withdrawn ones among them. A part of subjects is over the leaves of
-    the tree of time at `root`.
+    Its units begin at positions (timestamp, event_seq) from `begin` on, before `end`; None for the scope's end.
+    `events` says how many lie between, withdrawn ones among them.
     """
 
-    scope_id: int
-    participants: tuple[str, ...]
-    kind: PartKind
+    task: Task
     part: int
-    attempt: int
-    begin: tuple[int, int] | None = None
-    end: tuple[int, int] | None = None
-    events: int | None = None
-    root: bytes | None = None
-
-    @property
-    def task(self) -> Task:
-        """The task of the scope, as far as a helper needs to know it."""
-        return Task(
-            scope_id=self.scope_id, participants=self.participants, attempt=self.attempt, failures=0, eligible=None
-        )
+    begin: tuple[int, int] | None
+    end: tuple[int, int] | None
+    events: int

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import asyncpg
 import orjson
 
-from myria.builds.model import PartKind, RunningBuild, Task, TaskPart
+from myria.builds.model import RunningBuild, Task, TaskPart
 from myria.db.clock import to_microseconds
 from myria.db.database import Database
 from myria.db.fence import adding_to
@@ -24,34 +23,16 @@ from myria.db.queries import sql
 SHARED_EVENTS = 4_096
 """Events from which a scope is divided."""
 
-SUBJECT_PARTS = 8
-"""Parts of a scope's subjects: each worker that does some of them reads all leaves first."""
-
 _ATTEMPTS_MOST = 3
 """Times that helpers take up a part: one that kills them is left to the worker that has the scope's task."""
 
-_ANY_NUMBER = 2**31 - 1
 _PART_EVENTS = 1_024
 _PARTS_MOST = 256
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DonePart:
-    """What a part came to: the renderings of the tops of its units, or of its subjects."""
-
-    part: int
-    worker: str
-    result: tuple[bytes, ...]
 
 
 def part_events(events: int) -> int:
     """Return how many events the parts of a scope have; 0 where it is not divided."""
     return max(_PART_EVENTS, -(-events // _PARTS_MOST)) if events >= SHARED_EVENTS else 0
-
-
-def part_of_subjects(part: int, subjects: int) -> tuple[int, int]:
-    """Return which of so many subjects are in a part: from the first on, before the second."""
-    return part * subjects // SUBJECT_PARTS, (part + 1) * subjects // SUBJECT_PARTS
 
 
 class ScopeParts:
@@ -73,7 +54,7 @@ class ScopeParts:
         self.worker = worker
 
     async def divide(self, events: int) -> bool:
-        """Make the parts of kind `units`; False where a scope of so many events is not divided."""
+        """Make the parts; False where a scope of so many events is not divided."""
         size = part_events(events)
         if size:
             async with adding_to(self._database, self._build.tenant, self._build.build_id) as connection:
@@ -87,39 +68,19 @@ class ScopeParts:
                 )
         return size > 0
 
-    async def offer_subjects(self, root: bytes) -> None:
-        """Make the parts of kind `subjects` over the leaves of a tree of time."""
-        async with adding_to(self._database, self._build.tenant, self._build.build_id) as connection:
-            await connection.execute(
-                sql("builds.offer_subjects"),
-                self._build.tenant,
-                self._build.build_id,
-                self._task.scope_id,
-                root,
-                SUBJECT_PARTS,
-            )
-
-    async def claim(self, kind: PartKind) -> TaskPart | None:
+    async def claim(self) -> TaskPart | None:
         """Take the next free part; None where others have all that are not done."""
-        return await claim(
-            self._database,
-            self._build,
-            self.worker,
-            self._lease_s,
-            scope_id=self._task.scope_id,
-            kind=kind,
-            takes_left=True,
-        )
+        return await claim(self._database, self._build, self.worker, self._lease_s, scope_id=self._task.scope_id)
 
     async def finish(self, part: TaskPart, result: Sequence[bytes], counts: Counter[str]) -> bool:
         """Note that a part is done; see `finish`."""
         return await finish(self._database, self._build, part, result, counts)
 
-    async def counted(self, kind: PartKind) -> tuple[Counter[str], int]:
+    async def counted(self) -> tuple[Counter[str], int]:
         """Return what the parts that are done have counted together, and how many are not done."""
         async with self._database.read(self._build.tenant) as connection:
             rows = await connection.fetch(
-                sql("builds.part_counts"), self._build.tenant, self._build.build_id, self._task.scope_id, kind
+                sql("builds.part_counts"), self._build.tenant, self._build.build_id, self._task.scope_id
             )
         total: Counter[str] = Counter()
         for row in rows:
@@ -127,50 +88,41 @@ class ScopeParts:
                 total.update(orjson.loads(row["counts"]))
         return total, sum(row["counts"] is None for row in rows)
 
-    async def results(self, kind: PartKind) -> list[DonePart]:
-        """Return the parts that are done, in order."""
+    async def results(self) -> list[tuple[int, list[bytes]]]:
+        """Return the parts that are done, in order, each with the renderings of the tops of its units."""
         async with self._database.read(self._build.tenant) as connection:
             rows = await connection.fetch(
-                sql("builds.part_results"), self._build.tenant, self._build.build_id, self._task.scope_id, kind
+                sql("builds.part_results"), self._build.tenant, self._build.build_id, self._task.scope_id
             )
-        return [DonePart(part=row["part"], worker=row["worker"], result=tuple(row["result"])) for row in rows]
+        return [(row["part"], row["result"]) for row in rows]
 
 
 async def claim(
-    database: Database,
-    build: RunningBuild,
-    worker: str,
-    lease_s: float,
-    *,
-    scope_id: int | None = None,
-    kind: PartKind | None = None,
-    takes_left: bool = False,
+    database: Database, build: RunningBuild, worker: str, lease_s: float, *, scope_id: int | None = None
 ) -> TaskPart | None:
-    """Take the next free part, of any scope and kind where none is named; None when there is none now."""
+    """Take the next free part: of a scope for the worker that has its task, of any for a helper. None: there is none.
+
+    What a helper failed at, or what ended several of them, is left to the worker that has the task.
+    """
     async with database.write(build.tenant) as connection:
         row = await connection.fetchrow(
-            sql("builds.claim_part"),
-            build.tenant,
-            build.build_id,
-            scope_id,
-            kind,
-            worker,
-            lease_s,
-            _ATTEMPTS_MOST if not takes_left else _ANY_NUMBER,
-            takes_left,
+            sql("builds.claim_part"), build.tenant, build.build_id, scope_id, worker, lease_s, _ATTEMPTS_MOST
         )
     if row is None:
         return None
-    return TaskPart(
+    task = Task(
         scope_id=row["scope_id"],
         participants=tuple(row["participants"]),
-        kind=PartKind(row["kind"]),
-        part=row["part"],
         attempt=row["attempt"],
+        failures=0,
+        eligible=None,
+    )
+    return TaskPart(
+        task=task,
+        part=row["part"],
         begin=_position(row, "begins"),
         end=_position(row, "ends"),
         events=row["events"],
-        root=row["root_rendering_id"],
     )
 
 
@@ -194,10 +146,9 @@ async def finish(
             sql("builds.finish_part"),
             build.tenant,
             build.build_id,
-            part.scope_id,
-            part.kind,
+            part.task.scope_id,
             part.part,
-            part.attempt,
+            part.task.attempt,
             list(result),
             orjson.dumps(dict(counts)).decode(),
         )
@@ -214,13 +165,7 @@ async def leave(database: Database, build: RunningBuild, part: TaskPart) -> None
     """Leave a part that a helper failed at to the worker that has the scope's task."""
     async with database.write(build.tenant) as connection:
         await connection.execute(
-            sql("builds.leave_part"),
-            build.tenant,
-            build.build_id,
-            part.scope_id,
-            part.kind,
-            part.part,
-            part.attempt,
+            sql("builds.leave_part"), build.tenant, build.build_id, part.task.scope_id, part.part, part.task.attempt
         )
 
 

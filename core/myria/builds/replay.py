@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from myria import errors
@@ -18,58 +17,8 @@ from myria.topics.model import PlanEvent
 from myria.topics.shaped import UnitShape, unit_digest
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReplayedScope:
-    """One scope of a build: the root it got, and the root that the replay gives; None for a scope without a tree."""
-
-    scope_id: int
-    participants: tuple[str, ...]
-    root: bytes | None
-    again: bytes | None
-
-    @property
-    def is_equal(self) -> bool:
-        """Whether both are the same."""
-        return self.root == self.again
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON values."""
-        return {
-            "scope_id": self.scope_id,
-            "participants": list(self.participants),
-            "root": self.root.hex() if self.root is not None else None,
-            "again": self.again.hex() if self.again is not None else None,
-            "equal": self.is_equal,
-        }
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Replay:
-    """A repeated build."""
-
-    build_id: str
-    snapshot_id: str
-    parent_snapshot_id: str | None
-    scopes: Sequence[ReplayedScope]
-
-    @property
-    def is_equal(self) -> bool:
-        """Whether the replay gave every scope the root it had."""
-        return all(scope.is_equal for scope in self.scopes)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON values."""
-        return {
-            "build_id": self.build_id,
-            "snapshot_id": self.snapshot_id,
-            "parent_snapshot_id": self.parent_snapshot_id,
-            "equal": self.is_equal,
-            "scopes": [scope.to_json() for scope in self.scopes],
-        }
-
-
-async def replay(database: Database, tenant: str, build_id: str, settings: PlannerSettings) -> Replay:
-    """Repeat a build that has ended with a snapshot.
+async def replay(database: Database, tenant: str, build_id: str, settings: PlannerSettings) -> dict[str, Any]:
+    """Repeat a build that has ended with a snapshot; return, JSON-ready, whether it gave every scope the root it had.
 
     Raises:
         BuildNotFound: no such build, or it ended without a snapshot.
@@ -107,24 +56,32 @@ async def replay(database: Database, tenant: str, build_id: str, settings: Plann
         else None,
     )
     scopes = [await _scope(database, again, row, settings) for row in tasks]
-    return Replay(
-        build_id=build_id,
-        snapshot_id=build.snapshot_id,
-        parent_snapshot_id=build.parent_snapshot_id,
-        scopes=scopes,
-    )
+    return {
+        "build_id": build_id,
+        "snapshot_id": build.snapshot_id,
+        "parent_snapshot_id": build.parent_snapshot_id,
+        "equal": all(scope["equal"] for scope in scopes),
+        "scopes": scopes,
+    }
 
 
 def _gone(snapshot_id: str) -> errors.SnapshotNotFound:
     return errors.SnapshotNotFound(f"the snapshot {snapshot_id} is no longer kept", snapshot_id=snapshot_id)
 
 
-async def _scope(database: Database, build: RunningBuild, row: Any, settings: PlannerSettings) -> ReplayedScope:
+async def _scope(database: Database, build: RunningBuild, row: Any, settings: PlannerSettings) -> dict[str, Any]:
     participants = tuple(row["participants"])
     task = Task(scope_id=row["scope_id"], participants=participants, attempt=0, failures=0, eligible=row["eligible"])
     shaper = _Again(database, build, task, settings) if row["has_plans"] else None
+    root = row["root_rendering_id"]
     again = await replay_scope(database, build, task, settings, shaper=shaper)
-    return ReplayedScope(scope_id=task.scope_id, participants=participants, root=row["root_rendering_id"], again=again)
+    return {
+        "scope_id": task.scope_id,
+        "participants": list(participants),
+        "root": root.hex() if root is not None else None,
+        "again": again.hex() if again is not None else None,
+        "equal": root == again,
+    }
 
 
 class _Again:

@@ -9,32 +9,39 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import threading
 import time
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from enum import Enum, auto
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from myria import errors
+from myria.access.vault import opened_secrets
 from myria.builds import parts, tasks
 from myria.builds.capture import start_build
-from myria.builds.compilation import compile_scope
+from myria.builds.compilation import compile_scope, plan_part
 from myria.builds.finish import end_without_result, free_numbers, publish_or_hold, superseded, task_failure
-from myria.builds.heartbeat import Heartbeat, Renewal, Verdict
-from myria.builds.helping import do_part
 from myria.builds.model import Outcome, RunningBuild, Task, TaskPart
-from myria.builds.shaping import LanguageModel, asked_model, unit_planner
 from myria.builds.versions import fingerprint
-from myria.db.database import Database
+from myria.db.database import Database, PoolOptions
 from myria.db.options import build_options
 from myria.db.queries import sql
 from myria.index.embeddings.keeping import AT_ONCE, VectorKeeper, vector_keeper
 from myria.settings import Settings
 
+if TYPE_CHECKING:
+    from myria.llm.builder import UnitPlanner
+    from myria.llm.model import LanguageModel
+
 logger = logging.getLogger(__name__)
 
 _OUTAGE_S = 300.0
 _IDLE_S = 0.2
+_RENEWALS_PER_LEASE = 3
 
 
 async def run_build(settings: Settings, dsn: str, tenant: str, build_id: str) -> Outcome:
@@ -76,6 +83,113 @@ async def run_build(settings: Settings, dsn: str, tenant: str, build_id: str) ->
                     pause = min(pause * 2, 5.0)
 
 
+@asynccontextmanager
+async def asked_model(settings: Settings) -> AsyncIterator[LanguageModel | None]:
+    """Lend the configured model, None where none is configured or builds do not ask it.
+
+    Raises:
+        ConfigurationError: the request template cannot be used, or a secret cannot be opened.
+    """
+    secrets = opened_secrets(settings.secrets)
+    if settings.llm.template is None or not settings.llm.build:
+        yield None
+        return
+    from myria.llm.model import LanguageModel  # noqa: PLC0415 - most builders ask no model, and start faster without
+
+    model = LanguageModel.configured(settings.llm, secrets=secrets)
+    try:
+        yield model
+    finally:
+        if model is not None:
+            await model.close()
+
+
+class Verdict(Enum):
+    """Whether the build is still worth working on."""
+
+    GO_ON = auto()
+    ENDED = auto()
+    SUPERSEDED = auto()
+
+
+Renewal = Callable[[Database], Awaitable[bool]]
+"""Renews what a worker has, by a connection of its own; tells whether it still has it."""
+
+
+class Heartbeat:
+    """Renews the lease of a build and of the task at work, a third of a lease apart; use as a context manager.
+
+    It has a thread of its own, as a plan may keep the event loop busy for long. It also notices when the work is for
+    nothing: the task went to another worker, the build ended, the pointer moved.
+    """
+
+    def __init__(self, dsn: str, options: PoolOptions, tenant: str, build_id: str, lease_s: float) -> None:
+        self._dsn = dsn
+        self._options = options
+        self._tenant = tenant
+        self._build_id = build_id
+        self._lease_s = lease_s
+        self._watched: tuple[Renewal, asyncio.Task[None]] | None = None
+        self._dropped: asyncio.Task[None] | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self.verdict = Verdict.GO_ON
+
+    def __enter__(self) -> Heartbeat:
+        self._thread.start()
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join(5.0)
+
+    def watch(self, renew: Renewal, work: asyncio.Task[None]) -> None:
+        """Keep a lease while `work` runs, and cancel it should the lease be lost."""
+        self._watched = (renew, work)
+
+    def forget(self, work: asyncio.Task[None]) -> None:
+        """Stop renewing a task's lease."""
+        if self._watched is not None and self._watched[1] is work:
+            self._watched = None
+
+    def dropped(self, work: asyncio.Task[None]) -> bool:
+        """Tell whether it was this heartbeat that cancelled `work`."""
+        return self._dropped is work
+
+    def _run(self) -> None:
+        asyncio.run(self._beat())
+
+    async def _beat(self) -> None:
+        async with Database(self._dsn, self._options) as database:
+            while not self._stop.is_set():
+                try:
+                    await self._renew(database)
+                except errors.MyriaError as error:
+                    logger.warning(
+                        "a lease was not renewed: %s",
+                        error.message,
+                        extra={"action": "lease_not_renewed", "build_id": self._build_id},
+                    )
+                await asyncio.to_thread(self._stop.wait, self._lease_s / _RENEWALS_PER_LEASE)
+
+    async def _renew(self, database: Database) -> None:
+        async with database.write(self._tenant) as connection:
+            row = await connection.fetchrow(sql("builds.renew_lease"), self._tenant, self._build_id, self._lease_s)
+        if row is None:
+            self.verdict = Verdict.ENDED
+        elif row["status"] == "running" and row["parent_snapshot_id"] != row["active_snapshot_id"]:
+            self.verdict = Verdict.SUPERSEDED
+        watched = self._watched
+        if watched is None:
+            return
+        renew, work = watched
+        if self.verdict is Verdict.GO_ON and await renew(database):
+            return
+        if self._watched is watched:
+            self._dropped = work
+            work.get_loop().call_soon_threadsafe(work.cancel)
+
+
 class _Worker:
     def __init__(
         self,
@@ -105,28 +219,14 @@ class _Worker:
         try:
             build = await start_build(self._database, self._tenant, self._build_id, fingerprint(self._planner))
         except errors.LogBusy as error:
-            return await end_without_result(
-                self._database,
-                self._tenant,
-                self._build_id,
-                Outcome.FAILED,
-                error=error,
-                settings=self._settings.builder,
-            )
+            return await self._without_result(Outcome.FAILED, error)
         if isinstance(build, Outcome):
             return build
         await tasks.drop_leases_of_the_dead(self._database, build, self._name)
         while True:
             verdict = self._heartbeat.verdict
             if verdict is Verdict.SUPERSEDED:
-                return await end_without_result(
-                    self._database,
-                    self._tenant,
-                    self._build_id,
-                    Outcome.SUPERSEDED,
-                    error=superseded(build),
-                    settings=self._settings.builder,
-                )
+                return await self._without_result(Outcome.SUPERSEDED, superseded(build))
             task = None
             if verdict is Verdict.GO_ON:
                 task = await tasks.claim(self._database, build, self._name, self._settings.builder.task_lease_s)
@@ -176,16 +276,21 @@ class _Worker:
         async def renew(database: Database) -> bool:
             return await parts.renew(database, build, self._name, lease_s)
 
-        work = do_part(self._database, build, part, self._planner, worker=self._name, lease_s=lease_s)
+        async def plan() -> None:
+            counts: Counter[str] = Counter()
+            units = await plan_part(self._database, build, part, self._planner, counts)
+            await parts.finish(self._database, build, part, [unit.top.rendering_id for unit in units], counts)
+
         try:
-            await self._watched(build, work, renew)
+            await self._watched(build, plan(), renew)
         except errors.UnavailableError:
             raise
         except Exception:
             # Who has the task does it again, and says what is wrong.
+            await parts.leave(self._database, build, part)
             logger.exception(
                 "a part of the task of scope %d failed",
-                part.scope_id,
+                part.task.scope_id,
                 extra={"action": "part_failed", "tenant": build.tenant, "build_id": build.build_id},
             )
 
@@ -209,7 +314,7 @@ class _Worker:
             self._heartbeat.forget(work)
 
     async def _compile(self, build: RunningBuild, task: Task, counts: Counter[str]) -> None:
-        shaper = unit_planner(self._database, build, task, self._planner, model=self._model, counts=counts)
+        shaper = self._shaper(build, task, counts)
         lease_s = self._settings.builder.task_lease_s
         shared = parts.ScopeParts(self._database, build, task, worker=self._name, lease_s=lease_s)
         compiled = await compile_scope(self._database, build, task, self._planner, counts, shaper=shaper, parts=shared)
@@ -224,6 +329,22 @@ class _Worker:
             extra={"action": "task_done", "tenant": build.tenant, "build_id": build.build_id, "counts": dict(counts)},
         )
 
+    def _shaper(self, build: RunningBuild, task: Task, counts: Counter[str]) -> UnitPlanner | None:
+        """Return what shapes the units of a task; None where there is neither a model nor one of its plans."""
+        if self._model is None and not task.has_plans:
+            return None
+        from myria.llm.builder import ScopeTask, UnitPlanner  # noqa: PLC0415 - as above
+
+        job = ScopeTask(
+            tenant=build.tenant,
+            build_id=build.build_id,
+            cutoff=build.cutoff,
+            scope_id=task.scope_id,
+            participants=task.participants,
+            has_plans=task.has_plans,
+        )
+        return UnitPlanner(self._database, job, self._planner, model=self._model, counts=counts)
+
     async def _end(self, build: RunningBuild) -> Outcome | None:
         """End the build when nothing is left to do; None while other workers are busy."""
         async with self._database.read(self._tenant) as connection:
@@ -236,18 +357,16 @@ class _Worker:
             return Outcome(row["status"])
         if left["failed"]:
             error = await task_failure(self._database, build)
-            return await end_without_result(
-                self._database,
-                self._tenant,
-                self._build_id,
-                Outcome.FAILED,
-                error=error,
-                settings=self._settings.builder,
-            )
+            return await self._without_result(Outcome.FAILED, error)
         if left["pending"]:
             return None
         remark = await self._embed()
         return await publish_or_hold(self._database, build, self._settings.builder, remark=remark)
+
+    async def _without_result(self, outcome: Outcome, error: errors.MyriaError) -> Outcome:
+        return await end_without_result(
+            self._database, self._tenant, self._build_id, outcome, error=error, settings=self._settings.builder
+        )
 
     async def _embed(self) -> errors.ModelFailed | None:
         """Give events their vectors, a bounded number; what fails is left to the control plane, and returned."""

@@ -34,6 +34,12 @@ Json = dict[str, Any]
 
 _RESTORABLE = ("active", "archived")
 
+_OF_SNAPSHOT = (
+    *("snapshot_id", "parent_snapshot_id", "status", "number", "build_id", "first_event_seq", "cutoff"),
+    *("builder_version", "planner_version", "summarizer_version", "merge_policy_version"),
+)
+"""What of a snapshot's row is told as it is."""
+
 
 class Registry:
     """The registry of every tenant of one database."""
@@ -110,7 +116,7 @@ class Registry:
             if row is None:
                 raise errors.BuildNotFound(f"there is no build {build_id}", build_id=build_id)
             progress = await connection.fetchrow(sql("builds.progress"), tenant, build_id)
-            return {**await _build(connection, tenant, BuildRow.from_row(row)), "progress": _progress(progress)}
+            return {**await _build(connection, tenant, BuildRow.from_row(row)), "progress": dict(progress or {})}
 
     async def request(self, tenant: str, request_id: str) -> Json:
         """Return a request: `request_id`, and `build_id` once a build took it up.
@@ -202,7 +208,12 @@ class Registry:
             actor: who asks.
             trigger: why.
             cause_key: what makes two requests the same one; by default every request is its own.
+
+        Raises:
+            ManualTriggerDisabled: builder.allow_manual_trigger is false.
         """
+        if trigger == "manual" and not self._settings.builder.allow_manual_trigger:
+            raise errors.ManualTriggerDisabled("manual builds are switched off by builder.allow_manual_trigger")
         request_id = new_id("req")
         async with self._database.write(tenant) as connection:
             await connection.execute(sql("builds.ensure_tenant"), tenant)
@@ -246,7 +257,7 @@ class Registry:
         async with self._database.write(tenant) as connection:
             await connection.execute(sql("session.own_publish_lock"), lock_key("publish", tenant))
             row = await _kept(connection, tenant, snapshot_id)
-            active = await connection.fetchrow(sql("snapshots.active_for_update"), tenant)
+            active = await connection.fetchrow(sql("snapshots.active"), tenant)
             active_id = active["snapshot_id"] if active is not None else None
             if active is not None and active_id == snapshot_id:
                 return {"snapshot_id": snapshot_id, "previous_snapshot_id": active["parent_snapshot_id"]}
@@ -313,7 +324,7 @@ class Registry:
                         "snapshot_id": done["to_snapshot_id"],
                         "previous_snapshot_id": done["from_snapshot_id"],
                     }
-            active = await connection.fetchrow(sql("snapshots.active_for_update"), tenant)
+            active = await connection.fetchrow(sql("snapshots.active"), tenant)
             if active is None:
                 raise errors.NoPreviousSnapshot("no snapshot is active yet, so there is none to go back to")
             if resource is not None and await connection.fetchval(sql("snapshots.is_given_up"), tenant, resource.uid):
@@ -446,27 +457,12 @@ def _within(size: int, items: list[Json]) -> list[Json]:
 
 
 def _snapshot(row: asyncpg.Record) -> Json:
-    violations = orjson.loads(row["violations"])
-    validation = {"staging": "pending", "failed": "failed"}.get(row["status"], "passed")
     return {
-        "snapshot_id": row["snapshot_id"],
-        "parent_snapshot_id": row["parent_snapshot_id"],
-        "status": row["status"],
-        "number": row["number"],
-        "build_id": row["build_id"],
-        "first_event_seq": row["first_event_seq"],
-        "cutoff": row["cutoff"],
-        "builder_version": row["builder_version"],
-        "planner_version": row["planner_version"],
-        "summarizer_version": row["summarizer_version"],
-        "merge_policy_version": row["merge_policy_version"],
-        "validation": validation,
-        "violations": violations,
+        **{name: row[name] for name in _OF_SNAPSHOT},
+        "validation": {"staging": "pending", "failed": "failed"}.get(row["status"], "passed"),
+        "violations": orjson.loads(row["violations"]),
         "counts": orjson.loads(row["counts"]),
-        "created_at": _time(row["created_at"]),
-        "completed_at": _time(row["completed_at"]),
-        "activated_at": _time(row["activated_at"]),
-        "archived_at": _time(row["archived_at"]),
+        **{name: _time(row[name]) for name in ("created_at", "completed_at", "activated_at", "archived_at")},
     }
 
 
@@ -496,14 +492,6 @@ async def _build(connection: Connection, tenant: str, build: BuildRow) -> Json:
         "parent_snapshot_id": build.parent_snapshot_id,
         "cutoff": build.cutoff,
         "created_at": _time(build.created_at),
-    }
-
-
-def _progress(row: asyncpg.Record | None) -> Json:
-    return {
-        "tasks": row["tasks"] if row is not None else 0,
-        "tasks_done": row["done"] if row is not None else 0,
-        "events": row["events"] if row is not None else 0,
     }
 
 

@@ -108,7 +108,7 @@ async def finish(
     *,
     degraded_reason: str | None = None,
 ) -> None:
-    """Commit a task: what is left to write, its root row, and that it is done.
+    """Commit a task: its root row, and that it is done.
 
     `degraded_reason` says why a model did not help as it should.
 
@@ -117,9 +117,6 @@ async def finish(
     """
     counts, subjects = Counter(counts), compiled.subjects
     async with database.write(build.tenant, sharing="build") as connection:
-        of_subjects = () if subjects is None or subjects.last is None else (subjects.last,)
-        for write in (*compiled.last, *of_subjects):
-            counts.update(await write(connection))
         if compiled.changed:
             counts["rows_scope_roots"] = 1
         done = await connection.fetchval(

@@ -7,7 +7,7 @@ next question of everybody else wait for all forty.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict, deque
+from collections import Counter
 from contextvars import ContextVar
 from typing import Final
 
@@ -35,16 +35,14 @@ class FairTurns:
         self._at_once = at_once
         self._each = each
         self._patience = patience
-        self._running = 0
-        self._tenants: Counter[str] = Counter()
-        self._callers: Counter[Caller] = Counter()
-        self._waiting: OrderedDict[Caller, deque[asyncio.Future[None]]] = OrderedDict()
+        self._running: Counter[Caller] = Counter()
+        self._waiting: list[tuple[Caller, asyncio.Future[None]]] = []
         self.waits = 0
 
     @property
     def waiting(self) -> int:
         """How many blocks wait for their turn."""
-        return sum(map(len, self._waiting.values()))
+        return len(self._waiting)
 
     async def begin(self, asker: Caller) -> None:
         """Return when it is a caller's turn; call `end` when its block is over.
@@ -52,65 +50,43 @@ class FairTurns:
         Raises:
             Overloaded: its turn did not come in time.
         """
-        if self._may_run(asker):
-            self._begin(asker)
-        else:
-            await self._wait(asker)
-
-    def _may_run(self, asker: Caller) -> bool:
-        return self._running < self._at_once and self._callers[asker] < self._each
-
-    def _begin(self, asker: Caller) -> None:
-        self._running += 1
-        self._tenants[asker[0]] += 1
-        self._callers[asker] += 1
-
-    def end(self, asker: Caller) -> None:
-        """End a block of a caller, and let those begin whose turn it is."""
-        self._running -= 1
-        self._tenants[asker[0]] -= 1
-        self._callers[asker] -= 1
-        if not self._tenants[asker[0]]:
-            del self._tenants[asker[0]]
-        if not self._callers[asker]:
-            del self._callers[asker]
-        self._serve()
-
-    def _serve(self) -> None:
-        while self._running < self._at_once:
-            askers = [asker for asker in self._waiting if self._callers[asker] < self._each]
-            if not askers:
-                return
-            asker = min(askers, key=lambda asker: (self._tenants[asker[0]], self._callers[asker]))
-            queue = self._waiting[asker]
-            turn = queue.popleft()
-            if queue:
-                self._waiting.move_to_end(asker)
-            else:
-                del self._waiting[asker]
-            if not turn.done():  # cancelled, where whoever waited is about to leave
-                turn.set_result(None)
-                self._begin(asker)
-
-    async def _wait(self, asker: Caller) -> None:
-        self.waits += 1
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(asker, deque()).append(turn)
+        self._waiting.append((asker, turn))
+        self._serve()
+        if turn.done():
+            return
+        self.waits += 1
         try:
             async with asyncio.timeout(self._patience):
                 await turn
         except BaseException as error:
-            if turn.cancelled():
-                self._leave(asker, turn)
-            else:
+            if not turn.cancelled():
                 self.end(asker)  # the turn came, and nobody is there any more to take it
+            elif (asker, turn) in self._waiting:
+                self._waiting.remove((asker, turn))
             if isinstance(error, TimeoutError):
                 raise errors.Overloaded("other requests took too long; slow down and retry") from error
             raise
 
-    def _leave(self, asker: Caller, turn: asyncio.Future[None]) -> None:
-        queue = self._waiting.get(asker, deque())
-        if turn in queue:
-            queue.remove(turn)
-            if not queue:
-                del self._waiting[asker]
+    def end(self, asker: Caller) -> None:
+        """End a block of a caller, and let those begin whose turn it is."""
+        self._running[asker] -= 1
+        if not self._running[asker]:
+            del self._running[asker]
+        self._serve()
+
+    def _serve(self) -> None:
+        while self._running.total() < self._at_once:
+            ready = [waits for waits in self._waiting if self._running[waits[0]] < self._each]
+            if not ready:
+                return
+            asker, turn = min(ready, key=lambda waits: (self._of_tenant(waits[0][0]), self._running[waits[0]]))
+            self._waiting.remove((asker, turn))
+            # Its other blocks go behind everybody else's: of callers who have as much at work, each has its turn.
+            self._waiting.sort(key=lambda waits: waits[0] == asker)
+            if not turn.done():  # cancelled, where whoever waited is about to leave
+                turn.set_result(None)
+                self._running[asker] += 1
+
+    def _of_tenant(self, tenant: str) -> int:
+        return sum(running for caller_of, running in self._running.items() if caller_of[0] == tenant)

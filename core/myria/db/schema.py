@@ -7,7 +7,11 @@ connection to the server would collide with those of the next client.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import asyncpg
@@ -17,6 +21,8 @@ from myria.db.database import ALL_TENANTS, Connection, Database, connect, transl
 from myria.db.queries import sql
 from myria_migrations import BASELINE, PLANE_ROLES, Migration, functions, migrations, roles_sql
 
+logger = logging.getLogger(__name__)
+
 MINIMUM_SERVER_VERSION = 150000
 
 _IDLE = "60s"
@@ -25,6 +31,10 @@ _IDLE = "60s"
 _LOCK_WAIT = "5s"
 _LOCK_ATTEMPTS = 12
 _LOCK_PAUSE_S = (0.5, 2.0)
+
+_POLL_S = 1.0
+_TELL_S = 10.0
+"""Seconds between two lines of log that tell that the schema is still waited for."""
 
 
 async def migrate(dsn: str) -> list[str]:
@@ -37,26 +47,42 @@ async def migrate(dsn: str) -> list[str]:
         ConfigurationError: PostgreSQL is older than 15, or another build made this database.
         DeadlineExceeded: a table was in use at every attempt; call again.
     """
+    async with _session(dsn) as connection:
+        await _check_server(connection)
+        done: list[str] = []
+        refused = 0
+        while True:
+            try:
+                step = await _next_step(connection)
+            except asyncpg.LockNotAvailableError:
+                refused += 1
+                if refused >= _LOCK_ATTEMPTS:
+                    raise
+                await asyncio.sleep(random.uniform(*_LOCK_PAUSE_S))  # noqa: S311 - jitter
+                continue
+            if step is None:
+                return done
+            done.append(str(step))
+
+
+@asynccontextmanager
+async def _session(dsn: str) -> AsyncIterator[Connection]:
+    """Lend a connection of its own, whose failures are Myria's errors."""
     connection = await connect(dsn, pgbouncer=True)
     try:
         with translated():
-            await _check_server(connection)
-            done: list[str] = []
-            refused = 0
-            while True:
-                try:
-                    step = await _next_step(connection)
-                except asyncpg.LockNotAvailableError:
-                    refused += 1
-                    if refused >= _LOCK_ATTEMPTS:
-                        raise
-                    await asyncio.sleep(random.uniform(*_LOCK_PAUSE_S))  # noqa: S311 - jitter
-                    continue
-                if step is None:
-                    return done
-                done.append(str(step))
+            yield connection
     finally:
         await connection.close()
+
+
+@asynccontextmanager
+async def _alone(connection: Connection) -> AsyncIterator[None]:
+    """Begin a transaction in which nobody else migrates."""
+    async with connection.transaction():
+        await connection.execute(sql("session.hold_briefly"), "0", _IDLE)
+        await connection.execute(sql("schema.own_migration_lock"))
+        yield
 
 
 async def _next_step(connection: Connection) -> Migration | None:
@@ -64,9 +90,7 @@ async def _next_step(connection: Connection) -> Migration | None:
 
     It waits for whoever else migrates, and only briefly for a table: everybody else would wait behind it.
     """
-    async with connection.transaction():
-        await connection.execute(sql("session.hold_briefly"), "0", _IDLE)
-        await connection.execute(sql("schema.own_migration_lock"))
+    async with _alone(connection):
         await connection.execute(sql("session.hold_briefly"), _LOCK_WAIT, _IDLE)
         missing = await _missing(connection)
         if not missing:
@@ -84,13 +108,9 @@ async def pending(dsn: str) -> list[str]:
     Raises:
         SchemaTooNew: the database knows migrations that this program does not.
     """
-    connection = await connect(dsn, pgbouncer=True)
-    try:
-        with translated():
-            await _check_server(connection)
-            return [str(step) for step in await _missing(connection)]
-    finally:
-        await connection.close()
+    async with _session(dsn) as connection:
+        await _check_server(connection)
+        return [str(step) for step in await _missing(connection)]
 
 
 async def migrate_if_pending(dsn: str) -> list[str]:
@@ -123,32 +143,26 @@ async def adopt(dsn: str) -> int | None:
     nothing to do, which costs an index look-up per scope. To be called before anything reads or builds: processes that
     run already keep what they have read.
     """
-    connection = await connect(dsn, pgbouncer=True)
-    try:
-        with translated():
-            async with connection.transaction():
-                await connection.execute(sql("session.hold_briefly"), "0", _IDLE)
-                await connection.execute(sql("schema.own_migration_lock"))
-                await connection.execute(sql("session.name_tenant"), ALL_TENANTS, "0")
-                if not await connection.fetchval(sql("schema.has_foreign_transactions")):
-                    return None
-                changed = 0
-                last = await connection.fetchval(sql("schema.last_foreign_event"))
-                if last is not None:
-                    changed = int((await connection.execute(sql("schema.adopt_events"), last)).split()[-1])
-                    await connection.execute(sql("schema.adopt_withdrawals"))
-                    await connection.execute(sql("schema.adopt_vectors"))
-                for name in (
-                    "schema.adopt_snapshots",
-                    "schema.adopt_builds",
-                    "schema.adopt_requests",
-                    "schema.void_cursors",
-                ):
-                    await connection.execute(sql(name))
-            await connection.execute(sql("schema.tidy_events"))
-            return changed
-    finally:
-        await connection.close()
+    async with _session(dsn) as connection:
+        async with _alone(connection):
+            await connection.execute(sql("session.name_tenant"), ALL_TENANTS, "0")
+            if not await connection.fetchval(sql("schema.has_foreign_transactions")):
+                return None
+            changed = 0
+            last = await connection.fetchval(sql("schema.last_foreign_event"))
+            if last is not None:
+                changed = int((await connection.execute(sql("schema.adopt_events"), last)).split()[-1])
+                await connection.execute(sql("schema.adopt_withdrawals"))
+                await connection.execute(sql("schema.adopt_vectors"))
+            for name in (
+                "schema.adopt_snapshots",
+                "schema.adopt_builds",
+                "schema.adopt_requests",
+                "schema.void_cursors",
+            ):
+                await connection.execute(sql(name))
+        await connection.execute(sql("schema.tidy_events"))
+        return changed
 
 
 async def grant(dsn: str) -> None:
@@ -157,23 +171,17 @@ async def grant(dsn: str) -> None:
     Raises:
         ConfigurationError: a role does not exist, and only an administrator can make it.
     """
-    connection = await connect(dsn, pgbouncer=True)
-    try:
-        with translated():
-            there = {row["rolname"] for row in await connection.fetch(sql("schema.roles"), list(PLANE_ROLES))}
-            missing = [role for role in PLANE_ROLES if role not in there]
-            if missing:
-                raise errors.ConfigurationError(
-                    f"there is no role {', '.join(missing)} to grant anything to; an administrator makes it with "
-                    "CREATE ROLE ... LOGIN PASSWORD ..., or leave --grant out",
-                    missing=missing,
-                )
-            async with connection.transaction():
-                await connection.execute(sql("session.hold_briefly"), "0", _IDLE)
-                await connection.execute(sql("schema.own_migration_lock"))
-                await connection.execute(roles_sql())
-    finally:
-        await connection.close()
+    async with _session(dsn) as connection:
+        there = {row["rolname"] for row in await connection.fetch(sql("schema.roles"), list(PLANE_ROLES))}
+        missing = [role for role in PLANE_ROLES if role not in there]
+        if missing:
+            raise errors.ConfigurationError(
+                f"there is no role {', '.join(missing)} to grant anything to; an administrator makes it with "
+                "CREATE ROLE ... LOGIN PASSWORD ..., or leave --grant out",
+                missing=missing,
+            )
+        async with _alone(connection):
+            await connection.execute(roles_sql())
 
 
 async def check(database: Database) -> None:
@@ -250,12 +258,48 @@ async def vacuum_erased(dsn: str) -> list[Vacuumed]:
 
     PostgreSQL leaves out, with a warning, those that the role of the connection may not vacuum: only their owner may.
     """
-    connection = await connect(dsn, pgbouncer=True)
-    try:
-        with translated():
-            began = await connection.fetchval(sql("schema.now"))
-            await connection.execute(sql("schema.vacuum_erased"))
-            rows = await connection.fetch(sql("schema.vacuumed_since"), began)
-    finally:
-        await connection.close()
+    async with _session(dsn) as connection:
+        began = await connection.fetchval(sql("schema.now"))
+        await connection.execute(sql("schema.vacuum_erased"))
+        rows = await connection.fetch(sql("schema.vacuumed_since"), began)
     return [Vacuumed(table=row["table_name"], bytes_now=row["bytes_now"], dead_rows=row["dead_rows"]) for row in rows]
+
+
+async def until_current(database: Database, wait_s: float) -> None:
+    """Return once the database has this program's schema; only look, never migrate.
+
+    Whatever is missing meanwhile (the database, the schema, the role or its rights) may be on its way and is waited
+    for, with a log line every ten seconds.
+
+    Args:
+        wait_s: how long, in seconds; 0 looks once.
+
+    Raises:
+        SchemaTooNew: at once: this program is older than the database, and waiting would not help.
+        SchemaOutdated, DatabaseUnavailable, ConfigurationError: after the wait, what was wrong last.
+    """
+    began = time.monotonic()
+    told_at = float("-inf")
+    while True:
+        try:
+            await check(database)
+        except errors.SchemaTooNew:
+            raise
+        except (errors.UnavailableError, errors.OperationalError) as error:
+            now = time.monotonic()
+            left = began + wait_s - now
+            if left <= 0:
+                raise
+            if now - told_at >= _TELL_S:
+                told_at = now
+                logger.info(
+                    "waiting up to %.0f s for the database's schema: %s",
+                    left,
+                    error.message,
+                    extra={"action": "schema_awaited", "code": error.code},
+                )
+            await asyncio.sleep(min(_POLL_S, left))
+        else:
+            if told_at > float("-inf"):
+                logger.info("the database's schema is current", extra={"action": "schema_current"})
+            return

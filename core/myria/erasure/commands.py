@@ -19,7 +19,7 @@ from myria.access.journal import Act, write_act
 from myria.access.principal import Proof
 from myria.access.tenants import checked_tenant
 from myria.builds.snapshots import Registry
-from myria.builds.verify.receipts import named
+from myria.builds.verify.log import named
 from myria.db.clock import rfc3339_of
 from myria.db.database import Connection, Database, TransactionBounds
 from myria.db.locks import lock_key

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 
 from myria import errors
-from myria.builds.verify.receipts import chain_problems
+from myria.builds.verify.log import chain_problems
 from myria.db.database import Connection
 from myria.db.queries import sql
 from myria.erasure.model import Receipt, ReceiptProof

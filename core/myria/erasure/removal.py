@@ -18,7 +18,7 @@ import orjson
 
 from myria import errors
 from myria.db.database import Connection, Database
-from myria.db.locks import lock_key, session_lock_key, turns_lock_key
+from myria.db.locks import lock_key
 from myria.db.queries import sql
 from myria.erasure.pace import Pace
 from myria.erasure.words import PhraseDigests, phrases, strings, telling
@@ -192,10 +192,10 @@ class Removal:
         gone: Counter[str] = Counter()
         async with self._database.write(self._tenant) as connection:
             sessions = await connection.fetch(sql("erasure.sessions_of"), self._tenant, numbers)
-            locks = {session_lock_key(self._tenant, row["scope_id"], row["context_id"]) for row in sessions}
+            locks = {lock_key("session", self._tenant, row["scope_id"], row["context_id"]) for row in sessions}
             await connection.execute(sql("sessions.lock"), sorted(locks))
             turns = await connection.fetch(sql("erasure.turns_of"), self._tenant, numbers)
-            locks = {turns_lock_key(self._tenant, row["owner"], row["context_id"]) for row in turns}
+            locks = {lock_key("turns", self._tenant, row["owner"], row["context_id"]) for row in turns}
             await connection.execute(sql("turns.lock"), sorted(locks))
             # Whoever keeps a vector of these events has ended, or finds them erased.
             await connection.execute(sql("vectors.lock"), lock_key("vectors", self._tenant))

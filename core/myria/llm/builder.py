@@ -21,7 +21,7 @@ from myria.db.clock import to_rfc3339
 from myria.db.database import Database
 from myria.llm.audit import Origin, Recorder
 from myria.llm.budget import Meter
-from myria.llm.conversation import Arguments, Call, Conversation, ModelTool
+from myria.llm.conversation import Alias, Arguments, Call, Conversation, ModelTool
 from myria.llm.failures import TOLD, Kind, failed, kind_of
 from myria.llm.fencing import escaped
 from myria.llm.inspection import TOOLS, Inspector, ScopesInForce, Shown, ShownEvent, ShownTopic
@@ -41,21 +41,20 @@ _NEIGHBOURS = 6
 _TEXT_CHARACTERS = 600
 _PROBLEMS_TOLD = 12
 
-_ID = Annotated[str, Field(min_length=1, max_length=40)]
 _LABEL = Annotated[str, Field(min_length=1, max_length=LABEL_CHARACTERS)]
 _LEAF_SUMMARY = Annotated[str, Field(min_length=1, max_length=LEAF_SUMMARY_CHARACTERS)]
 _SUMMARY = Annotated[str, Field(min_length=1, max_length=INTERNAL_SUMMARY_CHARACTERS)]
-_RESTS_ON = Annotated[list[_ID], Field(min_length=1, max_length=RESTS_ON_MOST)]
+_RESTS_ON = Annotated[list[Alias], Field(min_length=1, max_length=RESTS_ON_MOST)]
 
 
 class PlannedLeaf(Arguments):
     """One leaf topic of a plan."""
 
-    events: Annotated[list[_ID], Field(min_length=1, max_length=512)] = Field(description="Its events, e.g. e1, e2")
+    events: Annotated[list[Alias], Field(min_length=1, max_length=512)] = Field(description="Its events, e.g. e1, e2")
     label: _LABEL = Field(description="Two to four distinctive words")
     summary: _LEAF_SUMMARY = Field(description="What was said, in one or two sentences")
     rests_on: _RESTS_ON = Field(description="The events that the summary rests on")
-    continues: _ID | None = Field(default=None, description="An earlier topic that it goes on with, e.g. t2")
+    continues: Alias | None = Field(default=None, description="An earlier topic that it goes on with, e.g. t2")
 
 
 class PlannedGroup(Arguments):

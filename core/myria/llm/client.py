@@ -139,6 +139,7 @@ class Provider:
             usage = usage or self._dialect.usage_of(body)
             attempt = self._attempt(number, usage, estimate=estimate, body=body, failure=failure, started=started)
             self._tell(attempt, failure, meter)
+            # The audit has a request also where nobody waits for the reply any more.
             await asyncio.shield(observer(attempt))
 
     def _attempt(

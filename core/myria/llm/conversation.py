@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from myria.errors import ModelFailed
 from myria.llm.audit import Recorder
@@ -30,6 +30,10 @@ MOST_CALLS = 8
 
 _QUOTED = 2_000
 _PROBLEMS = 8
+
+
+Alias = Annotated[str, Field(min_length=1, max_length=40)]
+"""How a model names what it was shown: e1, t4. Larger than any alias, so that a wrong one is told and not cut."""
 
 
 class Arguments(BaseModel):

@@ -19,7 +19,7 @@ from myria.db.clock import rfc3339_of, to_microseconds
 from myria.db.database import Database
 from myria.db.queries import sql
 from myria.errors import InternalError
-from myria.llm.conversation import Arguments, ModelTool
+from myria.llm.conversation import Alias, Arguments, ModelTool
 from myria.llm.failures import Kind, failed
 from myria.llm.fencing import Aliases, escaped
 from myria.log.masks import Masks
@@ -37,31 +37,29 @@ SUMMARY_CHARACTERS = 200
 _AROUND = 120
 """Bytes kept free for what stands around the list of a result."""
 
-_NAME = Field(min_length=1, max_length=40)
-
 
 class InspectSubtree(Arguments):
     """Arguments of inspect_subtree."""
 
-    root: Annotated[str, _NAME] = Field(description="A topic you were shown, e.g. t1")
+    root: Alias = Field(description="A topic you were shown, e.g. t1")
     depth: Annotated[int, Field(ge=1, le=MOST_DEPTH)] = Field(default=1, description="Levels below it")
     max_nodes: Annotated[int, Field(ge=1, le=MOST_NODES)] = Field(default=16, description="How many topics")
     summaries_only: bool = Field(default=False, description="Without counts and times")
-    cursor: Annotated[str, _NAME] | None = Field(default=None, description="The cursor of a truncated result")
+    cursor: Alias | None = Field(default=None, description="The cursor of a truncated result")
 
 
 class InspectLeafRefs(Arguments):
     """Arguments of inspect_leaf_refs."""
 
-    root: Annotated[str, _NAME] = Field(description="A leaf topic you were shown, e.g. t4")
+    root: Alias = Field(description="A leaf topic you were shown, e.g. t4")
     max_refs: Annotated[int, Field(ge=1, le=MOST_REFS)] = Field(default=12, description="How many references")
-    cursor: Annotated[str, _NAME] | None = Field(default=None, description="The cursor of a truncated result")
+    cursor: Alias | None = Field(default=None, description="The cursor of a truncated result")
 
 
 class FetchEvents(Arguments):
     """Arguments of fetch_events."""
 
-    event_ids: Annotated[list[Annotated[str, _NAME]], Field(min_length=1, max_length=MOST_EVENTS)] = Field(
+    event_ids: Annotated[list[Alias], Field(min_length=1, max_length=MOST_EVENTS)] = Field(
         description="Events you were shown, e.g. e1"
     )
     max_bytes: Annotated[int, Field(ge=64, le=1024 * 1024)] = Field(default=4096, description="Bound on the result")

@@ -133,6 +133,7 @@ class JsonEndpoint:
             encrypted = self._url.startswith("https://")
             self._client = httpx.AsyncClient(timeout=_LONGEST_S, trust_env=False, verify=encrypted)
         headers = {name: value.reveal() for name, value in self._headers.items()}
+        # Uncompressed: the bound on a reply counts what is read, and a bomb unpacks to far more.
         headers |= {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         try:
             async with (

@@ -19,7 +19,7 @@ from myria import errors
 from myria.db.database import Database
 from myria.llm.audit import LateAudit, Origin, Recorder
 from myria.llm.budget import Meter
-from myria.llm.conversation import Arguments, Conversation, ModelTool
+from myria.llm.conversation import Alias, Arguments, Conversation, ModelTool
 from myria.llm.failures import Kind, kind_of
 from myria.llm.inspection import TOOLS, Inspector, Path, ScopesInForce, Shown, ShownEvent
 from myria.llm.model import LanguageModel
@@ -39,13 +39,12 @@ MOST_TOPICS = 16
 """Topics that it is shown to begin with."""
 
 _MOST_CHOSEN = 40
-_ID = Annotated[str, Field(min_length=1, max_length=40)]
 
 
 class Choose(Arguments):
     """Arguments of choose."""
 
-    add: Annotated[list[_ID], Field(max_length=_MOST_CHOSEN)] = Field(
+    add: Annotated[list[Alias], Field(max_length=_MOST_CHOSEN)] = Field(
         default=[], description="Events to add to the answer, most useful first, e.g. e21"
     )
     stop: bool = Field(default=False, description="True when nothing more is to be found")

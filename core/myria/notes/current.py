@@ -12,7 +12,7 @@ what the older one is about. Soft evidence: what is older is told below and mark
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise
@@ -281,45 +281,49 @@ def newest_above(
     """
     if state_asked_for(asked) == "before":
         return list(range(len(answer))), {}
-    kept = [(statement, place) for place, statement in enumerate(answer) if statement is not None][:MOST_COMPARED]
+    kept = [(note, place) for place, note in enumerate(answer) if note is not None][:MOST_COMPARED]
     kept.sort(key=lambda item: (-item[0].at, -item[0].number))
-    meant = windows(asked, now=now, first=now, last=now, utc_offset=utc_offset)
-    day = day_asked_for(asked, meant, local_day(now, utc_offset))
+    notes, places = [note for note, _ in kept], [place for _, place in kept]
+    sought = SoughtWords.of(" ".join(filter(None, (asked, *hints))))
+    statements = [KeptStatement.of(note.text) for note in notes]
     above: dict[int, list[int]] = {}
     marks: dict[int, Change | None] = {}
-    sought = SoughtWords.of(" ".join(filter(None, (asked, *hints))))
-    statements = [KeptStatement.of(statement.text) for statement, _ in kept]
-    anew = replaced(statements, sought)
     # Which tells of what is asked about: the one that holds most of its words, of equals the first.
-    standing = [place for _, place in kept]
-    sure = max(range(len(kept)), key=lambda at: (len(sought.about & statements[at].about), -standing[at]), default=0)
-    for one, its_place in zip(statements, standing, strict=True):
-        if one.is_parallel(statements[sure], sought):
-            marks |= {its_place: None, standing[sure]: None}
-            if its_place < standing[sure]:
-                above.setdefault(its_place, []).append(standing[sure])
+    sure = max(range(len(kept)), key=lambda at: (len(sought.about & statements[at].about), -places[at]), default=0)
+    for statement, place in zip(statements, places, strict=True):
+        if statement.is_parallel(statements[sure], sought):
+            marks |= {place: None, places[sure]: None}
+            if place < places[sure]:
+                above.setdefault(place, []).append(places[sure])
+    meant = windows(asked, now=now, first=now, last=now, utc_offset=utc_offset)
+    day = day_asked_for(asked, meant, local_day(now, utc_offset))
     # Once for each: where all begin alike there are over a thousand pairs, and texts may be long.
-    holding_from = [holds_later(one.text, at=one.at, utc_offset=one.utc_offset, now=now) for one, _ in kept]
-    for (older_one, place), places in zip(kept, anew, strict=True):
-        by = older_one.replaced_by
-        named = [at for at, (other, _) in enumerate(kept) if by is not None and other.event_id == by]
-        for at in {*places, *named}:
-            begins, its_place = holding_from[at], kept[at][1]
+    holding_from = [holds_later(note.text, at=note.at, utc_offset=note.utc_offset, now=now) for note in notes]
+    for older, place, anew in zip(notes, places, replaced(statements, sought), strict=True):
+        by = older.replaced_by
+        named = [at for at, note in enumerate(notes) if by is not None and note.event_id == by]
+        for newer in {*anew, *named}:
+            begins = holding_from[newer]
             if begins is not None and begins > day:
-                above.setdefault(its_place, []).append(place)
+                above.setdefault(places[newer], []).append(place)
             else:
-                above.setdefault(place, []).append(its_place)
+                above.setdefault(place, []).append(places[newer])
                 marks[place] = "older"
+    return _in_order(len(answer), above), marks
+
+
+def _in_order(count: int, above: Mapping[int, Sequence[int]]) -> list[int]:
+    """Return places in their order, but each behind those that belong above it."""
     ordered: dict[int, None] = {}
-    waiting: set[int] = set()
+    begun: set[int] = set()
 
     def put(place: int) -> None:
-        if place not in waiting:
-            waiting.add(place)
-            for other in above.get(place, []):
+        if place not in begun:  # of places that belong above each other, the first stays first
+            begun.add(place)
+            for other in above.get(place, ()):
                 put(other)
             ordered[place] = None
 
-    for place in range(len(answer)):
+    for place in range(count):
         put(place)
-    return list(ordered), marks
+    return list(ordered)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import asyncpg
 
 from myria.db.database import Connection
-from myria.db.locks import memory_lock_keys
+from myria.db.locks import lock_key
 from myria.db.queries import sql
 from myria.errors import DuplicateMemory, NoteExists
 from myria.log.event import NewEvent
@@ -54,7 +54,7 @@ class NoteProjection(Projection):
             return
         keys = [memory.key for memory in keyed]
         # What others committed before they gave up the lock is seen by the statement after it.
-        await connection.execute(sql("memories.lock"), sorted({*memory_lock_keys(tenant, keys)}))
+        await connection.execute(sql("memories.lock"), sorted({lock_key("memory", tenant, key) for key in keys}))
         rows = await connection.fetch(
             sql("memories.standing"),
             tenant,

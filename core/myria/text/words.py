@@ -72,6 +72,7 @@ class WordCache(dict[str, T]):
 
     def __missing__(self, word: str) -> T:
         made = self._make(word)
+        # A pasted file can be one word of megabytes: thousands of those must not stay.
         if len(word) <= MAX_TERM_CHARACTERS:
             if len(self) >= _CACHED_WORDS:
                 self.clear()

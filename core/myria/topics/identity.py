@@ -212,6 +212,7 @@ def subject_node(
 
 def _covered(children: Sequence[NodeBase], *, first: NodeBase, anchor: NodeBase) -> dict[str, Any]:
     """Return what lies beneath a node, by its children; `first` is the child with its first event."""
+    # Lists, not generators: these sums run for every node of a build.
     return {
         "anchor_seq": anchor.anchor_seq,
         "anchor_event_id": anchor.anchor_event_id,

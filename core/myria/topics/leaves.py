@@ -7,7 +7,7 @@ what the two sides share; the cost of a leaf grows with its distance from the si
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache
 from itertools import islice, pairwise
 from operator import add
 
@@ -123,30 +123,15 @@ def _empty_words() -> frozenset[str]:
 
 def _cohesion(words: Sequence[frozenset[str]]) -> list[int]:
     """Return how much the events on both sides of each position share, 0..1000."""
-    shared = [0] * len(words)
+    shared, most = [0] * len(words), [0] * len(words)
     for distance, weight, lefts in _NEIGHBOURS:
         for at, (earlier, later) in enumerate(zip(words, words[distance:], strict=False)):
-            if earlier.isdisjoint(later):
-                continue
             # Short remarks share little by chance: three words count as if the shorter side had no fewer.
             score = weight * 1000 * len(earlier & later) // max(3, min(len(earlier), len(later)))
             for left in lefts:
                 shared[at + left] += score
-    return [
-        min(_COHESION_MOST, 2 * score // pairs) if score else 0
-        for score, pairs in zip(shared, _pairs_across(len(words)), strict=True)
-    ]
-
-
-@lru_cache(maxsize=256)
-def _pairs_across(count: int) -> tuple[int, ...]:
-    """Return the weight of all pairs across each of so many positions."""
-    most = [0] * count
-    for distance, weight, lefts in _NEIGHBOURS:
-        for at in range(count - distance):
-            for left in lefts:
                 most[at + left] += weight
-    return tuple(most)
+    return [min(_COHESION_MOST, 2 * score // max(1, pairs)) for score, pairs in zip(shared, most, strict=True)]
 
 
 def _answers(before: PlanEvent, event: PlanEvent) -> bool:

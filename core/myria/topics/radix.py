@@ -82,6 +82,7 @@ class RadixAssembly(ABC, Generic[P]):
         Nodes of the prefixes `ended` are left out.
         """
         closed: list[P] = []
+        # A level at a time: a long scope has few levels, and one read serves all that changed on each.
         while pieces:
             pieces = [piece for piece in pieces if piece.path not in ended]
             through = [not gathered.is_one(piece.node) and leads_through(piece.path, changed) for piece in pieces]
@@ -102,6 +103,7 @@ class RadixAssembly(ABC, Generic[P]):
             shared = _shared(pieces)
             parts = groupby(pieces, key=lambda piece: piece.path[shared])
             return [await self.grown(list(part), gathered) for _, part in parts]
+        # What was divided before a removal must lie flat after it, as it would if it had never been more.
         flat = list(pieces)
         while inside := [piece for piece in flat if not gathered.is_one(piece.node)]:
             flat = [piece for piece in flat if gathered.is_one(piece.node)] + await self.below(inside)

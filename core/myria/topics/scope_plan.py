@@ -254,6 +254,7 @@ class _Region:
                 if (new_cut or old_cut) and (changes := self._settled()):
                     yield changes
                 # Both cut before the same event, whose whole window is in both: from there on nothing differs.
+                # An earlier agreement may be chance: the change may still move a boundary behind it.
                 if new_cut and old_cut and since_change is not None and since_change > BEFORE + AFTER:
                     return
             if not more:

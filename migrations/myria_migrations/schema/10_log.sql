@@ -142,7 +142,7 @@ COMMENT ON TABLE myria.stored_sizes IS 'The bytes of the payloads of a tenant''s
 
 -- The rows of withdrawn as the log gives them. (OFFSET 0: of a withdrawal that names very many events, what it says is read
 -- once, and each event is looked up by its id alone.)
-CREATE VIEW myria.withdrawals_of_log WITH (security_invoker) AS
+CREATE VIEW myria.withdrawn_of_log WITH (security_invoker) AS
 SELECT w.tenant_id, w.scope_id, e.event_seq, w.event_seq AS by_event_seq, said.reason, said.superseded_by
 FROM myria.events w
 CROSS JOIN LATERAL (

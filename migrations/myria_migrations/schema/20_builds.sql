@@ -68,29 +68,26 @@ CREATE TABLE myria.build_parts (
     tenant_id         text COLLATE "C" NOT NULL,
     build_id          text COLLATE "C" NOT NULL,
     scope_id          bigint NOT NULL,
-    kind              text NOT NULL CHECK (kind IN ('units', 'subjects')),
     part              integer NOT NULL,
-    events            integer,
-    begins_at         timestamptz,
-    begins_seq        bigint,
+    events            integer NOT NULL,
+    begins_at         timestamptz NOT NULL,
+    begins_seq        bigint NOT NULL,
     ends_at           timestamptz,
     ends_seq          bigint,
-    root_rendering_id bytea,
     status            text NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'left', 'done')),
     attempt           integer NOT NULL DEFAULT 0,
     worker            text,
     lease_until       timestamptz,
     result            bytea[],
     counts            jsonb NOT NULL DEFAULT '{}',
-    PRIMARY KEY (tenant_id, build_id, scope_id, kind, part),
+    PRIMARY KEY (tenant_id, build_id, scope_id, part),
     FOREIGN KEY (tenant_id, build_id, scope_id) REFERENCES myria.build_tasks (tenant_id, build_id, scope_id) ON DELETE CASCADE
 );
 COMMENT ON TABLE myria.build_parts IS 'What is shared of a big scope''s task while it is compiled; gone once the task is done.';
-COMMENT ON COLUMN myria.build_parts.begins_at IS 'With begins_seq the position of the first event of a part of kind units, up to which ends_at and ends_seq exclude.';
-COMMENT ON COLUMN myria.build_parts.root_rendering_id IS 'Of a part of kind subjects: the tree of time over whose leaves they are.';
+COMMENT ON COLUMN myria.build_parts.begins_at IS 'With begins_seq the position of the first event of the part; ends_at and ends_seq are that of the first after it.';
 COMMENT ON COLUMN myria.build_parts.status IS 'left: a helper failed at it, and it is left to the worker that has the scope''s task.';
 COMMENT ON COLUMN myria.build_parts.attempt IS 'The fencing token, as that of build_tasks.';
-COMMENT ON COLUMN myria.build_parts.result IS 'The renderings of the top nodes of the units that begin in the part; or of the subjects of the part, in order.';
+COMMENT ON COLUMN myria.build_parts.result IS 'The renderings of the top nodes of the units that begin in the part.';
 
 CREATE TABLE myria.rebuild_requests (
     tenant_id        text COLLATE "C" NOT NULL,

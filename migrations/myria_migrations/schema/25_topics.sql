@@ -102,6 +102,13 @@ CREATE TABLE myria.renderings (
 COMMENT ON TABLE myria.renderings IS 'Immutable, content-addressed: a node with its label, summary, metadata and ordered children.';
 CREATE INDEX renderings_node ON myria.renderings (tenant_id, node_id);
 
+CREATE TYPE myria.new_node AS (
+    rendering_id bytea, node_id bytea, node_type text, level smallint, topic_id text, anchor_seq bigint, anchor_event_id text,
+    label text, summary text, metadata jsonb, children bytea[], child_leaves bytea[], event_seqs bigint[], weights smallint[],
+    is_unit boolean, events integer, leaves integer, units integer, key_at timestamptz, key_digest bytea, key_event_id text,
+    first_at timestamptz, last_at timestamptz);
+COMMENT ON TYPE myria.new_node IS 'A node on its way into nodes, renderings and topics, or into subject_nodes (is_unit: is_subject; units: subjects).';
+
 CREATE TABLE myria.scope_roots (
     tenant_id         text COLLATE "C" NOT NULL,
     scope_id          bigint NOT NULL,
@@ -122,13 +129,13 @@ CREATE TABLE myria.search_blocks (
     analyzer_version smallint NOT NULL,
     scope_id         bigint NOT NULL,
     block            bytea NOT NULL,
-    leaf_ids         bytea,
+    leaf_ids         bytea NOT NULL,
     PRIMARY KEY (tenant_id, rendering_id, analyzer_version)
 );
 -- Packed bytes and hashes: PostgreSQL would spend time on compressing them for little.
 ALTER TABLE myria.search_blocks ALTER COLUMN block SET STORAGE EXTERNAL, ALTER COLUMN leaf_ids SET STORAGE EXTERNAL;
 COMMENT ON TABLE myria.search_blocks IS 'Postings over the events of one part of a tree: a function of its rendering and the analyzer.';
-COMMENT ON COLUMN myria.search_blocks.leaf_ids IS 'The node_ids of all leaves at and under the rendering, in a row; NULL where nobody has written them yet.';
+COMMENT ON COLUMN myria.search_blocks.leaf_ids IS 'The node_ids of all leaves at and under the rendering, in a row.';
 
 CREATE TABLE myria.topics (
     tenant_id       text COLLATE "C" NOT NULL,

@@ -33,6 +33,26 @@ AS $$
 $$;
 COMMENT ON FUNCTION myria.snapshots_before IS 'The ancestors of a snapshot up to the first that shows something else: that one differs.';
 
+-- PostgreSQL puts its query in place of a call in FROM: it costs nothing by itself.
+CREATE OR REPLACE FUNCTION myria.root_within(tenant text, scope bigint, lineage int8multirange)
+RETURNS SETOF myria.scope_roots ROWS 1
+LANGUAGE sql STABLE
+AS $$
+    SELECT x.* FROM myria.scope_roots x
+    WHERE x.tenant_id = tenant AND x.scope_id = scope AND x.number::bigint <@ lineage
+    ORDER BY x.number DESC LIMIT 1
+$$;
+COMMENT ON FUNCTION myria.root_within IS 'The newest row of a scope within a lineage: what its snapshot shows of the scope.';
+
+CREATE OR REPLACE FUNCTION myria.is_withdrawn(tenant text, event bigint, upto bigint) RETURNS boolean
+LANGUAGE sql STABLE
+AS $$
+    SELECT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
+                     WHERE w.tenant_id = tenant AND w.event_seq = event AND w.by_event_seq <= upto
+                     ORDER BY w.by_event_seq DESC LIMIT 1), false)
+$$;
+COMMENT ON FUNCTION myria.is_withdrawn IS 'Whether the newest withdrawal of an event up to a number says so.';
+
 CREATE OR REPLACE FUNCTION myria.schedule_since(name text, expression text) RETURNS timestamptz
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -64,11 +84,7 @@ AS $$
         SELECT c.participants, 0, r, ARRAY[c.scope_id]
         FROM pinned p
         CROSS JOIN myria.scopes c
-        CROSS JOIN LATERAL (
-            SELECT x.root_rendering_id FROM myria.scope_roots x
-            WHERE x.tenant_id = tenant AND x.scope_id = c.scope_id AND x.number::bigint <@ p.lineage
-            ORDER BY x.number DESC LIMIT 1
-        ) root
+        CROSS JOIN LATERAL myria.root_within(tenant, c.scope_id, p.lineage) root
         JOIN myria.renderings r ON r.tenant_id = tenant AND r.rendering_id = root.root_rendering_id
         WHERE c.tenant_id = tenant
         UNION ALL

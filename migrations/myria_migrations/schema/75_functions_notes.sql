@@ -82,3 +82,21 @@ AS $$
     FROM myria.ended_notes(tenant, at) n CROSS JOIN LATERAL myria.versions_of(tenant, n.note_id) v
 $$;
 COMMENT ON FUNCTION myria.ended_events IS 'The events of all versions of notes that have ended at a moment, and that maintenance has not withdrawn yet.';
+
+CREATE OR REPLACE FUNCTION myria.covers_withdrawn(
+    tenant text, scope bigint, first_at timestamptz, last_at timestamptz, past bigint) RETURNS boolean
+LANGUAGE sql STABLE
+AS $$
+    SELECT EXISTS (
+        SELECT FROM myria.withdrawn w
+        JOIN myria.events e ON e.tenant_id = tenant AND e.event_seq = w.event_seq
+        WHERE w.tenant_id = tenant AND w.scope_id = scope AND w.by_event_seq > past
+          AND e.occurred_at BETWEEN first_at AND last_at
+          AND coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
+                        WHERE x.tenant_id = tenant AND x.event_seq = w.event_seq
+                        ORDER BY x.by_event_seq DESC LIMIT 1), false))
+        OR EXISTS (
+        SELECT FROM myria.ended_events(tenant, now()) d
+        WHERE d.scope_id = scope AND d.occurred_at BETWEEN first_at AND last_at)
+$$;
+COMMENT ON FUNCTION myria.covers_withdrawn IS 'Whether a topic spans the moment of an event that was withdrawn past the number up to which its tree knows: its words may be made of it.';

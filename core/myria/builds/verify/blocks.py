@@ -9,6 +9,7 @@ import numpy as np
 from myria import errors
 from myria.builds.verify.examination import (
     STREAM_ROWS,
+    Check,
     Examination,
     ExaminedScope,
     Seqs,
@@ -16,7 +17,6 @@ from myria.builds.verify.examination import (
     erased_seqs,
     set_problems,
 )
-from myria.builds.verify.report import Check
 from myria.db.queries import sql
 from myria.index import BlockNode, BlockView, build, decode
 from myria.index.searchable import document

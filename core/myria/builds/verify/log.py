@@ -1,16 +1,40 @@
-"""The log: scopes are canonical, events belong to them, repeats were recognised; and the notes that follow from it."""
+"""The log: scopes are canonical, events belong to them, repeats were recognised; and what follows from it.
+
+What follows from it is folded anew and compared: the projections, the receipts of erasures, the vectors.
+"""
 
 from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
 
 import orjson
 
 from myria import errors
-from myria.builds.verify.examination import Examination
-from myria.builds.verify.receipts import chain_problems
-from myria.builds.verify.report import Check
+from myria.builds.verify.examination import Check, Examination
+from myria.db.database import Connection
 from myria.db.queries import sql
-from myria.log.payloads import dedupe_key
+from myria.index.embeddings.keeping import text_digest
+from myria.log.payloads import dedupe_key, searchable_text, whole_text
 from myria.log.scopes import canonical_participants, scope_key
+
+_STREAM_ROWS = 1000
+
+PROJECTIONS: Mapping[str, Mapping[str, str]] = {
+    "withdrawals": {"withdrawn": "what withdrawal {by_event_seq} says of event {event_seq}"},
+    "notes": {"notes": "note {note_id}: version {version} of event {event_seq}"},
+    "sessions": {"sessions": "session {context_id} of scope {scope_id}, up to event {last_seq},"},
+    "links": {"note_relations": "the link from {from_id} to {to_id} of event {event_seq}"},
+    "feedback": {"tool_feedback": "feedback of event {event_seq}"},
+    "evaluations": {"note_evaluations": "the rating of note {note_id} of event {event_seq}"},
+    "turns": {
+        "turns": "turn {turn_id} of {context_id}, event {event_seq},",
+        "turn_sessions": "the state of the turns of {context_id} up to event {last_seq}",
+    },
+    "registrations": {"registrations": "the {kind} {id} of event {event_seq}"},
+}
+"""By check the tables that are compared with their views `*_of_log`, and how a row is called, with its columns."""
 
 
 async def participants(exam: Examination, check: Check) -> None:
@@ -37,7 +61,7 @@ async def participants(exam: Examination, check: Check) -> None:
 async def events(exam: Examination, check: Check) -> None:
     """Every event has a scope, its idempotency key recomputes, its transaction is of this database."""
     bound: int = await exam.connection.fetchval(sql("verify.transaction_bound"))
-    total = await exam.count("verify.count_events")
+    total = await exam.count("events")
     async for row in exam.stream(check, "verify.events", total):
         where = f"event {row['event_id']} ({row['event_seq']})"
         if not row["has_scope"]:
@@ -53,71 +77,16 @@ async def events(exam: Examination, check: Check) -> None:
             check.fail(f"{where}: dedupe_key is not the SHA-256 of its channel and source_event_key")
 
 
-async def withdrawals(exam: Examination, check: Check) -> None:
-    """The projection of withdrawals is the fold of the log."""
-    check.examined += await exam.count("verify.count_withdrawn")
-    for row in await exam.connection.fetch(sql("verify.withdrawn"), exam.tenant):
-        where = f"what withdrawal {row['by_event_seq']} says of event {row['event_seq']}"
-        if not row["is_stored"]:
-            check.fail(f"{where} is not in the projection: readers would still show the event")
-        elif not row["is_folded"]:
-            check.fail(f"{where} is in the projection, but not in the log")
-        else:
-            check.fail(f"{where} differs from what the log gives")
-
-
-async def notes(exam: Examination, check: Check) -> None:
-    """The notes are what the log gives when it is folded anew."""
-    check.examined = await exam.count("verify.count_kept", "notes")
-    await _compare(exam, check, "notes", "note {note_id}: version {version} of event {event_seq}")
-
-
-async def sessions(exam: Examination, check: Check) -> None:
-    """The sessions are what the log gives when it is folded anew."""
-    check.examined = await exam.count("verify.count_kept", "sessions")
-    await _compare(exam, check, "sessions", "session {context_id} of scope {scope_id}, up to event {last_seq},")
-
-
-async def links(exam: Examination, check: Check) -> None:
-    """The links between notes are what the log gives when it is folded anew."""
-    check.examined = await exam.count("verify.count_kept", "note_relations")
-    await _compare(exam, check, "note_relations", "the link from {from_id} to {to_id} of event {event_seq}")
-
-
-async def feedback(exam: Examination, check: Check) -> None:
-    """What is kept of feedback on tools is what the log gives when it is folded anew."""
-    check.examined = await exam.count("verify.count_kept", "tool_feedback")
-    await _compare(exam, check, "tool_feedback", "feedback of event {event_seq}")
-
-
-async def evaluations(exam: Examination, check: Check) -> None:
-    """What is kept of ratings of notes is what the log gives when it is folded anew."""
-    check.examined = await exam.count("verify.count_kept", "note_evaluations")
-    await _compare(exam, check, "note_evaluations", "the rating of note {note_id} of event {event_seq}")
-
-
-async def turns(exam: Examination, check: Check) -> None:
-    """The turns, and how far their sessions have come, are what the log gives when it is folded anew."""
-    check.examined = await exam.count("verify.count_kept", "turns")
-    await _compare(exam, check, "turns", "turn {turn_id} of {context_id}, event {event_seq},")
-    await _compare(exam, check, "turn_sessions", "the state of the turns of {context_id} up to event {last_seq}")
-
-
-async def registrations(exam: Examination, check: Check) -> None:
-    """The agents and sessions of REST are what the log gives when it is folded anew."""
-    check.examined = await exam.count("verify.count_kept", "registrations")
-    await _compare(exam, check, "registrations", "the {kind} {id} of event {event_seq}")
-
-
-async def _compare(exam: Examination, check: Check, projection: str, what: str) -> None:
-    """Fail for each row that a table has and its view `*_of_log` has not, or the other way round.
-
-    Args:
-        what: how a row is called, with its columns as fields.
-    """
-    for row in await exam.connection.fetch(sql("verify.differs_from_log"), exam.tenant, projection):
-        where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
-        check.fail(f"{what.format_map(orjson.loads(row['fields']))} {where}")
+async def projected(exam: Examination, check: Check) -> None:
+    """The tables of a check, of which the first is counted, are what the log gives when it is folded anew."""
+    tables = PROJECTIONS[check.name]
+    check.examined = await exam.count(next(iter(tables)))
+    for table, what in tables.items():
+        for row in await exam.connection.fetch(sql("verify.differs_from_log"), exam.tenant, table):
+            where = (
+                "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
+            )
+            check.fail(f"{what.format_map(orjson.loads(row['fields']))} {where}")
 
 
 async def receipts(exam: Examination, check: Check) -> None:
@@ -125,3 +94,63 @@ async def receipts(exam: Examination, check: Check) -> None:
     check.examined, problems = await chain_problems(exam.connection, exam.tenant)
     for problem in problems:
         check.fail(problem)
+
+
+async def named(connection: Connection, tenant: str, erasure_id: str) -> dict[str, Any]:
+    """Return hashes of what an erasure lists: events, renderings, digests of words. A receipt fixes them."""
+    lists = {}
+    for name, statement in (
+        ("events", "erasure.numbers"),
+        ("renderings", "erasure.renderings"),
+        ("words", "erasure.word_digests"),
+    ):
+        whole, count = hashlib.sha256(), 0
+        async for row in connection.cursor(sql(statement), tenant, erasure_id, prefetch=_STREAM_ROWS):
+            whole.update(row[0].to_bytes(8, "big") if isinstance(row[0], int) else row[0])
+            count += 1
+        lists[name] = {"count": count, "sha256": whole.hexdigest()}
+    return lists
+
+
+async def chain_problems(connection: Connection, tenant: str) -> tuple[int, list[str]]:
+    """Return how many receipts a tenant has, and what is wrong with their chain."""
+    rows = await connection.fetch(sql("erasure.receipts"), tenant)
+    problems: list[str] = []
+    previous: bytes | None = None
+    for position, row in enumerate(rows, 1):
+        where = f"receipt {row['number']} of erasure {row['erasure_id']}"
+        if row["number"] != position:
+            problems.append(f"{where} stands in place {position}: one before it is missing")
+        text = row["receipt"].encode()
+        if not await connection.fetchval(sql("erasure.receipt_holds"), tenant, previous, text, row["mac"]):
+            problems.append(f"{where} does not follow from the one before it: it was changed, moved or forged")
+        content = orjson.loads(row["receipt"])
+        lists = await named(connection, tenant, row["erasure_id"])
+        problems += [
+            f"{where} names other {name} than those kept for it"
+            for name, given in lists.items()
+            if content["lists"].get(name) != given
+        ]
+        previous = row["mac"]
+    return len(rows), problems
+
+
+async def vectors(exam: Examination, check: Check) -> None:
+    """Every vector is of an event that may have one, under its scope, with its model's dimensions; none is missing."""
+    check.examined = await exam.count("event_vectors")
+    for row in await exam.connection.fetch(sql("verify.vectors_differ"), exam.tenant):
+        check.fail(f"the vector of event {row['event_seq']} by {row['model']} {row['what']}")
+    for row in await exam.connection.fetch(sql("verify.texts_of_vectors"), exam.tenant):
+        if row["others"]:
+            check.fail(f"{row['others']} vectors by {row['model']} have other than its {row['size']} dimensions")
+        if row["unsaid"]:
+            check.fail(f"{row['unsaid']} vectors by {row['model']} are of texts that no event says")
+
+
+async def vector_digests(exam: Examination, check: Check) -> None:
+    """Every vector stands under the digest of the text that its event says."""
+    async for row in exam.stream(check, "verify.vector_digests"):
+        payload = orjson.loads(row["payload"])
+        # Earlier releases read nothing but the text itself, and their vectors stay.
+        if row["digest"] not in {text_digest(whole_text(payload)), text_digest(searchable_text(payload))}:
+            check.fail(f"the vector of event {row['event_seq']} by {row['model']} is of another text")

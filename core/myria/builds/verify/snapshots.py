@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from myria.builds.verify.examination import Examination, StoredSnapshot
-from myria.builds.verify.report import Check
+from myria.builds.verify.examination import Check, Examination, StoredSnapshot
 from myria.db.queries import sql
 
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from myria import errors
-from myria.builds.reading import node_from_row
-from myria.builds.subjects import subject_from_row
-from myria.builds.verify.examination import STREAM_ROWS, Examination, ExaminedScope, StoredSnapshot, TreeShape
-from myria.builds.verify.report import Check
+from myria.builds.events import ScopeReads
+from myria.builds.trees import ScopeTree, node_from_row, subject_from_row
+from myria.builds.verify.examination import STREAM_ROWS, Check, Examination, ExaminedScope, StoredSnapshot, TreeShape
 from myria.builds.verify.snapshots import owned_numbers
-from myria.builds.versions import files_alike_since
+from myria.builds.versions import subjects_alike
 from myria.db.queries import sql
 from myria.settings.planner import PlannerSettings
 from myria.topics.identity import subject_node
@@ -58,7 +57,7 @@ class ExaminedSubjects:
 async def nodes(exam: Examination, check: Check) -> None:
     """Every node of subjects is what its children and its words give, and its children exist."""
     rows: list[Any] = []
-    async for row in exam.stream(check, "verify.subject_nodes", await exam.count("verify.count_subject_nodes")):
+    async for row in exam.stream(check, "verify.subject_nodes", await exam.count("subject_nodes")):
         rows.append(row)
         if len(rows) == STREAM_ROWS:
             await _nodes(exam, check, rows)
@@ -101,10 +100,9 @@ async def subject_tree(exam: Examination, subjects: ExaminedSubjects, shape: Tre
     if not exam.deep:
         return
     with exam.timed("subjects_anew") as check:
-        alike_since = files_alike_since(snapshot.planner_settings, exam.settings)
-        if alike_since is not None and subjects.since >= alike_since:
+        if subjects_alike(snapshot.planner_settings, exam.settings):
             await _anew(exam, check, subjects)
-        elif alike_since is None and snapshot.status in ("active", "held"):
+        elif snapshot.status in ("active", "held"):
             check.fail(
                 f"{name}: its subjects were planned by another version or with other settings than these; "
                 "run `myria rebuild --full`, or name its --config"
@@ -203,7 +201,7 @@ async def _anew(exam: Examination, check: Check, subjects: ExaminedSubjects) -> 
     """The subjects planned anew from all leaves of the stored tree are what is stored."""
     check.examined += 1
     scope, name = subjects.scope, subjects.name
-    reader = _Stored(exam, scope.participants)
+    reader = ScopeTree(ScopeReads(exam.database, exam.tenant, within=exam.connection), scope.participants)
     try:
         (root,) = await reader.nodes([scope.root])
         planned = await plan_all_subjects(
@@ -234,29 +232,6 @@ async def _anew(exam: Examination, check: Check, subjects: ExaminedSubjects) -> 
 
 async def _forget(nodes: Sequence[Node]) -> None:
     """Keep nothing of nodes: the root tells them all."""
-
-
-class _Stored:
-    """Nodes as they are stored, read in the verification's transaction."""
-
-    def __init__(self, exam: Examination, participants: Participants) -> None:
-        self._exam = exam
-        self._participants = participants
-
-    async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
-        """Return the nodes of these renderings, in this order.
-
-        Raises:
-            InternalError: one is not stored.
-        """
-        found: list[Node] = []
-        for at in range(0, len(rendering_ids), STREAM_ROWS):
-            part = list(rendering_ids[at : at + STREAM_ROWS])
-            rows = await self._exam.connection.fetch(sql("trees.renderings"), self._exam.tenant, part)
-            if len(rows) != len(part):
-                raise errors.InternalError("a tree names a rendering that is not stored", missing=len(part) - len(rows))
-            found.extend(node_from_row(row, self._participants) for row in rows)
-        return found
 
 
 def _named(rendering_id: bytes | None) -> str:

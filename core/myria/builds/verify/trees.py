@@ -1,16 +1,20 @@
-"""Trees: no child missing or out of place, sums recompute, and each event is in exactly one leaf."""
+"""Trees: ids recompute, nothing is missing or out of place, each event is in one leaf, planning anew agrees."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import orjson
 
+from myria import errors
+from myria.builds.events import EventRows
 from myria.builds.verify.blocks import block_content, search_blocks
 from myria.builds.verify.examination import (
     STREAM_ROWS,
+    Check,
     Examination,
     ExaminedScope,
     Seqs,
@@ -19,16 +23,109 @@ from myria.builds.verify.examination import (
     erased_seqs,
     set_problems,
 )
-from myria.builds.verify.replan import replanned
-from myria.builds.verify.report import Check
 from myria.builds.verify.subjects import ExaminedSubjects, subject_tree
 from myria.builds.versions import plans_alike
 from myria.db.queries import sql
-from myria.topics.identity import internal_node_id
-from myria.topics.model import LEAF
+from myria.settings.planner import PlannerSettings
+from myria.topics.identity import internal_node_id, leaf_node_id, rendering_id, settings_digest, topic_id
+from myria.topics.model import ERASED_LABEL, ERASED_SUMMARY, LEAF, Node, PlanEvent, Unit
+from myria.topics.scope_plan import UnitSplitter, plan_unit
+from myria.topics.shaped import UnitShape, plan_shaped, unit_digest
+from myria.topics.trie import assemble
 
 _SCOPES_AT_ONCE = 200
 _SUBTREE_EVENTS = 4096
+_WHOLE = 1000
+"""A depth that no tree has."""
+
+
+async def leaf_refs(exam: Examination, check: Check) -> None:
+    """Every leaf's refs resolve to events of its own scope, in order, none internal; node_ids recompute."""
+    async for row in exam.stream(check, "verify.nodes", await exam.count("nodes")):
+        if row["participants"] is None:
+            check.fail(f"node {row['node_id'].hex()}: its scope {row['scope_id']} does not exist")
+        elif row["node_type"] == LEAF:
+            for problem in _leaf_problems(row):
+                check.fail(f"leaf {row['node_id'].hex()}: {problem}")
+
+
+async def renderings(exam: Examination, check: Check) -> None:
+    """Every rendering's id recomputes, its children, identity, topic and anchor event exist."""
+    async for row in exam.stream(check, "verify.renderings", await exam.count("renderings")):
+        for problem in _rendering_problems(row, exam.settings):
+            check.fail(f"rendering {row['rendering_id'].hex()} ({row['label']!r}): {problem}")
+
+
+def _leaf_problems(row: Any) -> Iterator[str]:
+    """Yield what is wrong with a row of `verify.nodes` that is a leaf."""
+    seqs, ids, times = list(row["event_seqs"]), list(row["event_ids"]), list(row["times"])
+    lost = [seq for seq, event_id in zip(seqs, ids, strict=True) if event_id is None]
+    if lost:
+        yield f"its ref {lost[0]} resolves to no event"
+        return
+    if any(scope_id != row["scope_id"] for scope_id in row["scope_ids"]):
+        yield "a ref leads to an event of another scope"
+    if any(row["internal"]):
+        yield "a ref leads to an internal event"
+    positions = list(zip(times, seqs, strict=True))
+    if any(before >= after for before, after in pairwise(positions)):
+        yield "its refs are not in the order of the scope"
+    if any(not 0 <= weight <= 1000 for weight in row["weights"]):
+        yield "a weight is outside 0..1000"
+    if leaf_node_id(tuple(row["participants"]), ids) != row["node_id"]:
+        yield "node_id is not the hash of its participants and events"
+
+
+def _rendering_problems(row: Any, settings: PlannerSettings) -> Iterator[str]:
+    """Yield what is wrong with a row of `verify.renderings`."""
+    if row["participants"] is None:
+        yield f"its scope {row['scope_id']} does not exist"
+        return
+    computed = rendering_id(
+        node_id=row["node_id"],
+        level=row["level"],
+        label=row["label"],
+        summary=row["summary"],
+        metadata=orjson.loads(row["metadata"]),
+        children=list(row["children"]),
+    )
+    if row["is_erased"]:
+        if (row["label"], row["summary"]) != (ERASED_LABEL, ERASED_SUMMARY):
+            yield "it was erased, and says something"
+    elif computed != row["rendering_id"]:
+        yield "rendering_id is not the hash of its content"
+    if row["identity_type"] != row["node_type"] or row["identity_scope"] != row["scope_id"]:
+        yield "its node is missing, or of another kind or scope"
+    if row["children_found"] != len(row["children"]):
+        yield f"{len(row['children']) - row['children_found']} of its children are missing"
+    if len(row["child_leaves"]) != len(row["children"]):
+        yield "child_leaves and children differ in length"
+    if row["anchor_found"] != row["anchor_event_id"] or row["anchor_scope"] != row["scope_id"]:
+        yield f"its anchor {row['anchor_event_id']} is not event {row['anchor_seq']} of its scope"
+    participants = tuple(row["participants"])
+    if (
+        not row["is_erased"]
+        and topic_id(participants, row["node_type"], row["level"], row["anchor_event_id"]) != row["topic_id"]
+    ):
+        yield "topic_id is not the hash of its scope, kind, level and anchor"
+    if not row["has_topic"]:
+        yield f"its topic {row['topic_id']} is missing"
+    if row["node_type"] == LEAF:
+        yield from _leaf_rendering_problems(row)
+    elif not 2 <= len(row["children"]) <= settings.max_fan_out:
+        yield f"it has {len(row['children'])} children instead of 2..{settings.max_fan_out}"
+
+
+def _leaf_rendering_problems(row: Any) -> Iterator[str]:
+    seqs = row["event_seqs"] or ()
+    if row["children"] or len(seqs) != row["events"]:
+        yield "its children or its number of events are not those of its leaf"
+    if row["first_at"] != row["first_occurred"] or row["last_at"] != row["last_occurred"]:
+        yield "its span of time is not that of its events"
+    if row["key_event_id"] != row["first_event_id"] or row["key_at"] != row["first_occurred"]:
+        yield "its key is not its first event"
+    if seqs and row["anchor_seq"] != min(seqs):
+        yield "its anchor is not its event of lowest event_seq"
 
 
 async def examine_trees(exam: Examination, snapshot: StoredSnapshot, examined: set[tuple[bytes, int, int]]) -> None:
@@ -96,7 +193,7 @@ async def _scope_tree(
         is_whole = not np.isin(np.array(shape.seqs, dtype=np.int64), await erased_seqs(exam, scope.scope_id)).any()
         if is_whole and plans_alike(snapshot.planner_settings, exam.settings):
             with exam.timed("replan") as replan:
-                await replanned(exam, replan, scope, shape, name)
+                await _replanned(exam, replan, scope, shape, name)
     if stored is not None:
         subjects = ExaminedSubjects(
             snapshot=snapshot, scope=scope, root=stored["root_rendering_id"], since=stored["since"], name=name
@@ -147,9 +244,9 @@ class _Walk:
         await self._visit(self._scope.root, {})
         return self._shape
 
-    async def _visit(self, rendering_id: bytes, loaded: Mapping[bytes, Any]) -> _Seen | None:
+    async def _visit(self, rendering_id: bytes, loaded: Mapping[bytes, Any]) -> Any | None:
         """Examine what is at and under a rendering; None where it is missing."""
-        row = loaded.get(rendering_id) or (await self._load("verify.structure", rendering_id)).get(rendering_id)
+        row = loaded.get(rendering_id) or (await self._load(rendering_id, depth=0)).get(rendering_id)
         self._check.examined += 1
         if row is None:
             self._fail(rendering_id, "it is missing")
@@ -163,12 +260,12 @@ class _Walk:
         else:
             if any(child not in loaded for child in row["children"]):
                 is_small = row["events"] <= _SUBTREE_EVENTS
-                loaded = await self._load("verify.subtrees" if is_small else "verify.structure_below", rendering_id)
+                loaded = await self._load(rendering_id, depth=_WHOLE if is_small else 1)
             children = [await self._visit_child(child, row, loaded) for child in row["children"]]
             self._internal(row, [child for child in children if child is not None], first_leaf)
-        return _Seen(row=row, first_leaf=first_leaf)
+        return row
 
-    async def _visit_child(self, child: bytes, parent: Any, loaded: Mapping[bytes, Any]) -> _Seen | None:
+    async def _visit_child(self, child: bytes, parent: Any, loaded: Mapping[bytes, Any]) -> Any | None:
         known = loaded.get(child)
         if known is not None and known["level"] >= parent["level"]:
             self._fail(child, f"its level {known['level']} is not below its parent's {parent['level']}")
@@ -176,8 +273,8 @@ class _Walk:
         self._shape.parent_of[child] = parent["rendering_id"]
         return await self._visit(child, loaded)
 
-    async def _load(self, statement: str, rendering_id: bytes) -> dict[bytes, Any]:
-        rows = await self._exam.connection.fetch(sql(statement), self._exam.tenant, [rendering_id])
+    async def _load(self, rendering_id: bytes, *, depth: int) -> dict[bytes, Any]:
+        rows = await self._exam.connection.fetch(sql("verify.structure"), self._exam.tenant, rendering_id, depth)
         return {row["rendering_id"]: row for row in rows}
 
     def _leaf(self, row: Any) -> None:
@@ -193,9 +290,8 @@ class _Walk:
         shape.leaves.append(rendering_id)
         shape.leaf_ids.append(row["node_id"])
 
-    def _internal(self, row: Any, children: Sequence[_Seen], first_leaf: int) -> None:
+    def _internal(self, row: Any, rows: Sequence[Any], first_leaf: int) -> None:
         rendering_id = row["rendering_id"]
-        rows = [child.row for child in children]
         if len(rows) != len(row["children"]):
             return  # a missing child was reported; nothing above it can be right
         if not 2 <= len(rows) <= self._exam.settings.max_fan_out:
@@ -211,14 +307,6 @@ class _Walk:
 
     def _fail(self, rendering_id: bytes, problem: str) -> None:
         self._check.fail(f"{self._name}: rendering {rendering_id.hex()}: {problem}")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Seen:
-    """An examined rendering, and where its leaves begin in the shape."""
-
-    row: Any
-    first_leaf: int
 
 
 def _sums(row: Any, children: Sequence[Any]) -> dict[str, Any]:
@@ -244,3 +332,72 @@ def _compare_coverage(check: Check, name: str, eligible: Seqs, shape: TreeShape)
         counts = np.bincount(np.array(shape.leaf_of, dtype=np.int64), minlength=len(shape.leaves))
         for at in np.flatnonzero(counts == 1).tolist():
             check.fail(f"{name}: leaf {shape.leaves[at].hex()} holds a single event where a merge is possible")
+
+
+async def _replanned(exam: Examination, check: Check, scope: ExaminedScope, shape: TreeShape, name: str) -> None:
+    """Planning a scope anew gives the root that its tree has."""
+    check.examined += 1
+    plans = await _unit_plans(exam, scope)
+    splitter = UnitSplitter(exam.settings)
+    events = EventRows(scope.participants)
+    units: list[Unit] = []
+    cursor = exam.connection.cursor(
+        sql("verify.scope_events"),
+        exam.tenant,
+        scope.scope_id,
+        scope.cutoff,
+        prefetch=STREAM_ROWS,
+    )
+    read = 0
+    async for row in cursor:
+        read += 1
+        if read % (4 * STREAM_ROWS) == 0:
+            exam.progress("replan", read, 0)
+        event = events.event(row)
+        if event is not None:
+            units.extend(_units(exam, scope, splitter.feed(event), plans, shape))
+    units.extend(_units(exam, scope, splitter.finish(), plans, shape))
+    root, _ = await assemble(
+        None, set(), units, _NothingStored(), participants=scope.participants, settings=exam.settings
+    )
+    if root is None or root.rendering_id != scope.root:
+        got = "nothing" if root is None else root.rendering_id.hex()
+        check.fail(f"{name}: its root is {scope.root.hex()}, planning anew gives {got}")
+
+
+async def _unit_plans(exam: Examination, scope: ExaminedScope) -> Mapping[bytes, str]:
+    """Return the stored plans of a scope's units, by unit."""
+    if await exam.connection.fetchval(sql("verify.has_plans"), exam.tenant) is None:
+        return {}
+    planner = settings_digest(exam.settings)
+    rows = await exam.connection.fetch(sql("llm.plans"), exam.tenant, scope.scope_id, planner)
+    return {row["unit"]: row["plan"] for row in rows}
+
+
+def _units(
+    exam: Examination,
+    scope: ExaminedScope,
+    complete: Iterable[tuple[PlanEvent, ...]],
+    plans: Mapping[bytes, str],
+    shape: TreeShape,
+) -> Iterator[Unit]:
+    """Yield units planned anew: by the stored plan where the tree holds what that gives."""
+    for events in complete:
+        plan = plans.get(unit_digest(events)) if plans else None
+        if plan is not None:
+            shaped = UnitShape.from_json(orjson.loads(plan))
+            nodes = plan_shaped(scope.participants, events, shaped, exam.settings)
+            if nodes[-1].rendering_id in shape.level_of:
+                yield Unit.of(nodes)
+                continue
+        yield Unit.of(plan_unit(scope.participants, events, exam.settings))
+
+
+class _NothingStored:
+    """The old tree of a full plan."""
+
+    async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
+        raise errors.InternalError("a full plan asked for an old tree", nodes=len(rendering_ids))
+
+    async def leaf_node_ids(self, rendering_id: bytes) -> bytes:
+        raise errors.InternalError("a full plan asked for an old tree", rendering_id=rendering_id.hex())

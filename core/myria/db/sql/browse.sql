@@ -1,8 +1,6 @@
 -- name: snapshot
 -- One snapshot by its id or its number; the active one when neither is given.
-SELECT s.snapshot_id, s.number, s.parent_snapshot_id, s.build_id, s.status, s.cutoff, s.lineage, s.counts,
-       s.planner_version, s.planner_settings, s.created_at, s.activated_at,
-       s.cutoff AS withdrawn_floor
+SELECT s.snapshot_id, s.status, s.cutoff, s.lineage
 FROM myria.snapshots s
 WHERE s.tenant_id = $1
   AND CASE WHEN $2::text IS NOT NULL THEN s.snapshot_id = $2
@@ -13,24 +11,10 @@ WHERE s.tenant_id = $1
 -- One page of a snapshot's scopes with their roots, those of some participants only when any are given.
 SELECT c.scope_id, c.participants, root.root_rendering_id
 FROM myria.scopes c
-CROSS JOIN LATERAL (
-    SELECT x.root_rendering_id FROM myria.scope_roots x
-    WHERE x.tenant_id = $1 AND x.scope_id = c.scope_id AND x.number::bigint <@ $2::int8multirange
-    ORDER BY x.number DESC LIMIT 1
-) root
+CROSS JOIN LATERAL myria.root_within($1, c.scope_id, $2::int8multirange) root
 WHERE root.root_rendering_id IS NOT NULL AND c.tenant_id = $1 AND c.scope_id > $3 AND c.participants @> $4::text[]
 ORDER BY c.scope_id
 LIMIT $5;
-
--- name: subject_root
--- The root of a scope's subjects in a lineage; none where a build without subjects has changed the scope's tree since.
-SELECT r.root_rendering_id
-FROM myria.subject_roots r
-WHERE r.tenant_id = $1 AND r.scope_id = $3 AND r.number::bigint <@ $2::int8multirange
-  AND NOT EXISTS (SELECT FROM myria.scope_roots t
-                  WHERE t.tenant_id = $1 AND t.scope_id = $3 AND t.number > r.number AND t.number::bigint <@ $2::int8multirange)
-ORDER BY r.number DESC
-LIMIT 1;
 
 -- name: differing_roots
 -- One page of the scopes whose roots, of time or of subjects, may differ between two lineages; those of time are given, null
@@ -48,34 +32,15 @@ WITH alone AS (
 SELECT t.scope_id, c.participants, a.root_rendering_id AS before, b.root_rendering_id AS after
 FROM touched t
 JOIN myria.scopes c ON c.tenant_id = $1 AND c.scope_id = t.scope_id
-LEFT JOIN LATERAL (
-    SELECT x.root_rendering_id FROM myria.scope_roots x
-    WHERE x.tenant_id = $1 AND x.scope_id = t.scope_id AND x.number::bigint <@ $2::int8multirange
-    ORDER BY x.number DESC LIMIT 1
-) a ON true
-LEFT JOIN LATERAL (
-    SELECT x.root_rendering_id FROM myria.scope_roots x
-    WHERE x.tenant_id = $1 AND x.scope_id = t.scope_id AND x.number::bigint <@ $3::int8multirange
-    ORDER BY x.number DESC LIMIT 1
-) b ON true
+LEFT JOIN LATERAL myria.root_within($1, t.scope_id, $2::int8multirange) a ON true
+LEFT JOIN LATERAL myria.root_within($1, t.scope_id, $3::int8multirange) b ON true
 ORDER BY t.scope_id;
 
 -- name: renderings
--- Renderings and subjects, with the refs of those that are leaves; in any order. Past $3 withdrawals are not in the trees: what spans
--- the moment of such an event may have words made of it.
+-- Renderings and subjects, with the refs of those that are leaves; in any order. Past $3 withdrawals are not in the trees.
 SELECT r.rendering_id, r.node_id, r.node_type, r.level, r.topic_id, r.label, r.summary, r.children, r.events, r.leaves,
        r.units, r.first_at, r.last_at, n.event_seqs,
-       EXISTS (
-           SELECT FROM myria.withdrawn w
-           JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = w.event_seq
-           WHERE w.tenant_id = $1 AND w.scope_id = r.scope_id AND w.by_event_seq > $3
-             AND e.occurred_at BETWEEN r.first_at AND r.last_at
-             AND coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
-                     WHERE x.tenant_id = $1 AND x.event_seq = w.event_seq
-                     ORDER BY x.by_event_seq DESC LIMIT 1), false))
-       OR EXISTS (
-           SELECT FROM myria.ended_events($1, now()) d WHERE d.scope_id = r.scope_id AND d.occurred_at BETWEEN r.first_at AND r.last_at
-       ) AS covers_withdrawn
+       myria.covers_withdrawn($1, r.scope_id, r.first_at, r.last_at, $3) AS covers_withdrawn
 FROM (
     SELECT t.scope_id, t.rendering_id, t.node_id, t.node_type, t.level, t.topic_id, t.label, t.summary, t.children, t.events,
            t.leaves, t.units, t.first_at, t.last_at
@@ -90,29 +55,8 @@ FROM (
 LEFT JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id AND r.node_type = 'leaf_topic';
 
 -- name: events
--- One page of the log, newest first, by what a person may filter it; without what is withdrawn, and without withdrawals.
-SELECT e.event_seq, e.event_id, e.occurred_at, e.utc_offset, e.ingested_at, e.channel, s.participants,
-       e.source_event_key, e.type, e.context_id, e.internal, e.payload::text AS payload, e.topic_hints::text AS topic_hints
-FROM myria.events e
-JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
-WHERE e.tenant_id = $1 AND e.event_seq < $2
-  AND s.participants @> $3::text[]
-  AND ($4::text IS NULL OR e.channel = $4)
-  AND ($5::text IS NULL OR e.type = $5)
-  AND ($6::text IS NULL OR e.context_id = $6)
-  AND ($7::timestamptz IS NULL OR e.occurred_at >= $7)
-  AND ($8::timestamptz IS NULL OR e.occurred_at < $8)
-  AND ($9::boolean IS NULL OR e.internal = $9)
-  AND e.type IS DISTINCT FROM 'myria.withdrawal'
-  AND NOT coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
-                     WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq
-                     ORDER BY x.by_event_seq DESC LIMIT 1), false)
-  AND e.event_seq NOT IN (SELECT d.event_seq FROM myria.ended_events($1, now()) d)
-ORDER BY e.event_seq DESC
-LIMIT $10;
-
--- name: newer_events
--- What came after a point of the log, oldest first; a follower asks again for a while, because commits can be late.
+-- One page of the log past a number, newest first, by what a person may filter it; without events $3, without what is
+-- withdrawn, and without withdrawals.
 SELECT e.event_seq, e.event_id, e.occurred_at, e.utc_offset, e.ingested_at, e.channel, s.participants,
        e.source_event_key, e.type, e.context_id, e.internal, e.payload::text AS payload, e.topic_hints::text AS topic_hints
 FROM myria.events e
@@ -130,5 +74,5 @@ WHERE e.tenant_id = $1 AND e.event_seq > $2 AND e.event_seq <> ALL ($3::bigint[]
                      WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq
                      ORDER BY x.by_event_seq DESC LIMIT 1), false)
   AND e.event_seq NOT IN (SELECT d.event_seq FROM myria.ended_events($1, now()) d)
-ORDER BY e.event_seq
-LIMIT 1000;
+ORDER BY e.event_seq DESC
+LIMIT $11;

@@ -54,36 +54,25 @@ WHERE tenant_id = $1 AND build_id IS NULL
                                                    WHERE b.tenant_id = $1 AND b.build_id = $2)));
 
 -- name: get
-SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
-       created_at, started_at, finished_at, lease_until, error, counts
-FROM myria.builds WHERE tenant_id = $1 AND build_id = $2;
+SELECT * FROM myria.builds WHERE tenant_id = $1 AND build_id = $2;
 
 -- name: get_for_update
-SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
-       created_at, started_at, finished_at, lease_until, error, counts
-FROM myria.builds WHERE tenant_id = $1 AND build_id = $2
+SELECT * FROM myria.builds WHERE tenant_id = $1 AND build_id = $2
 FOR UPDATE;
 
 -- name: newest
-SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
-       created_at, started_at, finished_at, lease_until, error, counts
-FROM myria.builds WHERE tenant_id = $1
+SELECT * FROM myria.builds WHERE tenant_id = $1
 ORDER BY created_at DESC LIMIT 1;
 
 -- name: page
 -- Builds, newest first; the key of the last row of the page before, or nulls.
-SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
-       created_at, started_at, finished_at, lease_until, error, counts
-FROM myria.builds
+SELECT * FROM myria.builds
 WHERE tenant_id = $1 AND ($2::timestamptz IS NULL OR (created_at, build_id) < ($2, $3))
 ORDER BY created_at DESC, build_id DESC
 LIMIT $4;
 
 -- name: unfinished
-SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
-       created_at, started_at, finished_at, lease_until, error, counts,
-       coalesce(lease_until > clock_timestamp(), false) AS alive
-FROM myria.builds WHERE tenant_id = $1 AND finished_at IS NULL;
+SELECT *, coalesce(lease_until > clock_timestamp(), false) AS alive FROM myria.builds WHERE tenant_id = $1 AND finished_at IS NULL;
 
 -- name: renew_lease
 -- Whoever works on a build says so every few seconds; the pointer tells whether the work is still worth anything.
@@ -154,37 +143,13 @@ FROM (
 GROUP BY dirty.scope_id
 ON CONFLICT DO NOTHING;
 
--- name: scopes_to_file
--- The last of the next scopes after $2 whose trees hold together no more than $4 events, or of a single one, at most $5
--- scopes; and whether there are no more. $3 is the lineage of the parent.
-SELECT max(scope_id) FILTER (WHERE fits) AS up_to, bool_and(fits) AS is_all
-FROM (
-    SELECT scope_id, place <= $5 AND (place = 1 OR events <= $4) AS fits
-    FROM (
-        SELECT sized.scope_id, row_number() OVER (ORDER BY sized.scope_id) AS place,
-               sum(sized.events) OVER (ORDER BY sized.scope_id) AS events
-        FROM (
-            SELECT next.scope_id, coalesce(tree.events, 0)::bigint AS events
-            FROM (SELECT s.scope_id FROM myria.scopes s
-                  WHERE s.tenant_id = $1 AND s.scope_id > $2 ORDER BY s.scope_id LIMIT $5 + 1) next
-            LEFT JOIN LATERAL (
-                SELECT x.root_rendering_id FROM myria.scope_roots x
-                WHERE x.tenant_id = $1 AND x.scope_id = next.scope_id AND x.number::bigint <@ $3::text::int8multirange
-                ORDER BY x.number DESC LIMIT 1) root ON true
-            LEFT JOIN myria.renderings tree ON tree.tenant_id = $1 AND tree.rendering_id = root.root_rendering_id) sized) summed
-) chosen;
-
--- name: list_unfiled_scopes
--- One task per scope after $3 and up to $4 that has a tree in the parent's lineage $5, without an event that is new,
--- unless there is one already.
+-- name: list_scopes_with_trees
+-- One task per scope that has a tree in the parent's lineage $3, without an event that is new, unless there is one already.
 INSERT INTO myria.build_tasks (tenant_id, build_id, scope_id, counts)
 SELECT $1, $2, s.scope_id, jsonb_build_object('events_eligible', 0)
 FROM myria.scopes s
-CROSS JOIN LATERAL (
-    SELECT x.root_rendering_id FROM myria.scope_roots x
-    WHERE x.tenant_id = $1 AND x.scope_id = s.scope_id AND x.number::bigint <@ $5::text::int8multirange
-    ORDER BY x.number DESC LIMIT 1) root
-WHERE s.tenant_id = $1 AND s.scope_id > $3 AND s.scope_id <= $4 AND root.root_rendering_id IS NOT NULL
+CROSS JOIN LATERAL myria.root_within($1, s.scope_id, $3::text::int8multirange) root
+WHERE s.tenant_id = $1 AND root.root_rendering_id IS NOT NULL
 ON CONFLICT DO NOTHING;
 
 -- name: list_all_scopes
@@ -213,8 +178,8 @@ RETURNING t.scope_id, t.attempt, t.error, (t.counts->>'events_eligible')::bigint
 
 -- name: divide_scope
 -- The parts of a big scope, $5 of its events each. The same for each worker that asks: the cutoff decides.
-INSERT INTO myria.build_parts (tenant_id, build_id, scope_id, kind, part, events, begins_at, begins_seq, ends_at, ends_seq)
-SELECT $1, $2, $3, 'units', ((first.place - 1) / $5)::integer, $5, first.occurred_at, first.event_seq,
+INSERT INTO myria.build_parts (tenant_id, build_id, scope_id, part, events, begins_at, begins_seq, ends_at, ends_seq)
+SELECT $1, $2, $3, ((first.place - 1) / $5)::integer, $5, first.occurred_at, first.event_seq,
        lead(first.occurred_at) OVER later, lead(first.event_seq) OVER later
 FROM (
     SELECT e.occurred_at, e.event_seq, row_number() OVER (ORDER BY e.occurred_at, e.event_seq) AS place
@@ -225,28 +190,22 @@ WHERE (first.place - 1) % $5 = 0
 WINDOW later AS (ORDER BY first.place)
 ON CONFLICT DO NOTHING;
 
--- name: offer_subjects
--- So many parts of the subjects over a tree of time.
-INSERT INTO myria.build_parts (tenant_id, build_id, scope_id, kind, part, root_rendering_id)
-SELECT $1, $2, $3, 'subjects', part, $4 FROM generate_series(0, $5 - 1) AS part
-ON CONFLICT DO NOTHING;
-
 -- name: claim_part
--- The next part of an unfinished task that nobody works on and that was not tried too often: of one scope and kind, or of
--- any. What a helper failed at is for the worker that has the scope's task ($8).
+-- The next part of an unfinished task that nobody works on: of the scope $3 for the worker that has its task, or of any for
+-- a helper. What a helper failed at, or what was tried $6 times, is for the worker that has the task.
 UPDATE myria.build_parts p
-SET attempt = p.attempt + 1, worker = $5, lease_until = clock_timestamp() + make_interval(secs => $6)
-WHERE p.tenant_id = $1 AND p.build_id = $2 AND (p.scope_id, p.kind, p.part) = (
-    SELECT c.scope_id, c.kind, c.part FROM myria.build_parts c
-    WHERE c.tenant_id = $1 AND c.build_id = $2 AND ($3::bigint IS NULL OR c.scope_id = $3) AND ($4::text IS NULL OR c.kind = $4)
-      AND (c.status = 'pending' OR c.status = 'left' AND $8) AND c.attempt < $7
+SET attempt = p.attempt + 1, worker = $4, lease_until = clock_timestamp() + make_interval(secs => $5)
+WHERE p.tenant_id = $1 AND p.build_id = $2 AND (p.scope_id, p.part) = (
+    SELECT c.scope_id, c.part FROM myria.build_parts c
+    WHERE c.tenant_id = $1 AND c.build_id = $2 AND c.status <> 'done'
+      AND (c.scope_id = $3 OR $3::bigint IS NULL AND c.status = 'pending' AND c.attempt < $6)
       AND (c.lease_until IS NULL OR c.lease_until < clock_timestamp())
       AND EXISTS (SELECT FROM myria.build_tasks t
                   WHERE t.tenant_id = $1 AND t.build_id = $2 AND t.scope_id = c.scope_id AND t.status = 'pending')
-    ORDER BY c.scope_id, c.kind, c.part
+    ORDER BY c.scope_id, c.part
     LIMIT 1
     FOR UPDATE SKIP LOCKED)
-RETURNING p.scope_id, p.kind, p.part, p.attempt, p.events, p.begins_at, p.begins_seq, p.ends_at, p.ends_seq, p.root_rendering_id,
+RETURNING p.scope_id, p.part, p.attempt, p.events, p.begins_at, p.begins_seq, p.ends_at, p.ends_seq,
     (SELECT s.participants FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_id = p.scope_id) AS participants;
 
 -- name: renew_parts
@@ -259,24 +218,24 @@ RETURNING scope_id;
 -- name: finish_part
 -- Compare-and-set on the lease's attempt, while the build still runs (the build lock is held).
 UPDATE myria.build_parts
-SET status = 'done', lease_until = NULL, result = $7::bytea[], counts = $8::jsonb
-WHERE tenant_id = $1 AND build_id = $2 AND scope_id = $3 AND kind = $4 AND part = $5 AND attempt = $6 AND status <> 'done'
+SET status = 'done', lease_until = NULL, result = $6::bytea[], counts = $7::jsonb
+WHERE tenant_id = $1 AND build_id = $2 AND scope_id = $3 AND part = $4 AND attempt = $5 AND status <> 'done'
 RETURNING part;
 
 -- name: leave_part
 -- A helper failed at it: who has the scope's task shall see how.
 UPDATE myria.build_parts
 SET status = 'left', lease_until = NULL
-WHERE tenant_id = $1 AND build_id = $2 AND scope_id = $3 AND kind = $4 AND part = $5 AND attempt = $6 AND status = 'pending';
+WHERE tenant_id = $1 AND build_id = $2 AND scope_id = $3 AND part = $4 AND attempt = $5 AND status = 'pending';
 
 -- name: part_counts
--- What was counted in each part of a kind that is done, null for one that is not.
+-- What was counted in each part that is done, null for one that is not.
 SELECT CASE WHEN status = 'done' THEN counts END AS counts FROM myria.build_parts
-WHERE tenant_id = $1 AND build_id = $2 AND scope_id = $3 AND kind = $4;
+WHERE tenant_id = $1 AND build_id = $2 AND scope_id = $3;
 
 -- name: part_results
-SELECT part, result, worker FROM myria.build_parts
-WHERE tenant_id = $1 AND build_id = $2 AND scope_id = $3 AND kind = $4 AND status = 'done' ORDER BY part;
+SELECT part, result FROM myria.build_parts
+WHERE tenant_id = $1 AND build_id = $2 AND scope_id = $3 AND status = 'done' ORDER BY part;
 
 -- name: drop_parts
 DELETE FROM myria.build_parts WHERE tenant_id = $1 AND build_id = $2 AND scope_id = $3;
@@ -373,7 +332,7 @@ GROUP BY c.key
 ORDER BY c.key;
 
 -- name: progress
-SELECT count(*) AS tasks, count(*) FILTER (WHERE status = 'done') AS done,
+SELECT count(*) AS tasks, count(*) FILTER (WHERE status = 'done') AS tasks_done,
        coalesce(sum((counts->>'events')::bigint), 0)::bigint AS events
 FROM myria.build_tasks WHERE tenant_id = $1 AND build_id = $2;
 

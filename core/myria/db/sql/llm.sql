@@ -67,20 +67,10 @@ WHERE c.tenant_id = $1 AND c.call_id IN (
 
 -- name: topics
 -- Topics with their children's renderings, in the order asked for; only of the scopes in force. Past $4 withdrawals are
--- not in the trees: what spans the moment of such an event may have words made of it.
+-- not in the trees.
 SELECT r.rendering_id, r.scope_id, r.node_id, r.node_type, r.level, r.topic_id, r.label, r.summary, r.children, r.is_unit,
        r.events, r.leaves, r.first_at, r.last_at, s.participants,
-       EXISTS (
-           SELECT FROM myria.withdrawn w
-           JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = w.event_seq
-           WHERE w.tenant_id = $1 AND w.scope_id = r.scope_id AND w.by_event_seq > $4
-             AND e.occurred_at BETWEEN r.first_at AND r.last_at
-             AND coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
-                     WHERE x.tenant_id = $1 AND x.event_seq = w.event_seq
-                     ORDER BY x.by_event_seq DESC LIMIT 1), false))
-       OR EXISTS (
-           SELECT FROM myria.ended_events($1, now()) d WHERE d.scope_id = r.scope_id AND d.occurred_at BETWEEN r.first_at AND r.last_at
-       ) AS covers_withdrawn
+       myria.covers_withdrawn($1, r.scope_id, r.first_at, r.last_at, $4) AS covers_withdrawn
 FROM unnest($2::bytea[]) WITH ORDINALITY AS wanted (rendering_id, position)
 JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = wanted.rendering_id
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = r.scope_id

@@ -5,13 +5,6 @@ FROM myria.active_snapshots a
 JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = a.snapshot_id
 WHERE a.tenant_id = $1;
 
--- name: active_for_update
--- The pointer, read under the publish lock by whoever will move it.
-SELECT s.snapshot_id, s.number, s.cutoff, s.parent_snapshot_id
-FROM myria.active_snapshots a
-JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = a.snapshot_id
-WHERE a.tenant_id = $1;
-
 -- name: get
 SELECT s.snapshot_id, s.number, s.parent_snapshot_id, s.build_id, s.status, s.cutoff, s.first_event_seq,
        s.tail_xid::text AS tail_xid, s.lineage::text AS lineage, s.planner_version, s.planner_settings,
@@ -100,17 +93,23 @@ FROM ended e WHERE b.tenant_id = $1 AND b.build_id = e.build_id AND b.status = '
 SELECT snapshot_id, number, build_id FROM myria.snapshots
 WHERE tenant_id = $1 AND number IS NOT NULL AND status IN ('failed', 'superseded') AND activated_at IS NULL;
 
--- name: delete_roots_of
--- The rows a build wrote under its number, scope by scope from its task list.
-DELETE FROM myria.scope_roots r
-USING (SELECT t.scope_id FROM myria.build_tasks t
-       WHERE t.tenant_id = $1 AND t.build_id = $2 AND t.scope_id > $4 ORDER BY t.scope_id LIMIT $5) t
-WHERE r.tenant_id = $1 AND r.scope_id = t.scope_id AND r.number = $3;
-
--- name: next_task_page
-SELECT max(t.scope_id) FROM (
-    SELECT scope_id FROM myria.build_tasks
-    WHERE tenant_id = $1 AND build_id = $2 AND scope_id > $3 ORDER BY scope_id LIMIT $4) t;
+-- name: delete_rows_of
+-- What a build wrote under its number $3, scope by scope from its task list after $4: roots, and records of subjects. The
+-- last scope of the page comes back.
+WITH tasks AS (
+    SELECT t.scope_id FROM myria.build_tasks t
+    WHERE t.tenant_id = $1 AND t.build_id = $2 AND t.scope_id > $4 ORDER BY t.scope_id LIMIT $5
+), roots AS (
+    DELETE FROM myria.scope_roots r USING tasks t
+    WHERE r.tenant_id = $1 AND r.scope_id = t.scope_id AND r.number = $3
+), subjects AS (
+    DELETE FROM myria.subject_roots r USING tasks t
+    WHERE r.tenant_id = $1 AND r.scope_id = t.scope_id AND r.number = $3
+), records AS (
+    DELETE FROM myria.subject_holders h USING tasks t
+    WHERE h.tenant_id = $1 AND h.scope_id = t.scope_id AND h.number = $3
+)
+SELECT max(t.scope_id) FROM tasks t;
 
 -- name: free_number
 UPDATE myria.snapshots SET number = NULL

@@ -21,8 +21,7 @@ CROSS JOIN LATERAL (
 
 -- name: nodes
 -- Those of some renderings that are of subjects.
-SELECT n.rendering_id, n.node_id, n.level, n.topic_id, n.anchor_seq, n.anchor_event_id, n.label, n.summary, n.metadata,
-       n.children, n.is_subject, n.events, n.leaves, n.subjects, n.key_at, n.key_digest, n.key_event_id, n.first_at, n.last_at
+SELECT n.*, n.is_subject AS is_unit, n.subjects AS units
 FROM unnest($2::bytea[]) AS wanted
 JOIN myria.subject_nodes n ON n.tenant_id = $1 AND n.rendering_id = wanted;
 
@@ -42,53 +41,43 @@ WITH RECURSIVE way AS (
         FROM myria.subject_nodes x WHERE x.tenant_id = $1 AND x.rendering_id = child OFFSET 0) n
     WHERE w.paths <> '{}'
 )
-SELECT n.rendering_id, n.node_id, n.level, n.topic_id, n.anchor_seq, n.anchor_event_id, n.label, n.summary, n.metadata,
-       n.children, n.is_subject, n.events, n.leaves, n.subjects, n.key_at, n.key_digest, n.key_event_id, n.first_at, n.last_at
+SELECT n.*, n.is_subject AS is_unit, n.subjects AS units
 FROM way w
 CROSS JOIN LATERAL (
     SELECT * FROM myria.subject_nodes x WHERE x.tenant_id = $1 AND x.rendering_id = w.rendering_id OFFSET 0) n;
 
 -- name: write_nodes
--- Times are microseconds since 1970.
-INSERT INTO myria.subject_nodes (tenant_id, scope_id, rendering_id, node_id, level, topic_id, anchor_seq, anchor_event_id,
-    label, summary, metadata, children, is_subject, events, leaves, subjects, key_at, key_digest, key_event_id, first_at,
-    last_at)
-SELECT $1, $2, x.rendering_id, x.node_id, x.level, x.topic_id, x.anchor_seq, x.anchor_event_id, x.label, x.summary,
-       x.metadata, x.children::bytea[], x.is_subject, x.events, x.leaves, x.subjects,
-       to_timestamp(x.key_us / 1000000) + x.key_us % 1000000 * interval '1 microsecond', x.key_digest, x.key_event_id,
-       to_timestamp(x.first_us / 1000000) + x.first_us % 1000000 * interval '1 microsecond',
-       to_timestamp(x.last_us / 1000000) + x.last_us % 1000000 * interval '1 microsecond'
-FROM ROWS FROM (
-         unnest($3::text::bytea[], $4::text::bytea[], $5::text::smallint[], $6::text::text[], $7::text::bigint[],
-                $8::text::text[], $9::text::text[], $10::text::text[], $12::text::text[], $13::text::boolean[],
-                $14::text::integer[], $15::text::integer[], $16::text::integer[], $17::text::bigint[],
-                $18::text::bytea[], $19::text::text[], $20::text::bigint[], $21::text::bigint[]),
-         jsonb_array_elements($11::text::jsonb))
-     AS x (rendering_id, node_id, level, topic_id, anchor_seq, anchor_event_id, label, summary, children, is_subject,
-           events, leaves, subjects, key_us, key_digest, key_event_id, first_us, last_us, metadata)
-ON CONFLICT DO NOTHING;
+WITH added AS (
+    INSERT INTO myria.subject_nodes (tenant_id, scope_id, rendering_id, node_id, level, topic_id, anchor_seq, anchor_event_id,
+        label, summary, metadata, children, is_subject, events, leaves, subjects, key_at, key_digest, key_event_id, first_at,
+        last_at)
+    SELECT $1, $2, n.rendering_id, n.node_id, n.level, n.topic_id, n.anchor_seq, n.anchor_event_id, n.label, n.summary,
+           n.metadata, n.children, n.is_unit, n.events, n.leaves, n.units, n.key_at, n.key_digest, n.key_event_id,
+           n.first_at, n.last_at
+    FROM unnest($3::myria.new_node[]) AS n ORDER BY n.rendering_id
+    ON CONFLICT DO NOTHING RETURNING 1
+)
+SELECT count(*) AS nodes FROM added;
 
 -- name: drop_records
--- What an earlier attempt wrote of a scope under the number of an unfinished build.
-DELETE FROM myria.subject_holders WHERE tenant_id = $1 AND scope_id = $2 AND number = $3;
+-- What attempts before $4 wrote of a scope under the number $5 of an unfinished build. The task is locked: while it is this
+-- attempt's, no other one begins.
+WITH task AS (
+    SELECT t.scope_id FROM myria.build_tasks t
+    WHERE t.tenant_id = $1 AND t.build_id = $2 AND t.scope_id = $3 AND t.attempt = $4 AND t.status = 'pending' FOR SHARE
+)
+DELETE FROM myria.subject_holders h USING task t WHERE h.tenant_id = $1 AND h.scope_id = t.scope_id AND h.number = $5;
 
 -- name: write_holders
-INSERT INTO myria.subject_holders (tenant_id, scope_id, number, key, holders, subject)
-SELECT $1, $2, $3, x.key, x.holders, x.subject
-FROM unnest($4::text::bytea[], $5::text::bytea[], $6::text::bytea[]) AS x (key, holders, subject)
-ON CONFLICT (tenant_id, scope_id, key, number) DO UPDATE SET holders = excluded.holders, subject = excluded.subject;
-
--- name: delete_of
--- The rows a build wrote under its number, scope by scope from its task list: roots and records.
-WITH tasks AS (
+-- The task is locked as above.
+WITH task AS (
     SELECT t.scope_id FROM myria.build_tasks t
-    WHERE t.tenant_id = $1 AND t.build_id = $2 AND t.scope_id > $4 ORDER BY t.scope_id LIMIT $5
-), roots AS (
-    DELETE FROM myria.subject_roots r USING tasks t
-    WHERE r.tenant_id = $1 AND r.scope_id = t.scope_id AND r.number = $3
+    WHERE t.tenant_id = $1 AND t.build_id = $2 AND t.scope_id = $3 AND t.attempt = $4 AND t.status = 'pending' FOR SHARE
 )
-DELETE FROM myria.subject_holders h USING tasks t
-WHERE h.tenant_id = $1 AND h.scope_id = t.scope_id AND h.number = $3;
+INSERT INTO myria.subject_holders (tenant_id, scope_id, number, key, holders, subject)
+SELECT $1, t.scope_id, $5, x.key, x.holders, x.subject
+FROM task t CROSS JOIN unnest($6::bytea[], $7::bytea[], $8::bytea[]) AS x (key, holders, subject)
+ON CONFLICT (tenant_id, scope_id, key, number) DO UPDATE SET holders = excluded.holders, subject = excluded.subject;
 
 -- name: any
 -- Whether there are subjects of one of some scopes, or of any scope where none is named.

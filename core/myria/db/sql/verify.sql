@@ -28,9 +28,6 @@ FROM myria.events e
 WHERE e.tenant_id = $1
 ORDER BY e.event_seq;
 
--- name: count_events
-SELECT count(*) FROM myria.events WHERE tenant_id = $1;
-
 -- name: nodes
 -- Every identity with the events its refs resolve to (null where one does not), in the order of the refs.
 SELECT n.node_id, n.scope_id, n.node_type, c.participants, n.event_seqs, n.weights,
@@ -46,9 +43,6 @@ CROSS JOIN LATERAL (
     LEFT JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = ref.event_seq
 ) r
 WHERE n.tenant_id = $1;
-
--- name: count_nodes
-SELECT count(*) FROM myria.nodes WHERE tenant_id = $1;
 
 -- name: renderings
 -- Every rendering with its identity's row, the number of its children that exist, its topic, its anchor event, and
@@ -71,9 +65,6 @@ LEFT JOIN myria.events a ON a.tenant_id = $1 AND a.event_seq = r.anchor_seq
 LEFT JOIN myria.events f ON f.tenant_id = $1 AND f.event_seq = n.event_seqs[1]
 LEFT JOIN myria.events l ON l.tenant_id = $1 AND l.event_seq = n.event_seqs[cardinality(n.event_seqs)]
 WHERE r.tenant_id = $1;
-
--- name: count_renderings
-SELECT count(*) FROM myria.renderings WHERE tenant_id = $1;
 
 -- name: snapshots
 SELECT s.snapshot_id, s.number, s.parent_snapshot_id, s.status, s.cutoff, s.tail_xid::text::bigint AS tail_xid,
@@ -111,11 +102,7 @@ ORDER BY x.scope_id, x.number;
 -- One page of all scopes: what a snapshot shows of each, null where it shows nothing.
 SELECT c.scope_id, c.participants, root.root_rendering_id, root.blocks
 FROM myria.scopes c
-LEFT JOIN LATERAL (
-    SELECT x.root_rendering_id, x.blocks FROM myria.scope_roots x
-    WHERE x.tenant_id = $1 AND x.scope_id = c.scope_id AND x.number::bigint <@ $2::int8multirange
-    ORDER BY x.number DESC LIMIT 1
-) root ON true
+LEFT JOIN LATERAL myria.root_within($1, c.scope_id, $2::int8multirange) root ON true
 WHERE c.tenant_id = $1 AND c.scope_id > $3
 ORDER BY c.scope_id
 LIMIT $4;
@@ -125,39 +112,21 @@ LIMIT $4;
 -- cutoff, in the order of the scope.
 SELECT e.event_seq FROM myria.events e
 WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.event_seq <= $3 AND NOT e.internal
-  AND NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
-                    WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $3
-                    ORDER BY w.by_event_seq DESC LIMIT 1), false)
+  AND NOT myria.is_withdrawn($1, e.event_seq, $3)
 ORDER BY e.occurred_at, e.event_seq;
 
 -- name: structure
--- Renderings by id, as the tree's structure needs them.
-SELECT r.rendering_id, r.scope_id, r.node_id, r.node_type, r.level, r.anchor_seq, r.children, r.child_leaves, r.is_unit,
-       r.events, r.leaves, r.units, r.key_at, r.key_event_id, r.first_at, r.last_at, n.event_seqs
-FROM myria.renderings r
-LEFT JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id
-WHERE r.tenant_id = $1 AND r.rendering_id = ANY ($2::bytea[]);
-
--- name: structure_below
--- The children of renderings, as the tree's structure needs them.
-SELECT r.rendering_id, r.scope_id, r.node_id, r.node_type, r.level, r.anchor_seq, r.children, r.child_leaves, r.is_unit,
-       r.events, r.leaves, r.units, r.key_at, r.key_event_id, r.first_at, r.last_at, n.event_seqs
-FROM myria.renderings p
-CROSS JOIN LATERAL unnest(p.children) AS child (rendering_id)
-JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = child.rendering_id
-LEFT JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id
-WHERE p.tenant_id = $1 AND p.rendering_id = ANY ($2::bytea[]);
-
--- name: subtrees
--- Whole subtrees of bounded size, as the tree's structure needs them. A child is below its parent, so this ends.
+-- A rendering and what is beneath it down to a depth, as the tree's structure needs them. A child is below its parent, so
+-- this ends.
 WITH RECURSIVE tree AS (
-    SELECT r.rendering_id, r.children, r.level FROM myria.renderings r
-    WHERE r.tenant_id = $1 AND r.rendering_id = ANY ($2::bytea[])
+    SELECT r.rendering_id, r.children, r.level, 0 AS depth FROM myria.renderings r
+    WHERE r.tenant_id = $1 AND r.rendering_id = $2
     UNION ALL
-    SELECT r.rendering_id, r.children, r.level
+    SELECT r.rendering_id, r.children, r.level, t.depth + 1
     FROM tree t
     CROSS JOIN LATERAL unnest(t.children) AS child (rendering_id)
-    JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = child.rendering_id AND r.level < t.level
+    JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = child.rendering_id
+    WHERE t.depth < $3 AND (r.level < t.level OR t.depth = 0)
 )
 SELECT r.rendering_id, r.scope_id, r.node_id, r.node_type, r.level, r.anchor_seq, r.children, r.child_leaves, r.is_unit,
        r.events, r.leaves, r.units, r.key_at, r.key_event_id, r.first_at, r.last_at, n.event_seqs
@@ -175,9 +144,7 @@ LIMIT 1;
 
 -- name: scope_events
 -- A scope's events as the planner takes them. Withdrawn ones keep their place among others of their microsecond.
-SELECT NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
-                     WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $3
-                     ORDER BY w.by_event_seq DESC LIMIT 1), false) AS is_there,
+SELECT NOT myria.is_withdrawn($1, e.event_seq, $3) AS is_there,
        e.event_seq, e.event_id, (extract(epoch FROM e.occurred_at) * 1000000)::bigint AS at, e.utc_offset, e.channel,
        e.dedupe_key, e.type, e.context_id, e.payload::text AS payload, e.topic_hints::text AS topic_hints
 FROM myria.events e
@@ -208,32 +175,9 @@ WHERE r.tenant_id = $1 AND NOT EXISTS (SELECT FROM reached WHERE reached.renderi
 -- Since when the tenant has stored plans of a language model, if it has.
 SELECT llm_planned_at FROM myria.tenants WHERE tenant_id = $1;
 
--- name: withdrawn
--- Where the projection of withdrawals is not what the log gives.
-SELECT coalesce(stored.event_seq, folded.event_seq) AS event_seq,
-       coalesce(stored.by_event_seq, folded.by_event_seq) AS by_event_seq,
-       stored.event_seq IS NOT NULL AS is_stored, folded.event_seq IS NOT NULL AS is_folded
-FROM (SELECT w.* FROM myria.withdrawn w WHERE w.tenant_id = $1) stored
-FULL JOIN (SELECT f.* FROM myria.withdrawals_of_log f WHERE f.tenant_id = $1) folded
-    ON folded.event_seq = stored.event_seq AND folded.by_event_seq = stored.by_event_seq
-WHERE stored.event_seq IS NULL OR folded.event_seq IS NULL OR folded.scope_id <> stored.scope_id
-   OR folded.reason <> stored.reason OR folded.superseded_by IS DISTINCT FROM stored.superseded_by
-ORDER BY 1, 2;
-
--- name: count_withdrawn
-SELECT count(*) FROM myria.withdrawn w WHERE w.tenant_id = $1;
-
--- name: count_kept
--- How many rows a projection has.
-SELECT CASE $2::text
-    WHEN 'notes' THEN (SELECT count(*) FROM myria.notes x WHERE x.tenant_id = $1)
-    WHEN 'sessions' THEN (SELECT count(*) FROM myria.sessions x WHERE x.tenant_id = $1)
-    WHEN 'note_relations' THEN (SELECT count(*) FROM myria.note_relations x WHERE x.tenant_id = $1)
-    WHEN 'note_evaluations' THEN (SELECT count(*) FROM myria.note_evaluations x WHERE x.tenant_id = $1)
-    WHEN 'tool_feedback' THEN (SELECT count(*) FROM myria.tool_feedback x WHERE x.tenant_id = $1)
-    WHEN 'turns' THEN (SELECT count(*) FROM myria.turns x WHERE x.tenant_id = $1)
-    WHEN 'registrations' THEN (SELECT count(*) FROM myria.registrations x WHERE x.tenant_id = $1)
-END;
+-- name: count
+-- How many rows of the tenant a table has.
+SELECT myria.count_rows($1, $2);
 
 -- name: differs_from_log
 SELECT is_kept, fields::text AS fields FROM myria.differs_from_log($1, $2);
@@ -244,15 +188,10 @@ SELECT x.event_seq FROM myria.erased x WHERE x.tenant_id = $1 AND x.scope_id = $
 
 -- name: subject_nodes
 -- Every node of subjects, with the scope that it is of.
-SELECT n.rendering_id, n.node_id, n.level, n.topic_id, n.anchor_seq, n.anchor_event_id, n.label, n.summary, n.metadata,
-       n.children, n.is_subject, n.events, n.leaves, n.subjects, n.key_at, n.key_digest, n.key_event_id, n.first_at, n.last_at,
-       n.scope_id, c.participants
+SELECT n.*, n.is_subject AS is_unit, n.subjects AS units, c.participants
 FROM myria.subject_nodes n
 LEFT JOIN myria.scopes c ON c.tenant_id = $1 AND c.scope_id = n.scope_id
 WHERE n.tenant_id = $1;
-
--- name: count_subject_nodes
-SELECT count(*) FROM myria.subject_nodes n WHERE n.tenant_id = $1;
 
 -- name: subject_roots
 -- Every root row of subjects with what it points at.
@@ -289,9 +228,6 @@ SELECT DISTINCT ON (h.key) h.key, h.holders, h.subject
 FROM myria.subject_holders h
 WHERE h.tenant_id = $1 AND h.scope_id = $2 AND h.number::bigint <@ $3::int8multirange AND h.number >= $4
 ORDER BY h.key, h.number DESC;
-
--- name: count_vectors
-SELECT count(*) FROM myria.event_vectors WHERE tenant_id = $1;
 
 -- name: vectors_differ
 -- Vectors that fit no event, or no text, or none of their model; and events that have none though they should.

@@ -29,7 +29,7 @@ INSERT INTO myria.withdrawn (tenant_id, scope_id, event_seq, by_event_seq, reaso
 SELECT f.tenant_id, f.scope_id, f.event_seq, f.by_event_seq, f.reason, f.superseded_by
 FROM unnest($2::bigint[]) AS stored (event_seq)
 CROSS JOIN LATERAL (
-    SELECT * FROM myria.withdrawals_of_log x WHERE x.tenant_id = $1 AND x.by_event_seq = stored.event_seq OFFSET 0
+    SELECT * FROM myria.withdrawn_of_log x WHERE x.tenant_id = $1 AND x.by_event_seq = stored.event_seq OFFSET 0
 ) f
 ORDER BY f.event_seq, f.by_event_seq
 ON CONFLICT DO NOTHING;

@@ -13,7 +13,7 @@ import orjson
 
 from myria import errors
 from myria.db.database import Connection
-from myria.db.locks import scope_lock_key
+from myria.db.locks import lock_key
 from myria.db.queries import sql
 from myria.log.event import NewEvent
 from myria.log.payloads import dedupe_key
@@ -38,7 +38,7 @@ class WithdrawalProjection(Projection):
             AlreadySuperseded: another event has replaced one of those named.
             EventErased, EventNotFound: one that would be restored was erased; an import is told so.
         """
-        keys = sorted({scope_lock_key("withdraw", tenant, event.scope_id) for event in events})
+        keys = sorted({lock_key("withdraw", tenant, event.scope_id) for event in events})
         await connection.execute(sql("withdrawal.lock_scopes"), keys)
         withdrawals = [
             (event.event, withdrawal)

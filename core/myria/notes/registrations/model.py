@@ -15,7 +15,7 @@ import orjson
 
 from myria.db.clock import to_microseconds, to_rfc3339
 from myria.db.database import Connection
-from myria.db.locks import registration_lock_key
+from myria.db.locks import lock_key
 from myria.db.queries import sql
 from myria.errors import AgentExists, SessionMoved
 from myria.log.event import NewEvent
@@ -142,7 +142,7 @@ class RegistrationProjection(Projection):
             SessionMoved: another version came before.
         """
         entries = [_said(event) for event in events]
-        keys = {registration_lock_key(tenant, said["kind"], said["id"]) for said in entries}
+        keys = {lock_key("registration", tenant, said["kind"], said["id"]) for said in entries}
         await connection.execute(sql("registrations.lock"), sorted(keys))
         if importing:
             return

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import orjson
 
 from myria.db.database import Connection
-from myria.db.locks import session_lock_key
+from myria.db.locks import lock_key
 from myria.db.queries import sql
 from myria.log.event import NewEvent
 from myria.log.projections import Incoming, Projection, Stored
@@ -75,7 +75,7 @@ class SessionProjection(Projection):
     ) -> None:
         """Lock the sessions of events."""
         keys = {
-            session_lock_key(tenant, event.scope_id, event.event.context_id)
+            lock_key("session", tenant, event.scope_id, event.event.context_id)
             for event in events
             if event.event.context_id is not None
         }

@@ -118,30 +118,25 @@ async def reflect(
     about, _ = await notes.clean(tenant, dict(reflection.effectiveness))
     drafts = reflection.drafts()
 
-    salt: list[str] = []
-
-    async def beside(ids: Sequence[str], new: Sequence[int]) -> Sequence[NewEvent]:
-        parts: dict[Part, list[str]] = {}
-        for (part, _), note_id in zip(drafts, ids, strict=True):
-            parts.setdefault(part, []).append(note_id)
-        links = await _missing_links(database, tenant, participants, parts) if new else []
-        return [*links, *end(ids, bool(new))]
-
-    def end(ids: Sequence[str], is_new: bool) -> Sequence[NewEvent]:
-        if session_id is None and not about:
-            return ()
-        if session_id is not None and ended and not is_new:
-            return ()  # a repeat: it is over, and nothing came since
-        # Of no words: the key stays when the notes are erased.
-        run = [str(begun), str(ended), *salt] if session_id is not None else ids
-        key = digest([*participants, session_id or "", *run]).hex()
-        return [
-            session_end(
+    async def keep(ended_before: int) -> list[Remembered]:
+        async def beside(ids: Sequence[str], new: Sequence[int]) -> Sequence[NewEvent]:
+            parts: dict[Part, list[str]] = {}
+            for (part, _), note_id in zip(drafts, ids, strict=True):
+                parts.setdefault(part, []).append(note_id)
+            links = await _missing_links(database, tenant, participants, parts) if new else []
+            is_repeat = bool(ended) and not new  # it is over, and nothing came since
+            if is_repeat if session_id is not None else not about:
+                return links
+            # Of no words: the key stays when the notes are erased.
+            run = (
+                ids if session_id is None else [str(begun), str(ended), *([str(ended_before)] if ended_before else ())]
+            )
+            key = digest([*participants, session_id or "", *run]).hex()
+            end = session_end(
                 session_id, participants, timestamp=moment, reason="reflect", idle_s=idle_s, key=key, about=about
             )
-        ]
+            return [*links, end]
 
-    async def keep() -> list[Remembered]:
         return await notes.remember_all(
             tenant,
             participants,
@@ -152,15 +147,15 @@ async def reflect(
             now=moment,
         )
 
-    for again in range(1, _ERASED_ENDS + 1):
+    for ended_before in range(_ERASED_ENDS + 1):
         try:
-            kept = await keep()
-            break
+            kept = await keep(ended_before)
         except EventErased:
             # An earlier session of this name was erased with its end, and nothing tells this one's key from that one's.
-            salt[:] = [str(again)]
-    else:
-        kept = await keep()
+            if ended_before == _ERASED_ENDS:
+                raise
+        else:
+            break
     return [(part, note) for (part, _), note in zip(drafts, kept, strict=True)]
 
 

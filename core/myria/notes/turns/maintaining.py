@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from myria.db.database import Database
-from myria.db.locks import maintenance_lock_key
+from myria.db.locks import lock_key
 from myria.db.queries import sql
 from myria.errors import TurnBusy
 from myria.notes.consolidating import Consolidation
@@ -103,7 +103,7 @@ class TurnMaintenance:
     async def _locked(self, tenant: str, session: DueSession) -> AsyncIterator[None]:
         """Hold the session's lock, which ends with its transaction, whatever becomes of this process."""
         deadline = time.monotonic() + self._lock_timeout_s
-        key = maintenance_lock_key(tenant, session.owner, session.context_id)
+        key = lock_key("maintenance", tenant, session.owner, session.context_id)
         try:
             async with asyncio.timeout(self._lock_timeout_s):
                 await self._one.acquire()

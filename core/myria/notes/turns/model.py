@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from myria.db.database import Connection
-from myria.db.locks import turns_lock_key
+from myria.db.locks import lock_key
 from myria.db.queries import sql
 from myria.errors import SessionMoved
 from myria.log.canonical import digest
@@ -169,7 +169,7 @@ class TurnProjection(Projection):
             SessionMoved: the newest mark of the session is another than the mark says.
         """
         marks = [(event, _said(event)) for event in events]
-        keys = {turns_lock_key(tenant, said["owner"], event.event.context_id or "") for event, said in marks}
+        keys = {lock_key("turns", tenant, said["owner"], event.event.context_id or "") for event, said in marks}
         await connection.execute(sql("turns.lock"), sorted(keys))
         if importing:
             return

@@ -7,7 +7,7 @@ a time, and a node goes on its way as soon as it is made.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from sys import intern
 
@@ -56,33 +56,12 @@ async def plan_all_subjects(
     Raises:
         InternalError: a subject would have a single leaf, or a leaf is filed twice under one key.
     """
-    plan = await begin_plan(root, reader, sink, participants=participants, settings=settings)
-    await plan.gather(plan.make(0, plan.size))
-    return plan
-
-
-async def begin_plan(
-    root: Outline | None,
-    reader: NodeReader,
-    sink: NodeSink,
-    *,
-    participants: Participants,
-    settings: PlannerSettings,
-    leaves: Iterable[PlacedLeaf] | None = None,
-) -> WholePlan:
-    """Read all leaves and choose what each is filed under; see `plan_all_subjects`.
-
-    The subjects are still to be made, in ranges of their order and perhaps by several processes, then gathered.
-    `leaves` are those of the tree, in any order, where they are known already.
-    """
     plan = WholePlan(reader, sink, participants=participants, settings=settings)
-    if leaves is not None:
-        for placed in leaves:
-            plan.take(placed)
-    elif root is not None:
+    if root is not None:
         async for placed in leaves_beneath([root], reader):
             plan.take(placed)
     plan.choose()
+    await plan.make()
     return plan
 
 
@@ -103,11 +82,6 @@ class WholePlan:
         """The keys that are subjects, in the order of their paths."""
         self._subject_of: dict[str, bytes] = {}
         self._kept: OrderedDict[bytes, Node] = OrderedDict()
-
-    @property
-    def size(self) -> int:
-        """How many subjects there are."""
-        return len(self._subjects)
 
     def take(self, placed: PlacedLeaf) -> None:
         """Take in a leaf."""
@@ -134,25 +108,20 @@ class WholePlan:
             holders = sorted(Holder(leaf.unit, leaf.rendering_id, key in leaf.keys) for leaf in self._holding[key])
             yield stored, Holders(tuple(holders), subject=self._subject_of.get(key))
 
-    async def make(self, begin: int, end: int) -> AsyncIterator[Node]:
-        """Make the subjects of a range of their order, and yield each once it is whole and written."""
+    async def make(self) -> None:
+        """Make the subjects in their order, each written once it is whole, and the nodes above them."""
         assembly = SubjectAssembly(self._reader, self._participants, self._settings)
-        for keys in self._read_together(self._subjects[begin:end]):
+        made: list[SubjectPiece] = []
+        for keys in self._read_together(self._subjects):
             leaves = await self._read({leaf.rendering_id for key in keys for leaf in self._filed(key)})
             for key in keys:
                 pieces = [SubjectPiece.filed(leaves[leaf.rendering_id], key, leaf.keys) for leaf in self._filed(key)]
                 subject = await assembly.subject(in_order(pieces, FILED_TWICE))
                 await self._flush(assembly)
-                yield subject.node
-
-    async def gather(self, subjects: AsyncIterator[Node]) -> None:
-        """Make the nodes above all subjects, which come in their order."""
-        made = [node async for node in subjects]
-        pieces = [SubjectPiece(subject_prefix(key), node) for key, node in zip(self._subjects, made, strict=True)]
-        self._subject_of = {key: node.rendering_id for key, node in zip(self._subjects, made, strict=True)}
-        if pieces:
-            assembly = SubjectAssembly(self._reader, self._participants, self._settings)
-            self.root = (await assembly.grown(pieces, UNITS)).node
+                made.append(SubjectPiece(subject_prefix(key), subject.node))
+                self._subject_of[key] = subject.node.rendering_id
+        if made:
+            self.root = (await assembly.grown(made, UNITS)).node
             await self._flush(assembly)
 
     async def _flush(self, assembly: SubjectAssembly) -> None:
@@ -165,6 +134,7 @@ class WholePlan:
 
     def _read_together(self, keys: Iterable[str]) -> Iterator[list[str]]:
         """Yield subjects in runs that few leaves are filed under, or single large ones."""
+        # Most subjects have a handful of leaves: a statement for each would cost more than all else.
         run: list[str] = []
         leaves = 0
         for key in keys:

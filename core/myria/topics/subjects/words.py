@@ -6,7 +6,7 @@ From the children's renderings alone: a leaf says what was said, a division of a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -37,38 +37,35 @@ _IN_TIME = attrgetter("last_at", "key_timestamp", "key_digest")
 
 def describe_subject(key: str, children: Sequence[Node]) -> Description:
     """Describe a subject from its leaves, or from the divisions that it is large enough for."""
-    said = [child.metadata for child in children]
-    name = _name(key, 0, children, said)
+    name = _name(key, 0, children)
     return Description(
         label=clip(capitalised(name), LABEL_CHARACTERS),
         summary=_states([key], children, _SUBJECT_CHARACTERS),
-        metadata=_metadata(children, said, [name]),
+        metadata=_metadata(children, [name]),
     )
 
 
 def describe_division(keys: Sequence[str], children: Sequence[Node]) -> Description:
     """Describe a part of a large subject: `keys` are the subject's own and those that all of the part share."""
-    said = [child.metadata for child in children]
-    names = [_name(key, place, children, said) for place, key in enumerate(keys)]
+    names = [_name(key, place, children) for place, key in enumerate(keys)]
     # Two single words may share leaves by chance; "BrewMate: Café Mistral" is no chance.
     beside = ", ".join(name for key, name in zip(keys[1:], names[1:], strict=True) if " " in key)
     title = f"{names[0]}: {beside}" if beside else f"{names[0]} {_period(children)}"
     return Description(
         label=clip(capitalised(title), LABEL_CHARACTERS),
         summary=latest_of(_states(keys, children, _GROUP_CHARACTERS)),
-        metadata=_metadata(children, said, names),
+        metadata=_metadata(children, names),
     )
 
 
 def describe_index(children: Sequence[Node]) -> Description:
     """Describe a group of subjects that stand beside each other by their keys alone."""
-    said = [child.metadata for child in children]
-    names = [said[0]["names"][0], said[-1]["names"][-1]]
+    names = [children[0].metadata["names"][0], children[-1].metadata["names"][-1]]
     subjects = sum(child.units for child in children)
     return Description(
         label=clip(f"Subjects from {names[0]} to {names[1]}", LABEL_CHARACTERS),
         summary=f"{counted(subjects, 'subject')} {_period(children)}.",
-        metadata=_metadata(children, said, names),
+        metadata=_metadata(children, names),
     )
 
 
@@ -81,7 +78,7 @@ def _period(children: Sequence[Node]) -> str:
     return period_text(min(child.first_at for child in children), max(child.last_at for child in children))
 
 
-def _name(key: str, place: int, children: Sequence[Node], said: Sequence[Mapping[str, Any]]) -> str:
+def _name(key: str, place: int, children: Sequence[Node]) -> str:
     """Return a key as people said it; `place` is that of the key among those of a division."""
     kind = kind_name(key)
     if kind is not None:
@@ -90,7 +87,8 @@ def _name(key: str, place: int, children: Sequence[Node], said: Sequence[Mapping
     words: Counter[str] = Counter()
     hinted: Counter[str] = Counter()
     fuller: Counter[str] = Counter()
-    for child, metadata in zip(children, said, strict=True):
+    for child in children:
+        metadata = child.metadata
         if not child.is_leaf:
             for name in metadata["names"][place : place + 1]:
                 weights[name] += child.leaves
@@ -148,17 +146,12 @@ def _states(keys: Sequence[str], children: Sequence[Node], most: int) -> str:
     return latest + before if len(latest) + len(before) <= most else latest
 
 
-def _metadata(
-    children: Sequence[Node],
-    said: Sequence[Mapping[str, Any]],
-    names: Sequence[str],
-) -> dict[str, Any]:
+def _metadata(children: Sequence[Node], names: Sequence[str]) -> dict[str, Any]:
+    said = [child.metadata for child in children]
     phrases = merged_phrases(chain.from_iterable([metadata["phrases"] for metadata in said]), _KEPT)
-    speakers = most_named(((name, times) for metadata in said for name, times in metadata["speakers"]), _KEPT)
-    language = main_language(
-        (metadata.get("language", ""), child.events) for child, metadata in zip(children, said, strict=True)
-    )
-    metadata: dict[str, Any] = {
+    speakers = most_named(chain.from_iterable([metadata["speakers"] for metadata in said]), _KEPT)
+    language = main_language((child.metadata.get("language", ""), child.events) for child in children)
+    return {
         "keywords": [],
         "phrases": [list(pair) for pair in phrases],
         "speakers": [list(pair) for pair in speakers],
@@ -166,4 +159,3 @@ def _metadata(
         "language": language,
         "names": list(names),
     }
-    return metadata

@@ -120,19 +120,19 @@ def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
 
     async def get_active_snapshot(principal: Principal, arguments: Any) -> Json:
         inputs.read(inputs.NothingInput, arguments)
-        return await memory.get_active_snapshot(principal.tenant)
+        return await memory.registry.active_snapshot(principal.tenant)
 
     async def list_snapshots(principal: Principal, arguments: Any) -> Json:
         request = inputs.read(inputs.SnapshotsInput, arguments)
-        return await memory.list_snapshots(principal.tenant, limit=request.limit, cursor=request.cursor)
+        return await memory.registry.list_snapshots(principal.tenant, limit=request.limit, cursor=request.cursor)
 
     async def get_snapshot_status(principal: Principal, arguments: Any) -> Json:
         inputs.read(inputs.NothingInput, arguments)
-        return await memory.get_snapshot_status(principal.tenant)
+        return await memory.registry.status(principal.tenant)
 
     async def trigger_build(principal: Principal, arguments: Any) -> Json:
         request = inputs.read(inputs.TriggerBuildInput, arguments)
-        return await memory.trigger_build(
+        return await memory.registry.request_build(
             principal.tenant,
             full=request.full,
             hold=request.hold,
@@ -143,23 +143,25 @@ def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
 
     async def publish_snapshot(principal: Principal, arguments: Any) -> Json:
         request = inputs.read(inputs.PublishInput, arguments)
-        return await memory.publish_snapshot(
+        return await memory.registry.publish(
             principal.tenant, request.snapshot_id, actor=principal.actor, reason=request.reason
         )
 
     async def discard_snapshot(principal: Principal, arguments: Any) -> Json:
         request = inputs.read(inputs.DiscardInput, arguments)
-        return await memory.discard_snapshot(
+        return await memory.registry.discard(
             principal.tenant, request.snapshot_id, actor=principal.actor, reason=request.reason
         )
 
     async def rollback(principal: Principal, arguments: Any) -> Json:
         request = inputs.read(inputs.RollbackInput, arguments)
-        return await memory.rollback(principal.tenant, request.to, actor=principal.actor, reason=request.reason)
+        return await memory.registry.rollback(
+            principal.tenant, request.to, actor=principal.actor, reason=request.reason
+        )
 
     async def resume_builds(principal: Principal, arguments: Any) -> Json:
         inputs.read(inputs.NothingInput, arguments)
-        return await memory.resume_builds(principal.tenant)
+        return await memory.registry.resume(principal.tenant)
 
     async def selected(principal: Principal, request: ErasureSelection) -> Selection:
         return Selection(

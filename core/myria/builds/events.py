@@ -1,32 +1,29 @@
-"""A scope's events and its old tree, read from PostgreSQL in short transactions."""
+"""A scope's events as the planner and the search index take them, read from PostgreSQL."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
 import orjson
 
 from myria import errors
-from myria.db.clock import to_datetime, to_microseconds
+from myria.db.clock import to_datetime
 from myria.db.database import Connection, Database
 from myria.db.queries import sql
 from myria.index import Doc
 from myria.index.searchable import document, hints_of
 from myria.log.payloads import content_key, described, searchable_text, speaker_of, task_of
-from myria.topics.model import Node, Outline, Participants, PlanEvent, Ref, Unit, leaf_ids_of
+from myria.topics.model import Participants, PlanEvent
 
 PAGE_EVENTS = 256
-"""Events read at once: a page of the largest payloads allowed (256 KiB) is 64 MiB, and two are held."""
+"""Events read at once: a page of the largest payloads allowed (256 KiB) is 64 MiB."""
 
 _SMALL_PAGE_EVENTS = 64
 _BEFORE_EVERYTHING = (-62_135_596_800_000_000, 0)
 """0001-01-01, before which no event can be."""
-
-_NODES_AT_ONCE = 512
 
 
 class EventRows:
@@ -78,12 +75,16 @@ class EventRows:
 
 
 class ScopeReads:
-    """Reads of one scope's part of a build: each a transaction of its own, or many `at_once`."""
+    """Reads of one scope's part of a build: each a transaction of its own, or many `at_once`.
 
-    def __init__(self, database: Database, tenant: str) -> None:
+    Args:
+        within: the transaction of all of them, where there is one already.
+    """
+
+    def __init__(self, database: Database, tenant: str, *, within: Connection | None = None) -> None:
         self.tenant = tenant
         self._database = database
-        self._at_once: Connection | None = None
+        self._at_once = within
 
     @asynccontextmanager
     async def at_once(self) -> AsyncIterator[None]:
@@ -91,28 +92,21 @@ class ScopeReads:
 
         One at a time; they see what was stored before the block, or before that which it is a part of.
         """
-        if self._at_once is not None:
-            yield
-            return
-        async with self.alone() as connection:
-            self._at_once = connection
+        async with self.reading() as connection:
+            outer, self._at_once = self._at_once, connection
             try:
                 yield
             finally:
-                self._at_once = None
+                self._at_once = outer
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Connection]:
         """Lend the transaction of the block `at_once`; outside of one, a transaction of its own."""
         if self._at_once is not None:
             yield self._at_once
-            return
-        async with self.alone() as connection:
-            yield connection
-
-    def alone(self) -> AbstractAsyncContextManager[Connection]:
-        """Lend a transaction of its own, for what is read while others read, too."""
-        return self._database.read(self.tenant)
+        else:
+            async with self._database.read(self.tenant) as connection:
+                yield connection
 
 
 class ScopeEvents:
@@ -142,18 +136,15 @@ class ScopeEvents:
     async def after(self, position: tuple[int, int], limit: int) -> list[PlanEvent]:
         """Return the nearest `limit` events strictly after (timestamp, event_seq), in ascending order."""
         async with self._reads.reading() as connection:
-            return await self._after(connection, position, limit)
-
-    async def of_few(self, connection: Connection) -> list[PlanEvent]:
-        """Return all of fewer than a page, read inside a transaction."""
-        return await self._after(connection, _BEFORE_EVERYTHING, PAGE_EVENTS)
+            rows, _ = await self._page(connection, "trees.events_after", position, limit)
+            is_later = bool(rows) and rows[0]["at"] > position[0]
+            place = await self._place(connection, rows, is_first=is_later)
+        return self._planned(rows, place)
 
     async def pages(
         self, begin: tuple[int, int] | None = None, wanted: int | None = None
     ) -> AsyncGenerator[list[PlanEvent], None]:
         """Yield all of them in order, a page at a time, each read in a transaction of its own.
-
-        The page after the one that is worked on is read meanwhile, whenever the caller lets other tasks run.
 
         Args:
             begin: the position (timestamp, event_seq) of the first one that is wanted; None for the scope's first.
@@ -161,22 +152,16 @@ class ScopeEvents:
         """
         size, left = PAGE_EVENTS, wanted
         after = _BEFORE_EVERYTHING if begin is None else (begin[0], begin[1] - 1)
-        reading = asyncio.create_task(self.after(after, size))
-        try:
-            while True:
-                page = await reading
-                if len(page) < size:
-                    break
-                if left is not None:
-                    left -= size
-                    size = min(PAGE_EVENTS, max(left, _SMALL_PAGE_EVENTS))
-                reading = asyncio.create_task(self.after(page[-1].position, size))
-                yield page
+        while True:
+            page = await self.after(after, size)
             if page:
                 yield page
-        finally:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+            if len(page) < size:
+                return
+            after = page[-1].position
+            if left is not None:
+                left -= size
+                size = min(PAGE_EVENTS, max(left, _SMALL_PAGE_EVENTS))
 
     async def docs(self, wanted: Sequence[int]) -> list[Doc]:
         """Return the events of these numbers for the search index.
@@ -192,12 +177,6 @@ class ScopeEvents:
         if len(docs) != len(wanted):
             raise errors.InternalError("a leaf names an event that is not there", missing=len(wanted) - len(docs))
         return docs
-
-    async def _after(self, connection: Connection, position: tuple[int, int], limit: int) -> list[PlanEvent]:
-        rows, _ = await self._page(connection, "trees.events_after", position, limit)
-        is_later = bool(rows) and rows[0]["at"] > position[0]
-        place = await self._place(connection, rows, is_first=is_later)
-        return self._planned(rows, place)
 
     async def _place(self, connection: Connection, rows: Sequence[asyncpg.Record], *, is_first: bool) -> int:
         """Return how many events of its microsecond come before the first row; none when it `is_first`."""
@@ -240,118 +219,3 @@ class ScopeEvents:
                 return rows, True
             timestamp, event_seq = page[-1]["at"], page[-1]["event_seq"]
         return rows, False
-
-
-class ScopeTree:
-    """The stored trees of one scope; implements `myria.topics.model.TreeReader`. `read` counts nodes.
-
-    Without `has_refs` its leaves come without their references, for what asks only for what they say.
-    """
-
-    def __init__(self, reads: ScopeReads, participants: Participants, *, has_refs: bool = True) -> None:
-        self._nodes = "trees.renderings" if has_refs else "trees.renderings_alone"
-        self._has_refs = has_refs
-        self._reads = reads
-        self._tenant = reads.tenant
-        self._participants = participants
-        self._foreseen: tuple[bytes, asyncio.Task[bytes]] | None = None
-        self.read = 0
-
-    @asynccontextmanager
-    async def foreseeing_leaves(self, rendering_id: bytes, blocks: Sequence[bytes]) -> AsyncIterator[None]:
-        """Read the leaf node_ids of a rendering while the block does something else, before it asks for them.
-
-        `blocks` are the search blocks that cover it.
-        """
-        reading = asyncio.create_task(self._read_leaf_ids(rendering_id, blocks))
-        self._foreseen = (rendering_id, reading)
-        try:
-            yield
-        finally:
-            self._foreseen = None
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
-
-    async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
-        """Return the nodes of these renderings, in this order.
-
-        Raises:
-            InternalError: one is not stored.
-        """
-        nodes: list[Node] = []
-        for at in range(0, len(rendering_ids), _NODES_AT_ONCE):
-            async with self._reads.reading() as connection:
-                rows = await connection.fetch(sql(self._nodes), self._tenant, rendering_ids[at : at + _NODES_AT_ONCE])
-            nodes.extend(node_from_row(row, self._participants, has_refs=self._has_refs) for row in rows)
-        if len(nodes) != len(rendering_ids):
-            raise errors.InternalError(
-                "a tree names a rendering that is not stored", missing=len(rendering_ids) - len(nodes)
-            )
-        self.read += len(nodes)
-        return nodes
-
-    async def units(self, tops: Sequence[bytes]) -> list[Unit]:
-        """Return the units of these top nodes, in this order."""
-        return [
-            Unit(top=Outline.of(node), leaf_ids=leaf_ids_of(node) or await self.leaf_node_ids(node.rendering_id))
-            for node in await self.nodes(tops)
-        ]
-
-    async def leaf_node_ids(self, rendering_id: bytes) -> bytes:
-        """Return the node_ids of all leaves under (or at) a rendering, one after the other in no particular order."""
-        if self._foreseen is not None and self._foreseen[0] == rendering_id:
-            return await self._foreseen[1]
-        async with self._reads.reading() as connection:
-            return await self._leaf_ids(connection, rendering_id)
-
-    async def _read_leaf_ids(self, rendering_id: bytes, blocks: Sequence[bytes]) -> bytes:
-        async with self._reads.alone() as connection:
-            ids: bytes | None = await connection.fetchval(sql("trees.leaf_node_ids_of_blocks"), self._tenant, blocks)
-            return ids if ids is not None else await self._leaf_ids(connection, rendering_id)
-
-    async def _leaf_ids(self, connection: Connection, rendering_id: bytes) -> bytes:
-        ids: bytes = await connection.fetchval(sql("trees.leaf_node_ids"), self._tenant, rendering_id)
-        return ids
-
-
-def node_from_row(row: asyncpg.Record, participants: Participants, *, has_refs: bool = True) -> Node:
-    """Return the node of a row of `trees.renderings` of a scope; without `has_refs` of `trees.renderings_alone`."""
-    key_timestamp = to_microseconds(row["key_at"])
-    refs: tuple[Ref, ...] = ()
-    if has_refs:
-        refs = tuple(
-            Ref(event_seq=event_seq, event_id=event_id, weight=weight)
-            for event_seq, event_id, weight in zip(
-                row["event_seqs"], row["event_ids"] or (), row["weights"], strict=True
-            )
-        )
-    return Node(
-        rendering_id=row["rendering_id"],
-        node_id=row["node_id"],
-        node_type=row["node_type"],
-        level=row["level"],
-        topic_id=row["topic_id"],
-        anchor_seq=row["anchor_seq"],
-        anchor_event_id=row["anchor_event_id"],
-        label=row["label"],
-        summary=row["summary"],
-        metadata=orjson.loads(row["metadata"]),
-        children=tuple(row["children"]),
-        child_leaves=tuple(row["child_leaves"]),
-        refs=refs,
-        events=row["events"],
-        leaves=row["leaves"],
-        units=row["units"],
-        is_unit=row["is_unit"],
-        key_timestamp=key_timestamp,
-        key_digest=content_key(
-            dedupe=row["key_dedupe"],
-            timestamp=key_timestamp,
-            participants=participants,
-            payload=orjson.loads(row["key_payload"]) if row["key_dedupe"] is None else {},
-            place=row["key_place"] or 0,
-        ),
-        key_event_id=row["key_event_id"],
-        first_at=to_microseconds(row["first_at"]),
-        last_at=to_microseconds(row["last_at"]),
-    )
