@@ -41,9 +41,8 @@ async def recalled(logs: Sequence[Log], limit: int, *, vectors: bool = False) ->
         async with Cluster(Path(folder)) as cluster:
             dsns = await cluster.create(_DATABASE)
             async with Memory(dsns.server, Settings()) as memory:
-                for log in logs:
-                    await keep(memory, log)
-                by_words = [await ask(memory, log, limit) for log in logs]
+                numbers = [await keep(memory, log) for log in logs]
+                by_words = [await ask(memory, *each, limit) for each in zip(logs, numbers, strict=True)]
             if not vectors:
                 return by_words, []
             async with Database(dsns.owner) as database, vector_keeper(database, _WITH_VECTORS) as keeper:
@@ -51,22 +50,23 @@ async def recalled(logs: Sequence[Log], limit: int, *, vectors: bool = False) ->
                     raise RuntimeError("nothing computes vectors")
                 await keeper.run(TENANT, _MOST_EVENTS)
             async with Memory(dsns.server, _WITH_VECTORS) as memory:
-                return by_words, [await ask(memory, log, limit) for log in logs]
+                return by_words, [await ask(memory, *each, limit) for each in zip(logs, numbers, strict=True)]
 
 
-async def keep(memory: Memory, log: Log) -> None:
-    """Remember what each event of a log says, at its time."""
-    notes = memory.notes
-    for event in log.events.values():
+async def keep(memory: Memory, log: Log) -> dict[str, int]:
+    """Remember what each event of a log says, at its time; return the events' numbers by what is kept, redacted."""
+    numbers = {}
+    for number, event in log.events.items():
         draft = Draft(content=event["payload"]["text"])
-        await notes.remember(
+        kept = await memory.notes.remember(
             TENANT, _participants(event), draft, contract="004", speaker="bot", now=_microseconds(event)
         )
+        numbers[kept.note.content] = number
+    return numbers
 
 
-async def ask(memory: Memory, log: Log, limit: int) -> Found:
+async def ask(memory: Memory, log: Log, numbers: Mapping[str, int], limit: int) -> Found:
     """Recall by the questions of a log that was kept."""
-    numbers = {event["payload"]["text"]: number for number, event in log.events.items()}
     *_, last = log.events.values()
     masks = Masks.containing(_participants(last))
     found: Found = []
