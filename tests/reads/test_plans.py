@@ -63,8 +63,8 @@ FROM generate_series(1, {NODES}) n;
 INSERT INTO myria.scope_roots (tenant_id, scope_id, number, root_rendering_id, blocks)
 SELECT 'default', s, n * 10, sha256(('r' || s)::bytea), ARRAY[sha256(('r' || s)::bytea)]
 FROM generate_series(1, {SCOPES}) s, generate_series(1, 10) n;
-INSERT INTO myria.search_blocks (tenant_id, rendering_id, analyzer_version, scope_id, block)
-SELECT 'default', sha256(('r' || n)::bytea), 1, 1 + n % {SCOPES}, '\\x00' FROM generate_series(1, {NODES} / 10) n;
+INSERT INTO myria.search_blocks (tenant_id, rendering_id, analyzer_version, scope_id, block, leaf_ids)
+SELECT 'default', sha256(('r' || n)::bytea), 1, 1 + n % {SCOPES}, '\\x00', '' FROM generate_series(1, {NODES} / 10) n;
 INSERT INTO myria.withdrawn (tenant_id, scope_id, event_seq, by_event_seq, reason)
 SELECT e.tenant_id, e.scope_id, e.event_seq, e.event_seq + 1000, 'forgotten'
 FROM myria.events e WHERE e.event_seq % 40 < 2;
