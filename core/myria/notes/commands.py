@@ -101,31 +101,32 @@ class Notes:
         dry_run: bool = False,
         beside: Beside = nothing_beside,
     ) -> list[Remembered]:
-        """Keep notes by one append, all or none: of equal ones of the same people, kind and session, the first stays.
+        """Keep notes by one append, all or none: of notes with equal participants, kind, session and text, one is kept.
 
-        What is said again after something else gets a version of its own, so that it counts as of now.
+        Where other notes were kept since an equal note, that note gets a new version, so that it counts as newest.
 
         Args:
-            participants: canonical; who may see them.
+            participants: who may see the notes, in canonical form.
             now: in microseconds since 1970 UTC; left out, this machine's clock.
-            key: the caller's own name for this note, where it is one: a repeat for the same people answers the first.
-            supersedes: ids of notes that the first one replaces: at once, or on the day from which it says that it
-                holds.
-            may_see: whether the caller may see what these participants may; asked of `supersedes`.
-            dry_run: only say what would be kept.
-            beside: what is appended with them.
+            key: the caller's own name for this call, where it keeps one note: a repeat of the call for the same people
+                returns the first call's note.
+            supersedes: ids of notes that the first draft replaces: at once, or on the day from which its text says that
+                it holds.
+            may_see: tells whether the caller may see what given participants see; checked for each of `supersedes`.
+            dry_run: append nothing, and return what would be kept.
+            beside: makes further events for the same append.
 
         Raises:
             InvalidArgument: no content, too long, or a kind that the contract does not know.
             NoteNotFound: one of `supersedes` is absent, of others, or withdrawn.
-            AlreadySuperseded: one of them was replaced meanwhile.
-            IdempotencyKeyReused: another text was kept with this key before.
+            AlreadySuperseded: another call replaced one of `supersedes` meanwhile.
+            IdempotencyKeyReused: an earlier call kept another text with this key.
             PayloadTooLarge: the setting ingest.payload_bytes is smaller than a note.
             as `EventLog.append_events`.
         """
         cleaned = [await self._cleaned(tenant, draft) for draft in drafts]
         notes = [completed(draft, contract) for draft, _ in cleaned]
-        repeats = _SameText(self, tenant, participants, key=key, now=now, expires=not dry_run)
+        repeats = _SameText(self, tenant, participants, key=key, now=now, withdraws_expired=not dry_run)
         outcomes = await self.keep(
             tenant,
             participants,
@@ -163,21 +164,21 @@ class Notes:
         dry_run: bool = False,
         beside: Beside = nothing_beside,
     ) -> list[KeptNote]:
-        """Keep what notes say by one append, all or none, each once by the rule of `repeats`.
+        """Keep notes by one append, all or none; `repeats` decides which of them are kept already.
 
-        Nearly always nothing was kept before: the append itself tells, and only then it is asked what was.
+        Nearly always none is, so the append is tried first; only when it is refused, the kept notes are looked up.
 
         Args:
-            at: in microseconds since 1970 UTC.
-            speaker: who keeps them; a memory of REST names its own.
+            at: when the notes are kept, in microseconds since 1970 UTC.
+            speaker: who keeps the notes; a memory of the REST API names its speaker itself.
 
         Raises:
             as `remember_all`; DuplicateMemory: as `repeats` says.
         """
-        among = repeats.among(notes)
-        firsts = [among.get(place, place) for place in range(len(notes))]
+        repeat_of = repeats.repeats_within(notes)
+        first_places = [repeat_of.get(place, place) for place in range(len(notes))]
         keys = [repeats.source_key(place) for place in range(len(notes))]
-        # By the tenant too: ids that are equal in two would tell the one what the other keeps.
+        # The ids depend on the tenant too: ids that are equal in two tenants would tell one what the other keeps.
         ids = [new_id("note") if key is None else _id_of(tenant, key) for key in keys]
         events = [
             self._event(note, participants, note_id=note_id, version=1, at=at, speaker=speaker, key=key)
@@ -185,53 +186,56 @@ class Notes:
         ]
         if dry_run:
             await self._log.check(tenant, events)
-        standing: Mapping[int, str] = {}
-        is_said_by_another = False
+        kept_ids: Mapping[int, str] = {}
+        is_restated_by_another = False
         for _ in range(_ATTEMPTS):
             replaced: list[asyncpg.Record] = []
             if supersedes and not await self._was_kept(tenant, keys[0]):
                 replaced = await self._to_replace(tenant, participants, notes[0], supersedes, may_see=may_see, now=at)
             if dry_run:
-                standing = await repeats.standing(notes)
-                return [KeptNote(note_id=standing.get(first, "")) for first in firsts]
-            named = [standing.get(first, ids[first]) for first in firsts]
-            new = [place for place in range(len(notes)) if place not in among and place not in standing]
-            again: list[NewEvent] = []
+                kept_ids = await repeats.kept_already(notes)
+                return [KeptNote(note_id=kept_ids.get(first, "")) for first in first_places]
+            note_ids = [kept_ids.get(first, ids[first]) for first in first_places]
+            new_places = [place for place in range(len(notes)) if place not in repeat_of and place not in kept_ids]
+            restating: list[NewEvent] = []
             try:
-                group: list[NewEvent] = []
-                places: dict[int, int] = {}
-                for place in new:
-                    places[place] = len(group)
-                    group += await self._replacing(tenant, events[place], replaced)
-                for place, note_id in standing.items():
-                    if place not in among and (replaced or keys[place] is not None or not is_said_by_another):
-                        again += await repeats.again(note_id, events[place], replaced)
-                group += [*await beside(named, new), *again]
-                results = await self._log.append_events(tenant, group) if group else []
+                batch: list[NewEvent] = []
+                batch_index: dict[int, int] = {}
+                for place in new_places:
+                    batch_index[place] = len(batch)
+                    batch += await self._replacing(tenant, events[place], replaced)
+                for place, note_id in kept_ids.items():
+                    if place not in repeat_of and (replaced or keys[place] is not None or not is_restated_by_another):
+                        restating += await repeats.restating_events(note_id, events[place], replaced)
+                batch += [*await beside(note_ids, new_places), *restating]
+                results = await self._log.append_events(tenant, batch) if batch else []
             except (NoteExists, DuplicateMemory):
-                standing = await repeats.standing(notes)
+                kept_ids = await repeats.kept_already(notes)
             except AlreadySuperseded:
-                if not standing:
-                    raise
-                is_said_by_another = True  # or changed: then it is no longer the same
-                standing = await repeats.standing(notes)
+                if not kept_ids:
+                    raise  # without kept notes to restate, only a note of `supersedes` can be meant
+                # Another call restated the kept note, or changed it, and a changed note is no duplicate any more.
+                is_restated_by_another = True
+                kept_ids = await repeats.kept_already(notes)
             else:
-                kept = {place: results[number] for place, number in places.items()}
-                earlier = await self._earlier(tenant, [one.event_id for one in kept.values() if one.deduplicated])
+                result_of = {place: results[index] for place, index in batch_index.items()}
+                earlier_rows = await self._earlier(
+                    tenant, [result.event_id for result in result_of.values() if result.deduplicated]
+                )
                 outcomes = []
-                for place, note_id in enumerate(named):
-                    result = kept.get(place)
+                for place, note_id in enumerate(note_ids):
+                    result = result_of.get(place)
                     if result is None or not result.deduplicated:
                         outcomes.append(KeptNote(note_id=note_id, appended=result))
                         continue
-                    first = earlier.get(result.event_id)
+                    first = earlier_rows.get(result.event_id)
                     repeats.check(first, events[place])
                     outcomes.append(KeptNote(note_id=note_id if first is None else first["note_id"], first=first))
                 return outcomes
         raise Overloaded("the same is being kept and withdrawn again and again; retry")
 
     async def _earlier(self, tenant: str, event_ids: Sequence[str]) -> Mapping[str, asyncpg.Record]:
-        """Return by some events, which calls with a key had kept, what these said and how their notes stand."""
+        """Return for each event that an earlier call with a key appended its row: its payload, and its note's state."""
         if not event_ids:
             return {}
         async with self._database.read(tenant) as connection:
@@ -265,10 +269,10 @@ class Notes:
     def _version(
         self, row: asyncpg.Record, note: NoteText, *, at: int, speaker: str | None, key: str | None = None
     ) -> NewEvent:
-        """Return the event by which a note says something else.
+        """Return the event of a note's next version.
 
         Args:
-            row: of the note as it stands: its id, version and participants, and the event that it takes the place of.
+            row: the note's current version: its note id, version, participants, and the event to be replaced.
         """
         return self._event(
             note,
@@ -281,46 +285,52 @@ class Notes:
             key=key,
         )
 
-    async def said_again(
-        self, tenant: str, note_id: str, said: NewEvent, replaced: Sequence[asyncpg.Record] = ()
+    async def restating_events(
+        self, tenant: str, note_id: str, refused: NewEvent, replaced: Sequence[asyncpg.Record] = ()
     ) -> list[NewEvent]:
-        """Return the version that makes a note the newest statement, with what else it replaces; none for a mere retry.
+        """Return the events of a new version with equal text, which makes a kept note the newest statement again.
 
-        It is one where nothing was said in between, on the same day, without a key that must be known again.
+        Return no events for a mere retry: a call without a key on the same day, with no other note kept in between.
 
         Args:
-            said: the event that would have kept it.
-            replaced: other notes.
+            refused: the event that would have kept the note, had it not been kept before.
+            replaced: current rows of other notes that the new version replaces.
         """
         row = await self._current(tenant, note_id, _anybody)
-        before = to_microseconds(row["changed_at"])
-        if not replaced and said.timestamp <= before:
-            return []  # it was kept before, as imports say, or at once by another
-        if not replaced and said.source_event_key is None and local_day(said.timestamp, 0) == local_day(before, 0):
+        changed_at = to_microseconds(row["changed_at"])
+        if not replaced and refused.timestamp <= changed_at:
+            return []  # an import kept it with an earlier time, or another call kept it at the same moment
+        if (
+            not replaced
+            and refused.source_event_key is None
+            and local_day(refused.timestamp, 0) == local_day(changed_at, 0)
+        ):
             async with self._database.read(tenant) as connection:
                 if not await connection.fetchval(sql("notes.is_followed"), tenant, row["event_id"]):
                     return []
         version = self._version(
             row,
             note_of(orjson.loads(row["payload"]), context_id=row["context_id"]),
-            at=max(said.timestamp, before),
-            speaker=speaker_of(orjson.loads(said.payload_json)),
-            key=said.source_event_key,
+            at=max(refused.timestamp, changed_at),
+            speaker=speaker_of(orjson.loads(refused.payload_json)),
+            key=refused.source_event_key,
         )._replace(event_id=new_id("evt"))
-        again, withdrawals = await self._withdrawals.superseding(tenant, version, [row["event_id"]], may_see=_anybody)
-        return [*await self._replacing(tenant, again, replaced), *withdrawals]
+        replacing, withdrawals = await self._withdrawals.superseding(
+            tenant, version, [row["event_id"]], may_see=_anybody
+        )
+        return [*await self._replacing(tenant, replacing, replaced), *withdrawals]
 
     async def clean(self, tenant: str, value: T) -> tuple[T, Counts]:
-        """Return a text, or any other JSON value, without what no note may keep; see `EventLog.clean`."""
+        """Redact a text, or any other JSON value, and return it with how much was redacted; see `EventLog.clean`."""
         return await self._log.clean(tenant, value, also=self._redaction_kinds)
 
     async def _was_kept(self, tenant: str, source_key: str | None) -> bool:
-        """Tell whether a note was kept with a key."""
+        """Tell whether an earlier call kept a note with this key."""
         if source_key is None:
             return False
-        named = dedupe_key(NOTE_CHANNEL, source_key)
+        dedupe = dedupe_key(NOTE_CHANNEL, source_key)
         async with self._database.read(tenant) as connection:
-            return await connection.fetchrow(sql("events.of_key"), tenant, named) is not None
+            return await connection.fetchrow(sql("events.of_key"), tenant, dedupe) is not None
 
     async def _to_replace(
         self,
@@ -332,31 +342,41 @@ class Notes:
         may_see: MaySee,
         now: int,
     ) -> list[asyncpg.Record]:
-        """Return the notes that this one replaces, without those that its equal has replaced already.
+        """Return the current rows of the notes of `supersedes` that a note replaces.
+
+        Leave out its live duplicate itself, and notes that the duplicate has replaced already.
 
         Raises:
-            NoteNotFound: one is absent, of others, or withdrawn.
+            NoteNotFound: one of `supersedes` is absent, of others, or withdrawn.
         """
-        same = await self.same(tenant, participants, note)
+        duplicate_id = await self.find_duplicate(tenant, participants, note)
         rows = []
-        for name in supersedes:
-            row = await self._current(tenant, name, may_see)
-            if name == same:
+        for note_id in supersedes:
+            row = await self._current(tenant, note_id, may_see)
+            if note_id == duplicate_id:
                 continue
             if await self._is_live(row, now):
                 rows.append(row)
-            elif same is None or row["reason"] != "superseded" or same not in await self._successors(tenant, name):
-                raise note_absent(name)
+            elif (
+                duplicate_id is None
+                or row["reason"] != "superseded"
+                or duplicate_id not in await self._successors(tenant, note_id)
+            ):
+                raise note_absent(note_id)
         return rows
 
     async def _replacing(self, tenant: str, event: NewEvent, replaced: Sequence[asyncpg.Record]) -> list[NewEvent]:
-        """Return the event of a note with what lets it take the place of others, in the order of the append.
+        """Return a note's event with the events that replace other notes by it, in the order of the append.
 
-        Where it says that it holds from a later day on, the others get versions that end on that day; maintenance then
-        lets it stand in their place. What ends by itself stays as it is.
+        Where its text says that it holds from a later day on, each replaced note gets a version that ends on that day,
+        and maintenance then lets the new note supersede it. Notes of a session and facts end by themselves, so they
+        get no such version.
+
+        Args:
+            replaced: current rows of the notes to replace.
 
         Raises:
-            AlreadySuperseded: one of them was replaced meanwhile.
+            AlreadySuperseded: another call replaced one of them meanwhile.
         """
         if not replaced:
             return [event]
@@ -365,19 +385,19 @@ class Notes:
         text = orjson.loads(event.payload_json)["text"]
         day = holds_later(text, at=event.timestamp, utc_offset=event.utc_offset or 0, now=event.timestamp)
         if day is None:
-            at_once, withdrawals = await self._withdrawals.superseding(
+            superseding, withdrawals = await self._withdrawals.superseding(
                 tenant, event, [row["event_id"] for row in replaced], may_see=_anybody
             )
-            return [at_once, *withdrawals]
+            return [superseding, *withdrawals]
         events = [event]
         for row in replaced:
             lasting = Lasting.of(row)
             if lasting.session_ends_at is None and row["kind"] not in FACT_KINDS:
                 version = ending_version(row, day - local_day(lasting.changed_at, 0), by=event)
-                held, withdrawals = await self._withdrawals.superseding(
+                ending, withdrawals = await self._withdrawals.superseding(
                     tenant, version, [row["event_id"]], may_see=_anybody
                 )
-                events += [held, *withdrawals]
+                events += [ending, *withdrawals]
         return events
 
     async def _successors(self, tenant: str, note_id: str) -> list[str]:
@@ -385,21 +405,22 @@ class Notes:
             return [row["note_id"] for row in await connection.fetch(sql("notes.successors"), tenant, note_id)]
 
     async def _cleaned(self, tenant: str, given: Given) -> tuple[Given, Counts]:
-        """Return a draft, or changes, without what must not be kept, and how much of each kind was taken out."""
-        words: dict[str, Any] = {
+        """Redact all texts of a draft or of changes; return it with how much of each kind was redacted."""
+        texts: dict[str, Any] = {
             "content": None if given.content is None else self._checked(given.content),
             "keywords": None if given.keywords is None else list(given.keywords),
             "topic": given.topic,
             "source": given.source,
             "details": given.details.to_json(),
         }
-        kept, taken = await self.clean(tenant, words)
+        kept, redacted = await self.clean(tenant, texts)
         keywords = None if kept["keywords"] is None else tuple(kept["keywords"])
         details = given.details if given.details == NO_DETAILS else given.details.with_texts(kept["details"])
-        return replace(given, **{**kept, "keywords": keywords, "details": details}), taken
+        return replace(given, **{**kept, "keywords": keywords, "details": details}), redacted
 
-    async def same(self, tenant: str, participants: tuple[str, ...], note: NoteText) -> str | None:
-        """Return the live note of these people that says the same, or None."""
+    async def find_duplicate(self, tenant: str, participants: tuple[str, ...], note: NoteText) -> str | None:
+        """Return the id of a live note with the same participants, kind, session and content, or None."""
+        # A lasting note repeats an equal one of any session, so only session notes are compared by their session.
         session = (note.session_id or "") if note.lifetime == "session" else ""
         async with self._database.read(tenant) as connection:
             note_id: str | None = await connection.fetchval(
@@ -419,18 +440,18 @@ class Notes:
         now: int | None = None,
         dry_run: bool = False,
     ) -> Amended:
-        """Make a version of a note that takes the place of the one before; its id stays.
+        """Append a new version of a note, which replaces the version before; the note keeps its id.
 
-        Of two that amend one version, one is refused: nobody's change is lost unseen.
+        Of two calls that amend the same version, one is refused, so that neither overwrites the other unseen.
 
         Args:
-            may_see: whether the caller may see what these participants may.
+            may_see: tells whether the caller may see what given participants see.
             now: in microseconds since 1970 UTC; left out, this machine's clock.
-            dry_run: only say what would become of it.
+            dry_run: append nothing, and return what the amendment would give.
 
         Raises:
             NoteNotFound: absent, of others, or withdrawn.
-            AlreadySuperseded: another amended it meanwhile; read it again.
+            AlreadySuperseded: another call amended the note meanwhile; read it again.
             InvalidArgument: no content, too long, or a kind that the contract does not know.
             PayloadTooLarge: the setting ingest.payload_bytes is smaller than this note.
         """
@@ -457,15 +478,15 @@ class Notes:
                 f"note {note_id} was changed meanwhile; read it again, and amend what it says now", note_id=note_id
             ) from error
         except NoteExists:
-            same = await self.same(tenant, participants, note)
-            if same is None:
+            duplicate_id = await self.find_duplicate(tenant, participants, note)
+            if duplicate_id is None:
                 raise
             return Amended(
                 note_id=note_id,
                 version=row["version"],
                 note=before,
                 changed=False,
-                same_as=same,
+                same_as=duplicate_id,
                 redacted=redacted,
             )
         return Amended(note_id=note_id, version=row["version"] + 1, note=note, changed=True, redacted=redacted)
@@ -481,16 +502,16 @@ class Notes:
         speaker: str | None,
         key: str | None = None,
     ) -> AppendResult:
-        """Append the version by which a note says something else; of two that amend one version, one is refused.
+        """Append a note's next version; of two calls that append one to the same version, one is refused.
 
         Args:
-            row: of the note as it stands.
-            key: its source key.
+            row: the note's current version.
+            key: the source key of the new version's event.
 
         Raises:
-            EventNotFound: it was erased, or is of others.
-            AlreadySuperseded: another amended it meanwhile.
-            NoteExists: a note of the same people says the same.
+            EventNotFound: the note was erased, or is of others.
+            AlreadySuperseded: another call amended the note meanwhile.
+            NoteExists: the same people have another note with this kind and text.
         """
         event = self._version(row, note, at=at, speaker=speaker, key=key)
         appended, *_ = await self._withdrawals.append(tenant, event, supersedes=[row["event_id"]], may_see=may_see)
@@ -506,12 +527,12 @@ class Notes:
         dry_run: bool = False,
         now: int | None = None,
     ) -> Forgotten:
-        """Take a note with all its versions out of every answer, until `restore`.
+        """Withdraw a note with all its versions, so that no answer has it until `restore`.
 
         Args:
-            may_see: whether the caller may see what these participants may.
-            force: also where the note is permanent (an anchor, a permanent kind, or important): else it is protected.
-            dry_run: only say what would happen.
+            may_see: tells whether the caller may see what given participants see.
+            force: withdraw also a permanent note (an anchor, a permanent kind, or important), which is else protected.
+            dry_run: withdraw nothing, and return what would happen.
             now: in microseconds since 1970 UTC; left out, this machine's clock.
 
         Raises:
@@ -522,8 +543,8 @@ class Notes:
         if not await self._is_live(row, now):
             raise note_absent(note_id)
         text = orjson.loads(row["payload"])["text"]
-        kept = tier(row["kind"], row["importance"], anchor=row["anchor"], age_days=0, idle_days=0)
-        is_protected = kept == "permanent" and not force
+        note_tier = tier(row["kind"], row["importance"], anchor=row["anchor"], age_days=0, idle_days=0)
+        is_protected = note_tier == "permanent" and not force
         if not is_protected and not dry_run:
             await self.withdraw(tenant, note_id, may_see=may_see, now=now)
         return Forgotten(note_id=note_id, text=text, forgotten=not is_protected and not dry_run, protected=is_protected)
@@ -531,7 +552,7 @@ class Notes:
     async def withdraw(
         self, tenant: str, note_id: str, *, may_see: MaySee, key: str | None = None, now: int | None = None
     ) -> None:
-        """Take a note with all its versions out of every answer.
+        """Withdraw a note with all its versions, so that no answer has it.
 
         Args:
             key: the caller's own name for this call: a repeat changes nothing.
@@ -540,40 +561,42 @@ class Notes:
             NoteNotFound: absent, of others, withdrawn by another call, or expired.
             Overloaded: it is being amended again and again; retry.
         """
-        source = None if key is None else f"withdraw:{digest([note_id, key]).hex()}"
-        if source is not None and await self._withdrawals.was_made(tenant, source):
+        source_key = None if key is None else f"withdraw:{digest([note_id, key]).hex()}"
+        if source_key is not None and await self._withdrawals.was_made(tenant, source_key):
             return
         for attempt in range(_ATTEMPTS):
             row = await self._current(tenant, note_id, may_see)
             if not await self._is_live(row, now):
-                if source is not None and await self._withdrawals.was_made(tenant, source):
-                    return  # by a repeat at the same time
+                if source_key is not None and await self._withdrawals.was_made(tenant, source_key):
+                    return  # a repeat of this call withdrew it at the same time
                 raise note_absent(note_id)
-            await self._withdraw(tenant, note_id, "forgotten", may_see, key=None if attempt else source)
+            # Only the first attempt carries the key: with it, a further one would count as the call's own repeat.
+            await self._withdraw(tenant, note_id, "forgotten", may_see, key=None if attempt else source_key)
             if not (await self._current(tenant, note_id, may_see))["live"]:
                 return
         raise Overloaded("it is being amended again and again; retry")
 
     async def restore(self, tenant: str, note_id: str, *, may_see: MaySee, now: int | None = None) -> None:
-        """Bring a withdrawn or expired note back, in its last version; another stays as it is.
+        """Bring a withdrawn or expired note back in its last version; a live note stays as it is.
 
-        It does not expire again by itself until somebody changes it.
+        The restored note does not expire again by itself until somebody changes it.
 
         Args:
-            may_see: whether the caller may see what these participants may.
+            may_see: tells whether the caller may see what given participants see.
             now: in microseconds since 1970 UTC; left out, this machine's clock.
 
         Raises:
             NoteNotFound: absent, or of others.
-            NoteExists: a note that says the same was kept meanwhile.
+            NoteExists: a note with the same text was kept meanwhile.
         """
         row = await self._current(tenant, note_id, may_see)
+        # Only what was withdrawn can be restored, and maintenance may not have withdrawn an expired note yet.
         if row["live"] and not await self._is_live(row, now):
             await self.expire(tenant, note_id, now)
         await self._withdrawals.restore(tenant, [row["event_id"]], may_see=may_see)
 
     async def expire(self, tenant: str, note_id: str, now: int | None) -> bool:
-        """Withdraw a note that has expired, as maintenance would; return whether it has."""
+        """Withdraw a note if it has expired, before maintenance does; return whether it was withdrawn."""
         row = await self._current(tenant, note_id, _anybody)
         if not row["live"] or await self._is_live(row, now):
             return False
@@ -614,7 +637,7 @@ class Notes:
 
 
 class _SameText(Repeats):
-    """Of notes that say the same to the same people, of one kind and one session, one is kept."""
+    """The rule of `remember_all`: of notes with equal participants, kind, session and text, one is kept."""
 
     def __init__(
         self,
@@ -624,42 +647,48 @@ class _SameText(Repeats):
         *,
         key: str | None,
         now: int | None,
-        expires: bool,
+        withdraws_expired: bool,
     ) -> None:
         self._notes = notes
         self._tenant = tenant
         self._participants = participants
         self._key = key
         self._now = now
-        self._expires = expires
+        self._withdraws_expired = withdraws_expired
 
     def source_key(self, place: int) -> str | None:
         """Return the key, which names the one note of a call."""
         return None if self._key is None else f"note:{digest([*self._participants, self._key]).hex()}"
 
-    def among(self, notes: Sequence[NoteText]) -> Mapping[int, int]:
-        """Return those whose kind and text another has."""
-        first: dict[tuple[str, str], int] = {}
-        places = [first.setdefault((note.kind, note.content), place) for place, note in enumerate(notes)]
-        return {place: earlier for place, earlier in enumerate(places) if earlier != place}
+    def repeats_within(self, notes: Sequence[NoteText]) -> Mapping[int, int]:
+        """Return by their places the notes that have kind and text of an earlier one, with that one's place."""
+        first_places: dict[tuple[str, str], int] = {}
+        places = [first_places.setdefault((note.kind, note.content), place) for place, note in enumerate(notes)]
+        return {place: first for place, first in enumerate(places) if first != place}
 
-    async def standing(self, notes: Sequence[NoteText]) -> Mapping[int, str]:
-        """Return those whose words a live note has; one that has expired is withdrawn, as maintenance would."""
-        among, standing = self.among(notes), {}
+    async def kept_already(self, notes: Sequence[NoteText]) -> Mapping[int, str]:
+        """Return by their places the notes that have a live duplicate, with its id; withdraw expired duplicates."""
+        repeat_of, kept_ids = self.repeats_within(notes), {}
         for place, note in enumerate(notes):
-            if place not in among:
-                same = await self._notes.same(self._tenant, self._participants, note)
-                has_expired = same and self._expires and await self._notes.expire(self._tenant, same, self._now)
-                if same is not None and not has_expired:
-                    standing[place] = same
-        return standing
+            if place not in repeat_of:
+                duplicate_id = await self._notes.find_duplicate(self._tenant, self._participants, note)
+                has_expired = (
+                    duplicate_id
+                    and self._withdraws_expired
+                    and await self._notes.expire(self._tenant, duplicate_id, self._now)
+                )
+                if duplicate_id is not None and not has_expired:
+                    kept_ids[place] = duplicate_id
+        return kept_ids
 
-    async def again(self, note_id: str, event: NewEvent, replaced: Sequence[asyncpg.Record]) -> Sequence[NewEvent]:
-        """Return the version that makes it the newest statement, where something was said in between."""
-        return await self._notes.said_again(self._tenant, note_id, event, replaced)
+    async def restating_events(
+        self, note_id: str, event: NewEvent, replaced: Sequence[asyncpg.Record]
+    ) -> Sequence[NewEvent]:
+        """Return the events of a new version with equal text; see `Notes.restating_events`."""
+        return await self._notes.restating_events(self._tenant, note_id, event, replaced)
 
     def check(self, first: asyncpg.Record | None, event: NewEvent) -> None:
-        """Return where the text is the same, and the note neither forgotten nor expired."""
+        """Accept a repeat with the same text whose note is neither forgotten nor expired; else raise."""
         note_id = "" if first is None else first["note_id"]
         text = orjson.loads(event.payload_json)["text"]
         if first is None or orjson.loads(first["first_payload"])["text"] != text:
@@ -676,7 +705,10 @@ class _SameText(Repeats):
 
 
 def _id_of(tenant: str, source_key: str) -> str:
-    """Return the id of the note that a call with a key keeps: a repeat finds it, and links it once."""
+    """Return the id of the note that a call with a key keeps: a repeat of the call computes the same id.
+
+    The source key's prefix, such as "note:", does not count.
+    """
     return f"note_{digest([tenant, source_key.partition(':')[2]]).hex()[:32]}"
 
 
@@ -685,5 +717,5 @@ def _anybody(_: Sequence[str]) -> bool:
 
 
 def note_absent(note_id: str) -> NoteNotFound:
-    """Return the refusal of a note that is absent, of others, or withdrawn."""
+    """Return the error for a note that is absent, of others, or withdrawn: the same for all three."""
     return NoteNotFound(f"no note {note_id} is visible to you", note_id=note_id)

@@ -23,19 +23,19 @@ from myria.log.event import NewEvent
 from myria.notes.drafting import NoteText
 
 Beside = Callable[[Sequence[str], Sequence[int]], Awaitable[Sequence[NewEvent]]]
-"""Makes the events that are appended with notes, given the ids of all of a call, and the places of the new ones."""
+"""Makes further events for the append of notes, from the ids of all notes of a call and the places of the new ones."""
 
 
 async def nothing_beside(_ids: Sequence[str], _new: Sequence[int]) -> Sequence[NewEvent]:
-    """Make none."""
+    """Make no further events."""
     return ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptNote:
-    """What became of a note that was to be kept: the id under which it stands, and the log's answer where it is new.
+    """What became of a note that was to be kept: its id, and the log's answer where this call appended it.
 
-    `first` is the row of what an earlier call with its key had kept.
+    `first` is the row of the note's event that an earlier call with the same key had appended.
     """
 
     note_id: str
@@ -44,36 +44,45 @@ class KeptNote:
 
 
 class Repeats(ABC):
-    """The rule of one call by which what it keeps is kept already: the same text, or the same key within a time."""
+    """The rule by which a call's notes count as kept already: the same text, or the same key within a time."""
 
     @abstractmethod
     def source_key(self, place: int) -> str | None:
-        """Return the source key of one of the notes; None where the caller named the call by none."""
+        """Return the source key of the note at a place; None where the caller gave the call no key."""
 
     @abstractmethod
-    def among(self, notes: Sequence[NoteText]) -> Mapping[int, int]:
-        """Return which notes repeat an earlier one of these, each with the place of that one."""
+    def repeats_within(self, notes: Sequence[NoteText]) -> Mapping[int, int]:
+        """Return by their places the notes that repeat an earlier note of the call, with that note's place."""
 
     @abstractmethod
-    async def standing(self, notes: Sequence[NoteText]) -> Mapping[int, str]:
-        """Return which notes are kept already, by their places, with the ids of what is; asked once one was refused."""
+    async def kept_already(self, notes: Sequence[NoteText]) -> Mapping[int, str]:
+        """Return by their places the notes that are kept already, with the kept notes' ids.
+
+        Looked up only once an append was refused.
+        """
 
     @abstractmethod
-    async def again(self, note_id: str, event: NewEvent, replaced: Sequence[asyncpg.Record]) -> Sequence[NewEvent]:
-        """Return what is appended for a note that is kept already.
+    async def restating_events(
+        self, note_id: str, event: NewEvent, replaced: Sequence[asyncpg.Record]
+    ) -> Sequence[NewEvent]:
+        """Return the events to append for a note that is kept already.
 
         Args:
-            event: what would have kept it.
-            replaced: other notes, which it replaces.
+            event: the event that would have kept the note.
+            replaced: rows of other notes that the note replaces.
         """
 
     @abstractmethod
     def check(self, first: asyncpg.Record | None, event: NewEvent) -> None:
-        """Return where an event says what an earlier call with its key had kept.
+        """Accept a repeat that says what an earlier call with its key had kept; else raise.
+
+        Args:
+            first: the row of the earlier call's event; None where it is gone.
+            event: what this call would keep.
 
         Raises:
-            IdempotencyKeyReused: it says something else.
-            NoteNotFound: that is gone.
+            IdempotencyKeyReused: the event says something else.
+            NoteNotFound: the earlier call's note is gone.
         """
 
 
@@ -109,54 +118,58 @@ class SameKey(Repeats):
         """Return the key of one memory: that of the call, and its place there."""
         return None if self._key is None else f"memory:{digest([*self._participants, self._key, place]).hex()}"
 
-    def among(self, notes: Sequence[NoteText]) -> Mapping[int, int]:
-        """Return those with the key of another, where that does not refuse all of them."""
+    def repeats_within(self, notes: Sequence[NoteText]) -> Mapping[int, int]:
+        """Return the memories with the key of an earlier one; none with `whole`, where a repeat refuses all."""
         return {} if self._whole else self._repeated(notes)
 
     def _repeated(self, notes: Sequence[NoteText]) -> Mapping[int, int]:
-        first: dict[str, int] = {}
+        first_places: dict[str, int] = {}
         places = [
-            first.setdefault((note.memory or {})["dedup_key"], place) if _window_of(note) else place
+            first_places.setdefault((note.memory or {})["dedup_key"], place) if _window_of(note) else place
             for place, note in enumerate(notes)
         ]
-        return {place: earlier for place, earlier in enumerate(places) if earlier != place}
+        return {place: first for place, first in enumerate(places) if first != place}
 
-    async def standing(self, notes: Sequence[NoteText]) -> Mapping[int, str]:
-        """Return those that were kept within the window.
+    async def kept_already(self, notes: Sequence[NoteText]) -> Mapping[int, str]:
+        """Return by their places the memories whose key was kept within its window, with the kept memory's id.
 
         Raises:
-            DuplicateMemory: one refuses all; it names the memory that stands, and the place of the repeat.
+            DuplicateMemory: with `whole`, for the first repeat: its place, and the id of the memory kept before.
         """
-        asked = [(place, note.memory or {}) for place, note in enumerate(notes) if _window_of(note)]
+        candidates = [(place, note.memory or {}) for place, note in enumerate(notes) if _window_of(note)]
         async with self._database.read(self._tenant) as connection:
             rows = await connection.fetch(
                 sql("memories.standing"),
                 self._tenant,
-                [about["dedup_key"] for _, about in asked],
-                [self._at - about["dedup_within_s"] * 1_000_000 for _, about in asked],
-                [about["shared_with"] for _, about in asked],
+                [memory["dedup_key"] for _, memory in candidates],
+                [self._at - memory["dedup_within_s"] * 1_000_000 for _, memory in candidates],
+                [memory["shared_with"] for _, memory in candidates],
             )
-        standing: dict[int, str] = {}
-        for (place, _), row in zip(asked, rows, strict=True):
+        kept_ids: dict[int, str] = {}
+        for (place, _), row in zip(candidates, rows, strict=True):
             is_retried = row["source_event_key"] is not None and row["source_event_key"] == self.source_key(place)
             if row["event_id"] is not None and not is_retried:
-                standing[place] = row["note_id"]
-        # Where there is none, what stood in the way is in a commit under way, or was withdrawn.
-        if self._whole and (repeats := {**self._repeated(notes), **standing}):
+                kept_ids[place] = row["note_id"]
+        # None may be left: the memory that refused the append is not committed yet, or was withdrawn meanwhile.
+        if self._whole and (repeats := {**self._repeated(notes), **kept_ids}):
             place = min(repeats)
-            known = {"id": standing[place]} if place in standing else {}
+            known = {"id": kept_ids[place]} if place in kept_ids else {}
             raise DuplicateMemory("duplicate memory", **known, **({"index": place} if len(notes) > 1 else {}))
-        return standing
+        return kept_ids
 
-    async def again(self, note_id: str, event: NewEvent, replaced: Sequence[asyncpg.Record]) -> Sequence[NewEvent]:
+    async def restating_events(
+        self, note_id: str, event: NewEvent, replaced: Sequence[asyncpg.Record]
+    ) -> Sequence[NewEvent]:
         """Return nothing: the memory stands as it was kept."""
         return ()
 
     def check(self, first: asyncpg.Record | None, event: NewEvent) -> None:
-        """Return where the memory is the same, and still stands."""
+        """Accept a repeat of the same memory that is still live; else raise."""
         if first is None or not first["live"]:
             raise NoteNotFound("the memory that was kept with this key was withdrawn; use a new key")
-        if _said(orjson.loads(first["first_payload"])) != _said(orjson.loads(event.payload_json)):
+        if _identifying_content(orjson.loads(first["first_payload"])) != _identifying_content(
+            orjson.loads(event.payload_json)
+        ):
             raise IdempotencyKeyReused(
                 "this Idempotency-Key was used before, for another memory; nothing was kept: use a new one"
             )
@@ -168,6 +181,6 @@ def _window_of(note: NoteText) -> int:
     return within
 
 
-def _said(payload: Mapping[str, Any]) -> object:
+def _identifying_content(payload: Mapping[str, Any]) -> object:
     note = payload["note"]
     return payload["text"], note["kind"], note["memory"]
