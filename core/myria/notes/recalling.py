@@ -46,10 +46,10 @@ class Reads(Protocol):
 
 
 _BATCH = 32
-"""Hits that are ranked together; a cursor's pages rely on it."""
+"""Hits that are ranked together. Cursors name a place within a batch, so a change of this number breaks them."""
 
 _BATCH_OF_NOTES = 200
-"""The same where a filter of notes thins them out."""
+"""Hits that are ranked together where only notes can match, since a filter of notes drops many of them."""
 
 _MOST_BATCHES = 20
 """Batches of one page: one that a filter thins out further is short, and its cursor goes on."""
@@ -96,7 +96,7 @@ class Recalled:
     subjects: tuple[FoundSubject, ...] = ()
 
     def told_once(self) -> Recalled:
-        """Return it without what only says again what another memory of it says: the newest stands for all."""
+        """Return the page without memories that only repeat another one's text: the newest stands for all of them."""
         told = told_once(
             self.fragments,
             said=lambda memory: ((memory.speaker, memory.topic_id, memory.superseded), memory.text),
@@ -108,7 +108,10 @@ class Recalled:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _PageStart:
-    """Where a page begins: a batch (None for the first of all), a place in it, and the first page's moment."""
+    """Where a page begins: its batch (None: the first), the key it begins after there, and the first page's `now`.
+
+    As a cursor it is nine numbers: three of the batch, `now`, `is_first` and the four of `after`.
+    """
 
     now: int
     batch: Cursor | None = None
@@ -125,7 +128,7 @@ class _PageStart:
         return cls(now=now, batch=batch, after=(first, second, third, fourth), is_first=bool(is_first))
 
     def cursor(self, batch: Cursor) -> Cursor:
-        """Return the cursor of this place in a batch."""
+        """Return the cursor that continues at this place in a batch."""
         return replace(batch, after=(*batch.after, self.now, int(self.is_first), *self.after))
 
 
@@ -165,15 +168,17 @@ class Recall:
     async def saying(
         self, tenant: str, masks: Masks, *, now: int, text: str | None, topic: str | None, most: int
     ) -> list[str]:
-        """Return the ids of notes of a topic, or that say all words of a text; what is only near them stays out.
+        """Return the ids of the notes of a topic, or whose own text, topic and keywords have all words of a text.
+
+        Notes that recall finds only because such words were said near them are left out.
 
         Args:
             now: in microseconds since 1970 UTC.
-            most: how many are looked at.
+            most: how many recalled memories are checked.
         """
         fragments = await self.find(tenant, RecallQuery(masks=masks, now=now, text=text, topic=topic, page_size=most))
-        asked = terms(text or "")
-        words = {term for term in asked if not is_stopword(term)} or set(asked)
+        text_terms = terms(text or "")
+        words = {term for term in text_terms if not is_stopword(term)} or set(text_terms)
         return [
             note.note_id
             for note in fragments
@@ -181,61 +186,63 @@ class Recall:
         ]
 
     async def _page(self, query: RecallQuery, reader: EventFinder) -> Recalled:
-        place = _PageStart(now=query.now)
+        """Gather batches until the page is full, the hits end or `_MOST_BATCHES` are read; see `page`."""
+        start = _PageStart(now=query.now)
         if query.cursor is not None:
-            place = _PageStart.of(reader.cursor(query.cursor, query.digest(reader.tenant)))
-        asked = replace(query, now=place.now)
-        question = asked.question(_BATCH_OF_NOTES if asked.wants_notes else _BATCH)
+            start = _PageStart.of(reader.cursor(query.cursor, query.digest(reader.tenant)))
+        query_then = replace(query, now=start.now)
+        question = query_then.question(_BATCH_OF_NOTES if query_then.wants_notes else _BATCH)
         fragments: list[Fragment] = []
-        following: Cursor | None = None
+        next_cursor: Cursor | None = None
         subjects: tuple[FoundSubject, ...] = ()
         for _ in range(_MOST_BATCHES):
-            found = await reader.find(question, cursor=place.batch, at=query.now)
-            batch = await self._fragments(asked, reader, found, is_first=place.is_first)
-            if place.is_first and query.cursor is None and self._settings.topics and _may_hold_topics(asked):
+            found = await reader.find(question, cursor=start.batch, at=query.now)
+            batch = await self._fragments(query_then, reader, found, is_first=start.is_first)
+            if start.is_first and query.cursor is None and self._settings.topics and _may_hold_topics(query_then):
                 subjects = await reader.subjects(found, among=_TOPICS_AMONG)
-            left = [fragment for fragment in batch if fragment.key > place.after]
-            room = asked.page_size - len(fragments)
-            fragments += left[:room]
-            if len(left) > room:
-                following = replace(place, after=fragments[-1].key if room else place.after).cursor(found.here)
+            remaining = [fragment for fragment in batch if fragment.key > start.after]
+            room = query_then.page_size - len(fragments)
+            fragments += remaining[:room]
+            if len(remaining) > room:
+                next_cursor = replace(start, after=fragments[-1].key if room else start.after).cursor(found.here)
                 break
-            following = None
-            if found.following is None or (question.query is None and asked.hints and not found.events[-1].score):
+            next_cursor = None
+            # Where only hints are looked for, hits come by score; behind one of score 0 none matches any more.
+            if found.following is None or (question.query is None and query_then.hints and not found.events[-1].score):
                 break
-            place = _PageStart(now=place.now, batch=found.following, is_first=False)
-            following = place.cursor(found.following)
-            if len(fragments) >= asked.page_size:
+            start = _PageStart(now=start.now, batch=found.following, is_first=False)
+            next_cursor = start.cursor(found.following)
+            if len(fragments) >= query_then.page_size:
                 break
         if query.as_of is None:
             fragments = await self._with_contradictions(query, reader, fragments)
         return Recalled(
             fragments=tuple(_newest_above(query, fragments)),
             cursor=None
-            if following is None or not query.goes_on
-            else reader.cursor_text(following, query.digest(reader.tenant)),
-            search_path=_search_path(asked, fragments, has_vectors=self._has_vectors),
-            hints=tuple(_hints(asked, fragments, has_vectors=self._has_vectors)),
+            if next_cursor is None or not query.goes_on
+            else reader.cursor_text(next_cursor, query.digest(reader.tenant)),
+            search_path=_search_path(query_then, fragments, has_vectors=self._has_vectors),
+            hints=tuple(_hints(query_then, fragments, has_vectors=self._has_vectors)),
             subjects=subjects,
         )
 
     async def _with_contradictions(
         self, query: RecallQuery, reader: EventFinder, fragments: list[Fragment]
     ) -> list[Fragment]:
-        """Return memories with the notes that contradict them, as far as the reader may see those."""
-        notes = [fragment.note_id for fragment in fragments if fragment.note_id is not None]
-        if not notes:
+        """Return memories with the handles of the notes that contradict them, of those that the reader may see."""
+        note_ids = [fragment.note_id for fragment in fragments if fragment.note_id is not None]
+        if not note_ids:
             return fragments
         rows = await reader.connection.fetch(
-            sql("links.contradictions"), reader.tenant, notes, query.session_id, to_datetime(query.now)
+            sql("links.contradictions"), reader.tenant, note_ids, query.session_id, to_datetime(query.now)
         )
-        against: dict[str, list[str]] = {}
+        contradicting: dict[str, list[str]] = {}
         for row in rows:
             if query.masks.sees(row["participants"]):
-                against.setdefault(row["note_id"], []).append(NOTE_PREFIX + reader.handles.of(row["first_seq"]))
+                contradicting.setdefault(row["note_id"], []).append(NOTE_PREFIX + reader.handles.of(row["first_seq"]))
         return [
-            replace(fragment, contradicted_by=tuple(against[fragment.note_id][:_MOST_CONTRADICTIONS]))
-            if fragment.note_id in against
+            replace(fragment, contradicted_by=tuple(contradicting[fragment.note_id][:_MOST_CONTRADICTIONS]))
+            if fragment.note_id in contradicting
             else fragment
             for fragment in fragments
         ]
@@ -243,22 +250,29 @@ class Recall:
     async def _fragments(
         self, query: RecallQuery, reader: EventFinder, found: Found, *, is_first: bool
     ) -> list[Fragment]:
-        """Return the memories of a batch in their order."""
+        """Return the memories of a batch of hits, best first, with topics above them on the first batch.
+
+        Args:
+            is_first: whether this is the query's first batch.
+        """
         events = found.events
         if query.words is None and query.hints:
             events = tuple(event for event in events if event.score)
         if not events:
             return []
-        # a raw event that is found is not withdrawn, but perhaps superseded: whether it was so then must be looked up
-        asked = [event for event in events if event.type == NOTE_TYPE or (event.superseded and query.as_of is not None)]
+        # A raw event that is found is not withdrawn, but perhaps superseded; whether it was so at `as_of` already must
+        # be looked up.
+        looked_up = [
+            event for event in events if event.type == NOTE_TYPE or (event.superseded and query.as_of is not None)
+        ]
         rows: dict[int, asyncpg.Record] = {}
-        if asked:
+        if looked_up:
             fetched = await reader.connection.fetch(
                 sql("notes.of_events"),
                 reader.tenant,
-                [event.event_seq for event in asked],
-                [_note_id(event) for event in asked],
-                [event.scope_id for event in asked],
+                [event.event_seq for event in looked_up],
+                [_note_id(event) for event in looked_up],
+                [event.scope_id for event in looked_up],
                 None if query.as_of is None else to_datetime(query.as_of),
             )
             rows = {row["event_seq"]: row for row in fetched}
@@ -282,9 +296,10 @@ class Recall:
         reader: EventFinder,
         context: frozenset[str],
     ) -> Fragment | None:
-        """Return a hit as a memory; None for one that is not there (any more), or not what was asked for.
+        """Return a hit as a memory; None for a hit that is withdrawn or does not match the query's filters.
 
         Args:
+            row: what `notes.of_events` says of the hit, where it was looked up.
             context: words of what the asker is busy with.
         """
         is_superseded = event.superseded if row is None else row["reason"] == "superseded"
@@ -294,9 +309,9 @@ class Recall:
             return None
         settings = self._settings
         text = whole_text(event.payload)
-        moved = settings.recency * 0.5 ** (max(0, query.now - event.at) / (DAY_US * settings.recency_days))
-        fits = _fit(context, text) if context else 0.0
-        score = _moved(event.score, moved + settings.context * fits)
+        gain = settings.recency * 0.5 ** (max(0, query.now - event.at) / (DAY_US * settings.recency_days))
+        context_share = _context_share(context, text) if context else 0.0
+        score = _raised(event.score, gain + settings.context * context_share)
         successor = event.superseded_by if is_superseded else None
         fragment = Fragment(
             note_id=None,
@@ -308,10 +323,10 @@ class Recall:
             score=score,
             key=_key(query, score, event.at, event.event_seq),
             lane=_lane(query, event),
-            age_days=_days(query, event.at),
-            fits=fits > 0,
+            age_days=_age_days(query, event.at),
+            fits=context_share > 0,
             superseded=is_superseded,
-            # what replaced it may be a note: its event's handle stands for it, too
+            # A note may have replaced this event; the handle of the note's event stands for that note.
             superseded_by=None if successor is None else EVENT_PREFIX + reader.handles.of(successor),
             change=event.change,
             utc_offset=event.utc_offset,
@@ -323,13 +338,17 @@ class Recall:
             ),
         )
         if event.type == NOTE_TYPE:
-            return None if row is None else self._noted(query, event, row, fragment, reader)
+            return None if row is None else self._note_fragment(query, event, row, fragment, reader)
         return None if query.wants_notes else fragment
 
-    def _noted(
+    def _note_fragment(
         self, query: RecallQuery, event: FoundEvent, row: asyncpg.Record, fragment: Fragment, reader: EventFinder
     ) -> Fragment | None:
-        """Return the memory of a version of a note; None for one that is not there (any more), or not asked for."""
+        """Return the memory of a note's version, from `fragment`, its memory as a raw event.
+
+        None for a version that is no longer current (unless superseded ones are asked for), has expired, or does not
+        match the query's filters.
+        """
         note = _note(event)
         if row["note_id"] is None or note is None or not (row["is_current"] or event.superseded):
             return None
@@ -338,21 +357,22 @@ class Recall:
         if not _is_wanted(query, note, row) or (not was_replaced and Lasting.of(row).has_expired(query.now)):
             return None
         settings = self._settings
-        moment = query.now if query.as_of is None else query.as_of
-        age, unchanged = (max(0, moment - since) / DAY_US for since in (to_microseconds(row["created_at"]), event.at))
-        # what a page shows is used by that: the next one must not be ordered anew
+        as_of = query.now if query.as_of is None else query.as_of
+        age, unchanged = (max(0, as_of - since) / DAY_US for since in (to_microseconds(row["created_at"]), event.at))
+        # Showing a page counts as a use of its notes. A query with further pages ignores uses, else its next page would
+        # be ordered in another way.
         counts_use = row["used_at"] is not None and query.as_of is None and not query.goes_on
-        idle = max(0, moment - max(event.at, to_microseconds(row["used_at"]))) / DAY_US if counts_use else unchanged
+        idle = max(0, as_of - max(event.at, to_microseconds(row["used_at"]))) / DAY_US if counts_use else unchanged
         is_resolved = row["resolved"] is True and query.as_of is None
-        kept = min(note.importance, RESOLVED_IMPORTANCE) if is_resolved else note.importance
-        importance = importance_now(note.kind, kept, anchor=note.anchor, idle_days=idle)
-        shared = _shared(query.keywords, note.keywords)
-        moved = settings.importance * importance + settings.keywords * shared
+        base_importance = min(note.importance, RESOLVED_IMPORTANCE) if is_resolved else note.importance
+        importance = importance_now(note.kind, base_importance, anchor=note.anchor, idle_days=idle)
+        keyword_share = _share_of_keywords(query.keywords, note.keywords)
+        gain = settings.importance * importance + settings.keywords * keyword_share
         if counts_use:
-            moved += settings.use * importance * often(row["uses"])
+            gain += settings.use * importance * often(row["uses"])
         if row["worth"] is not None:
-            moved += settings.quality * (2 * row["worth"] - 1)
-        score = fragment.score + _moved(event.score, moved) - event.score
+            gain += settings.quality * (2 * row["worth"] - 1)
+        score = fragment.score + _raised(event.score, gain) - event.score
         uses = row["uses"] or 0
         confidence = max(_LEAST_CONFIDENCE, min(1.0, utility(importance, uses, row["worth"])))
         stale_after = settings.stale_after(note.kind, policies()[note.kind].stale_days)
@@ -362,7 +382,7 @@ class Recall:
             handle=NOTE_PREFIX + reader.handles.of(row["first_seq"]),
             score=score,
             key=_key(query, score, event.at, event.event_seq),
-            lane="keywords" if shared else fragment.lane,
+            lane="keywords" if keyword_share else fragment.lane,
             kind=note.kind,
             replaced_by=replaced_by,
             topic=note.topic,
@@ -373,7 +393,7 @@ class Recall:
             resolved=is_resolved,
             uses=uses,
             confidence=round(confidence, 2),
-            matched=tuple(keyword for keyword in note.keywords if keyword.casefold() in _asked_for(query)),
+            matched=tuple(keyword for keyword in note.keywords if keyword.casefold() in _query_keywords(query)),
             in_case=query.details.case_id is not None,
             stale_days=int(unchanged) if stale_after and unchanged >= stale_after and not note.anchor else None,
         )
@@ -381,22 +401,27 @@ class Recall:
     async def _topics(
         self, query: RecallQuery, reader: EventFinder, found: Found, fragments: Sequence[Fragment]
     ) -> list[Fragment]:
-        """Return the topics above hits that hold words of the question, each behind the best of its events."""
-        best = {fragment.key[2]: fragment for fragment in fragments if fragment.note_id is None}
-        made = []
-        wanted: set[str] = set()
+        """Return as memories the topics of several hits whose label or keywords have words of the question.
+
+        Each stands right behind the best of its events, with a share of that one's score.
+        """
+        fragment_of_event = {fragment.key[2]: fragment for fragment in fragments if fragment.note_id is None}
+        topic_fragments = []
+        question_terms: set[str] = set()
         for topic in await reader.topics(found, among=_TOPICS_AMONG, at_least=_TOPIC_HITS, without=NOTE_TYPE):
-            below = [best[seq] for seq in topic.event_seqs if seq in best]
-            if len(below) < _TOPIC_HITS:
+            topic_hits = [
+                fragment_of_event[event_seq] for event_seq in topic.event_seqs if event_seq in fragment_of_event
+            ]
+            if len(topic_hits) < _TOPIC_HITS:
                 continue
-            wanted = wanted or _terms_of_question(query)
-            shared = wanted.intersection(name_terms(" ".join((topic.label, *topic.keywords))))
+            question_terms = question_terms or _terms_of_question(query)
+            shared = question_terms.intersection(name_terms(" ".join((topic.label, *topic.keywords))))
             if not shared:
                 continue
-            first = min(below, key=lambda fragment: fragment.key)
-            score = int(first.score * self._settings.topics * len(shared) / len(wanted))
+            best_hit = min(topic_hits, key=lambda fragment: fragment.key)
+            score = int(best_hit.score * self._settings.topics * len(shared) / len(question_terms))
             if score:
-                made.append(
+                topic_fragments.append(
                     Fragment(
                         note_id=None,
                         event_id=None,
@@ -404,30 +429,31 @@ class Recall:
                         handle=topic.topic_id,
                         text=f"{topic.label}: {topic.summary}",
                         speaker=None,
-                        at=first.at,
+                        at=best_hit.at,
                         score=score,
-                        key=(-score, -first.at, first.key[2], 1),
+                        key=(-score, -best_hit.at, best_hit.key[2], 1),
                         lane="topics",
                     )
                 )
-        return made
+        return topic_fragments
 
 
 def _newest_above(query: RecallQuery, fragments: list[Fragment]) -> list[Fragment]:
-    """Return the memories of a page, each note below the newer ones that may say it anew, and marked as older."""
+    """Move each note below newer notes of the page that may replace what it says, and mark it as older."""
     if not query.is_ranked:
         return fragments
     order, marks = newest_above(
-        [_kept(fragment) for fragment in fragments],
+        [_compared_note(fragment) for fragment in fragments],
         query.words or "",
         hints=query.hints,
         now=query.now if query.as_of is None else query.as_of,
         utc_offset=query.utc_offset,
     )
-    return [replace(fragments[at], change=marks[at]) if at in marks else fragments[at] for at in order]
+    return [replace(fragments[place], change=marks[place]) if place in marks else fragments[place] for place in order]
 
 
-def _kept(fragment: Fragment) -> ComparedNote | None:
+def _compared_note(fragment: Fragment) -> ComparedNote | None:
+    """Return a memory as `newest_above` compares it; None for a raw event, a topic and what is superseded."""
     if fragment.note_id is None or fragment.superseded:
         return None
     return ComparedNote(
@@ -444,8 +470,8 @@ def _terms_of_question(query: RecallQuery) -> set[str]:
     return {term for term in terms(" ".join(filter(None, (query.words, *query.hints)))) if not is_stopword(term)}
 
 
-def _fit(context: frozenset[str], text: str) -> float:
-    """Return how well a text fits what the asker is busy with: the share of that's words, or of six, that it has."""
+def _context_share(context: frozenset[str], text: str) -> float:
+    """Return the share (0..1) of the context's words that a text has; six of them count as all."""
     shared = context.intersection(terms(text[:_CONTEXT_LOOKED_AT]))
     return min(1.0, len(shared) / min(len(context), _CONTEXT_TERMS))
 
@@ -454,24 +480,24 @@ def _context_terms(context: str) -> frozenset[str]:
     return frozenset(term for term in terms(context) if not is_stopword(term))
 
 
-def _days(query: RecallQuery, at: int) -> int:
-    """Return the age of what happened at a moment, in whole days."""
+def _age_days(query: RecallQuery, at: int) -> int:
+    """Return how many whole days before the query's moment a time in microseconds is."""
     return max(0, (query.now if query.as_of is None else query.as_of) - at) // DAY_US
 
 
-def _asked_for(query: RecallQuery) -> set[str]:
+def _query_keywords(query: RecallQuery) -> set[str]:
     return {keyword.strip().casefold() for keyword in query.keywords}
 
 
 def _note_id(event: FoundEvent) -> str | None:
-    """Return the note that an event says it is a version of."""
+    """Return the id of the note of which an event says it is a version; None for other events."""
     about = event.payload.get("note") if event.type == NOTE_TYPE else None
     note_id = about.get("id") if isinstance(about, dict) else None
     return note_id if isinstance(note_id, str) else None
 
 
 def _note(event: FoundEvent) -> NoteText | None:
-    """Return what a version says; None for what only looks like one."""
+    """Return what a note's version says; None for an event of the type whose payload has not the form of a note."""
     try:
         note = note_of(event.payload, context_id=event.context_id)
     except (KeyError, TypeError, AttributeError):
@@ -481,7 +507,7 @@ def _note(event: FoundEvent) -> NoteText | None:
 
 
 def _is_wanted(query: RecallQuery, note: NoteText, row: asyncpg.Record) -> bool:
-    """Tell whether a note is what was asked for."""
+    """Tell whether a note passes all filters of a query."""
     if (row["session"] or note.lifetime == "session") and note.session_id != query.session_id:
         return False
     if (query.kind is not None and note.kind != query.kind) or (query.kinds and note.kind not in query.kinds):
@@ -498,7 +524,7 @@ def _is_wanted(query: RecallQuery, note: NoteText, row: asyncpg.Record) -> bool:
 
 
 def _may_hold_topics(query: RecallQuery) -> bool:
-    """Tell whether topics can be an answer: they are of now, of all times, and of no session."""
+    """Tell whether topics can answer a query: they tell the present state, of all times, and are no notes."""
     is_bounded = query.since is not None or query.until is not None or query.as_of is not None
     return query.is_ranked and not query.wants_notes and not is_bounded and not query.include_superseded
 
@@ -507,15 +533,16 @@ def _key(query: RecallQuery, score: int, at: int, event_seq: int) -> Key:
     return (-score, -at, event_seq, 0) if query.is_ranked else (-at, -event_seq, event_seq, 0)
 
 
-def _shared(asked: Sequence[str], kept: Sequence[str]) -> float:
-    """Return the share of keywords that are asked for and that a note has."""
-    if not asked:
+def _share_of_keywords(query_keywords: Sequence[str], note_keywords: Sequence[str]) -> float:
+    """Return the share (0..1) of the keywords asked for that a note has, in either case of letters."""
+    if not query_keywords:
         return 0.0
-    known = {keyword.casefold() for keyword in kept}
-    return sum(keyword.strip().casefold() in known for keyword in asked) / len(asked)
+    in_lower_case = {keyword.casefold() for keyword in note_keywords}
+    return sum(keyword.strip().casefold() in in_lower_case for keyword in query_keywords) / len(query_keywords)
 
 
-def _moved(score: int, share: float) -> int:
+def _raised(score: int, share: float) -> int:
+    """Return a score raised by a share of itself, rounded to whole per mille; a negative share lowers it."""
     return score * (_PER_MILLE + round(_PER_MILLE * share)) // _PER_MILLE
 
 
@@ -526,7 +553,7 @@ def _lane(query: RecallQuery, event: FoundEvent) -> str:
 
 
 def _search_path(query: RecallQuery, fragments: Sequence[Fragment], *, has_vectors: bool) -> str:
-    """Return how many each lane found, and of vectors also that none is compared where something was looked for."""
+    """Return how many memories each lane found, and of a ranked query also `vectors:0` or `vectors:off`."""
     counts = Counter(fragment.lane for fragment in fragments)
     lanes = [f"{lane}:{counts[lane]}" for lane in ("keywords", "words", "vectors", "topics", "recent") if counts[lane]]
     if query.is_ranked:
@@ -538,19 +565,21 @@ def _search_path(query: RecallQuery, fragments: Sequence[Fragment], *, has_vecto
 def _hints(query: RecallQuery, fragments: Sequence[Fragment], *, has_vectors: bool) -> list[Mapping[str, str]]:
     hints: list[Mapping[str, str]] = []
     if query.threshold is not None and not has_vectors:
-        said = "threshold bounds the likeness of vectors, which are off here (embeddings.model): words alone found this"
-        hints.append({"signal": "vectors_off", "suggestion": said, "trigger": "recall"})
+        suggestion = (
+            "threshold bounds the likeness of vectors, which are off here (embeddings.model): words alone found this"
+        )
+        hints.append({"signal": "vectors_off", "suggestion": suggestion, "trigger": "recall"})
     if query.without and query.cursor is None:
-        said = f"what context showed this session is left out ({len(query.without)}); excludeSeen: false shows it"
-        hints.append({"signal": "seen_excluded", "suggestion": said, "trigger": "recall"})
+        suggestion = f"what context showed this session is left out ({len(query.without)}); excludeSeen: false shows it"
+        hints.append({"signal": "seen_excluded", "suggestion": suggestion, "trigger": "recall"})
     if not fragments and query.cursor is None:
-        said = "ask in other words, or with fewer filters"
-        hints.append({"signal": "no_results", "suggestion": said, "trigger": "recall"})
+        suggestion = "ask in other words, or with fewer filters"
+        hints.append({"signal": "no_results", "suggestion": suggestion, "trigger": "recall"})
     stale = sum(fragment.stale_days is not None for fragment in fragments)
     if fragments and 2 * stale > len(fragments):
-        said = "most of these are old; check before you rely on them"
-        hints.append({"signal": "stale_results", "suggestion": said, "trigger": "amend"})
+        suggestion = "most of these are old; check before you rely on them"
+        hints.append({"signal": "stale_results", "suggestion": suggestion, "trigger": "amend"})
     if not query.is_ranked:
-        said = "nothing was asked for: these are the most recent"
-        hints.append({"signal": "consider_context", "suggestion": said, "trigger": "context"})
+        suggestion = "nothing was asked for: these are the most recent"
+        hints.append({"signal": "consider_context", "suggestion": suggestion, "trigger": "context"})
     return hints

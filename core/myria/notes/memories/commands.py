@@ -34,7 +34,7 @@ from myria.notes.repeats import SameKey
 
 
 class Kept(NamedTuple):
-    """What became of a draft: the memory, or None where it is a duplicate. `is_new` is false for a retried one."""
+    """What became of a draft: the memory, or None where it is a duplicate. `is_new` is false for a repeat of a call."""
 
     memory: StoredMemory | None
     is_new: bool
@@ -44,9 +44,9 @@ class Memories:
     """The commands of one process.
 
     Args:
-        log: where memories are cleaned and looked up.
-        notes: what keeps them: a memory is a note.
-        window_s: seconds within which another memory with the same key is a repeat; 0: none is.
+        log: redacts memories, and is where they are looked up.
+        notes: keeps them, since a memory is a note.
+        window_s: seconds within which another memory with the same deduplication key is a repeat; 0: none is.
     """
 
     def __init__(self, log: EventLog, notes: Notes, *, window_s: int) -> None:
@@ -58,16 +58,16 @@ class Memories:
     async def keep(
         self, tenant: str, keeping: Keeping, draft: MemoryDraft, *, key: str | None = None, now: int | None = None
     ) -> Kept:
-        """Keep a memory, once within the window.
+        """Keep a memory, unless one with its deduplication key was kept within the window.
 
         Args:
-            key: the caller's own name for this call: a repeat answers the first.
+            key: the caller's own name for this call: a repeat of the call returns the first call's memory.
             now: in microseconds since 1970 UTC; left out, this machine's clock.
 
         Raises:
-            DuplicateMemory: it was kept within the window.
-            IdempotencyKeyReused: another memory was kept with this key before.
-            NoteNotFound: the memory that was kept with this key was withdrawn.
+            DuplicateMemory: a memory with its deduplication key was kept within the window.
+            IdempotencyKeyReused: an earlier call kept another memory with this key.
+            NoteNotFound: the memory that an earlier call kept with this key was withdrawn.
             PayloadTooLarge: the setting ingest.payload_bytes is smaller than this memory.
             as `EventLog.append_events`.
         """
@@ -84,17 +84,17 @@ class Memories:
         key: str | None = None,
         now: int | None = None,
     ) -> list[Kept]:
-        """Keep several memories by one append; duplicates are left out, or with `whole` refuse all.
+        """Keep several memories by one append, without duplicates; with `whole` one duplicate refuses them all.
 
         Raises:
             as `keep`; the detail `index` names the memory where there are several.
         """
         at = time.time_ns() // 1000 if now is None else now
-        clean = await self._cleaned(tenant, drafts)
+        redacted = await self._cleaned(tenant, drafts)
         repeats = SameKey(self._database, tenant, keeping.participants, key=key, whole=whole, at=at)
-        parents = await self._parents(tenant, keeping, clean)
+        parents = await self._parents(tenant, keeping, redacted)
 
-        async def parts(ids: Sequence[str], new: Sequence[int]) -> Sequence[NewEvent]:
+        async def part_of_links(ids: Sequence[str], new: Sequence[int]) -> Sequence[NewEvent]:
             return [
                 link_event(
                     keeping.participants,
@@ -112,14 +112,14 @@ class Memories:
             keeping.participants,
             [
                 note_of_memory(draft, dedup_key=draft.key, shared_with=keeping.shared, within_s=self._window_s)
-                for draft in clean
+                for draft in redacted
             ],
             repeats,
             at=at,
-            beside=parts,
+            beside=part_of_links,
         )
         kept = []
-        for draft, outcome in zip(clean, outcomes, strict=True):
+        for draft, outcome in zip(redacted, outcomes, strict=True):
             memory = None if outcome.first is None else memory_of(outcome.first)
             if outcome.appended is not None:
                 memory = StoredMemory(outcome.note_id, draft, draft.key, at, at, 1, outcome.appended.event_seq)
@@ -127,9 +127,9 @@ class Memories:
         return kept
 
     async def _parents(self, tenant: str, keeping: Keeping, drafts: Sequence[MemoryDraft]) -> dict[int, str]:
-        """Return the memories that others go on from, by the places of these.
+        """Return by the places of drafts the ids of their parents, of those that the writer may see.
 
-        What its writer does not see is no such thing, whether it is there or not.
+        A parent that the writer may not see is treated as one that does not exist.
         """
         parents = {place: draft.parent_id for place, draft in enumerate(drafts) if draft.parent_id is not None}
         if not parents:
@@ -137,8 +137,8 @@ class Memories:
         masks = keeping.masks
         async with self._database.read(tenant) as connection:
             rows = await connection.fetch(sql("memories.by_ids"), tenant, sorted(set(parents.values())))
-        seen = {row["note_id"] for row in rows if not row["session"] and masks.sees(row["participants"])}
-        return {place: parent for place, parent in parents.items() if parent in seen}
+        visible_ids = {row["note_id"] for row in rows if not row["session"] and masks.sees(row["participants"])}
+        return {place: parent for place, parent in parents.items() if parent in visible_ids}
 
     async def amend(
         self,
@@ -151,25 +151,25 @@ class Memories:
         key: str | None = None,
         now: int | None = None,
     ) -> StoredMemory:
-        """Make a version of a memory that takes the place of the one before; its id and its time stay.
+        """Append a new version of a memory, which replaces the version before; the memory keeps its id and its time.
 
         Args:
-            may_see: whether the caller may see what these participants may.
-            version: the version that the caller saw; None for whichever is the newest.
-            key: the caller's own name for this call: a repeat answers the version that the first made.
+            may_see: tells whether the caller may see what given participants see.
+            version: the version that the caller read, refused if it is not the newest; None amends the newest.
+            key: the caller's own name for this call: a repeat of the call returns the version that the first made.
 
         Raises:
-            IdempotencyKeyReused: this memory was changed otherwise with this key.
+            IdempotencyKeyReused: an earlier call with this key changed this memory in another way.
             NoteNotFound: absent, of others, or withdrawn.
-            AlreadySuperseded: another changed it meanwhile.
-            DuplicateMemory: it was kept over another API, where no two notes say the same, and another says this.
-            InvalidArgument: it was kept over another API, and has nothing of what is to change.
+            AlreadySuperseded: another call changed the memory meanwhile, or it is not at `version`.
+            DuplicateMemory: it was kept over another API, where no two notes have equal text, and another has this one.
+            InvalidArgument: it was kept over another API, and lacks the field to be changed.
             PayloadTooLarge: the setting ingest.payload_bytes is smaller than this memory.
         """
         row = await self._row(tenant, memory_id, may_see)
         memory = memory_of(row)
-        source = None if key is None else f"amend:{digest([memory_id, key]).hex()}"
-        if source is not None and (first := await self._amended(tenant, row, changes, source)) is not None:
+        source_key = None if key is None else f"amend:{digest([memory_id, key]).hex()}"
+        if source_key is not None and (first := await self._amended(tenant, row, changes, source_key)) is not None:
             return first
         if version is not None and memory.version != version:
             raise AlreadySuperseded(
@@ -177,19 +177,19 @@ class Memories:
             )
         (draft,) = await self._cleaned(tenant, [changes.of(memory.draft)])
         draft = rekeyed(draft, memory.draft)
-        if draft == memory.draft and source is None:
+        if draft == memory.draft and source_key is None:
             return memory
         if memory.kind is not None:
             _check_changes(memory, changes)
         at = time.time_ns() // 1000 if now is None else now
         payload = orjson.loads(row["payload"])
         if memory.kind is None:
-            about = payload["note"]["memory"]
+            stored = payload["note"]["memory"]
             note = note_of_memory(
                 draft,
                 dedup_key=None if memory.dedup_key is None else draft.key,
-                shared_with=about.get("shared_with", ""),
-                within_s=about.get("dedup_within_s", 0),
+                shared_with=stored.get("shared_with", ""),
+                within_s=stored.get("dedup_within_s", 0),
             )
         else:
             before = note_of(payload, context_id=row["context_id"])
@@ -197,11 +197,11 @@ class Memories:
             note = before._replace(content=draft.content, keywords=draft.tags, importance=importance)
         try:
             appended = await self._notes.append_version(
-                tenant, row, note, may_see=may_see, at=at, speaker=payload.get("speaker"), key=source
+                tenant, row, note, may_see=may_see, at=at, speaker=payload.get("speaker"), key=source_key
             )
             is_repeat = appended.deduplicated
         except AlreadySuperseded:
-            if source is None or (first := await self._amended(tenant, row, changes, source)) is None:
+            if source_key is None or (first := await self._amended(tenant, row, changes, source_key)) is None:
                 raise
             return first
         except EventNotFound as error:
@@ -210,24 +210,28 @@ class Memories:
             raise DuplicateMemory("another note of the same kind says this already") from error
         if (
             is_repeat
-            and source is not None
-            and (first := await self._amended(tenant, row, changes, source)) is not None
+            and source_key is not None
+            and (first := await self._amended(tenant, row, changes, source_key)) is not None
         ):
             return first
-        dedup = None if memory.dedup_key is None else draft.key
-        return memory._replace(draft=draft, dedup_key=dedup, updated_at=at, version=memory.version + 1)
+        new_dedup_key = None if memory.dedup_key is None else draft.key
+        return memory._replace(draft=draft, dedup_key=new_dedup_key, updated_at=at, version=memory.version + 1)
 
     async def _amended(
-        self, tenant: str, row: asyncpg.Record, changes: MemoryChanges, source: str
+        self, tenant: str, row: asyncpg.Record, changes: MemoryChanges, source_key: str
     ) -> StoredMemory | None:
-        """Return the version that a call with this source key made before, or None."""
+        """Return the version that an earlier call with this source key made, or None where none did.
+
+        Raises:
+            IdempotencyKeyReused: that call made other changes.
+        """
         async with self._database.read(tenant) as connection:
-            found = await connection.fetchrow(sql("events.of_key"), tenant, dedupe_key(NOTE_CHANNEL, source))
-        if found is None:
+            event = await connection.fetchrow(sql("events.of_key"), tenant, dedupe_key(NOTE_CHANNEL, source_key))
+        if event is None:
             return None
-        number = orjson.loads(found["payload"])["note"]["version"]
+        version_number = orjson.loads(event["payload"])["note"]["version"]
         version = memory_of(
-            dict(row) | {"payload": found["payload"], "changed_at": found["occurred_at"], "version": number}
+            dict(row) | {"payload": event["payload"], "changed_at": event["occurred_at"], "version": version_number}
         )
         (draft,) = await self._cleaned(tenant, [changes.of(version.draft)])
         if rekeyed(draft, version.draft) != version.draft:
@@ -238,7 +242,7 @@ class Memories:
         return version
 
     async def withdraw(self, tenant: str, memory_id: str, *, may_see: MaySee, key: str | None = None) -> None:
-        """Take a memory with all its versions out of every answer; see `Notes.withdraw`.
+        """Withdraw a memory with all its versions; see `Notes.withdraw`.
 
         Raises:
             NoteNotFound: absent, of others, or withdrawn by another call.
@@ -256,28 +260,27 @@ class Memories:
         return row
 
     async def _cleaned(self, tenant: str, drafts: Sequence[MemoryDraft]) -> list[MemoryDraft]:
-        """Return drafts without what must not be kept.
+        """Redact every text of drafts but the session's name, which the append refuses instead.
 
-        Every text of a draft is looked at. A key of repeats that held something is left out: the contract's stands for
-        it, since of two that are redacted alike one would be lost as a repeat. A session's name stays for the append,
-        which refuses it.
+        A deduplication key that was redacted is dropped, so the contract's computed one is used: two different keys may
+        be equal once redacted, and one of the memories would be lost as a repeat.
         """
-        given = [{name: value for name, value in draft._asdict().items() if name != "session_id"} for draft in drafts]
-        cleaned, taken = await self._log.clean(tenant, given)
-        if not taken:
+        texts = [{name: value for name, value in draft._asdict().items() if name != "session_id"} for draft in drafts]
+        redacted_texts, counts = await self._log.clean(tenant, texts)
+        if not counts:
             return list(drafts)
         return [
             draft._replace(
-                **kept
-                | {"tags": tuple(kept["tags"])}
-                | ({} if kept["dedup_key"] == draft.dedup_key else {"dedup_key": None})
+                **redacted
+                | {"tags": tuple(redacted["tags"])}
+                | ({} if redacted["dedup_key"] == draft.dedup_key else {"dedup_key": None})
             )
-            for draft, kept in zip(drafts, cleaned, strict=True)
+            for draft, redacted in zip(drafts, redacted_texts, strict=True)
         ]
 
 
 def _check_changes(memory: StoredMemory, changes: MemoryChanges) -> None:
-    """Return when a note of another API can be changed so."""
+    """Refuse changes that a note of another API cannot take."""
     if memory.kind in FACT_KINDS:
         raise InvalidArgument("this is a fact that was said in a turn: a later turn changes it", field="id")
     for name in ("event_type", "metadata"):

@@ -1,7 +1,7 @@
 """The memories of a session as markdown for a model, in the form of Memtrace's contract. Pure.
 
-What was kept is data: white space in it is one space, so no memory can look like a heading or a line of another, and
-markup is escaped, so it loads no image, links nowhere and is no element where the markdown is shown.
+A memory's text is data. Any white space in it becomes one space, so no memory can look like a heading or like a line
+of another one; markup is escaped, so that it loads no image, makes no link and no element where the markdown is shown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from myria.text.passages import best_span
 from myria.text.restating import told_once
 
 MOST_SHOWN = 100
-"""Memories that a context is made of: the newest ones, or those that are most about a question."""
+"""Memories that a context is made of at most: the newest, or those most relevant to a question."""
 
 MOST_TOPICS = 20
 """Topics that say what further memories are about."""
@@ -34,7 +34,7 @@ _TOPICS_SHARE = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionContext:
-    """A context as text, and how many memories it shows. `is_empty`: there was nothing to show, however much room."""
+    """A context as text, and how many memories it shows. `is_empty` says that there were no memories and no topics."""
 
     text: str
     memories: int
@@ -50,51 +50,53 @@ def session_context(
     count: Callable[[str], int] | None = None,
     sought: frozenset[str] = frozenset(),
 ) -> SessionContext:
-    """Return memories as markdown, newest first, in sections by what they are, and then topics of what is not shown.
+    """Return memories as markdown, newest first, in sections by their types, and then the topics of further ones.
 
     Args:
-        memories: those that matter most first: where not all fit, the last are left out.
-        topics: what further memories are about, what matters most first.
-        max_tokens: bound of the text; its heading is not shown alone where nothing else fits. Within it a memory stands
-            for those that only say the same again.
+        memories: the most important first: where not all fit, the last are left out.
+        topics: topics of further memories, the most important first.
+        max_tokens: the most tokens that the text may cost; its heading is not shown alone where nothing else fits.
+            Within a bound, one memory stands for all that only repeat its text.
         count: counts the tokens of a text; needed for the bound.
-        sought: what is looked for: a long memory is cut to the passage that has most of it.
+        sought: roots of the question's words: a long memory is cut to the passage that has most of them.
     """
     alike: list[int] = [0] * len(memories)
     chosen = list(memories)
     if max_tokens is not None:
-        told = told_once(
+        distinct = told_once(
             chosen,
             said=lambda memory: ((memory.draft.agent_id, memory.draft.event_type), memory.draft.content),
             age=lambda memory: (memory.at, memory.number),
         )
-        chosen, alike = [memory for memory, _ in told], [others for _, others in told]
+        chosen, alike = [memory for memory, _ in distinct], [repeats for _, repeats in distinct]
     by_time = sorted(range(len(chosen)), key=lambda place: (chosen[place].at, chosen[place].number), reverse=True)
 
-    def rendered(shown: int, about: int) -> str:
-        lines = [(chosen[place], alike[place]) for place in by_time if place < shown]
-        return _markdown(session_id, lines, topics[:about], sought)
+    def render(shown_memories: int, shown_topics: int) -> str:
+        lines = [(chosen[place], alike[place]) for place in by_time if place < shown_memories]
+        return _markdown(session_id, lines, topics[:shown_topics], sought)
 
     is_empty = not chosen and not topics
     if max_tokens is None or count is None:
-        return SessionContext(text=rendered(len(chosen), len(topics)), memories=len(chosen), is_empty=is_empty)
-    about = max(0, _most(len(topics), lambda most: count(rendered(0, most)) <= max_tokens // _TOPICS_SHARE))
-    shown = _most(len(chosen), lambda most: count(rendered(most, about)) <= max_tokens)
-    is_bare = shown <= 0 and about == 0 and not is_empty
-    text = "" if shown < 0 or is_bare else rendered(shown, about)
-    return SessionContext(text=text, memories=max(0, shown), is_empty=is_empty)
+        return SessionContext(text=render(len(chosen), len(topics)), memories=len(chosen), is_empty=is_empty)
+    shown_topics = max(
+        0, _largest_fitting(len(topics), lambda most: count(render(0, most)) <= max_tokens // _TOPICS_SHARE)
+    )
+    shown_memories = _largest_fitting(len(chosen), lambda most: count(render(most, shown_topics)) <= max_tokens)
+    is_bare = shown_memories <= 0 and shown_topics == 0 and not is_empty
+    text = "" if shown_memories < 0 or is_bare else render(shown_memories, shown_topics)
+    return SessionContext(text=text, memories=max(0, shown_memories), is_empty=is_empty)
 
 
-def _most(most: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number up to `most` that fits, where every smaller one fits, too; -1 where none does."""
-    good, beyond = -1, most + 1
-    while good + 1 < beyond:
-        tried = (good + beyond) // 2
-        if fits(tried):
-            good = tried
+def _largest_fitting(most: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest number up to `most` that fits, where every smaller one does, too; -1 where none fits."""
+    fitting, too_many = -1, most + 1
+    while fitting + 1 < too_many:
+        middle = (fitting + too_many) // 2
+        if fits(middle):
+            fitting = middle
         else:
-            beyond = tried
-    return good
+            too_many = middle
+    return fitting
 
 
 def _markdown(
@@ -117,16 +119,18 @@ def _markdown(
 
 
 def _shortened(content: str, sought: frozenset[str], most: int = _SHOWN_BYTES) -> str:
-    """Return a text as `_plain` has it, cut where it is longer than so many bytes, never within a character, to the
-    passage that has most of what is sought."""
+    """Return a text as `_plain` has it, of at most `most` bytes and whole characters.
+
+    A longer text is cut to the passage that has most of the words sought.
+    """
     line = on_one_line(content)
     if len(line.encode()) <= most:
         return _plain(line)
-    # As many characters as its beginning has in so many bytes; then bytes decide.
+    # A span is chosen by characters: as many as the text's first `most` bytes have. Then it is cut to bytes.
     start, _ = best_span(line, sought, len(line.encode()[:most].decode(errors="ignore"))) if sought else (0, 0)
-    raw = line[start:].encode()
-    shown = raw[:most].decode(errors="ignore")
-    return _plain(f"{'...' if start else ''}{shown}{'...' if len(raw) > most else ''}")
+    encoded = line[start:].encode()
+    shown = encoded[:most].decode(errors="ignore")
+    return _plain(f"{'...' if start else ''}{shown}{'...' if len(encoded) > most else ''}")
 
 
 def _plain(line: str) -> str:

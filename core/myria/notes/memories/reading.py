@@ -1,7 +1,7 @@
-"""Reading memories: by id, listed by filters and time, searched by words, and what an agent's come to.
+"""Reading memories: by id, listed by filters and time, searched by words, and an agent's statistics.
 
-Listing reads the table of what is kept. The masked retrieval finds and orders what is searched by words; filters that
-it does not know thin that out.
+Listing reads the table of notes. The masked retrieval finds and orders what is searched by words; its hits are then
+filtered by what it cannot filter by itself.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _PAGES_HELD = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryFilters:
-    """Which memories are asked for; times in microseconds since 1970 UTC, both exclusive. None asks for any."""
+    """Which memories are asked for; times in microseconds since 1970 UTC, both exclusive. None filters nothing."""
 
     agent_id: str | None = None
     session_id: str | None = None
@@ -74,7 +74,7 @@ class MemoryFilters:
     min_importance: float | None = None
 
     def match(self, memory: StoredMemory) -> bool:
-        """Tell whether a memory is what is asked for."""
+        """Tell whether a memory passes all filters."""
         draft = memory.draft
         return (
             self.agent_id in (None, draft.agent_id)
@@ -91,9 +91,9 @@ class MemoryFilters:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryPage:
-    """Memories in order, whether there are more, and the cursor of what follows.
+    """Memories in order, whether there are more, and the cursor of the next page.
 
-    `scanned` is how many were looked at for a text, where not all of those that match otherwise were.
+    `scanned` is how many memories were checked, where a bound ended the search before all were; else None.
     """
 
     memories: tuple[StoredMemory, ...]
@@ -104,7 +104,7 @@ class MemoryPage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentStatistics:
-    """What an agent's newest memories come to."""
+    """Counts over an agent's newest `MOST_COUNTED` memories."""
 
     memories: int
     memories_24h: int
@@ -130,14 +130,14 @@ class MemoryReader:
         self._page_bytes = page_bytes
 
     async def get(self, tenant: str, masks: Masks, memory_id: str) -> StoredMemory:
-        """Return a memory by its id, or a raw event by its own.
+        """Return the memory with an id, or the raw event with an event's id.
 
         Raises:
-            NoteNotFound: absent, of others, withdrawn, or an event that is not found here.
+            NoteNotFound: absent, of others, withdrawn, or an internal event or that of a note.
             UnavailableError: retry.
         """
         if memory_id.startswith(EVENT_ID_PREFIX):
-            return await self._read(tenant, masks, partial(_event, masks, memory_id))
+            return await self._read(tenant, masks, partial(_read_event, masks, memory_id))
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(sql("memories.by_ids"), tenant, [memory_id])
         if row is None or not masks.sees(row["participants"]):
@@ -156,28 +156,28 @@ class MemoryReader:
         offset: int = 0,
         cursor: str | None = None,
     ) -> MemoryPage:
-        """Return memories, and notes of other APIs as such, in the order of their time.
+        """Return a page of memories, and of notes of other APIs shown as memories, in the order of their time.
 
         Args:
             agents: further names of the agent that is asked for.
-            cursor: of the page before; it goes on behind it, whatever was kept meanwhile.
+            cursor: from the page before; this page begins behind that one's last memory, whatever was kept meanwhile.
 
         Raises:
-            CursorInvalid: it is none of this question.
+            CursorInvalid: the cursor was not made for these filters and this order.
         """
         after = (None, None) if cursor is None else place_after(cursor, filters, order)
-        names = None if filters.agent_id is None else list(dict.fromkeys([filters.agent_id, *agents]))
+        agent_names = None if filters.agent_id is None else list(dict.fromkeys([filters.agent_id, *agents]))
         room = PageRoom(limit=limit, most_bytes=self._page_bytes)
         memories: list[StoredMemory] = []
         looked_at, has_more = 0, False
         async with self._database.read(tenant) as connection:
             await connection.execute(sql("memories.custom_plans"))
-            # Statements stream, so that what has no room on the page is not read at all.
+            # A cursor streams the rows, so that those without room on the page are not read at all.
             async for row in connection.cursor(
                 sql("memories.listed"),
                 tenant,
                 await scopes_with_notes(connection, tenant, masks),
-                names,
+                agent_names,
                 filters.session_id,
                 None if filters.memory_types is None else kinds_of_types(filters.memory_types),
                 filters.event_types,
@@ -194,7 +194,7 @@ class MemoryReader:
                 prefetch=ROWS_TOGETHER,
             ):
                 looked_at = row["looked_at"]
-                if row["note_id"] is None:
+                if row["note_id"] is None:  # no memory is left; this one row only says how many were looked at
                     break
                 if not room.take(row["payload"]):
                     has_more = True
@@ -219,13 +219,14 @@ class MemoryReader:
         offset: int = 0,
         cursor: str | None = None,
     ) -> MemoryPage:
-        """Return the memories that are most about a question, best first; without a question those that match by time.
+        """Return the memories most relevant to a query, best first; without a query those that match, by time.
 
-        What holds a text is looked for by its words, and only where these find nothing by reading one after the other.
+        Memories that contain `filters.contains` are found by its words in the index; only where these find nothing,
+        memories are read one after the other.
 
         Raises:
-            InvalidArgument: a question has a cursor: its answer is one page.
-            CursorInvalid: it is none of this question.
+            InvalidArgument: both query and cursor are given: the answer to a query is one page.
+            CursorInvalid: the cursor was not made for these filters and this order.
             UnavailableError: retry.
         """
         if query is not None:
@@ -240,19 +241,19 @@ class MemoryReader:
     async def _best(
         self, tenant: str, masks: Masks, query: str, filters: MemoryFilters, *, limit: int, offset: int
     ) -> MemoryPage:
-        """Return the best memories; `has_more` says whether there are others.
+        """Return the page of memories most relevant to a query; `has_more` says whether others match.
 
-        On a page what says a fact anew stands above what it may replace, as in recall. Where the filters leave so few
-        of the best hits that the bound is reached, `scanned` says how many were looked at.
+        A newer statement stands above the older one that it may replace, as in recall. Where the filters drop so many
+        hits that the bound of batches ends the search, `scanned` says how many hits were checked.
         """
         question = _question(masks, filters, query, types=(NOTE_TYPE,))
         work = partial(_best, question, filters, limit=limit, offset=offset, most_bytes=self._page_bytes)
         page = await self._read(tenant, masks, work)
-        kept = [
+        statements = [
             ComparedNote(text=memory.draft.content, at=memory.updated_at, number=memory.number)
             for memory in page.memories
         ]
-        places, _ = newest_above(kept, query, now=time.time_ns() // 1000)
+        places, _ = newest_above(statements, query, now=time.time_ns() // 1000)
         return replace(page, memories=tuple(page.memories[place] for place in places))
 
     async def _holding(
@@ -266,10 +267,10 @@ class MemoryReader:
         offset: int,
         cursor: str | None,
     ) -> MemoryPage | None:
-        """Return what holds `filters.contains` by time, looked for by its words; None where these find nothing.
+        """Return the memories that contain `filters.contains`, by time; None where its words find nothing.
 
-        Whoever has one of the words is found by the index, and then its text is compared. Raw events are found, too.
-        What holds the text as parts of words alone is not found so.
+        The index finds whatever has one of the words, raw events too, and then each text is compared. A memory that
+        contains the text only as part of longer words is not found this way.
         """
         after = None if cursor is None else place_after(cursor, filters, order)
         question = _question(masks, filters, filters.contains, order="newest" if order == "desc" else "oldest")
@@ -282,12 +283,12 @@ class MemoryReader:
             enough=offset + limit + 1,
             most_bytes=_PAGES_HELD * self._page_bytes,
         )
-        found, scanned = await self._read(tenant, masks, work)
-        if not found:
+        matching, scanned = await self._read(tenant, masks, work)
+        if not matching:
             return None
         room = PageRoom(limit=limit, most_bytes=self._page_bytes)
-        shown = tuple(takewhile(lambda memory: room.take(_said(memory)), found[offset:]))
-        has_more = len(found) > offset + len(shown)
+        shown = tuple(takewhile(lambda memory: room.take(_long_parts(memory)), matching[offset:]))
+        has_more = len(matching) > offset + len(shown)
         return MemoryPage(
             memories=shown,
             has_more=has_more,
@@ -298,12 +299,12 @@ class MemoryReader:
     async def context(
         self, tenant: str, masks: Masks, filters: MemoryFilters, *, query: str | None, max_tokens: int | None
     ) -> SessionContext:
-        """Return the memories of a session as text for a prompt, and topics of those that are not shown.
+        """Return the memories of a session as text for a prompt, with the topics of those that are not shown.
 
         Args:
-            filters: of which session.
-            query: what it is needed for: where not all fit, what is most about it is shown.
-            max_tokens: bound of the text.
+            filters: name the session.
+            query: the question that the prompt is for: the memories most relevant to it are shown; None: the newest.
+            max_tokens: the most tokens that the text may cost; None for no bound.
         """
         page = await (
             self.page(tenant, masks, filters, limit=MOST_SHOWN)
@@ -315,8 +316,8 @@ class MemoryReader:
             question = _question(
                 masks, filters, query, types=(NOTE_TYPE,), order="newest" if query is None else "relevance"
             )
-            shown = frozenset(memory.memory_id for memory in page.memories)
-            topics = await self._read(tenant, masks, partial(_topics, question, shown))
+            shown_ids = frozenset(memory.memory_id for memory in page.memories)
+            topics = await self._read(tenant, masks, partial(_topics, question, shown_ids))
         counter = None if max_tokens is None else await asyncio.to_thread(token_counter)
         return session_context(
             filters.session_id or "",
@@ -330,7 +331,7 @@ class MemoryReader:
     async def statistics(
         self, tenant: str, masks: Masks, names: Sequence[str], *, now: int | None = None
     ) -> AgentStatistics:
-        """Return what the newest memories of an agent come to, under each of its names."""
+        """Return counts over the newest memories of an agent, under all of its names together."""
         at = time.time_ns() // 1000 if now is None else now
         async with self._database.read(tenant) as connection:
             scopes = await scopes_with_notes(connection, tenant, masks)
@@ -349,7 +350,7 @@ class MemoryReader:
         )
 
     async def last_active(self, tenant: str, masks: Masks, names: Sequence[str]) -> dict[str, int]:
-        """Return when each name kept its newest memory, in microseconds since 1970 UTC, where it kept any."""
+        """Return for each name that kept a memory the time of its newest, in microseconds since 1970 UTC."""
         async with self._database.read(tenant) as connection:
             scopes = await scopes_with_notes(connection, tenant, masks)
             rows = await connection.fetch(sql("memories.last_active"), tenant, scopes, names)
@@ -357,37 +358,40 @@ class MemoryReader:
 
 
 def _fingerprint(filters: MemoryFilters, order: Order) -> str:
-    """Return what tells one question from another: a relative time moves on from page to page, so it is left out."""
-    of_question = (
+    """Return a digest of filters and order, which binds a cursor to them.
+
+    Times are left out: a relative one ("the last day") differs from page to page.
+    """
+    identifying = (
         filters.agent_id or "",
         filters.session_id or "",
         *("\n".join(part or ()) for part in (filters.memory_types, filters.event_types, filters.tags)),
         filters.contains or "",
         order,
     )
-    return digest(of_question).hex()[:16]
+    return digest(identifying).hex()[:16]
 
 
 def cursor_of(last: StoredMemory, filters: MemoryFilters, order: Order) -> str:
-    """Return the cursor of the page behind a memory."""
+    """Return the cursor of the page that begins behind a memory."""
     place = [last.at, last.number, _fingerprint(filters, order)]
     return base64.urlsafe_b64encode(orjson.dumps(place)).decode().rstrip("=")
 
 
 def place_after(cursor: str, filters: MemoryFilters, order: Order) -> tuple[int, int]:
-    """Return the time and the number of the memory behind which a cursor goes on.
+    """Return the time and the number of the memory behind which the page of a cursor begins.
 
     Raises:
-        CursorInvalid: it is none of this question.
+        CursorInvalid: the cursor was not made for these filters and this order, or not by this server.
     """
     try:
-        at, number, question = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        at, number, fingerprint = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         if type(at) is not int or type(number) is not int or not 0 <= number < 1 << 63:
             raise _no_cursor()
-        to_datetime(at)  # refuses what is no moment
+        to_datetime(at)  # raises for a number that is no moment
     except (ValueError, TypeError, OverflowError, binascii.Error) as error:
         raise _no_cursor() from error
-    if question != _fingerprint(filters, order):
+    if fingerprint != _fingerprint(filters, order):
         raise CursorInvalid("this cursor belongs to another question; send it with the filters and order it came from")
     return at, number
 
@@ -404,7 +408,7 @@ def _question(
     types: tuple[str, ...] = (),
     order: QueryOrder = "relevance",
 ) -> EventNodesQuery:
-    """Return what is asked of the masked retrieval, as far as it knows the filters: a batch of hits."""
+    """Return the query for the masked retrieval: a batch of hits, by those of the filters that it knows."""
     return EventNodesQuery(
         masks=masks,
         query=query,
@@ -417,7 +421,7 @@ def _question(
 
 
 async def _batches(question: EventNodesQuery, reader: EventFinder) -> AsyncIterator[Found]:
-    """Yield what is found, a batch at a time: filters that thin it out further than so many batches find no more."""
+    """Yield hits a batch at a time, at most `_MOST_BATCHES`, so that filters that drop nearly all hits end, too."""
     cursor: Cursor | None = None
     for _ in range(_MOST_BATCHES):
         found = await reader.find(question, cursor=cursor)
@@ -428,25 +432,26 @@ async def _batches(question: EventNodesQuery, reader: EventFinder) -> AsyncItera
 
 
 async def _topics(question: EventNodesQuery, shown: Collection[str], reader: EventFinder) -> tuple[str, ...]:
-    """Return what the memories of a session are about that are not shown, as the active snapshot has it.
+    """Return the topics of a session's memories that are not shown, as "label: summary", from the active snapshot.
 
-    A topic that may hold words of what was withdrawn is none of them.
+    Topics that may hold words of something withdrawn are left out.
 
     Args:
-        shown: the ids of the memories that are.
+        shown: the ids of the memories that are shown.
     """
-    told: dict[str, str] = {}
+    lines: dict[str, str] = {}
     async for found in _batches(question, reader):
         hidden = {event.event_seq for event in found.events if _note_id(event) not in shown}
         for topic in await reader.topics(found, among=_BATCH, at_least=1, without=None):
             if not hidden.isdisjoint(topic.event_seqs):
-                told.setdefault(topic.topic_id, f"{topic.label}: {topic.summary}")
-        if len(told) >= MOST_TOPICS:
+                lines.setdefault(topic.topic_id, f"{topic.label}: {topic.summary}")
+        if len(lines) >= MOST_TOPICS:
             break
-    return tuple(told.values())[:MOST_TOPICS]
+    return tuple(lines.values())[:MOST_TOPICS]
 
 
-async def _event(masks: Masks, event_id: str, reader: EventFinder) -> StoredMemory:
+async def _read_event(masks: Masks, event_id: str, reader: EventFinder) -> StoredMemory:
+    """Return a raw event as a memory; refuse internal events, those of notes, and what is withdrawn."""
     row = await reader.connection.fetchrow(sql("events.by_id"), reader.tenant, event_id)
     is_there = row is not None and row["reason"] in (None, "restored", "superseded") and not row["internal"]
     if row is None or not is_there or row["type"] == NOTE_TYPE or not masks.sees(row["participants"]):
@@ -471,21 +476,25 @@ async def _holding(
     enough: int,
     most_bytes: int,
 ) -> tuple[list[StoredMemory], int | None]:
-    """Return memories that hold a text in order of time, `enough` or all; else with how many events were looked at.
+    """Return memories that contain a text by time, and None where they are all, or at least `enough`.
+
+    Where a bound ended the search before, return how many events were checked instead of None.
 
     Args:
-        most_bytes: of memories that are held while they are put in order.
+        after: the time and number of the memory behind which the page begins.
+        most_bytes: how many bytes of memories are held in memory while they are put in order.
     """
     room = PageRoom(limit=_BATCH * _MOST_BATCHES, most_bytes=most_bytes)
     contains = filters.contains or ""
     memories: list[StoredMemory] = []
     looked_at = 0
 
-    def ready(last: FoundEvent | None) -> list[StoredMemory]:
-        # A note that was changed stands at the place of its first version, which the walk has yet to come to.
-        frontier = None if last is None or order == "asc" else (last.at, last.event_seq)
-        seen = [memory for memory in memories if frontier is None or memory.place >= frontier]
-        return sorted(seen, key=lambda memory: memory.place, reverse=order == "desc")
+    def in_order(last: FoundEvent | None) -> list[StoredMemory]:
+        # An amended note keeps its first version's place in time. Newest first, its hit, the last version, comes before
+        # that place, so a memory is final only once the walk has passed its place.
+        walked_to = None if last is None or order == "asc" else (last.at, last.event_seq)
+        final = [memory for memory in memories if walked_to is None or memory.place >= walked_to]
+        return sorted(final, key=lambda memory: memory.place, reverse=order == "desc")
 
     last: FoundEvent | None = None
     async for found in _batches(question, reader):
@@ -503,22 +512,22 @@ async def _holding(
             for event in hits
             if event.type != NOTE_TYPE
         ]
-        holding = [
+        matching = [
             memory
-            for memory in (*await _standing(question.masks, reader, filters, hits), *raw)
+            for memory in (*await _current_memories(question.masks, reader, filters, hits), *raw)
             if filters.match(memory)
             and (after is None or (memory.place < after if order == "desc" else memory.place > after))
         ]
-        memories += holding
-        has_room = all(room.take(_said(memory)) for memory in holding)
+        memories += matching
+        has_room = all(room.take(_long_parts(memory)) for memory in matching)
         if found.following is None:
-            return ready(None), None
+            return in_order(None), None
         last = found.events[-1]
-        if order == "desc" and len(shown := ready(last)) >= enough:
-            return shown, None
+        if order == "desc" and len(page := in_order(last)) >= enough:
+            return page, None
         if not has_room:
             break
-    return ready(last), looked_at
+    return in_order(last), looked_at
 
 
 async def _best(
@@ -530,18 +539,18 @@ async def _best(
     offset: int,
     most_bytes: int,
 ) -> MemoryPage:
-    """Return a page of memories, best first."""
+    """Return a page of the memories that pass the filters, best first, without the first `offset` of them."""
     room = PageRoom(limit=limit, most_bytes=most_bytes)
     memories: list[StoredMemory] = []
     looked_at = 0
     async for found in _batches(question, reader):
         looked_at += len(found.events)
-        for memory in await _standing(question.masks, reader, filters, found.events):
+        for memory in await _current_memories(question.masks, reader, filters, found.events):
             if not filters.match(memory):
                 continue
             if offset:
                 offset -= 1
-            elif room.take(_said(memory)):
+            elif room.take(_long_parts(memory)):
                 memories.append(memory)
             else:
                 return MemoryPage(memories=tuple(memories), has_more=True, cursor=None)
@@ -550,28 +559,31 @@ async def _best(
     return MemoryPage(memories=tuple(memories), has_more=False, cursor=None, scanned=looked_at)
 
 
-def _said(memory: StoredMemory) -> bytes:
-    """Return what is long of a memory, as JSON."""
+def _long_parts(memory: StoredMemory) -> bytes:
+    """Return the content and metadata of a memory as JSON, by whose length a page is bounded."""
     return orjson.dumps((memory.draft.content, memory.draft.metadata))
 
 
-async def _standing(
+async def _current_memories(
     masks: Masks, reader: EventFinder, filters: MemoryFilters, hits: Sequence[FoundEvent]
 ) -> list[StoredMemory]:
-    """Return the memories of which hits are the current version; those of a session where it is asked for."""
-    wanted = {note_id: event.event_id for event in hits if (note_id := _note_id(event)) is not None}
-    if not wanted:
+    """Return the live memories whose current version is among the hits, in the hits' order.
+
+    Notes that end with their session are returned only where the filters name it.
+    """
+    event_ids = {note_id: event.event_id for event in hits if (note_id := _note_id(event)) is not None}
+    if not event_ids:
         return []
-    rows = await reader.connection.fetch(sql("memories.by_ids"), reader.tenant, list(wanted))
-    standing = {
+    rows = await reader.connection.fetch(sql("memories.by_ids"), reader.tenant, list(event_ids))
+    live_rows = {
         row["note_id"]: row
         for row in rows
         if masks.sees(row["participants"]) and (not row["session"] or row["context_id"] == filters.session_id)
     }
     return [
-        memory_of(standing[note_id])
-        for note_id, event_id in wanted.items()
-        if note_id in standing and standing[note_id]["event_id"] == event_id
+        memory_of(live_rows[note_id])
+        for note_id, event_id in event_ids.items()
+        if note_id in live_rows and live_rows[note_id]["event_id"] == event_id
     ]
 
 
