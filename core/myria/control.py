@@ -1,7 +1,7 @@
-"""The control loop: builds of every tenant (`myria.builds.loop`), and what is done beside them again and again.
+"""The control loop: builds of every tenant (`myria.builds.loop`), and the periodic jobs that run beside them.
 
-`myria up` runs it with subprocesses as builders, the operator with Jobs. Like builds, all that it does may stop at any
-point, start anew elsewhere, and run twice at once.
+`myria up` runs it with subprocesses as builders, the operator with Jobs. Like builds, every job may stop at any point,
+start again in another process, and run in two processes at once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COLLECT_S = 600.0
 
 
 class _AsksModel(Protocol):
-    """What asks a model that nothing waits for: `notes.evaluator` and `notes.turns.extracting` have one each."""
+    """A background job that asks a model: `notes.evaluator.Evaluator` or `notes.turns.extracting.Extractor`."""
 
     async def run(self, tenant: str) -> int: ...
 
@@ -50,7 +50,7 @@ class _AsksModel(Protocol):
 
 
 def _evaluator(log: EventLog, settings: Settings, secrets: Secrets) -> _AsksModel | None:
-    """Return what rates notes, None where nothing does.
+    """Return the job that lets a model rate notes, None where `notes.evaluate` is off.
 
     Raises:
         ConfigurationError: there is no request template, or it cannot be used.
@@ -69,7 +69,7 @@ def _evaluator(log: EventLog, settings: Settings, secrets: Secrets) -> _AsksMode
 
 
 def _extractor(log: EventLog, settings: Settings, secrets: Secrets) -> _AsksModel | None:
-    """Return what looks for facts in turns, None where nothing does.
+    """Return the job that looks for facts in turns, None where the settings switch it off.
 
     Raises:
         ConfigurationError: the template of its requests cannot be used.
@@ -82,7 +82,7 @@ def _extractor(log: EventLog, settings: Settings, secrets: Secrets) -> _AsksMode
 
 
 class ControlLoop(BuildLoop):
-    """Builds of every tenant of one database, and its upkeep: notes, turns, facts, vectors, erasures and garbage.
+    """Runs the builds of every tenant of one database, and its upkeep: notes, turns, facts, vectors, erasures, garbage.
 
     Args:
         database: connects as a role that may name all tenants.
@@ -105,23 +105,25 @@ class ControlLoop(BuildLoop):
         self._extractor = _extractor(log, settings, secrets)
         self._vectors = VectorKeeper.configured(database, settings, secrets)
 
-    def _beside(self) -> Sequence[Coroutine[Any, Any, Any]]:
+    def _side_jobs(self) -> Sequence[Coroutine[Any, Any, Any]]:
+        """Return the periodic jobs; an interval of 0 seconds switches a job off."""
         notes, turns = self._settings.notes, self._settings.turns
         evaluate_s = notes.evaluate_s if self._evaluator is not None else 0.0
         maintenance_s = turns.maintenance_s if turns.enabled else 0.0
         extract_s = turns.heuristic_s if self._extractor is not None else 0.0
         catch_up_s = self._settings.embeddings.catch_up_s if self._vectors is not None else 0.0
         return (
-            self._again_and_again("garbage", COLLECT_S, self.collect),
-            self._again_and_again("consolidation", notes.consolidate_s, self.consolidate),
-            self._again_and_again("evaluation", evaluate_s, self.evaluate),
-            self._again_and_again("maintenance", maintenance_s, self.maintain_turns),
-            self._again_and_again("extraction", extract_s, self.extract),
-            self._again_and_again("embedding", catch_up_s, self.embed),
+            self._repeat("garbage", COLLECT_S, self.collect),
+            self._repeat("consolidation", notes.consolidate_s, self.consolidate),
+            self._repeat("evaluation", evaluate_s, self.evaluate),
+            self._repeat("maintenance", maintenance_s, self.maintain_turns),
+            self._repeat("extraction", extract_s, self.extract),
+            self._repeat("embedding", catch_up_s, self.embed),
             carry_on_apart(self._database, self._erasure_carrier),
         )
 
     def _erasure_carrier(self, database: Database) -> ErasureCarrier:
+        """Return what carries out planned erasures over `database`."""
         settings = self._settings
         return ErasureCarrier(
             database,
@@ -133,26 +135,26 @@ class ControlLoop(BuildLoop):
 
     async def close(self) -> None:
         """End the builders this loop launched, and the connections to a model."""
-        for asking in (self._evaluator, self._extractor, self._vectors):
-            if asking is not None:
-                await asking.close()
+        for job in (self._evaluator, self._extractor, self._vectors):
+            if job is not None:
+                await job.close()
         await super().close()
 
-    async def _again_and_again(self, what: str, every_s: float, work: Callable[[], Awaitable[object]]) -> None:
-        """Do some work every so many seconds; not at all where they are 0."""
+    async def _repeat(self, job_name: str, every_s: float, run_job: Callable[[], Awaitable[object]]) -> None:
+        """Run a job every `every_s` seconds, give or take a fifth; never where that is 0."""
         while every_s:
             await asyncio.sleep(every_s * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
             try:
-                await work()
+                await run_job()
             except errors.MyriaError as error:
-                logger.warning("%s waits: %s", what, error.message, extra={"action": f"{what}_waits"})
+                logger.warning("%s waits: %s", job_name, error.message, extra={"action": f"{job_name}_waits"})
             except Exception:
-                logger.exception("%s failed", what, extra={"action": f"{what}_failed"})
+                logger.exception("%s failed", job_name, extra={"action": f"{job_name}_failed"})
 
     async def consolidate(self) -> int:
-        """Consolidate the notes of every tenant that has some due, one run each; return how many were looked at.
+        """Consolidate the notes of every tenant that has some due; return how many notes were looked at.
 
-        What a run leaves comes with the next: no tenant keeps others waiting for longer than one run.
+        Each tenant gets one bounded run, so that none keeps the others waiting; its next run takes the rest.
         """
 
         async def run(tenant: str) -> int:
@@ -166,12 +168,12 @@ class ControlLoop(BuildLoop):
                 )
             return report.looked_at
 
-        return await self._each_due("consolidation", run, "consolidation.tenants_due")
+        return await self._run_for_tenants_due("consolidation", run, "consolidation.tenants_due")
 
     async def maintain_turns(self) -> int:
-        """Maintain the sessions of turns that have facts due, of every tenant; return how many facts were looked at.
+        """Maintain every tenant's sessions of turns that have facts due; return how many facts were looked at.
 
-        A session that somebody else maintains is left to them; what one look leaves comes with the next.
+        Skips a session that another process maintains. The next call takes what one run leaves.
         """
 
         async def run(tenant: str) -> int:
@@ -182,22 +184,22 @@ class ControlLoop(BuildLoop):
             return looked_at
 
         await forget_shadows(self._database, self._settings.turns.shadow_keep_s)
-        return await self._each_due("maintenance", run, "consolidation.tenants_due")
+        return await self._run_for_tenants_due("maintenance", run, "consolidation.tenants_due")
 
     async def evaluate(self) -> int:
-        """Let the model rate notes of every tenant that has some waiting, one run each; return how many it rated."""
+        """Let the model rate the waiting notes of every tenant, one bounded run each; return how many it rated."""
         if self._evaluator is None:
             return 0
-        return await self._each_due("evaluation", self._evaluator.run, "evaluations.tenants_due")
+        return await self._run_for_tenants_due("evaluation", self._evaluator.run, "evaluations.tenants_due")
 
     async def extract(self) -> int:
-        """Let the model look for facts in turns of every tenant that has some waiting; return in how many it looked."""
+        """Let the model look for facts in the waiting turns of every tenant; return how many turns it read."""
         if self._extractor is None:
             return 0
-        return await self._each_due("extraction", self._extractor.run, "turns.tenants_awaiting_facts")
+        return await self._run_for_tenants_due("extraction", self._extractor.run, "turns.tenants_awaiting_facts")
 
     async def embed(self) -> int:
-        """Give events of every tenant their vectors, a bounded number each; return how many were looked at."""
+        """Compute missing vectors of every tenant's events, a bounded number each; return how many were looked at."""
         vectors = self._vectors
         if vectors is None:
             return 0
@@ -209,33 +211,44 @@ class ControlLoop(BuildLoop):
                 logger.warning("vectors wait: %s", failure.message, extra={"action": "vectors_wait", "tenant": tenant})
                 return 0
 
-        return await self._each_due("embedding", run, "vectors.tenants_due", vectors.model)
+        return await self._run_for_tenants_due("embedding", run, "vectors.tenants_due", vectors.model)
 
-    async def _each_due(
-        self, what: str, run: Callable[[str], Awaitable[int]], tenants_due: str, *arguments: str
+    async def _run_for_tenants_due(
+        self, job_name: str, run: Callable[[str], Awaitable[int]], tenants_due: str, *arguments: str
     ) -> int:
-        """Have one run of each tenant that is due; return what they come to. What fails of one tenant waits alone."""
+        """Call `run` once for each tenant that is due and return the sum of its results.
+
+        A tenant whose run fails does not stop the others, unless the database cannot be reached.
+
+        Args:
+            tenants_due: the name of the SQL statement that lists the tenants.
+            arguments: the statement's arguments.
+        """
         async with self._database.read(ALL_TENANTS) as connection:
-            tenants = [row["tenant_id"] for row in await connection.fetch(sql(tenants_due), *arguments)]
-        done = 0
-        for tenant in tenants:
+            tenant_ids = [row["tenant_id"] for row in await connection.fetch(sql(tenants_due), *arguments)]
+        total = 0
+        for tenant in tenant_ids:
             try:
-                done += await run(tenant)
+                total += await run(tenant)
             except errors.UnavailableError:
                 raise
             except Exception:
-                logger.exception("%s failed", what, extra={"action": f"{what}_failed", "tenant": tenant})
-        return done
+                logger.exception("%s failed", job_name, extra={"action": f"{job_name}_failed", "tenant": tenant})
+        return total
 
     async def collect(self) -> None:
-        """Remove what no kept snapshot reads, of every tenant that has such, and fold the totals."""
+        """Remove what nothing reads any more, and fold the totals of the triggers.
+
+        That is, of every tenant: rows that no kept snapshot reaches; and vectors of former models, notes of waits for
+        models that are switched off, and old entries of the journal.
+        """
         for tenant in await tenants_with_garbage(self._database, self._settings.retention):
             await free_numbers(self._database, tenant)
             await collect_garbage(self._database, tenant, self._settings.retention)
         model = kept_model(self._settings, None if self._vectors is None else self._vectors.model)
         await remove_former(self._database, model, after_s=self._settings.embeddings.keep_former_s)
-        works = {Work.VECTORS: self._vectors, Work.RATINGS: self._evaluator, Work.FACTS: self._extractor}
-        await waits.forget(self._database, [work for work, who in works.items() if who is None])
+        jobs = {Work.VECTORS: self._vectors, Work.RATINGS: self._evaluator, Work.FACTS: self._extractor}
+        await waits.forget(self._database, [work for work, job in jobs.items() if job is None])
         await journal.forget(self._database, self._settings.audit)
         async with self._database.write(ALL_TENANTS) as connection:
             await connection.execute(sql("triggers.fold_totals"))

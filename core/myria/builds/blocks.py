@@ -26,26 +26,28 @@ BLOCK_EVENTS = MAX_DOCS // 2
 BLOCKS_AT_ONCE = 8
 """Blocks that are held at once and written together: two transactions for each cost as much as a tenth of the block."""
 
-_BLOCKS_HELD = 64
-_PACKED_BYTES_HELD = 64 * 1024**2
-_PACKED_AT_ONCE = MAX_DOCS
-_WORDS_PACKED_AT_ONCE = 500_000
+_MAX_BLOCKS_HELD = 64
+"""Old blocks that are kept in memory at most; where more go out of use, the events are analysed again."""
+
+_MAX_PACKED_BYTES = 64 * 1024**2
+_MAX_DOCS_TO_PACK = MAX_DOCS
+_MAX_WORDS_TO_PACK = 500_000
 """Words that wait to be packed, at most: events may be very long."""
 
 _WORDS_OF_A_DOC = 30
-"""What a document costs besides its words, in words."""
+"""What a document costs in memory besides its words, counted as so many words more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockNodes:
-    """The renderings whose blocks cover a tree, in time order, and which of them have none yet."""
+    """The renderings whose search blocks together cover a tree, in time order; `missing` have no block yet."""
 
     covering: list[bytes]
     missing: list[bytes]
 
 
 async def block_nodes(connection: Connection, tenant: str, root: bytes) -> BlockNodes:
-    """Return which renderings carry the search blocks of the tree at `root`, all of whose nodes are stored."""
+    """Return the renderings that carry the search blocks of the tree at `root`; all its nodes must be stored."""
     rows = await connection.fetch(sql("trees.block_nodes"), tenant, root, BLOCK_EVENTS, MAX_DOCS, SEARCH_VERSION)
     return BlockNodes(
         covering=[row["rendering_id"] for row in rows],
@@ -54,9 +56,9 @@ async def block_nodes(connection: Connection, tenant: str, root: bytes) -> Block
 
 
 class HeldBlocks:
-    """Search blocks in memory, out of which documents are taken by event: their texts need not be analysed again.
+    """Search blocks in memory, from which analysed documents are taken by event number, without analysing texts again.
 
-    They are those of the parent that the new tree does not use, or what this build has packed.
+    They are blocks of the parent snapshot that the new tree no longer uses, or documents that this build has packed.
     """
 
     def __init__(self, views: Sequence[BlockView]) -> None:
@@ -67,25 +69,27 @@ class HeldBlocks:
 
     @classmethod
     async def load(cls, connection: Connection, tenant: str, old: Sequence[bytes], new: BlockNodes) -> HeldBlocks:
-        """Return the blocks that went out of use, or none when they are too many to hold at once."""
-        gone = sorted(set(old) - set(new.covering)) if new.missing else []
-        if not 0 < len(gone) <= _BLOCKS_HELD:
+        """Return those of the `old` blocks that the new tree does not use, or none when they are too many to hold."""
+        unused_ids = sorted(set(old) - set(new.covering)) if new.missing else []
+        if not 0 < len(unused_ids) <= _MAX_BLOCKS_HELD:
             return cls([])
-        rows = await connection.fetch(sql("retrieval.blocks"), tenant, gone, SEARCH_VERSION)
+        rows = await connection.fetch(sql("retrieval.blocks"), tenant, unused_ids, SEARCH_VERSION)
         return cls([decode(row["block"]) for row in rows])
 
-    def pieces(self, wanted: Sequence[int]) -> tuple[list[Piece], list[int]]:
+    def pieces(self, event_seqs: Sequence[int]) -> tuple[list[Piece], list[int]]:
         """Return the parts of blocks that hold these events, and the numbers of events that no block holds."""
-        numbers = np.array(sorted(wanted), dtype=np.int64)
+        numbers = np.array(sorted(event_seqs), dtype=np.int64)
         if not len(self._seq):
             return [], numbers.tolist()
-        at = np.minimum(np.searchsorted(self._seq, numbers, sorter=self._order), len(self._seq) - 1)
-        places = self._order[at]
+        # A number above all that are held would be found past the end; it is compared with the last one instead.
+        sorted_at = np.minimum(np.searchsorted(self._seq, numbers, sorter=self._order), len(self._seq) - 1)
+        places = self._order[sorted_at]
         is_held = self._seq[places] == numbers
-        chosen = np.sort(places[is_held])
-        bounds = np.searchsorted(chosen, self._starts)
+        held_places = np.sort(places[is_held])
+        # Where the documents of each block begin among `held_places`, which count through all blocks in a row.
+        bounds = np.searchsorted(held_places, self._starts)
         pieces = [
-            Piece(view=view, docs=chosen[bounds[index] : bounds[index + 1]] - self._starts[index])
+            Piece(view=view, docs=held_places[bounds[index] : bounds[index + 1]] - self._starts[index])
             for index, view in enumerate(self._views)
             if bounds[index] < bounds[index + 1]
         ]
@@ -93,74 +97,81 @@ class HeldBlocks:
 
 
 class PlannedDocs:
-    """The events that this build has planned, as the search index sees them: their texts are analysed already.
+    """The events that this build has planned, as documents of the search index whose texts are analysed already.
 
-    They are packed as in a search block, into some 150 bytes for each event. Beyond so many bytes of one scope, events
-    are read and analysed again.
+    They are packed as in a search block, about 150 bytes for each event. Once a scope's documents take `most_bytes`,
+    no further ones are kept: those events are read and analysed again for their blocks.
     """
 
     def __init__(self, most_bytes: int | None = None) -> None:
-        self._room = _PACKED_BYTES_HELD if most_bytes is None else most_bytes
+        self._bytes_left = _MAX_PACKED_BYTES if most_bytes is None else most_bytes
         self._to_pack: list[Doc] = []
         self._words_to_pack = 0
         self._packed: list[BlockView] = []
         self._index: HeldBlocks | None = None
 
     def keep(self, events: Sequence[PlanEvent]) -> None:
-        """Take the events of a planned unit, as far as there is room."""
-        if self._room <= 0:
+        """Keep the documents of a planned unit's events while there is room."""
+        if self._bytes_left <= 0:
             return
         is_changed = may_be_changed([event.text for event in events])
         for event in events:
             self._to_pack.append(document_of(event, is_changed=is_changed))
             self._words_to_pack += len(event.terms) + _WORDS_OF_A_DOC
-            if len(self._to_pack) >= _PACKED_AT_ONCE or self._words_to_pack >= _WORDS_PACKED_AT_ONCE:
+            if len(self._to_pack) >= _MAX_DOCS_TO_PACK or self._words_to_pack >= _MAX_WORDS_TO_PACK:
                 self._pack()
 
-    def pieces(self, wanted: Sequence[int]) -> tuple[list[Piece], list[int]]:
+    def pieces(self, event_seqs: Sequence[int]) -> tuple[list[Piece], list[int]]:
         """Return the packed documents of these numbers, and the numbers that are not held."""
         if self._to_pack:
             self._pack()
         if self._index is None:
             self._index = HeldBlocks(self._packed)
-        return self._index.pieces(wanted)
+        return self._index.pieces(event_seqs)
 
     def _pack(self) -> None:
         view = decode(splice((), fresh=self._to_pack))
         self._to_pack = []
         self._words_to_pack = 0
-        self._room -= view.nbytes
+        self._bytes_left -= view.nbytes
         self._packed.append(view)
         self._index = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Made:
-    """Some blocks by their renderings, each with its leaves' node_ids in a row.
+    """Search blocks by rendering id, each with the node_ids of its leaves joined into one bytes value.
 
-    Also how many events were put into them anew, and how many were read and analysed for them.
+    `events_indexed`: how many of their events came out of no older block. `events_analysed`: how many of those had to
+    be read from the log and analysed.
     """
 
     blocks: Mapping[bytes, tuple[bytes, bytes]]
-    fresh: int
-    analysed: int
+    events_indexed: int
+    events_analysed: int
 
 
 async def make_blocks(
     covers: Mapping[bytes, Covered], *, events: ScopeEvents, old: HeldBlocks, planned: PlannedDocs
 ) -> Made:
-    """Return the search blocks of some renderings, made of older blocks, what was planned, and the log, in this order.
+    """Make the search blocks of some renderings and return them.
 
-    `covers` tells what each covers.
+    Each event's document is taken from an old block, else from what this build has planned, else read from the log.
+
+    Args:
+        covers: by the id of each rendering to make a block for, the nodes and events that the block covers.
+        events: reads the scope's events from the log.
+        old: blocks of the parent snapshot.
+        planned: documents that this build has analysed already.
     """
     blocks: dict[bytes, tuple[bytes, bytes]] = {}
-    anew = analysed = 0
-    for rendering_id, beneath in covers.items():
-        pieces, missing = old.pieces(list(beneath.leaf_of))
-        packed, unread = planned.pieces(missing)
-        fresh = await events.docs(unread)
-        block = splice([*pieces, *packed], fresh=fresh, nodes=beneath.nodes, leaf_of=beneath.leaf_of)
-        blocks[rendering_id] = (block, beneath.leaf_ids)
-        anew += len(missing)
-        analysed += len(unread)
-    return Made(blocks=blocks, fresh=anew, analysed=analysed)
+    events_indexed = events_analysed = 0
+    for rendering_id, content in covers.items():
+        old_pieces, seqs_not_in_old = old.pieces(list(content.leaf_of))
+        planned_pieces, seqs_to_read = planned.pieces(seqs_not_in_old)
+        docs_read = await events.docs(seqs_to_read)
+        block = splice([*old_pieces, *planned_pieces], fresh=docs_read, nodes=content.nodes, leaf_of=content.leaf_of)
+        blocks[rendering_id] = (block, content.leaf_ids)
+        events_indexed += len(seqs_not_in_old)
+        events_analysed += len(seqs_to_read)
+    return Made(blocks=blocks, events_indexed=events_indexed, events_analysed=events_analysed)

@@ -464,8 +464,8 @@ class _Work:
                     async with self._reads.reading() as connection:
                         covers = await self._covered(connection, nodes.missing[at : at + BLOCKS_AT_ONCE])
                 made = await make_blocks(covers, events=self._events, old=known, planned=self._docs)
-                self._counts["events_indexed"] += made.fresh
-                self._counts["events_analysed"] += made.analysed
+                self._counts["events_indexed"] += made.events_indexed
+                self._counts["events_analysed"] += made.events_analysed
                 await self._writer.add_blocks(made.blocks)
                 self._note_rows()
 

@@ -40,37 +40,41 @@ Launch = Callable[[str, str], Awaitable[int]]
 `OperationalError` where no other one would do better. Cancelling it ends the builder."""
 
 SWEEP_S = (5.0, 60.0)
-"""Least and most seconds between two looks at every tenant, which find what the hints missed: as often as costs a
-hundredth of the time."""
+"""Least and most seconds between two looks at every tenant, which find what the hints missed. Between these bounds, the
+pause is a hundred times as long as the look took."""
 
 MAX_LAUNCHES = 12
 """Builders in a row that may die without any progress of their build before it fails."""
 
 FULL_REBUILD = "full_rebuild"
-"""What the schedule of full rebuilds is called in the database."""
+"""The name of the schedule of full rebuilds in the database."""
 
-_CLOCK_S = 10.0
-"""Seconds between two looks at the clock: a schedule is exact to the minute."""
+_SCHEDULE_CHECK_S = 10.0
+"""Seconds between two looks at the schedule, which is exact to the minute."""
 
 _SWEEP_SLICE = 40
-"""Tenants of a sweep that are looked at in a row."""
+"""Tenants of a sweep that one step looks at."""
 
 _LOOKS_AT_ONCE = 4
 """Tenants that are looked at side by side: most of a look is waiting for an answer."""
 
 _ENDED_WELL = frozenset(outcome.exit_status for outcome in Outcome if outcome is not Outcome.FAILED)
-"""Exit statuses of builders after which a tenant's next build waits for nobody's sake."""
+"""Exit statuses of builders after which a tenant does not count as slow (`BuilderSlots`)."""
 
 _RELAUNCH_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Seconds between two launches of a build's builder, by how many have died in a row without progress."""
+
 _LONGEST_OUTAGE_WAIT_S = 5.0
 
 
 @dataclass(slots=True)
 class _Launched:
-    """A build's builders so far.
+    """What this process knows of a build's builders.
 
-    The one at work or waiting for its slot; how many died since the last progress; when the last one was launched; for
-    how many seconds all of them worked; why the last one died.
+    `task`: the builder at work, or waiting for its slot. `died`: launches since the last progress, each counted as a
+    death until progress is seen. `at`: when the last one was launched, on the monotonic clock; 0 before the first.
+    `worked_s`: for how many seconds all of them worked. `progress`: the build's status and finished tasks as last seen.
+    `reason`: why the last one died.
     """
 
     task: asyncio.Task[int] | None = None
@@ -83,7 +87,7 @@ class _Launched:
 
 @dataclass(slots=True)
 class _Quiet:
-    """The last event of a tenant as this process first saw it, for when the database's clock steps back."""
+    """A tenant's last event and when this process first saw it; used when the database's clock has stepped back."""
 
     event_seq: int = 0
     seen_at: float = field(default_factory=time.monotonic)
@@ -105,49 +109,56 @@ class BuildLoop:
         self._settings = settings
         self._launch = launch
         self._registry = Registry(database, settings)
-        self._cursor = 0
-        self._clock_at = 0.0
-        self._sweep_at = 0.0
-        self._sweep_cost = 0.0
+        self._newest_seen_seq = 0
+        """The greatest event number that a look has seen: tenants with later events have news."""
+        # Times are of the monotonic clock; 0 is due at once.
+        self._next_schedule_check = 0.0
+        self._next_sweep = 0.0
+        self._sweep_took_s = 0.0
         self._backlog: dict[str, None] = {}
+        """Tenants that the sweep under way has not looked at yet, in order: a dict serves as an ordered set."""
         self._paused: set[str] = set()
-        self._look_at: dict[str, float] = {}
-        self._quiet: dict[str, _Quiet] = {}
+        self._next_look: dict[str, float] = {}
+        """By tenant, when to look at it again even without news."""
+        self._last_events: dict[str, _Quiet] = {}
         self._builders: dict[tuple[str, str], _Launched] = {}
-        self._served: dict[str, int] = {}
-        self._turn = itertools.count(1)
+        """By tenant and build id."""
+        self._launch_number: dict[str, int] = {}
+        """By tenant, which launch of this process its last builder was: low numbers were longest ago."""
+        self._launch_numbers = itertools.count(1)
         self._wake = asyncio.Event()
+        """Set when a builder ends, to look at its tenant at once."""
 
     async def run(self) -> None:
-        """Look for work until cancelled; then end the builders. An unreachable database is waited for."""
-        beside = list(map(asyncio.create_task, self._beside()))
-        wait = self._settings.builder.poll_s
+        """Look for work until cancelled, then end the builders; while the database is away, wait and retry."""
+        side_tasks = list(map(asyncio.create_task, self._side_jobs()))
+        wait_s = self._settings.builder.poll_s
         try:
             while True:
-                started = time.monotonic()
-                in_trouble = True
+                started_at = time.monotonic()
+                step_failed = True
                 try:
                     await self.step()
-                    took = time.monotonic() - started
+                    took_s = time.monotonic() - started_at
                     # A sweep goes on at half speed; otherwise a long look is followed by twice as long a pause.
-                    wait = took if self._backlog else max(self._settings.builder.poll_s, 2 * took)
-                    in_trouble = False
+                    wait_s = took_s if self._backlog else max(self._settings.builder.poll_s, 2 * took_s)
+                    step_failed = False
                 except errors.MyriaError as error:
-                    wait = min(max(wait, 0.25) * 2, _LONGEST_OUTAGE_WAIT_S)
+                    wait_s = min(max(wait_s, 0.25) * 2, _LONGEST_OUTAGE_WAIT_S)
                     logger.warning("triggers wait: %s", error.message, extra={"action": "triggers_wait"})
                 except Exception:
-                    wait = _LONGEST_OUTAGE_WAIT_S
+                    wait_s = _LONGEST_OUTAGE_WAIT_S
                     logger.exception("a look for due builds failed", extra={"action": "triggers_failed"})
-                # In trouble no tenant's time shortens the wait: nobody can be looked at.
-                await (asyncio.sleep(wait) if in_trouble else self._sleep(wait))
+                # After a failure no tenant's time shortens the wait: nobody can be looked at.
+                await (asyncio.sleep(wait_s) if step_failed else self._sleep(wait_s))
         finally:
-            for task in beside:
+            for task in side_tasks:
                 task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await asyncio.gather(*side_tasks, return_exceptions=True)
             await self.close()
 
-    def _beside(self) -> Sequence[Coroutine[Any, Any, Any]]:
-        """Return what is done beside looking for builds: nothing here."""
+    def _side_jobs(self) -> Sequence[Coroutine[Any, Any, Any]]:
+        """Return the coroutines to run beside the search for builds; none here, subclasses add theirs."""
         return ()
 
     async def close(self) -> None:
@@ -165,40 +176,41 @@ class BuildLoop:
         Raises:
             DatabaseUnavailable: nothing could be looked at; call again later.
         """
-        started = time.monotonic()
+        started_at = time.monotonic()
         try:
             await self._look_at_candidates()
         finally:
             now = time.monotonic()
-            self._sweep_cost += now - started
-            if not self._backlog and now >= self._sweep_at:
-                self._sweep_at = now + min(max(100 * self._sweep_cost, SWEEP_S[0]), SWEEP_S[1])
+            self._sweep_took_s += now - started_at
+            if not self._backlog and now >= self._next_sweep:
+                self._next_sweep = now + min(max(100 * self._sweep_took_s, SWEEP_S[0]), SWEEP_S[1])
 
     async def _look_at_candidates(self) -> None:
-        waiting = iter(await self._candidates())
-        looking = [self._look_at_each(waiting) for _ in range(_LOOKS_AT_ONCE)]
-        for outcome in await asyncio.gather(*looking, return_exceptions=True):
+        # One iterator for all: each look takes the next tenant as soon as it is free.
+        tenants = iter(await self._candidates())
+        looks = [self._look_at_each(tenants) for _ in range(_LOOKS_AT_ONCE)]
+        for outcome in await asyncio.gather(*looks, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
 
     async def ask_by_the_clock(self) -> int:
-        """Ask for the full rebuilds that the schedule says are due; return how many were asked for.
+        """Request the full rebuilds that the schedule says are due; return for how many tenants.
 
-        Of all due times that passed since the schedule is in force only the last one counts, once per tenant, whoever
-        asks. Tenants whose automatic builds pause are asked for when the pause is over.
+        Of all due times since the schedule came into force, only the last one counts, and each tenant gets one request
+        for it, even when several loops ask. Tenants whose automatic builds pause get theirs when the pause is over.
         """
         expression = self._settings.builder.full_rebuild_schedule
         if expression is None:
             return 0
         async with self._database.write(ALL_TENANTS) as connection:
             row = await connection.fetchrow(sql("triggers.schedule_since"), FULL_REBUILD, expression)
-            at = last_due(expression, row["now"]) if row is not None else None
-            if row is None or at is None or at < row["since"]:
+            due_at = last_due(expression, row["now"]) if row is not None else None
+            if row is None or due_at is None or due_at < row["since"]:
                 return 0
             requests = await connection.fetch(
                 sql("triggers.ask_all"),
-                f"{SCHEDULED}{at:%Y-%m-%dT%H:%MZ}",
-                at,
+                f"{SCHEDULED}{due_at:%Y-%m-%dT%H:%MZ}",
+                due_at,
                 f"full rebuild by the clock: {expression}",
             )
         if requests:
@@ -207,7 +219,7 @@ class BuildLoop:
 
     async def _look_at_each(self, tenants: Iterator[str]) -> None:
         for tenant in tenants:
-            self._look_at.pop(tenant, None)
+            self._next_look.pop(tenant, None)
             self._backlog.pop(tenant, None)
             try:
                 await self.look(tenant)
@@ -219,7 +231,7 @@ class BuildLoop:
                 logger.exception("a look at a tenant failed", extra={"action": "triggers_failed", "tenant": tenant})
 
     async def look(self, tenant: str) -> None:
-        """Do what is next for one tenant: keep its build going, or queue the next one when it is due."""
+        """Keep one tenant's unfinished build going, or queue its next build when one is due."""
         async with self._database.read(tenant) as connection:
             build = await connection.fetchrow(sql("builds.unfinished"), tenant)
         if build is None:
@@ -228,9 +240,9 @@ class BuildLoop:
             await self._keep_going(tenant, build)
 
     async def due(self, tenant: str) -> Due | None:
-        """Return the automatic cause for which a tenant is due now; note when to look again if it is not yet.
+        """Return the automatic cause for which a tenant is due now, else None and note when to look at it again.
 
-        Of the tail only events are counted that no build has tried (`TriggerState.counts_past`), and none while
+        Counts only events of the tail that no build has tried (`TriggerState.counts_past`). No cause is due while
         automatic builds are paused, back off after a failure, or rest after a build (`rest_s`).
         """
         builder = self._settings.builder
@@ -242,66 +254,75 @@ class BuildLoop:
             if await connection.fetchrow(sql("snapshots.publishable_held"), tenant) is not None:
                 return None
             state = TriggerState.from_row(row)
-            base = state.counts_past
-            last = await connection.fetchrow(sql("triggers.last_tail_event"), tenant, base)
-            reaches = bool(threshold) and await connection.fetchval(sql("triggers.reaches"), tenant, base, threshold)
-            is_long = outgrows = False
+            counted_from = state.counts_past
+            last_event = await connection.fetchrow(sql("triggers.last_tail_event"), tenant, counted_from)
+            reaches_threshold = bool(threshold) and await connection.fetchval(
+                sql("triggers.reaches"), tenant, counted_from, threshold
+            )
+            is_long = outgrows_tree = False
             # Counting costs as much as the tail is long, so it is done only where it decides something.
-            if last is not None and rest_s(state, time_share=builder.time_share, min_interval_s=0.0):
-                is_long = last["event_seq"] - base >= builder.long_tail_events and await connection.fetchval(
-                    sql("triggers.reaches"), tenant, base, builder.long_tail_events
+            if last_event is not None and rest_s(state, time_share=builder.time_share, min_interval_s=0.0):
+                is_long = last_event[
+                    "event_seq"
+                ] - counted_from >= builder.long_tail_events and await connection.fetchval(
+                    sql("triggers.reaches"), tenant, counted_from, builder.long_tail_events
                 )
-            elif reaches and rest_s(state, time_share=builder.time_share, min_interval_s=builder.min_interval_s):
-                outgrows = await connection.fetchval(
+            elif reaches_threshold and rest_s(
+                state, time_share=builder.time_share, min_interval_s=builder.min_interval_s
+            ):
+                outgrows_tree = await connection.fetchval(
                     sql("triggers.outgrows"), tenant, state.cutoff, builder.long_tail_events
                 )
         tail = None
-        if last is None:
-            self._quiet.pop(tenant, None)
+        if last_event is None:
+            self._last_events.pop(tenant, None)
         else:
             tail = Tail(
-                last_event_seq=last["event_seq"],
-                last_ingested_at=last["ingested_at"],
-                quiet_s=self._quiet_for(tenant, last),
-                reaches_threshold=reaches,
+                last_event_seq=last_event["event_seq"],
+                last_ingested_at=last_event["ingested_at"],
+                quiet_s=self._quiet_for(tenant, last_event),
+                reaches_threshold=reaches_threshold,
                 is_long=is_long,
-                outgrows_tree=outgrows,
+                outgrows_tree=outgrows_tree,
             )
-        answer = due(state, tail, builder)
-        if isinstance(answer, Due) or answer is None:
-            return answer
-        self._look_again(tenant, answer)
+        cause_or_wait_s = due(state, tail, builder)
+        if isinstance(cause_or_wait_s, Due) or cause_or_wait_s is None:
+            return cause_or_wait_s
+        self._look_again(tenant, cause_or_wait_s)
         return None
 
     async def _candidates(self) -> list[str]:
-        """Return whom to look at now: who has news or whose time has come, and then a slice of the sweep.
+        """Return the tenants to look at now: those with news or whose time has come, then a slice of the sweep.
 
-        Who has had a builder longest ago comes first. Builders wait for their slot in the order in which they were
-        asked for, and a tenant waits with one at most, so between two builders of a tenant everybody else who waits
-        has a turn.
-        A sweep takes long with many tenants, so it goes in slices: nobody who is due waits for its end.
+        The tenant whose last builder was launched longest ago comes first. Builders get their slots in the order in
+        which they were asked for, and a tenant has one builder at most, so between two builders of a tenant every
+        other tenant that waits gets one.
+        A sweep over many tenants takes long, so it goes in slices: a tenant that is due need not wait for its end.
         """
         now = time.monotonic()
-        if now >= self._clock_at:
+        if now >= self._next_schedule_check:
             await self.ask_by_the_clock()
-            self._clock_at = now + _CLOCK_S
-        sweep = now >= self._sweep_at and not self._backlog
+            self._next_schedule_check = now + _SCHEDULE_CHECK_S
+        begins_sweep = now >= self._next_sweep and not self._backlog
         async with self._database.read(ALL_TENANTS) as connection:
-            news = await connection.fetch(sql("triggers.tenants_with_news"), 0 if sweep else self._cursor)
-            waiting = await connection.fetch(sql("triggers.tenants_waiting"))
-            paused = {row["tenant_id"] for row in await connection.fetch(sql("triggers.tenants_paused"))}
-        candidates = {row["tenant_id"] for row in waiting}
-        if sweep:
-            self._sweep_cost = 0.0
-            self._backlog = dict.fromkeys(row["tenant_id"] for row in news)
-        if self._cursor or not sweep:  # to the first sweep of all, every tenant would be news
-            candidates |= {row["tenant_id"] for row in news if row["event_seq"] > self._cursor}
-        self._cursor = max([self._cursor, *(row["event_seq"] for row in news)])
-        candidates |= {tenant for tenant, at in self._look_at.items() if at <= now}
-        candidates |= self._paused - paused
-        self._paused = paused
+            # A sweep asks for the tenants with events after number 0, which are all.
+            tenants_with_news = await connection.fetch(
+                sql("triggers.tenants_with_news"), 0 if begins_sweep else self._newest_seen_seq
+            )
+            tenants_waiting = await connection.fetch(sql("triggers.tenants_waiting"))
+            paused_tenants = {row["tenant_id"] for row in await connection.fetch(sql("triggers.tenants_paused"))}
+        candidates = {row["tenant_id"] for row in tenants_waiting}
+        if begins_sweep:
+            self._sweep_took_s = 0.0
+            self._backlog = dict.fromkeys(row["tenant_id"] for row in tenants_with_news)
+        if self._newest_seen_seq or not begins_sweep:  # to the first sweep of all, every tenant would be news
+            candidates |= {row["tenant_id"] for row in tenants_with_news if row["event_seq"] > self._newest_seen_seq}
+        self._newest_seen_seq = max([self._newest_seen_seq, *(row["event_seq"] for row in tenants_with_news)])
+        candidates |= {tenant for tenant, look_at in self._next_look.items() if look_at <= now}
+        candidates |= self._paused - paused_tenants  # their pause has just ended
+        self._paused = paused_tenants
         return [
-            *sorted(candidates, key=lambda tenant: (self._served.get(tenant, 0), tenant)),
+            *sorted(candidates, key=lambda tenant: (self._launch_number.get(tenant, 0), tenant)),
             *itertools.islice((tenant for tenant in self._backlog if tenant not in candidates), _SWEEP_SLICE),
         ]
 
@@ -312,24 +333,27 @@ class BuildLoop:
         return build
 
     async def ask_when_due(self, tenant: str) -> bool:
-        """Write down the request of a tenant that is due now; return whether it is."""
-        due = await self.due(tenant)
-        if due is not None:
+        """Request a build for a tenant when it is due now; return whether it is."""
+        cause = await self.due(tenant)
+        if cause is not None:
             await self._registry.request_build(
-                tenant, trigger=due.trigger, cause_key=due.cause_key, reason=due.reason, actor="trigger"
+                tenant, trigger=cause.trigger, cause_key=cause.cause_key, reason=cause.reason, actor="trigger"
             )
-        return due is not None
+        return cause is not None
 
     async def _keep_going(self, tenant: str, build: asyncpg.Record) -> None:
-        """See to it that somebody works on an unfinished build; fail it when builder after builder dies over it."""
+        """Launch a builder for an unfinished build unless one works on it; fail it after `MAX_LAUNCHES` deaths.
+
+        `builds.alive` says that some builder, maybe another loop's, renewed the build's lease lately.
+        """
         build_id = build["build_id"]
         launched = self._builders.setdefault((tenant, build_id), _Launched())
         if launched.task is not None and not launched.task.done():
             return
-        mine_died = launched.task is not None
-        if build["alive"] and not mine_died:
+        own_builder_ended = launched.task is not None
+        if build["alive"] and not own_builder_ended:
             return
-        if mine_died and launched.died:
+        if own_builder_ended and launched.died:
             progress = await self._progress(tenant, build)
             if progress != launched.progress:
                 launched.died, launched.progress = 0, progress
@@ -339,24 +363,24 @@ class BuildLoop:
             )
             await self._fail(tenant, build_id, error)
             return
-        wait = launched.at + _RELAUNCH_S[min(launched.died, len(_RELAUNCH_S) - 1)] - time.monotonic()
-        if launched.at and wait > 0:
-            self._look_again(tenant, wait)
+        wait_s = launched.at + _RELAUNCH_S[min(launched.died, len(_RELAUNCH_S) - 1)] - time.monotonic()
+        if launched.at and wait_s > 0:
+            self._look_again(tenant, wait_s)
             return
         launched.at = time.monotonic()
-        launched.died += 1
-        self._served[tenant] = next(self._turn)
+        launched.died += 1  # until progress shows otherwise
+        self._launch_number[tenant] = next(self._launch_numbers)
         launched.task = asyncio.create_task(self._run_builder(tenant, build_id, launched))
 
     async def _run_builder(self, tenant: str, build_id: str, launched: _Launched) -> int:
-        """Have a builder work in turns until it ends; return its status."""
+        """Run a build's builder, one turn in a slot after the other, until it ends; return its exit status."""
         logger.info("starting a builder", extra={"action": "builder_started", "tenant": tenant, "build_id": build_id})
-        ended: int | None = None
+        ended_with: int | None = None
         try:
-            while ended is None:
+            while ended_with is None:
                 async with self._slots.slot(tenant) as slot:
-                    ended = await self._work(tenant, build_id, slot, launched)
-            status = ended
+                    ended_with = await self._run_in_slot(tenant, build_id, slot, launched)
+            status = ended_with
         except errors.MyriaError as error:
             status = await self._note_death(tenant, build_id, launched, error)
         except Exception as error:
@@ -373,9 +397,9 @@ class BuildLoop:
         return status
 
     async def _note_death(self, tenant: str, build_id: str, launched: _Launched, error: errors.MyriaError) -> int:
-        """Keep why a builder died, which `status` shows while the next one is tried; return its exit status.
+        """Store why a builder died, for `status` to show while the next one is tried; return its exit status.
 
-        Where a person must act first, the next one would die too: the build fails at once.
+        After an `OperationalError` a person must act first and the next builder would die too: fail the build at once.
         """
         launched.reason = f"{error.code}: {error.message}"
         logger.warning(
@@ -394,26 +418,26 @@ class BuildLoop:
             logger.warning("why the builder died is not kept", extra={"action": "death_not_kept", "tenant": tenant})
         return error.exit_status
 
-    async def _work(self, tenant: str, build_id: str, slot: BuilderSlot, launched: _Launched) -> int | None:
-        """Run a builder until it ends; return its status, None where its turn was over before.
+    async def _run_in_slot(self, tenant: str, build_id: str, slot: BuilderSlot, launched: _Launched) -> int | None:
+        """Run a builder until it ends and return its exit status; None where its turn in the slot ended first.
 
-        A build whose builders have worked for `builder.timeout_s` fails.
+        Fails the build once its builders have worked for `builder.timeout_s` together.
         """
-        began = time.monotonic()
+        started_at = time.monotonic()
         left_s = self._settings.builder.timeout_s - launched.worked_s
-        working = asyncio.ensure_future(self._launch(tenant, build_id))
-        over = asyncio.create_task(slot.over.wait())
+        builder = asyncio.ensure_future(self._launch(tenant, build_id))
+        turn_over = asyncio.create_task(slot.over.wait())
         try:
-            await asyncio.wait({working, over}, timeout=max(0.0, left_s), return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                return working.result()
-            is_late = not slot.over.is_set()
+            await asyncio.wait({builder, turn_over}, timeout=max(0.0, left_s), return_when=asyncio.FIRST_COMPLETED)
+            if builder.done():
+                return builder.result()
+            is_timed_out = not slot.over.is_set()
         finally:
-            over.cancel()
-            working.cancel()
-            await asyncio.gather(working, over, return_exceptions=True)
-            launched.worked_s += time.monotonic() - began
-        if is_late:
+            turn_over.cancel()
+            builder.cancel()
+            await asyncio.gather(builder, turn_over, return_exceptions=True)
+            launched.worked_s += time.monotonic() - started_at
+        if is_timed_out:
             timeout_s = self._settings.builder.timeout_s
             error = errors.BuildTimedOut(
                 f"the build was ended after {timeout_s:g} s of work (builder.timeout_s)", timeout_s=timeout_s
@@ -431,29 +455,31 @@ class BuildLoop:
         )
 
     async def _progress(self, tenant: str, build: asyncpg.Record) -> tuple[str, int]:
+        """Return a build's status and its number of finished tasks: while these stay the same, there is no progress."""
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(sql("builds.progress"), tenant, build["build_id"])
         return build["status"], row["tasks_done"] if row is not None else 0
 
-    def _quiet_for(self, tenant: str, last: asyncpg.Record) -> float:
+    def _quiet_for(self, tenant: str, last_event: asyncpg.Record) -> float:
         """Return for how many seconds a tenant's last event has been the last.
 
-        By the database's clock; when that has stepped back behind the event, by the time since it was first seen here.
+        The database's clock decides. When that has stepped back before the event, the time counts since this process
+        first saw the event.
         """
-        seen = self._quiet.get(tenant)
-        if seen is None or seen.event_seq != last["event_seq"]:
-            seen = self._quiet[tenant] = _Quiet(last["event_seq"])
-        quiet_s: float = last["quiet_s"]
-        return quiet_s if quiet_s >= 0 else time.monotonic() - seen.seen_at
+        first_seen = self._last_events.get(tenant)
+        if first_seen is None or first_seen.event_seq != last_event["event_seq"]:
+            first_seen = self._last_events[tenant] = _Quiet(last_event["event_seq"])
+        quiet_s: float = last_event["quiet_s"]
+        return quiet_s if quiet_s >= 0 else time.monotonic() - first_seen.seen_at
 
     def _look_again(self, tenant: str, after_s: float) -> None:
-        at = time.monotonic() + max(0.0, after_s)
-        self._look_at[tenant] = min(at, self._look_at.get(tenant, at))
+        look_at = time.monotonic() + max(0.0, after_s)
+        self._next_look[tenant] = min(look_at, self._next_look.get(tenant, look_at))
 
-    async def _sleep(self, longest: float) -> None:
-        """Wait until the next look: `longest` seconds, less when a tenant's time comes or a builder ends."""
+    async def _sleep(self, longest_s: float) -> None:
+        """Wait until the next look: `longest_s` seconds, less when a tenant's time comes or a builder ends."""
         now = time.monotonic()
-        next_at = min([*self._look_at.values(), now + longest])
+        next_at = min([*self._next_look.values(), now + longest_s])
         try:
             async with asyncio.timeout(max(0.01, next_at - now)):
                 await self._wake.wait()
@@ -463,9 +489,9 @@ class BuildLoop:
         self._forget_ended()
 
     def _forget_ended(self) -> None:
-        """Forget builders of builds that nobody has looked at for an hour: they have ended."""
+        """Forget the builders of builds that have had no launch for an hour and none at work: those builds ended."""
         now = time.monotonic()
         for key, launched in list(self._builders.items()):
             if (launched.task is None or launched.task.done()) and now - launched.at > 3600:
                 del self._builders[key]
-                self._served.pop(key[0], None)
+                self._launch_number.pop(key[0], None)

@@ -26,15 +26,15 @@ logger = logging.getLogger(__name__)
 MINIMUM_SERVER_VERSION = 150000
 
 _IDLE = "60s"
-"""How long a migration may wait for its client: a `myria migrate` that is stopped must not keep its locks."""
+"""How long PostgreSQL waits for a migration's client, so that a `myria migrate` that is stopped does not keep locks."""
 
 _LOCK_WAIT = "5s"
 _LOCK_ATTEMPTS = 12
 _LOCK_PAUSE_S = (0.5, 2.0)
 
 _POLL_S = 1.0
-_TELL_S = 10.0
-"""Seconds between two lines of log that tell that the schema is still waited for."""
+_LOG_EVERY_S = 10.0
+"""Seconds between two log lines that say that the program still waits for the schema."""
 
 
 async def migrate(dsn: str) -> list[str]:
@@ -49,7 +49,7 @@ async def migrate(dsn: str) -> list[str]:
     """
     async with _session(dsn) as connection:
         await _check_server(connection)
-        done: list[str] = []
+        applied: list[str] = []
         refused = 0
         while True:
             try:
@@ -61,13 +61,13 @@ async def migrate(dsn: str) -> list[str]:
                 await asyncio.sleep(random.uniform(*_LOCK_PAUSE_S))  # noqa: S311 - jitter
                 continue
             if step is None:
-                return done
-            done.append(str(step))
+                return applied
+            applied.append(str(step))
 
 
 @asynccontextmanager
 async def _session(dsn: str) -> AsyncIterator[Connection]:
-    """Lend a connection of its own, whose failures are Myria's errors."""
+    """Open a connection for the block, turn PostgreSQL's errors into Myria's, and close it."""
     connection = await connect(dsn, pgbouncer=True)
     try:
         with translated():
@@ -77,28 +77,31 @@ async def _session(dsn: str) -> AsyncIterator[Connection]:
 
 
 @asynccontextmanager
-async def _alone(connection: Connection) -> AsyncIterator[None]:
-    """Begin a transaction in which nobody else migrates."""
+async def _only_migrator(connection: Connection) -> AsyncIterator[None]:
+    """Begin a transaction that holds the migration lock, so that no other process migrates meanwhile."""
     async with connection.transaction():
+        # "0": wait for the lock without a limit.
         await connection.execute(sql("session.hold_briefly"), "0", _IDLE)
         await connection.execute(sql("schema.own_migration_lock"))
         yield
 
 
 async def _next_step(connection: Connection) -> Migration | None:
-    """Apply the next missing migration and return it; None when there is none.
+    """Apply the next missing migration and return it; None when none is missing.
 
-    It waits for whoever else migrates, and only briefly for a table: everybody else would wait behind it.
+    Waits without a limit for another process that migrates, but only briefly for a table's lock: while a migration
+    waits for a table, every later statement on that table waits behind it.
     """
-    async with _alone(connection):
+    async with _only_migrator(connection):
         await connection.execute(sql("session.hold_briefly"), _LOCK_WAIT, _IDLE)
         missing = await _missing(connection)
         if not missing:
             return None
         step = missing[0]
         await connection.execute(step.sql)
-        for applied in (step, functions()) if step.version == BASELINE else (step,):
-            await connection.execute(sql("schema.register"), applied.version, applied.name, applied.checksum)
+        # The baseline's SQL holds the current functions too.
+        for migration in (step, functions()) if step.version == BASELINE else (step,):
+            await connection.execute(sql("schema.register"), migration.version, migration.name, migration.checksum)
         return step
 
 
@@ -114,7 +117,9 @@ async def pending(dsn: str) -> list[str]:
 
 
 async def migrate_if_pending(dsn: str) -> list[str]:
-    """Apply every missing migration as `migrate` does, and ask for no rights where none is missing; return their names.
+    """Apply every missing migration as `migrate` does and return their names.
+
+    Needs no right to migrate where none is missing.
 
     Raises:
         ConfigurationError: the role of this connection may not migrate.
@@ -123,7 +128,7 @@ async def migrate_if_pending(dsn: str) -> list[str]:
 
 
 async def require_current(dsn: str) -> None:
-    """Return when no migration is missing.
+    """Check that no migration is missing.
 
     Raises:
         SchemaOutdated: run `myria migrate`.
@@ -136,24 +141,27 @@ async def require_current(dsn: str) -> None:
 
 
 async def adopt(dsn: str) -> int | None:
-    """Make a dump of another server this one's own, as the database's owner; return how many events it changed.
+    """Rewrite the transaction ids of a database restored from another server's dump; return how many events changed.
 
-    Events and snapshots carry numbers of transactions, which mean something on the server alone that gave them out.
-    Where they come out of a dump, new events could be hidden from readers and builds. Idempotent; None where there is
-    nothing to do, which costs an index look-up per scope. To be called before anything reads or builds: processes that
-    run already keep what they have read.
+    Events, snapshots and builds store transaction ids, which are valid only on the server that issued them: with those
+    of another server, new events could stay invisible to readers and builds. Needs the role that owns the database.
+    Safe to rerun; returns None where no foreign id is found, which costs one index look-up per scope. Call it before
+    any process reads or builds: those that run already keep what they have read.
     """
     async with _session(dsn) as connection:
-        async with _alone(connection):
+        async with _only_migrator(connection):
+            # "0": no limit to a statement's time; a whole log may be rewritten.
             await connection.execute(sql("session.name_tenant"), ALL_TENANTS, "0")
             if not await connection.fetchval(sql("schema.has_foreign_transactions")):
                 return None
             changed = 0
-            last = await connection.fetchval(sql("schema.last_foreign_event"))
-            if last is not None:
-                changed = int((await connection.execute(sql("schema.adopt_events"), last)).split()[-1])
+            last_foreign_seq = await connection.fetchval(sql("schema.last_foreign_event"))
+            if last_foreign_seq is not None:
+                # PostgreSQL answers with the command and its number of rows: "UPDATE 42".
+                changed = int((await connection.execute(sql("schema.adopt_events"), last_foreign_seq)).split()[-1])
                 await connection.execute(sql("schema.adopt_withdrawals"))
                 await connection.execute(sql("schema.adopt_vectors"))
+            # After the events: a snapshot's id is derived from theirs.
             for name in (
                 "schema.adopt_snapshots",
                 "schema.adopt_builds",
@@ -161,31 +169,32 @@ async def adopt(dsn: str) -> int | None:
                 "schema.void_cursors",
             ):
                 await connection.execute(sql(name))
+        # VACUUM, which cannot run inside a transaction.
         await connection.execute(sql("schema.tidy_events"))
         return changed
 
 
 async def grant(dsn: str) -> None:
-    """Give the planes' roles what they need in a migrated database, as its owner; idempotent.
+    """Grant the planes' roles the privileges they need in a migrated database; idempotent, needs the owner's role.
 
     Raises:
         ConfigurationError: a role does not exist, and only an administrator can make it.
     """
     async with _session(dsn) as connection:
-        there = {row["rolname"] for row in await connection.fetch(sql("schema.roles"), list(PLANE_ROLES))}
-        missing = [role for role in PLANE_ROLES if role not in there]
+        existing_roles = {row["rolname"] for row in await connection.fetch(sql("schema.roles"), list(PLANE_ROLES))}
+        missing = [role for role in PLANE_ROLES if role not in existing_roles]
         if missing:
             raise errors.ConfigurationError(
                 f"there is no role {', '.join(missing)} to grant anything to; an administrator makes it with "
                 "CREATE ROLE ... LOGIN PASSWORD ..., or leave --grant out",
                 missing=missing,
             )
-        async with _alone(connection):
+        async with _only_migrator(connection):
             await connection.execute(roles_sql())
 
 
 async def check(database: Database) -> None:
-    """Return when the database's schema is exactly this program's.
+    """Check that the database's schema is exactly this program's.
 
     Raises:
         SchemaOutdated: run `myria migrate`.
@@ -197,7 +206,7 @@ async def check(database: Database) -> None:
 
 
 async def check_connection(connection: Connection) -> None:
-    """Return when the schema of the database at the other end is exactly this program's; see `check`."""
+    """Check a connection's database as `check` does."""
     try:
         missing = await _missing(connection)
     except asyncpg.InsufficientPrivilegeError as error:
@@ -218,12 +227,17 @@ async def _check_server(connection: Connection) -> None:
 
 
 async def _missing(connection: Connection) -> list[Migration]:
-    """Return what is to be applied, in order; the functions last, where they are not this program's."""
+    """Return the migrations to apply, in order; last the functions, where the database's are not this program's.
+
+    Raises:
+        SchemaTooNew: the database knows migrations that this program does not.
+        ConfigurationError: another build of Myria made the database.
+    """
     if not await connection.fetchval(sql("schema.present")):
         return list(migrations())
     known = {step.version: step for step in migrations()}
     applied = {row["version"]: row for row in await connection.fetch(sql("schema.applied"))}
-    installed = applied.pop(functions().version, None)
+    functions_row = applied.pop(functions().version, None)
     for version, row in applied.items():
         step = known.get(version)
         if step is not None and (step.name, step.checksum) != (row["name"], row["checksum"]):
@@ -239,14 +253,14 @@ async def _missing(connection: Connection) -> list[Migration]:
                 version=version,
             )
     missing = [step for step in migrations() if step.version not in applied]
-    if installed is None or installed["checksum"] != functions().checksum:
+    if functions_row is None or functions_row["checksum"] != functions().checksum:
         missing.append(functions())
     return missing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Vacuumed:
-    """What a VACUUM did with one table: its size in bytes now, and the dead rows that it had to leave."""
+    """One table after a VACUUM: its size in bytes, and the dead rows that the VACUUM could not remove."""
 
     table: str
     bytes_now: int
@@ -259,17 +273,17 @@ async def vacuum_erased(dsn: str) -> list[Vacuumed]:
     PostgreSQL leaves out, with a warning, those that the role of the connection may not vacuum: only their owner may.
     """
     async with _session(dsn) as connection:
-        began = await connection.fetchval(sql("schema.now"))
+        started_at = await connection.fetchval(sql("schema.now"))
         await connection.execute(sql("schema.vacuum_erased"))
-        rows = await connection.fetch(sql("schema.vacuumed_since"), began)
+        rows = await connection.fetch(sql("schema.vacuumed_since"), started_at)
     return [Vacuumed(table=row["table_name"], bytes_now=row["bytes_now"], dead_rows=row["dead_rows"]) for row in rows]
 
 
 async def until_current(database: Database, wait_s: float) -> None:
-    """Return once the database has this program's schema; only look, never migrate.
+    """Wait until the database has this program's schema; never migrate.
 
-    Whatever is missing meanwhile (the database, the schema, the role or its rights) may be on its way and is waited
-    for, with a log line every ten seconds.
+    Something else may still create what is missing (the database, the schema, the role or its rights), so this looks
+    again every second, with a log line every ten seconds.
 
     Args:
         wait_s: how long, in seconds; 0 looks once.
@@ -278,8 +292,8 @@ async def until_current(database: Database, wait_s: float) -> None:
         SchemaTooNew: at once: this program is older than the database, and waiting would not help.
         SchemaOutdated, DatabaseUnavailable, ConfigurationError: after the wait, what was wrong last.
     """
-    began = time.monotonic()
-    told_at = float("-inf")
+    started_at = time.monotonic()
+    logged_at = float("-inf")  # nothing was logged yet
     while True:
         try:
             await check(database)
@@ -287,19 +301,19 @@ async def until_current(database: Database, wait_s: float) -> None:
             raise
         except (errors.UnavailableError, errors.OperationalError) as error:
             now = time.monotonic()
-            left = began + wait_s - now
-            if left <= 0:
+            left_s = started_at + wait_s - now
+            if left_s <= 0:
                 raise
-            if now - told_at >= _TELL_S:
-                told_at = now
+            if now - logged_at >= _LOG_EVERY_S:
+                logged_at = now
                 logger.info(
                     "waiting up to %.0f s for the database's schema: %s",
-                    left,
+                    left_s,
                     error.message,
                     extra={"action": "schema_awaited", "code": error.code},
                 )
-            await asyncio.sleep(min(_POLL_S, left))
+            await asyncio.sleep(min(_POLL_S, left_s))
         else:
-            if told_at > float("-inf"):
+            if logged_at > float("-inf"):
                 logger.info("the database's schema is current", extra={"action": "schema_current"})
             return
