@@ -45,7 +45,7 @@ FIRST_FAILURES = 3
 """Times the server may end before it was ever ready; after that a restart is not expected to help."""
 
 LOCK_POLL_S = 2.0
-"""Seconds between two looks whether the data folder's builds are left to this process."""
+"""Seconds between two attempts to take the data folder's builder lock."""
 
 BUILDER_PATIENCE_S = 5.0
 """Seconds a builder gets to stop; what it did not finish is done again from its leases."""
@@ -89,22 +89,22 @@ async def all_planes(
             await schema.require_current(place.owner)
         else:
             await schema.migrate(place.owner)
-    await schema.adopt(place.owner)
+    await schema.adopt(place.owner)  # after a restore from another server's dump
     loop = asyncio.get_running_loop()
-    failed: asyncio.Future[None] = loop.create_future()
+    plane_failed: asyncio.Future[None] = loop.create_future()
     tasks: list[asyncio.Task[None]] = []
 
-    def begin(work: Coroutine[Any, Any, None], name: str) -> None:
+    def start_task(work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
-        task.add_done_callback(lambda done: _report(done, failed))
+        task.add_done_callback(lambda done: _report(done, plane_failed))
         tasks.append(task)
 
     ready = asyncio.Event()
-    early: list[MyriaError] = []
+    early_errors: list[MyriaError] = []
 
-    def exited(status: int) -> None:
+    def on_server_exit(status: int) -> None:
         if not ready.is_set():
-            early.append(child_error("the server", status, server.stderr_tail))
+            early_errors.append(child_error("the server", status, server.stderr_tail))
 
     pool = pool_options(settings, size=4)
     async with AsyncExitStack() as stack:
@@ -117,27 +117,27 @@ async def all_planes(
 
         # The server may not read all tenants: this process makes their metrics, and the server's scrape includes them.
         port = stack.enter_context(scraped("127.0.0.1", 0, families, process=False))
-        beside = f"http://127.0.0.1:{port}/metrics"
-        server = _server(settings, options, place, sock, beside, verbose=verbose)
+        control_metrics_url = f"http://127.0.0.1:{port}/metrics"
+        server = _server(settings, options, place, sock, control_metrics_url, verbose=verbose)
         control = ControlLoop(database, settings, launch=_Launcher(settings, place, verbose=verbose))
         try:
             if place.embedded is not None:
-                begin(place.embedded.supervise(), "postgres")
-            begin(keep_running(server, patience_s=settings.mcp.drain_s + 5, on_exit=exited), "server")
+                start_task(place.embedded.supervise(), "postgres")
+            start_task(keep_running(server, patience_s=settings.mcp.drain_s + 5, on_exit=on_server_exit), "server")
             address = url_of(sock, settings.mcp)
-            await _wait_ready(address, early, failed)
+            await _wait_ready(address, early_errors, plane_failed)
             ready.set()
-            begin(control.run(), "control")
-            begin(_hold_builder_lock(place), "builder lock")
+            start_task(control.run(), "control")
+            start_task(_hold_builder_lock(place), "builder lock")
             paths = {**PATH_OF, "rest": REST_PREFIX}
             urls = {face: address + paths[face] for face in served_faces(settings)}
-            yield RunningPlanes(urls=urls, server=server, failed=failed)
+            yield RunningPlanes(urls=urls, server=server, failed=plane_failed)
         finally:
             # The control loop is stopped first: it must not start a builder that would have to be stopped at once.
             for task in reversed(tasks):
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-            failed.cancel()
+            plane_failed.cancel()
 
 
 @asynccontextmanager
@@ -177,6 +177,7 @@ async def _builder_lock(data_dir: Path) -> AsyncIterator[None]:
 
 
 async def _hold_builder_lock(place: Place) -> None:
+    """Hold the data folder's builder lock, if there is a folder, until cancelled."""
     if place.embedded is not None:
         async with _builder_lock(place.embedded.data_dir):
             await asyncio.Event().wait()
@@ -196,9 +197,9 @@ def url_of(sock: socket.socket, mcp: McpSettings) -> str:
 
 
 class _Launcher:
-    """Starts builders; a call returns when its builder has ended, and a cancelled call ends it.
+    """Starts builder processes. A call returns a builder's exit status; cancelling the call stops the builder.
 
-    A builder that works for longer than its turn leaves the processors to others that want them.
+    A builder that works for longer than `builder.turn_s` continues at low priority, so others get the processors.
     """
 
     def __init__(self, settings: Settings, place: Place, *, verbose: bool) -> None:
@@ -225,38 +226,51 @@ class _Launcher:
 
 def child_error(who: str, status: int, stderr_tail: str) -> MyriaError:
     """Return why a child died, from its exit status and the end of its standard error."""
-    coded = re.findall(r"^error\[(\w+)\]: (.+)$", stderr_tail, re.MULTILINE)
-    code, message = coded[-1] if coded else ("", (stderr_tail.strip().splitlines() or ["it said nothing"])[-1])
+    matches = re.findall(r"^error\[(\w+)\]: (.+)$", stderr_tail, re.MULTILINE)
+    code, message = matches[-1] if matches else ("", (stderr_tail.strip().splitlines() or ["it said nothing"])[-1])
     if status == OperationalError.exit_status:
-        known = {leaf.code: leaf for leaf in OperationalError.__subclasses__()}
-        return known.get(code, ConfigurationError)(message)
+        error_classes = {error_class.code: error_class for error_class in OperationalError.__subclasses__()}
+        return error_classes.get(code, ConfigurationError)(message)
     return InternalError(f"{who} {how_it_ended(status)}: {message}")
 
 
 def _server(
-    settings: Settings, options: Options, place: Place, sock: socket.socket, beside: str, *, verbose: bool
+    settings: Settings, options: Options, place: Place, sock: socket.socket, control_metrics_url: str, *, verbose: bool
 ) -> Child:
-    # The socket is loopback, or --auth or --insecure has allowed it already.
+    """Return the serving plane as a child process that inherits the listening socket, not yet started.
+
+    Args:
+        control_metrics_url: the metrics of this process, which the server adds to its own at each scrape.
+    """
+    # No check of the address: `sock` is loopback, or --auth or --insecure has allowed it already.
     return Child(
         "server",
         command_line(
-            "serve", "--tenant", options.tenant, "--descriptor", str(sock.fileno()), "--beside", beside, WITH_PARENT
+            "serve",
+            "--tenant",
+            options.tenant,
+            "--descriptor",
+            str(sock.fileno()),
+            "--beside",
+            control_metrics_url,
+            WITH_PARENT,
         ),
         environment=_environment(settings, place.serving, verbose=verbose),
         descriptors=[sock.fileno()],
     )
 
 
-_OURS = ("MYRIA_CONFIG", "MYRIA_TENANT", *DATA_DIR_VARIABLES)
-"""Variables that say where this process finds its settings and memory; its children are given them."""
+_RESOLVED_VARIABLES = ("MYRIA_CONFIG", "MYRIA_TENANT", *DATA_DIR_VARIABLES)
+"""Variables that children must not inherit: this process has resolved them, and passes the results on explicitly."""
 
 _OUTCOMES = frozenset(outcome.exit_status for outcome in Outcome)
 
 
 def _environment(settings: Settings, dsn: str, *, verbose: bool) -> dict[str, str]:
-    """Return the environment of a child: the settings in force here, and its own way to the database.
+    """Return a child's environment: this process's settings in force, but with the child's own `dsn`.
 
-    Not on the command line: it may hold a password, and everybody can read a command line.
+    Settings go into the environment and not onto the command line, which other users can read: the DSN may hold a
+    password.
     """
     service = settings.service
     if service.log_format == "auto":  # a child whose lines we pass on sees no terminal
@@ -264,31 +278,37 @@ def _environment(settings: Settings, dsn: str, *, verbose: bool) -> dict[str, st
     if not verbose:
         service = replace(service, log_level="warning")
     postgres = replace(settings.postgres, dsn=dsn)
-    own = replace(settings, service=service, postgres=postgres).variables()
-    return {name: value for name, value in os.environ.items() if name not in _OURS} | own | {"PYTHONUNBUFFERED": "1"}
+    setting_variables = replace(settings, service=service, postgres=postgres).variables()
+    return (
+        {name: value for name, value in os.environ.items() if name not in _RESOLVED_VARIABLES}
+        | setting_variables
+        | {"PYTHONUNBUFFERED": "1"}
+    )
 
 
-def _report(task: asyncio.Task[None], failed: asyncio.Future[None]) -> None:
+def _report(task: asyncio.Task[None], plane_failed: asyncio.Future[None]) -> None:
     """Record why a plane ended, unless it was cancelled."""
-    if task.cancelled() or failed.done():
+    if task.cancelled() or plane_failed.done():
         return
     problem = task.exception()
     if problem is None and task.get_name() == "postgres":
-        return  # its supervisor returns when it is told to stop
-    failed.set_exception(problem or InternalError(f"the {task.get_name()} plane ended by itself"))
-    failed.exception()  # it may never be awaited, and must then cause no warning
+        return  # its supervisor returns when it is stopped
+    plane_failed.set_exception(problem or InternalError(f"the {task.get_name()} plane ended by itself"))
+    plane_failed.exception()  # it may never be awaited, and must then cause no warning
 
 
-async def _wait_ready(address: str, early: list[MyriaError], failed: asyncio.Future[None]) -> None:
-    # It asks our own process whether it answers: whose certificate that has does not matter.
-    asking = httpx.AsyncClient(timeout=2.0, trust_env=False, verify=False)  # noqa: S501
+async def _wait_ready(address: str, early_errors: list[MyriaError], plane_failed: asyncio.Future[None]) -> None:
+    # verify=False: the address is our own server's, whose certificate need not name it.
+    http_client = httpx.AsyncClient(timeout=2.0, trust_env=False, verify=False)  # noqa: S501
     try:
-        async with asyncio.timeout(READY_WAIT_S), asking as client:
+        async with asyncio.timeout(READY_WAIT_S), http_client as client:
             while True:
-                if failed.done():
-                    failed.result()
-                if len(early) >= FIRST_FAILURES or any(isinstance(error, OperationalError) for error in early):
-                    raise early[-1]
+                if plane_failed.done():
+                    plane_failed.result()
+                if len(early_errors) >= FIRST_FAILURES or any(
+                    isinstance(error, OperationalError) for error in early_errors
+                ):
+                    raise early_errors[-1]
                 try:
                     if (await client.get(f"{address}/readyz")).status_code == httpx.codes.OK:
                         return

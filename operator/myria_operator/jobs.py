@@ -61,15 +61,15 @@ def read_pod_template(path: Path) -> PodTemplate:
     return checked_pod_template(document, str(path))
 
 
-def checked_pod_template(document: Any, where: str) -> PodTemplate:
-    """Return the template of a PodTemplate object.
+def checked_pod_template(document: Any, source: str) -> PodTemplate:
+    """Check a PodTemplate object and return its `template`; `source` names it in errors.
 
     Raises:
         ConfigurationError: a pod made from it could not run a build; the message says what to change.
     """
 
     def refuse(what: str) -> ConfigurationError:
-        return ConfigurationError(f"the pod template {where} {what}", field="operator.pod_template")
+        return ConfigurationError(f"the pod template {source} {what}", field="operator.pod_template")
 
     if not isinstance(document, dict) or document.get("kind") != "PodTemplate" or document.get("apiVersion") != "v1":
         raise refuse("must be one object of apiVersion v1 and kind PodTemplate")
@@ -94,19 +94,19 @@ def checked_pod_template(document: Any, where: str) -> PodTemplate:
         raise refuse("must have restartPolicy Never")
     if spec.get("activeDeadlineSeconds") is not None:
         raise refuse("must leave activeDeadlineSeconds out; it belongs to the Job (operator.deadline_s)")
-    taken = {variable.get("name") for variable in builder.get("env") or ()} & set(REBUILD_VARIABLES)
-    if taken:
-        raise refuse(f"must not set {', '.join(sorted(taken))}; the operator does")
+    reserved_names = {variable.get("name") for variable in builder.get("env") or ()} & set(REBUILD_VARIABLES)
+    if reserved_names:
+        raise refuse(f"must not set {', '.join(sorted(reserved_names))}; the operator does")
     return template
 
 
 def manifest(
     rebuild: Rebuild, build: BuildFacts, template: PodTemplate, settings: OperatorSettings, *, pods: int
 ) -> Json:
-    """Return the Job of a build, to be POSTed and never applied."""
+    """Return the Job of a build. It must be created (POST), never applied, so that an existing Job is not changed."""
     name = job_name(rebuild.name, rebuild.uid)
     labels = {**COMPONENT_LABELS, "myria.dev/rebuild-uid": rebuild.uid}
-    wanted = rebuild.build
+    spec_build = rebuild.build
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -129,9 +129,9 @@ def manifest(
             "completions": pods,
             "parallelism": pods,
             "completionMode": "NonIndexed",
-            "backoffLimit": wanted.get("backoffLimit", settings.backoff_limit),
-            "activeDeadlineSeconds": wanted.get("deadlineSeconds", settings.deadline_s),
-            "ttlSecondsAfterFinished": wanted.get("jobTTLSeconds", settings.job_ttl_s),
+            "backoffLimit": spec_build.get("backoffLimit", settings.backoff_limit),
+            "activeDeadlineSeconds": spec_build.get("deadlineSeconds", settings.deadline_s),
+            "ttlSecondsAfterFinished": spec_build.get("jobTTLSeconds", settings.job_ttl_s),
             "podFailurePolicy": {
                 "rules": [
                     {
@@ -167,27 +167,34 @@ def job_change(rebuild: Rebuild, job: Job) -> Json:
 
 
 def _pod(rebuild: Rebuild, build: BuildFacts, template: PodTemplate, labels: Mapping[str, str]) -> Json:
+    """Return a build's pod: a copy of the installation's template with the build's arguments and identity.
+
+    `build` is the build's row, `spec_build` what the resource's spec asks for.
+    """
     pod: Json = copy.deepcopy(dict(template))
     metadata = pod.setdefault("metadata", {})
     metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
+    # Kubernetes names a Job's pods itself, and puts them into the Job's namespace.
     metadata.pop("name", None)
     metadata.pop("namespace", None)
     spec = pod["spec"]
     spec["restartPolicy"] = "Never"
     (container,) = spec["containers"]
     container["args"] = ["--tenant", build.tenant, "--build", build.row.build_id]
-    values = dict(zip(REBUILD_VARIABLES, (rebuild.namespace, rebuild.name, rebuild.uid), strict=True))
+    variables = dict(zip(REBUILD_VARIABLES, (rebuild.namespace, rebuild.name, rebuild.uid), strict=True))
     container["env"] = [
         *(container.get("env") or []),
-        *({"name": name, "value": value} for name, value in values.items()),
+        *({"name": name, "value": value} for name, value in variables.items()),
     ]
-    wanted = rebuild.build
-    if wanted.get("resources"):
-        container["resources"] = copy.deepcopy(dict(wanted["resources"]))
-    if wanted.get("nodeSelector"):
-        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **wanted["nodeSelector"]}
-    if wanted.get("tolerations"):
-        spec["tolerations"] = [*(spec.get("tolerations") or []), *copy.deepcopy(list(wanted["tolerations"]))]
-    if wanted.get("priorityClassName"):
-        spec["priorityClassName"] = wanted["priorityClassName"]
+    spec_build = rebuild.build
+    # Resources and priority class replace the template's, as requests and limits belong together; selector and
+    # tolerations add to it (docs/kubernetes.md).
+    if spec_build.get("resources"):
+        container["resources"] = copy.deepcopy(dict(spec_build["resources"]))
+    if spec_build.get("nodeSelector"):
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **spec_build["nodeSelector"]}
+    if spec_build.get("tolerations"):
+        spec["tolerations"] = [*(spec.get("tolerations") or []), *copy.deepcopy(list(spec_build["tolerations"]))]
+    if spec_build.get("priorityClassName"):
+        spec["priorityClassName"] = spec_build["priorityClassName"]
     return pod

@@ -218,10 +218,10 @@ async def delete(
 
 
 def _check_confirmed(name: str, confirm: str | None) -> None:
-    """Let somebody name the tenant again.
+    """Check that a deletion is confirmed by the tenant's name; ask for the name if `confirm` is None.
 
     Raises:
-        InvalidArgument: another name was given, or none and nobody can be asked.
+        InvalidArgument: another name was given; or `confirm` is None and standard input is no terminal.
     """
     if confirm is None:
         if not sys.stdin.isatty():
@@ -234,10 +234,10 @@ def _check_confirmed(name: str, confirm: str | None) -> None:
 
 
 def _quota(text: str) -> tuple[str, float | None]:
-    """Return a quota and its amount, None for that of the settings, of `QUOTA=AMOUNT`.
+    """Parse `QUOTA=AMOUNT` into name and amount; an amount of None means the settings' default.
 
     Raises:
-        InvalidArgument: not an amount.
+        InvalidArgument: the amount is no number.
     """
     key, _, value = text.partition("=")
     if value == "default":
@@ -250,17 +250,20 @@ def _quota(text: str) -> tuple[str, float | None]:
 
 
 def _limits(settings: Settings, row: dict[str, Any]) -> dict[str, Any]:
-    """Return what holds for a tenant: its own quotas, else those of the settings; None for no limit."""
-    of_settings = {
+    """Return a tenant's effective limits: its own quotas, else the settings'; None means no limit."""
+    default_limits = {
         "events_per_s": settings.auth.tenant_events_per_s,
         "bytes_stored": settings.auth.tenant_bytes_stored,
         "concurrent_builds": 1,
         "model_tokens_per_day": settings.llm.tenant_tokens_per_day,
     }
-    return {quota: most if row[quota] is None else row[quota] for quota, most in of_settings.items()}
+    return {
+        quota: default_limit if row[quota] is None else row[quota] for quota, default_limit in default_limits.items()
+    }
 
 
 def _show(options: Options, row: dict[str, Any], sentence: str | None = None) -> None:
+    """Answer with a tenant's row; for people, each quota becomes "use of limit"."""
     limits = _limits(options.settings(), row)
     use = row["use"]
     shown = {name: value for name, value in row.items() if name not in {*limits, "use"}}

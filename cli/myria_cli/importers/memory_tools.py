@@ -1,9 +1,9 @@
 """Reading the files that memory-tools keep as turns of sessions, with their facts.
 
-A session is a folder `<project>/memory/<session>`. What was said stands in `log.jsonl`, `context.jsonl`, `events/` and
+A session is a folder `<project>/memory/<session>`. Its messages are in `log.jsonl`, `context.jsonl`, `events/` and
 `runtime/context/current.jsonl`, facts in `memory_facts.jsonl`, `memory_tiers/` and `indexes/active_facts.json`, both in
-`legacy*.json`. Several files say the same: each record counts once. A turn is stored under its own turn_id and at its
-time, so an import that is run again adds nothing. Abstracts, insights and counters are left out: they are computed.
+`legacy*.json`. Several files repeat the same records: each counts once. A turn is stored under its own turn_id and at
+its time, so a second import adds nothing. Abstracts, insights and counters are left out: they are computed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from myria_server.api.core import inputs
 from myria_server.api.turns.schemas import AfterTurnInput
 
 SESSIONS_AT_ONCE = 8
-"""Sessions whose turns are held in memory, and stored beside each other."""
+"""Sessions that are held in memory and stored concurrently."""
 
 LONGEST_LINE = 64 * 1024 * 1024
 """Bytes of a line, of a file that is no JSON lines, and of a file's content in a dump."""
@@ -54,7 +54,7 @@ _ORDER = (
     "memory_tiers/",
     "indexes/",
 )
-"""What is read first: what was written in the order in which it happened."""
+"""Beginnings of file names in the order of reading: first the files that were written as things happened."""
 
 _ENDS: Mapping[str, str] = {"input_item": "in", "output_item": "out"}
 _ITEM_ID = re.compile(r"^(?P<turn>.+)-(?P<end>in|out)-(?P<place>\d{1,6})$", re.DOTALL)
@@ -77,7 +77,10 @@ class SessionFile:
 
 @dataclass(slots=True, kw_only=True)
 class _Turn:
-    """What files say of a turn. `at` is in microseconds since 1970 UTC."""
+    """A turn as the files of its session give it.
+
+    `at` is in microseconds since 1970 UTC. `given` (input) and `came_out` (output) map an item's position to it.
+    """
 
     turn_id: str
     at: int
@@ -98,7 +101,7 @@ class _FactRecord:
 
 
 def files_of(file: str, source: IO[bytes], project: str | None) -> Iterable[SessionFile]:
-    """Return the files of sessions that a folder holds, or a dump; see `files_below` and `files_of_dump`."""
+    """Return the session files of a folder or of a dump; see `files_below` and `files_of_dump`."""
     return files_below(Path(file), project) if Path(file).is_dir() else files_of_dump(source, project)
 
 
@@ -107,17 +110,17 @@ def files_below(root: Path, project: str | None) -> list[SessionFile]:
 
     Args:
         root: the folder of all projects, of one, its `memory`, or one session.
-        project: whose they are; None for what the folders say, `default` where they do not.
+        project: the project of all files; None for each folder's own, or `default` if the path names none.
     """
     above = root.resolve().parts[1:]
     found = []
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         inside = path.relative_to(root).as_posix()
-        for count in range(3):
+        for count in range(3):  # `root` may lie below `memory`: try its path with 0, 1, then 2 folders above
             place = _PLACE.match("/".join([*above[len(above) - count :], inside]))
             if place is not None:
                 own_project = place["project"] or (root.resolve().name if count == 0 else None)
-                found.append(_file(place, project or own_project, partial(_opened, path)))
+                found.append(_file(place, project or own_project, partial(_open, path)))
                 break
     return sorted(found, key=lambda file: (file.project, file.session_id, _rank(file.name), file.name))
 
@@ -143,7 +146,7 @@ def files_of_dump(source: IO[bytes], project: str | None) -> Iterator[SessionFil
             yield _file(place, project or (own_project if isinstance(own_project, str) else None), opening)
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _open(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
@@ -153,7 +156,8 @@ def _file(place: re.Match[str], project: str | None, opening: Callable[[], IO[by
 
 
 def _rank(name: str) -> int:
-    return next((rank for rank, begin in enumerate(_ORDER) if name.startswith(begin)), len(_ORDER))
+    """Return a file's place in the order of reading, by the beginning of its name."""
+    return next((rank for rank, prefix in enumerate(_ORDER) if name.startswith(prefix)), len(_ORDER))
 
 
 async def import_sessions(
@@ -165,12 +169,12 @@ async def import_sessions(
     importing: Importing,
     settings: TurnsSettings,
 ) -> None:
-    """Store the turns of sessions; run again, it adds nothing twice. What is counted are turns.
+    """Store the turns of sessions, and count them; safe to rerun: turns already stored are skipped.
 
     Args:
         log: where turns are appended.
-        files: those of one session one after the other.
-        own: canonical; whose sessions they are. A turn of a user is theirs and that user's.
+        files: the session files, those of one session next to each other.
+        own: the participants (canonical) who own the sessions. A turn of a user also belongs to that user.
     """
     count = importing.count
 
@@ -203,10 +207,10 @@ async def import_sessions(
 
 
 def _finished(project: str, session_id: str, turn: _Turn, own: tuple[str, ...]) -> FinishedTurn:
-    """Return a turn as it is stored.
+    """Return a turn in the form in which it is stored.
 
     Raises:
-        InvalidArgument, InvalidText: it is none that the tools would have taken.
+        InvalidArgument, InvalidText: the after_turn tool would have refused it.
     """
     request = inputs.read(
         AfterTurnInput,
@@ -232,7 +236,10 @@ def _finished(project: str, session_id: str, turn: _Turn, own: tuple[str, ...]) 
 
 
 def _turns_of(files: Sequence[SessionFile], importing: Importing) -> list[_Turn]:
-    """Return the turns that the files of a session tell of, in the order of their times."""
+    """Merge the files of one session into its turns, ordered by time.
+
+    Lines that cannot be read are refused on `importing`. A fact without a turn gets a turn of its own.
+    """
     count = importing.count
     turns: dict[str, _Turn] = {}
     facts: dict[tuple[str, ...], _FactRecord] = {}
@@ -255,26 +262,26 @@ def _turns_of(files: Sequence[SessionFile], importing: Importing) -> list[_Turn]
             except errors.MyriaError as error:
                 count.lines += 1
                 importing.refuse(line, error, where)
-    for known in _standing(facts.values()):
-        turn_id = known.turn_id or f"facts-{known.at}"
-        turns.setdefault(turn_id, _Turn(turn_id=turn_id, at=known.at, user_id=known.user_id)).facts.append(known.fact)
+    for entry in _undeleted(facts.values()):
+        turn_id = entry.turn_id or f"facts-{entry.at}"
+        turns.setdefault(turn_id, _Turn(turn_id=turn_id, at=entry.at, user_id=entry.user_id)).facts.append(entry.fact)
     return sorted(turns.values(), key=lambda turn: turn.at)
 
 
-def _standing(records: Iterable[_FactRecord]) -> list[_FactRecord]:
-    """Return the records of facts in their order, without those of a fact that was deleted later."""
-    standing: dict[str, list[_FactRecord]] = {}
+def _undeleted(records: Iterable[_FactRecord]) -> list[_FactRecord]:
+    """Return the records of each fact by time, without superseded ones and without those before a deletion."""
+    versions_of: dict[str, list[_FactRecord]] = {}
     for record in sorted(records, key=lambda record: record.at):
-        versions = standing.setdefault(identity_of(record.fact.fact_id, record.fact.key), [])
+        versions = versions_of.setdefault(identity_of(record.fact.fact_id, record.fact.key), [])
         if record.is_gone:
             versions.clear()
         elif not record.is_superseded:
             versions.append(record)
-    return [record for versions in standing.values() for record in versions]
+    return [record for versions in versions_of.values() for record in versions]
 
 
 def _texts(file: SessionFile) -> Iterator[tuple[int, bytes]]:
-    """Yield the JSON texts of a file, each with the number of its line: one text, or one in each line."""
+    """Yield the JSON texts of a file with their line numbers: the whole file, or each line of JSON lines."""
     with file.open() as source:
         if file.name.endswith(".json"):
             text = source.read(LONGEST_LINE + 1)
@@ -288,6 +295,7 @@ def _texts(file: SessionFile) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_lines(text: bytes) -> bool:
+    """Tell whether a text is JSON lines: then its first line is JSON by itself."""
     try:
         decode(text.strip().splitlines()[0])
     except errors.MyriaError:
@@ -302,7 +310,7 @@ def _read(text: bytes) -> Any:
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield the records within a value: itself, a list's, or those of lists and mappings that an object holds."""
+    """Yield the records in a value, however deep in lists and objects; a record is an object with `ts`."""
     if isinstance(value, list):
         for item in value:
             yield from _objects(item)
@@ -316,16 +324,17 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _add_item(turns: dict[str, _Turn], record: Mapping[str, Any]) -> None:
+    """Add a record's item to its turn, which is made if missing; an item already at that position stays."""
     at = parse_timestamp(record["ts"], "ts")
-    name = check_text(record.get("id"), "id", MAX_ID * 2)
-    match = _ITEM_ID.match(name)
-    end = _ENDS[record["type"]]
-    turn_id = record.get("turn_id") or (match["turn"] if match else name)
+    item_id = check_text(record.get("id"), "id", MAX_ID * 2)
+    match = _ITEM_ID.match(item_id)
+    direction = _ENDS[record["type"]]
+    turn_id = record.get("turn_id") or (match["turn"] if match else item_id)
     turn = turns.setdefault(check_text(turn_id, "turn_id", MAX_ID), _Turn(turn_id=turn_id, at=at))
     turn.user_id = turn.user_id or record.get("user_id") or None
-    items = turn.given if end == "in" else turn.came_out
-    place = int(match["place"]) if match and match["end"] == end else len(items)
-    items.setdefault(place, record.get("item"))
+    items = turn.given if direction == "in" else turn.came_out
+    position = int(match["place"]) if match and match["end"] == direction else len(items)
+    items.setdefault(position, record.get("item"))
 
 
 def _fact_record(record: Mapping[str, Any]) -> _FactRecord:

@@ -1,7 +1,7 @@
 """Storing what a reader yields: messages as events, statements as notes, each once.
 
-What says something else than at an earlier import was edited at its source: a new version takes its place. What is no
-longer in an export stays, for an export rarely says why.
+A message or statement whose text differs from an earlier import was edited at its source: a new version replaces it.
+One that is missing from a later export stays, since an export rarely says why.
 """
 
 from __future__ import annotations
@@ -49,35 +49,35 @@ async def store(
     limits: Limits,
     dry_run: bool,
 ) -> None:
-    """Store an export; run again, it adds nothing twice.
+    """Store the records of an export; safe to rerun: what is already stored is not added again.
 
     Args:
         log: stores messages.
-        notes: keeps statements.
-        dry_run: read and check everything, store nothing. What would be stored counts as imported, also where it is
-            there already.
+        notes: stores statements.
+        dry_run: read and check everything, store nothing. Records that would be stored count as imported, even those
+            that are already there.
     """
     messages: list[Message] = []
     statements: list[tuple[int, Statement | errors.MyriaError]] = []
-    texts: dict[tuple[str, str], str] = {}
+    first_texts: dict[tuple[str, str], str] = {}
     for number, record in enumerate(records, 1):
         if isinstance(record, LeftOut):
             importing.left_out[record.reason] += 1
         elif isinstance(record, Message):
-            if texts.setdefault((record.conversation, record.key), record.text) != record.text:
+            if first_texts.setdefault((record.conversation, record.key), record.text) != record.text:
                 statements.append((number, _TWICE))
                 continue
             messages.append(record)
             importing.remarks.update(filter(None, [record.remark]))
         else:
             statements.append((number, record))
-    messages.sort(key=lambda message: message.at)  # exports list newest conversations first; the log goes with time
+    messages.sort(key=lambda message: message.at)  # exports put new conversations first, the log goes by time
     importing.count = await import_lines(
         log,
         tenant,
         _lines(messages, people),
         limits,
-        revise=_Revising(log, tenant, people.own, importing.remarks),
+        revise=_Reviser(log, tenant, people.own, importing.remarks),
         dry_run=dry_run,
         on_refused=importing.on_refused,
         on_progress=importing.on_progress,
@@ -87,12 +87,12 @@ async def store(
     importing.on_progress(importing.count)
 
 
-class _Revising:
-    """Puts new versions of messages in the place of those that an earlier import stored.
+class _Reviser:
+    """Replaces messages of an earlier import by new versions when their text was edited.
 
-    Only words make a version. Where people, speaker or time differ, the first import stays: who may see a message must
-    not change behind their backs, and whoever is renamed or given another zone must not write a whole history anew.
-    What the owners of the export may not see is refused, for they would not find it.
+    Only another text makes a version. Other people, speaker or time change nothing: who may see a message must not
+    change unnoticed, and a renamed person or another time zone must not rewrite a whole history. A message that the
+    export's owners may not see is refused, since they would not find it.
     """
 
     def __init__(self, log: EventLog, tenant: str, own: tuple[str, ...], remarks: Counter[str]) -> None:
@@ -103,7 +103,7 @@ class _Revising:
         self._withdrawals = Withdrawals(log)
 
     async def __call__(self, differing: Sequence[tuple[NewEvent, AppendResult]]) -> list[bool | None]:
-        """Return of each message whether it was edited, or None where it is refused."""
+        """Replace each message that was edited; return True for it, False if it stays, None if it is refused."""
         ids = [result.event_id for _, result in differing]
         texts = [orjson.loads(event.payload_json)["text"] for event, _ in differing]
         async with self._database.read(self._tenant) as connection:
@@ -111,22 +111,23 @@ class _Revising:
         return [await self._edit(event, row) for (event, _), row in zip(differing, rows, strict=True)]
 
     async def _edit(self, event: NewEvent, first: asyncpg.Record) -> bool | None:
+        """Append a new version of a message, superseding the one in force; see `__call__` for the result."""
         if not self._own.issubset(first["participants"]):
             return None
-        if first["is_known"]:  # nothing goes back to an older export
+        if first["is_known"]:  # an older export must not undo a newer one
             self._remarks[_FIRST_STAYS] += first["is_same"]
             return False
         async with self._database.read(self._tenant) as connection:
-            standing = await connection.fetchval(sql("transfer.standing"), self._tenant, first["event_id"])
-        if standing is None:
-            return False  # what was forgotten stays so
+            current_id = await connection.fetchval(sql("transfer.standing"), self._tenant, first["event_id"])
+        if current_id is None:
+            return False  # it was forgotten, and stays forgotten
         version = event._replace(
             source_event_key=f"{event.source_event_key}~{identified(first['text'])[:_VERSION]}",
             participants=tuple(first["participants"]),
             timestamp=to_microseconds(first["occurred_at"]),
         )
         try:
-            await self._withdrawals.append(self._tenant, version, supersedes=[standing], may_see=lambda _: True)
+            await self._withdrawals.append(self._tenant, version, supersedes=[current_id], may_see=lambda _: True)
         except errors.EventErased:
             return False
         return True
@@ -150,8 +151,8 @@ def _lines(messages: Sequence[Message], people: People) -> Iterator[bytes]:
 
 
 def _short(name: str, limit: int) -> str:
-    """Return a name that may be stored: a longer one ends in a digest of all of it."""
-    return name if len(name) <= limit else f"{name[: limit - 33]}~{identified(name)}"
+    """Return a name of at most `limit` characters: a longer one is cut, and ends in a digest of the whole."""
+    return name if len(name) <= limit else f"{name[: limit - 33]}~{identified(name)}"  # "~" and 32 hex digits
 
 
 async def keep_statements(
@@ -164,15 +165,18 @@ async def keep_statements(
     importing: Importing,
     dry_run: bool = False,
 ) -> None:
-    """Keep statements as notes; how long they last without a use counts from now on.
+    """Store statements as notes; the time after which unused notes expire counts from now on.
 
     Args:
-        statements: each with its number, by which a refusal names it; or why it cannot be read.
+        statements: each with its number, which a refusal reports; an error stands for a statement that is unreadable.
     """
     count, now = importing.count, time.time_ns() // 1000
 
     async def revise(statement: Statement, note_id: str, at: int) -> bool:
-        """Let a note say what its source says now, unless it said that before: then the export is an older one."""
+        """Update a note to its source's text, unless the note had that text before: then the export is older.
+
+        Returns whether the note changed.
+        """
         content, _ = await notes.clean(tenant, statement.draft.content.strip())
         past = await history(database, tenant, note_id, may_see=lambda _: True)
         if any(version.note.content == content for version in past.versions):
@@ -181,12 +185,13 @@ async def keep_statements(
         return (await notes.amend(tenant, note_id, changes, may_see=lambda _: True, contract="004", now=at)).changed
 
     async def keep(statement: Statement) -> str | None:
+        """Store one statement and count it; return its note's id, None if an earlier import left it as it is."""
         at = now if statement.at is None else to_microseconds(statement.at)
-        named = map(people.participant, statement.people)
+        subjects = map(people.participant, statement.people)
         try:
             kept = await notes.remember(
                 tenant,
-                canonical_participants([*people.own, *named], field="participants"),
+                canonical_participants([*people.own, *subjects], field="participants"),
                 statement.draft,
                 contract="004",
                 speaker=None if statement.agent is None else people.participant(statement.agent),
