@@ -44,33 +44,33 @@ HINTS = 5
 SUBJECTS = 4
 
 _GROUP_SUBJECTS = 2
-"""Subjects in the label of a month or a day."""
+"""Most subjects in the label of a month or a day."""
 
 _SENTENCES = 2
-"""Sentences in a summary."""
+"""Most sentences in a summary."""
 
 _MARKER_CHARACTERS = 90
 _SPEAKERS_SHOWN = 4
 _NAMES_REMEMBERED = 4096
 
 _LEAST_HINT = 500
-"""What a hint that leads must weigh, in thousandths of full confidence, and two fifths of that for each event."""
+"""Least weight of a leading hint, in thousandths of full confidence; with many events, two fifths of it for each."""
 
 _LEAF_PERCENT, _UNIT_PERCENT = (33, 60), (12, 30)
-"""How many of a leaf's or a unit's events must say what it is called by: a phrase of several words, a single word."""
+"""Percentages of a leaf's or a unit's events that must say its name: a phrase of several words, a single word."""
 
 _GROUP_PART = 10
-"""What stands in the label of a month or a day is the subject of so large a part of its events."""
+"""A subject in the label of a month or a day is that of at least one in so many of its events."""
 
-_FULL = 10
+_FULL_FACTOR = 10
 _LEAST_FACTOR = 2
-"""Tenths that a phrase counts which no leaf, and which every leaf of the unit has."""
+"""Tenths that a phrase counts whose rarest word no other leaf of the unit says, and one that every leaf says."""
 
 _LETTERS = re.compile(r"[^\W\d_]{3}")
 _IDEOGRAPHS = "\u1100"
 """From here on, one character may be a word."""
 
-_ON = "On "
+_ON_DAY = "On "
 _INITIALS = re.compile("[a-zA-Z]{2}")
 
 Weighed = tuple[str, int]
@@ -78,8 +78,8 @@ Weighed = tuple[str, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeafDescription:
-    """The description of a leaf, the sentences that its summary quotes, the best first, the line that opens it and
-    whether that says much, and how central each event is (0..1000)."""
+    """The description of a leaf; the sentences that its summary quotes, the best first; its first line, and whether it
+    says much; and how central each event is (0..1000)."""
 
     description: Description
     quotes: Sequence[Quote]
@@ -98,49 +98,53 @@ class UnitReading:
         self._readings = [
             LeafReading(events, [*participants, *(event.speaker or "" for event in events)]) for events in leaves
         ]
-        self._with_term = Counter(chain.from_iterable(reading.terms for reading in self._readings))
-        self._surfaces = _by_small(chain.from_iterable(reading.surfaces for reading in self._readings))
-        self._with_hint = Counter(_lead(_hints(events), len(events)) for events in leaves)
-        self.described = [self._described(at) for at in range(len(leaves))]
+        self._leaves_with_term = Counter(chain.from_iterable(reading.terms for reading in self._readings))
+        self._surfaces = _by_lower_case(chain.from_iterable(reading.surfaces for reading in self._readings))
+        self._leaves_with_hint = Counter(_leading_hint(_strongest_hints(events), len(events)) for events in leaves)
+        self.leaf_descriptions = [self._describe_leaf(at) for at in range(len(leaves))]
 
-    def _opens_case(self, at: int) -> bool:
-        """Tell whether a leaf is a case of its own, as in a log of many: somebody else speaks with one who stays."""
-        if not at:
+    def _opens_case(self, index: int) -> bool:
+        """Tell whether a leaf begins a new case: a new person speaks, with at most one of those who spoke before.
+
+        The first leaf does where the second one does: then the unit is a log of cases.
+        """
+        if not index:
             return len(self._leaves) > 1 and self._opens_case(1)
-        before, speaking = ({event.speaker for event in leaf} for leaf in self._leaves[at - 1 : at + 1])
-        return self._leaves[at][0].speaker not in before and len(before & speaking) <= 1
+        speakers_before, speakers = ({event.speaker for event in leaf} for leaf in self._leaves[index - 1 : index + 1])
+        return self._leaves[index][0].speaker not in speakers_before and len(speakers_before & speakers) <= 1
 
-    def _described(self, at: int) -> LeafDescription:
-        """Describe a leaf."""
-        events, reading = self._leaves[at], self._readings[at]
+    def _describe_leaf(self, index: int) -> LeafDescription:
+        """Describe the leaf of an index: the label is the first that applies of marker, title, hint and subject."""
+        events, reading = self._leaves[index], self._readings[index]
         is_unit = len(self._leaves) == 1
-        hints = _hints(events)
-        speakers = most_named(((_name(event.speaker), 1) for event in events if event.speaker), SPEAKERS)
+        hints = _strongest_hints(events)
+        speakers = most_named(((_speaker_name(event.speaker), 1) for event in events if event.speaker), SPEAKERS)
         first, last = events[0].timestamp, events[-1].timestamp
-        line, says_much = reading.first_line()
+        first_line, says_much = reading.first_line()
         marker = next(filter(None, (marker_text(event, self._settings) for event in events)), "")
-        lead = _lead(hints, len(events))
-        hint = self._as_said(lead) if self._with_hint[lead] == 1 else ""
+        leading_hint = _leading_hint(hints, len(events))
+        # A hint that several leaves share names their unit, not one of them.
+        own_hint = self._in_written_case(leading_hint) if self._leaves_with_hint[leading_hint] == 1 else ""
         subject = (
-            hint
-            or _best_name(reading.names, reading.events, _LEAF_PERCENT, self._factor_of)
-            or self._as_said(lead or _lead(hints, 1))
+            own_hint
+            or _best_name(reading.names, reading.events, _LEAF_PERCENT, self._rarity_tenths)
+            or self._in_written_case(leading_hint or _leading_hint(hints, 1))
         )
         label = (
             marker
-            or (line if is_unit and says_much else "")
-            or hint
-            or (line if is_unit or self._opens_case(at) else "")
+            or (first_line if is_unit and says_much else "")
+            or own_hint
+            or (first_line if is_unit or self._opens_case(index) else "")
             or subject
             or _who_and_when(events, speakers, first)
         )
-        quotes = reading.quotes(beside=marker, about=frozenset(key_of(subject)))
+        quotes = reading.quotes(marker=marker, subject_terms=frozenset(key_of(subject)))
         newest_first = sorted(quotes, key=lambda quote: -quote.position)
         return LeafDescription(
             description=Description(
                 label=clip(capitalised(label), LABEL_CHARACTERS),
-                summary=_summary(
-                    _talked(speakers, len(events), span_text(first, last)),
+                summary=_join_summary(
+                    _who_talked_when(speakers, len(events), span_text(first, last)),
                     [quoted(events[quote.position].speaker, quote.text) for quote in newest_first],
                     LEAF_SUMMARY_CHARACTERS,
                 ),
@@ -159,74 +163,79 @@ class UnitReading:
                 ),
             ),
             quotes=quotes,
-            first_line=(line, says_much),
+            first_line=(first_line, says_much),
             weights=reading.weights(),
         )
 
     def describe(self, children: Sequence[Outline]) -> Description:
-        """Describe the unit, given its children: its leaves, or the parts that they are gathered in."""
+        """Describe the unit from its children: its leaves, or the parts that its leaves are gathered in."""
         merged = Merged(children)
         events = self._leaves[0]
-        lead = self._as_said(_lead(merged.hints, merged.events))
-        subject = lead or self._shared_name()
+        leading_hint = self._in_written_case(_leading_hint(merged.hints, merged.events))
+        subject = leading_hint or self._shared_name()
         is_short = merged.events <= self._settings.leaf_max
-        line, says_much = self.described[0].first_line if is_short else ("", False)
+        first_line, says_much = self.leaf_descriptions[0].first_line if is_short else ("", False)
         label = (
             marker_text(events[0], self._settings)
-            or lead  # several leaves have it: a first line is of one of them
-            or (line if says_much else "")
+            or leading_hint  # before the first line, which only the first leaf has
+            or (first_line if says_much else "")
             or subject
-            or line
-            or self._as_said(_lead(merged.hints, 1))
-            or _dated(_people(merged.speakers), merged.first_at)
+            or first_line
+            or self._in_written_case(_leading_hint(merged.hints, 1))
+            or _with_moment(_main_speakers(merged.speakers), merged.first_at)
         )
-        # The best sentence of each leaf: two of one leaf often say the same.
-        quotes = sorted((-leaf.quotes[0].score, at) for at, leaf in enumerate(self.described) if leaf.quotes)
-        newest_first = sorted((at for _, at in quotes[:_SENTENCES]), reverse=True)
+        # At most one sentence of each leaf: two of one leaf often say the same.
+        quotes = sorted(
+            (-leaf.quotes[0].score, index) for index, leaf in enumerate(self.leaf_descriptions) if leaf.quotes
+        )
+        newest_first = sorted((index for _, index in quotes[:_SENTENCES]), reverse=True)
         return Description(
             label=clip(capitalised(label), LABEL_CHARACTERS),
-            summary=_summary(
+            summary=_join_summary(
                 merged.head(),
-                [self._quoted(at, self.described[at].quotes[0]) for at in newest_first],
+                [self._quote_of(index, self.leaf_descriptions[index].quotes[0]) for index in newest_first],
                 INTERNAL_SUMMARY_CHARACTERS,
             ),
             metadata=merged.metadata(units=1, subjects=[(subject, merged.events)] if subject else merged.subjects),
         )
 
-    def _quoted(self, leaf: int, quote: Quote) -> str:
+    def _quote_of(self, leaf: int, quote: Quote) -> str:
         return quoted(self._leaves[leaf][quote.position].speaker, quote.text)
 
     def _shared_name(self) -> str:
-        """Return the phrase that most events of several leaves say."""
+        """Return the best name among phrases that several leaves say; "" where there is none."""
         names = list(chain.from_iterable(reading.names for reading in self._readings))
-        leaves = Counter([name.key for name in names])
+        leaves_with_key = Counter([name.key for name in names])
         shared: dict[PhraseKey, Name] = {}
         for name in names:
-            if leaves[name.key] > 1:
-                known = shared.get(name.key) or name._replace(weight=name.base, events=0, said=0)
-                shared[name.key] = known._replace(events=known.events + name.events, said=known.said + name.said)
+            if leaves_with_key[name.key] > 1:
+                sum_so_far = shared.get(name.key) or name._replace(weight=name.base, events=0, said=0)
+                shared[name.key] = sum_so_far._replace(
+                    events=sum_so_far.events + name.events, said=sum_so_far.said + name.said
+                )
         events = sum(reading.events for reading in self._readings)
-        return _best_name(shared.values(), events, _UNIT_PERCENT, leaves.__getitem__)
+        return _best_name(shared.values(), events, _UNIT_PERCENT, leaves_with_key.__getitem__)
 
-    def _factor_of(self, key: PhraseKey) -> int:
-        """Return the tenths that a phrase counts in a leaf's label: the fewer leaves have its rarest word, the more."""
-        having = min([self._with_term[term] for term in key])
-        return max(_LEAST_FACTOR, _FULL * (len(self._leaves) + 1 - having) // len(self._leaves))
+    def _rarity_tenths(self, key: PhraseKey) -> int:
+        """Return the tenths that a phrase counts for a leaf's label: more, the fewer leaves have its rarest word."""
+        leaves_having = min([self._leaves_with_term[term] for term in key])
+        return max(_LEAST_FACTOR, _FULL_FACTOR * (len(self._leaves) + 1 - leaves_having) // len(self._leaves))
 
-    def _as_said(self, hint: str) -> str:
-        """Return a hint in the letters in which people wrote its words: "EMC test"."""
+    def _in_written_case(self, hint: str) -> str:
+        """Return a hint with its words in capitals or small letters as people wrote them: "EMC test"."""
         return " ".join(self._surfaces.get(lowered(word), word) for word in hint.split(" ")) if hint else ""
 
 
 def _best_name(
     names: Iterable[Name], events: int, percent: tuple[int, int], factor_of: Callable[[PhraseKey], int]
 ) -> str:
-    """Return the phrase that says most of what so many events are about; nothing where too few of them say any.
+    """Return the best name for a number of events, "" if none is said often enough.
 
-    A single word tells less and stands behind others; everyday words and roles alone tell nothing.
+    `percent` are the least percentages of events that must say it, for a phrase of several words and for a single word.
+    Any phrase of several words is better than a single word; everyday words and roles alone name nothing.
     """
     best: tuple[bool, int] = (False, 0)
-    called = ""
+    best_text = ""
     for name in names:
         is_single = len(name.key) == 1 and name.key[0] < _IDEOGRAPHS
         if all(term in NOT_ALONE or is_everyday(term) for term in name.key):
@@ -234,49 +243,53 @@ def _best_name(
         if name.events < 2 or 100 * name.events < events * percent[is_single]:
             continue
         score = (not is_single, name.weight * name.said * factor_of(name.key))
-        if score > best or (score == best and name.text < called):
-            best, called = score, name.text
-    return clip(called, NAME_CHARACTERS)
+        if score > best or (score == best and name.text < best_text):
+            best, best_text = score, name.text
+    return clip(best_text, NAME_CHARACTERS)
 
 
 def marker_text(event: PlanEvent, settings: PlannerSettings) -> str:
-    """Return what an event of `marker_types` says, short enough for a label; nothing for other events."""
+    """Return the text of an event of `marker_types`, short enough for a label; "" for other events."""
     if event.type not in settings.marker_types:
         return ""
     return clip(clean(event.text[:400]), _MARKER_CHARACTERS)
 
 
 def describe_part(children: Sequence[Outline], *, is_unit: bool = False) -> Description:
-    """Describe a part of a unit, or a unit whose words are not ours, from its children."""
+    """Describe a part of a unit from its children; or a unit whose shape a model wrote, for its metadata."""
     merged = Merged(children)
     subject = merged.subject()
     return Description(
-        label=clip(capitalised(subject or _dated(_people(merged.speakers), merged.first_at)), LABEL_CHARACTERS),
+        label=clip(
+            capitalised(subject or _with_moment(_main_speakers(merged.speakers), merged.first_at)), LABEL_CHARACTERS
+        ),
         summary=merged.head(),
         metadata=merged.metadata(units=int(is_unit)),
     )
 
 
 def describe_group(children: Sequence[Outline], *, level: int) -> Description:
-    """Describe a group of units that share a calendar prefix, from its children: the newest first."""
+    """Describe a group of units that share a calendar prefix, from its children; it quotes the newest first."""
     merged = Merged(children)
     units = sum(child.units for child in children)
-    called = group_text(level_name(level), merged.first_at, merged.last_at)
+    group_name = group_text(level_name(level), merged.first_at, merged.last_at)
     subjects = ", ".join(merged.main_subjects())
-    who = _people(merged.speakers)
-    head = f"{counted(units, 'conversation')}, {period_text(merged.first_at, merged.last_at)}."
+    speakers = _main_speakers(merged.speakers)
+    period = f"{counted(units, 'conversation')}, {period_text(merged.first_at, merged.last_at)}."
     newest_first = sorted(children, key=lambda child: (-child.last_at, -child.key_timestamp))
-    said = [_dated_state(child) for child in newest_first if child.said]
+    quotes = [_dated_quote(child) for child in newest_first if child.said]
     return Description(
-        label=clip(f"{called}: {subjects}" if subjects else called, LABEL_CHARACTERS),
-        summary=_summary(f"{who}: {head}" if who else head, said[:_SENTENCES], INTERNAL_SUMMARY_CHARACTERS),
+        label=clip(f"{group_name}: {subjects}" if subjects else group_name, LABEL_CHARACTERS),
+        summary=_join_summary(
+            f"{speakers}: {period}" if speakers else period, quotes[:_SENTENCES], INTERNAL_SUMMARY_CHARACTERS
+        ),
         metadata=merged.metadata(units=units),
     )
 
 
-def _dated_state(child: Outline) -> str:
-    """Return what was said last in a child of a group, with the day."""
-    return child.said if child.said.startswith(_ON) else f"{_ON}{date_text(child.last_at)}: {child.said}"
+def _dated_quote(child: Outline) -> str:
+    """Return the quote of a child of a group, with the day before it; a child that is a group has the day already."""
+    return child.said if child.said.startswith(_ON_DAY) else f"{_ON_DAY}{date_text(child.last_at)}: {child.said}"
 
 
 class Merged:
@@ -294,26 +307,27 @@ class Merged:
         self.subjects = merged_phrases(chain.from_iterable([child.subjects for child in children]), SUBJECTS)
 
     def head(self) -> str:
-        """Return who talked when."""
-        return _talked(self.speakers, self.events, span_text(self.first_at, self.last_at))
+        """Return a summary's first sentence: who talked when."""
+        return _who_talked_when(self.speakers, self.events, span_text(self.first_at, self.last_at))
 
     def main_subjects(self) -> list[str]:
-        """Return what a good part of the events is about, in two names at most."""
+        """Return the subjects of a good part of the events, two at most."""
         main = [subject for subject, events in self.subjects if events * _GROUP_PART >= self.events]
         return main[:_GROUP_SUBJECTS]
 
     def subject(self) -> str:
-        """Return what half of the events or more are about; nothing where that is no one thing."""
+        """Return the subject of at least half of the events, "" if there is none."""
         return next((subject for subject, events in self.subjects[:1] if 2 * events >= self.events), "")
 
     def metadata(self, *, units: int, subjects: Sequence[Weighed] | None = None) -> dict[str, Any]:
+        """Return the children's metadata in one; `subjects` replace those of the children where given."""
         keywords: dict[str, tuple[int, str]] = {}
         for surface, weight in chain.from_iterable([child.keywords for child in self._children]):
             key = key_of(surface)[0]
-            sum_before, first = keywords.get(key, (0, surface))
-            keywords[key] = (sum_before + weight, first)
+            sum_before, first_surface = keywords.get(key, (0, surface))
+            keywords[key] = (sum_before + weight, first_surface)
         return _metadata(
-            keywords=_top([(surface, weight) for weight, surface in keywords.values()], KEYWORDS),
+            keywords=_heaviest([(surface, weight) for weight, surface in keywords.values()], KEYWORDS),
             phrases=merged_phrases(chain.from_iterable([child.phrases for child in self._children]), PHRASES),
             speakers=self.speakers,
             hints=self.hints,
@@ -328,7 +342,7 @@ class Merged:
 
 
 def merged_phrases(phrases: Iterable[Weighed], most: int) -> list[Weighed]:
-    """Return the phrases of several nodes that weigh most together, no two sharing a word."""
+    """Return the phrases with the greatest sums of weights over several nodes, no two sharing a word."""
     sums: Counter[PhraseKey] = Counter()
     wordings: dict[PhraseKey, str] = {}
     for wording, weight in phrases:
@@ -339,27 +353,27 @@ def merged_phrases(phrases: Iterable[Weighed], most: int) -> list[Weighed]:
     return [(wording, weight) for _, wording, weight in without_overlap(ranked, wordings.__getitem__, most=most)]
 
 
-def main_language(spoken: Iterable[Weighed]) -> str:
-    """Return the language of most events, given those of several nodes with their events."""
-    return most_named(spoken, 1)[0][0]
+def main_language(languages: Iterable[Weighed]) -> str:
+    """Return the language of most events, given each node's language and number of events."""
+    return most_named(languages, 1)[0][0]
 
 
 def most_named(weighed: Iterable[Weighed], most: int) -> list[Weighed]:
-    """Return the names that weigh most together, with what they weigh."""
+    """Return the `most` names with the greatest sums of weights, with these sums."""
     sums: dict[str, int] = {}
     for name, amount in weighed:
         sums[name] = sums.get(name, 0) + amount
-    return _top(sums.items(), most)
+    return _heaviest(sums.items(), most)
 
 
 def quoted(speaker: str | None, sentence: str) -> str:
     """Return a sentence as a summary quotes it, with who said it where that is known."""
     text = f"“{clip(sentence, SENTENCE_CHARACTERS)}”"
-    return f"{_name(speaker)}: {text}" if speaker else text
+    return f"{_speaker_name(speaker)}: {text}" if speaker else text
 
 
 def hint_title(hint: str) -> str:
-    """Return a hint as a title shows it: initials in capitals; nothing for what is no word (a number, an id)."""
+    """Return a hint as a title shows it, initials in capitals; "" for one that is no word (a number, an id)."""
     text = clip(clean(hint.lstrip("#").replace("_", " ")), NAME_CHARACTERS)
     is_word = _LETTERS.search(text) is not None or max(text, default="") >= _IDEOGRAPHS
     if not is_word or not reads_as_prose(text):
@@ -388,29 +402,29 @@ def _metadata(
     }
 
 
-def _hints(events: Sequence[PlanEvent]) -> list[Weighed]:
+def _strongest_hints(events: Sequence[PlanEvent]) -> list[Weighed]:
     return most_named(((clean(hint), permille) for event in events for hint, permille in event.hints), HINTS)
 
 
-def _lead(hints: Sequence[Weighed], events: int) -> str:
-    """Return the hint that stands for so many events, as a title; nothing where none does."""
+def _leading_hint(hints: Sequence[Weighed], events: int) -> str:
+    """Return the strongest hint as a title, "" if it is too weak to stand for so many events."""
     if not hints or hints[0][1] < max(_LEAST_HINT, _LEAST_HINT * 2 * events // 5):
         return ""
     return hint_title(hints[0][0])
 
 
-def _by_small(wordings: Iterable[str]) -> dict[str, str]:
-    """Return the words of wordings by their small letters."""
+def _by_lower_case(wordings: Iterable[str]) -> dict[str, str]:
+    """Return the words of some wordings as people wrote them, by their form in small letters."""
     return {lowered(word): word for wording in wordings for word in wording.split(" ") if word}
 
 
-def _talked(speakers: Sequence[Weighed], events: int, when: str) -> str:
-    """Return who talked when."""
-    return f"{_people(speakers) or counted(events, 'event')}, {when}."
+def _who_talked_when(speakers: Sequence[Weighed], events: int, when: str) -> str:
+    """Return a summary's first sentence: who talked when."""
+    return f"{_main_speakers(speakers) or counted(events, 'event')}, {when}."
 
 
-def _people(speakers: Sequence[Weighed]) -> str:
-    """Return those who spoke most, as a sentence lists them."""
+def _main_speakers(speakers: Sequence[Weighed]) -> str:
+    """Return the names of those who spoke most, as a sentence lists them."""
     shown = [name for name, _ in speakers[:_SPEAKERS_SHOWN]]
     if len(speakers) > _SPEAKERS_SHOWN:
         shown.append("others")
@@ -419,15 +433,15 @@ def _people(speakers: Sequence[Weighed]) -> str:
 
 def _who_and_when(events: Sequence[PlanEvent], speakers: Sequence[Weighed], first: int) -> str:
     kinds = [clip(clean(event.type.replace("_", " ")), NAME_CHARACTERS) for event in events if event.type]
-    return _dated(_people(speakers) or (kinds[0] if kinds else ""), first)
+    return _with_moment(_main_speakers(speakers) or (kinds[0] if kinds else ""), first)
 
 
-def _dated(who: str, first: int) -> str:
+def _with_moment(who: str, first: int) -> str:
     return f"{who}, {moment_text(first)}" if who else moment_text(first)
 
 
-def _summary(head: str, sentences: Iterable[str], limit: int) -> str:
-    """Return the first sentence and those others that fit whole."""
+def _join_summary(head: str, sentences: Iterable[str], limit: int) -> str:
+    """Join a summary's first sentence and those of the others that fit into `limit` characters whole."""
     text = clip(head, limit)
     for sentence in sentences:
         if len(text) + 1 + len(sentence) <= limit:
@@ -435,10 +449,10 @@ def _summary(head: str, sentences: Iterable[str], limit: int) -> str:
     return text
 
 
-def _top(pairs: Iterable[Weighed], limit: int) -> list[Weighed]:
+def _heaviest(pairs: Iterable[Weighed], limit: int) -> list[Weighed]:
     return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:limit]
 
 
 @lru_cache(maxsize=_NAMES_REMEMBERED)
-def _name(name: str | None) -> str:
+def _speaker_name(name: str | None) -> str:
     return clip(clean(name or ""), NAME_CHARACTERS)

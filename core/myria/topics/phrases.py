@@ -49,17 +49,17 @@ NAME_CHARACTERS = 40
 LINE_CHARACTERS = 80
 """Characters of a first line that may be a title as it is."""
 
-_MOST = 4 * FULL
-"""The most that a word's texts count together."""
+_MOST_FACTORS = 4 * FULL
+"""Upper bound on the sum of length factors that raises a score: after four full texts, repetition adds nothing."""
 
 _WORDS_OF_NONE = 20
-"""Words that each sentence counts as having besides its own: so a short one must say something."""
+"""Words added to the length of every sentence before its score is divided by that, so that very short ones lose."""
 
 _FIGURE = 40
-"""What a number or a date in a sentence weighs: as much as a telling word that one event has."""
+"""Score of a number or a date in a sentence: that of a telling word which a single event says."""
 
 _TENTHS = {1: 10, 2: 8, 3: 7, 4: 6}
-"""What a phrase of so many words is worth of what its words are."""
+"""Tenths of the sum of its words' scores that a phrase counts, by its number of words."""
 
 _REMEMBERED_KEYS = 65_536
 _LEAD_WORDS = 16
@@ -67,16 +67,16 @@ _LEAD_WORDS = 16
 
 _SENTENCES_PER_EVENT = 40
 _MOST_LINKED = 2
-"""Words on each side of what links a phrase."""
+"""Most words on each side of a linking word such as "of"."""
 
 _LEAST_PART = 6
-"""A second sentence must score this part of what the first does."""
+"""A second sentence must score at least one part in so many of what the first scores."""
 
 _UNSPACED = "\u0e00"
-"""From here on, scripts write no spaces: a line has few words, as they are found."""
+"""Scripts from this character on write no spaces, so few separate words are found in a line of theirs."""
 
 _TIGHT = frozenset((" ", "-"))
-"""What stands between the words of a phrase."""
+"""Texts that may stand between two words of one phrase."""
 
 _SENTENCE_END = re.compile(
     rf"[.!?…。！？\r\n](?!(?<=\d\.) ?(?i:{MONTH})\b)"  # "ab dem 1. März"
@@ -84,7 +84,7 @@ _SENTENCE_END = re.compile(
     r"(?<!\bi\.e\.)(?<!\bz\.B\.)[\"'”’)]*[ \t]+|(?<=[。！？])|(?<=[\r\n])[\r\n]*)"
 )
 _MARKUP = re.compile(r"^(?:[-*•#>]+|\d+[.)])[ \t]+|\*\*|__")
-"""What formats a line of a list or a heading."""
+"""Marks that format a line of a list, a heading or bold text."""
 
 _LISTED = re.compile(r"[ \t]*(?:[-*•#>]+|\d+[.)])[ \t]|[ \t]*\*\*")
 _HEADER = re.compile(
@@ -104,12 +104,13 @@ _LEANING = re.compile(
     r"|\byou(?:r|'re|'ve|'ll)?\b",
     re.IGNORECASE,
 )
-"""How a sentence begins that is not understood without the one before, and what is only said to somebody."""
+"""Beginnings of sentences that need the sentence before them, and words that address the listener."""
 
 _QUESTIONS = ("?", "？", "؟")
 _POSSESSIVES = ("'s", "’s")
 _OF_ONE = frozenset(("a", "an", "this", "each", "every", "another"))
 _NOWHERE = (1 << 30, 1 << 30)
+"""A span behind every text: what stands for the next span of code once there is none."""
 
 PhraseKey = tuple[str, ...]
 
@@ -125,35 +126,41 @@ class Quote:
 
 @dataclass(slots=True)
 class _Word:
-    """A term within one leaf: how it is shown, its kind, what its texts count together, and the last of them."""
+    """A term within one leaf.
+
+    `surface` is the word as shown; `base` its weight by kind; `factor_sum` the sum of the length factors of the texts
+    that say it, each counted once; `last_position` the position of the last of these.
+    """
 
     surface: str
     base: int
-    counted: int = 0
+    factor_sum: int = 0
     is_named: bool = False
-    last: int = -1
+    last_position: int = -1
 
     @property
     def score(self) -> int:
-        return self.base * (2 * FULL + 3 * min(self.counted, _MOST)) // FULL
+        return self.base * (2 * FULL + 3 * min(self.factor_sum, _MOST_FACTORS)) // FULL
 
 
 @dataclass(slots=True)
 class _Phrase:
-    surface: str
-    counted: int = 0
-    events: int = 0
-    leads: int = 0
-    """Events that say it among their first words."""
+    """A phrase within one leaf; `surface`, `factor_sum` and `last_position` are as in `_Word`."""
 
-    last: int = -1
+    surface: str
+    factor_sum: int = 0
+    events: int = 0
+    lead_events: int = 0
+    """Events that say the phrase among their first words."""
+
+    last_position: int = -1
     is_noun: bool = False
-    """Whether words around it tell that it is one."""
+    """Whether the words around it, or its recurrence, show that the phrase is a noun."""
 
 
 class _Sentence(NamedTuple):
-    """A sentence: the position of its event, where it stands there, its telling terms, how many words say at least
-    little, how many are numbers, and how many it has."""
+    """A sentence: the position of its event, its span of characters there, its telling terms, how many of its words say
+    at least a little (`saying`), how many are numbers (`figures`), and how many words it has (`size`)."""
 
     position: int
     start: int
@@ -165,8 +172,9 @@ class _Sentence(NamedTuple):
 
 
 class Name(NamedTuple):
-    """A phrase that may name a node: its terms, how it is shown, what its words weigh by kind and in the leaf, how many
-    events say it, and what they count together, in tenths of a short text; those that begin with it one more."""
+    """A phrase that may name a node: its terms, its wording, what its words weigh by kind (`base`) and in the leaf
+    (`weight`), how many events say it, and the sum of these events' length factors (`said`), in tenths; an event that
+    says the phrase among its first words adds ten more."""
 
     key: PhraseKey
     text: str
@@ -184,168 +192,186 @@ class LeafReading:
         self._names = terms_of_names(tuple(dict.fromkeys(names)))
         self._words: dict[str, _Word] = {}
         self._phrases: dict[PhraseKey, _Phrase] = {}
-        self._terms: list[set[str]] = []
+        self._telling_terms: list[set[str]] = []
         self._sentences: list[_Sentence] = []
-        self._factors: list[int] = []
-        self._about: frozenset[str] = frozenset()
-        votes = [_votes(event.words) for event in events]
-        self.language = _together(votes).language()
+        self._length_factors: list[int] = []
+        self._subject_terms: frozenset[str] = frozenset()
+        votes = [_language_votes(event.words) for event in events]
+        self.language = _sum_votes(votes).language()
         for position, vote in enumerate(votes):
             self._read(position, vote.language(likely=self.language))
         self.scores = {term: word.score for term, word in self._words.items()}
 
     def _read(self, position: int, language: Language) -> None:
-        """Count the words and phrases of one text, run by run, and note its sentences."""
+        """Count the words and phrases of the event at a position, and note its sentences.
+
+        A run is a row of telling words with nothing but spaces or hyphens between them.
+        """
         text = EventText.of(self._events[position], position, language)
-        self._factors.append(text.factor)
+        self._length_factors.append(text.length_factor)
         words, names, starts, ends = text.words, self._names, text.words.starts, text.words.ends
-        code = iter(text.code)
-        span = next(code, _NOWHERE)
-        said, kinds, runs = set[str](), list[int](), list[range]()
-        first, is_greeted = -1, False
-        for at, (surface, term, weight) in enumerate(zip(text.surfaces, words.terms, text.weights, strict=True)):
-            start = starts[at]
-            while span[1] <= start:
-                span = next(code, _NOWHERE)
+        code_spans = iter(text.code)
+        code_span = next(code_spans, _NOWHERE)
+        telling_terms, word_weights, runs = set[str](), list[int](), list[range]()
+        run_start, is_greeted = -1, False
+        for index, (surface, term, weight) in enumerate(zip(text.surfaces, words.terms, text.weights, strict=True)):
+            start = starts[index]
+            while code_span[1] <= start:
+                code_span = next(code_spans, _NOWHERE)
             # A name is none of the talk's subjects, nor is what follows a greeting with a capital: "Dear Thompson".
             if weight > SILENT and (
-                span[0] <= start
+                code_span[0] <= start
                 or term in names
                 or (surface[0].isupper() and (is_greeted or is_short_for(surface, names)))
                 or (text.is_suspect and is_counted(text.text, surface, start))
             ):
                 weight = SILENT
             is_greeted = weight == GREETING
-            joined = first >= 0 and text.text[ends[at - 1] : start] in _TIGHT
-            is_head = weight == WEAK and joined and language.is_english and surface in COMMON_HEADS
-            if first >= 0 and not (joined and (weight > WEAK or is_head)):
-                runs.append(range(first, at))
-                first = -1
+            is_joined = run_start >= 0 and text.text[ends[index - 1] : start] in _TIGHT
+            is_head = weight == WEAK and is_joined and language.is_english and surface in COMMON_HEADS
+            if run_start >= 0 and not (is_joined and (weight > WEAK or is_head)):
+                runs.append(range(run_start, index))
+                run_start = -1
             if weight > WEAK or is_head:
-                first = at if first < 0 else first
-                said.add(term)
-                self._count(text, surface, term, weight, opens=start in text.openings)
-            kinds.append(weight)
-        if first >= 0:
-            runs.append(range(first, len(kinds)))
-        before: Sequence[int] = ()
+                run_start = index if run_start < 0 else run_start
+                telling_terms.add(term)
+                self._count_word(text, surface, term, weight, opens_sentence=start in text.sentence_starts)
+            word_weights.append(weight)
+        if run_start >= 0:
+            runs.append(range(run_start, len(word_weights)))
+        link_start: Sequence[int] = ()
         for run in runs:
-            before = self._take_run(text, run, before)
-        self._terms.append(said)
-        self._add_sentences(text, kinds)
+            link_start = self._count_run(text, run, link_start)
+        self._telling_terms.append(telling_terms)
+        self._add_sentences(text, word_weights)
 
-    def _count(self, text: EventText, surface: str, term: str, weight: int, *, opens: bool) -> None:
-        """Count a word; a capital within a sentence tells a name, but for the headings of long texts."""
+    def _count_word(self, text: EventText, surface: str, term: str, weight: int, *, opens_sentence: bool) -> None:
+        """Count a word once per text. A capital inside a sentence marks a name; in long texts it may be a heading's."""
         word = self._words.get(term)
         is_capital = surface[0].isupper() and not text.language.capitalises_nouns
         if word is None:
-            shown = lowered(surface) if is_capital and opens and surface[1:].islower() else surface
+            shown = lowered(surface) if is_capital and opens_sentence and surface[1:].islower() else surface
             word = self._words[term] = _Word(shown, weight)
-        if is_capital and not opens and not word.is_named and 2 * text.factor >= FULL:
+        if is_capital and not opens_sentence and not word.is_named and 2 * text.length_factor >= FULL:
             word.is_named, word.surface = True, surface
-        if word.last != text.position:
-            word.last = text.position
-            word.counted += text.factor
+        if word.last_position != text.position:
+            word.last_position = text.position
+            word.factor_sum += text.length_factor
 
-    def _take_run(self, text: EventText, run: range, linked: Sequence[int]) -> Sequence[int]:
-        """Count the phrases of a run of telling words; return what a linked phrase may begin with.
+    def _count_run(self, text: EventText, run: range, link_start: Sequence[int]) -> Sequence[int]:
+        """Count the phrases of a run of telling words, and the one that links it to the run before: "lease of land".
 
-        `linked` is that of the run before.
+        `link_start` and the result are word indexes: the noun at the end of the run before, and of this run, with which
+        a linked phrase may begin; empty where there is none.
         """
-        first, language = run.start, text.language
-        before = text.before(first)
-        acts = before in language.actors and not text.surfaces[first][0].isupper()
-        if acts:
+        first_index, language = run.start, text.language
+        word_before = text.before(first_index)
+        begins_with_verb = word_before in language.actors and not text.surfaces[first_index][0].isupper()
+        if begins_with_verb:
             run = run[1:]  # "we refactor modules": the verb, then what it acts on
-        further = text.before(first - 1) if before else ""
+        second_before = text.before(first_index - 1) if word_before else ""
         # What acts on something is a verb ("the watchdog resets it"), as is a plural form after "a" ("a carafe ships").
-        is_of_one = not _OF_ONE.isdisjoint((before, further))
+        is_of_one = not _OF_ONE.isdisjoint((word_before, second_before))
         if len(run) > 1 and (text.after(run[-1]) in DETERMINERS or (is_of_one and is_plural(text.surfaces[run[-1]]))):
             run = run[:-1]
-        opened = acts or before in language.openers or further in language.actors
+        is_opened = begins_with_verb or word_before in language.openers or second_before in language.actors
         parts = parts_of(run, text.surfaces, language)
-        last: Sequence[int] = ()
+        noun_span: Sequence[int] = ()
         for part in parts:
-            last = ()
-            for span in noun_spans(part, text.surfaces, language, is_opened=opened and part.start == first):
-                is_noun = opened or text.is_noun(span[0])
+            noun_span = ()
+            for span in noun_spans(part, text.surfaces, language, is_opened=is_opened and part.start == first_index):
+                is_noun = is_opened or text.is_noun(span[0])
                 if language.openers:
                     is_noun = is_noun or len(part) > 1
                 else:
                     is_noun = is_noun or len(span) == 1 or bool(language.article)
-                self._take(text, span, is_noun=is_noun)
+                self._count_phrase(text, span, is_noun=is_noun)
                 if is_noun and len(span) <= _MOST_LINKED:
-                    last = span
-        if linked and parts and parts[0].start == first and text.links(linked[-1], first):
-            tail = parts[0] if language.is_english else parts[0][:1]
-            if len(tail) <= _MOST_LINKED:
-                self._take(text, [*linked, *tail], is_noun=True)
-        return last
+                    noun_span = span
+        if link_start and parts and parts[0].start == first_index and text.links(link_start[-1], first_index):
+            linked_words = parts[0] if language.is_english else parts[0][:1]
+            if len(linked_words) <= _MOST_LINKED:
+                self._count_phrase(text, [*link_start, *linked_words], is_noun=True)
+        return noun_span
 
-    def _take(self, text: EventText, places: Sequence[int], *, is_noun: bool) -> None:
-        """Count a phrase; it is shown with as few capitals as it was written with."""
-        key = tuple([text.words.terms[at] for at in places])
+    def _count_phrase(self, text: EventText, word_indexes: Sequence[int], *, is_noun: bool) -> None:
+        """Count a phrase once per text, and keep of its wordings the one with the fewest capitals."""
+        key = tuple([text.words.terms[index] for index in word_indexes])
         phrase = self._phrases.get(key)
         if phrase is None or phrase.surface[0].isupper():
-            if len(set(key)) < len(key) or (phrase is None and text.is_cut(places[0], places[-1])):
+            # A phrase that says a word twice ("test test") names nothing; one cut from a longer name may never begin.
+            if len(set(key)) < len(key) or (phrase is None and text.is_cut(word_indexes[0], word_indexes[-1])):
                 return
-            start = text.words.starts[places[0]]
-            surface = _without_possessive(clean(text.text[start : text.words.ends[places[-1]]]))
-            if start in text.openings and self._words[key[0]].surface[:1].islower() and surface[1:].islower():
+            start = text.words.starts[word_indexes[0]]
+            surface = _without_possessive(clean(text.text[start : text.words.ends[word_indexes[-1]]]))
+            # The capital of a sentence's first word is not the phrase's own.
+            if start in text.sentence_starts and self._words[key[0]].surface[:1].islower() and surface[1:].islower():
                 surface = lowered(surface[0]) + surface[1:]
             if phrase is None:
                 phrase = self._phrases[key] = _Phrase(surface)
-            elif _capitals(surface) < _capitals(phrase.surface):
+            elif _count_capitals(surface) < _count_capitals(phrase.surface):
                 phrase.surface = surface
-        comes_again = phrase.counted > 0 and phrase.last != text.position and len(key) > 1
-        if phrase.last != text.position:
-            phrase.last = text.position
-            phrase.counted += text.factor
+        # Several words that another event puts together again are no chance neighbours: they are taken for a noun.
+        comes_again = phrase.factor_sum > 0 and phrase.last_position != text.position and len(key) > 1
+        if phrase.last_position != text.position:
+            phrase.last_position = text.position
+            phrase.factor_sum += text.length_factor
             phrase.events += 1
-            phrase.leads += places[0] < _LEAD_WORDS
+            phrase.lead_events += word_indexes[0] < _LEAD_WORDS
         phrase.is_noun = phrase.is_noun or is_noun or comes_again
 
-    def _add_sentences(self, text: EventText, kinds: Sequence[int]) -> None:
-        """Note the sentences that say something."""
+    def _add_sentences(self, text: EventText, word_weights: Sequence[int]) -> None:
+        """Note the sentences of a text that have a telling word; `word_weights` are those that `_read` settled."""
         ends = [match.span() for match in islice(_SENTENCE_END.finditer(text.text), _SENTENCES_PER_EVENT - 1)]
-        start = at = 0
-        for stop, following in [*ends, (len(text.text), len(text.text))]:
-            first, at = at, bisect_left(text.words.starts, stop + 1, at)
-            inside = kinds[first:at]
-            said = frozenset(compress(text.words.terms[first:at], [kind > WEAK for kind in inside]))
-            if said:
-                saying = sum([kind > SILENT for kind in inside])
-                figures = sum(map(str.isdigit, text.words.terms[first:at]))
-                self._sentences.append(_Sentence(text.position, start, stop + 1, said, saying, figures, at - first))
-            start = following
+        start = next_word = 0
+        for stop, next_start in [*ends, (len(text.text), len(text.text))]:
+            first, next_word = next_word, bisect_left(text.words.starts, stop + 1, next_word)
+            weights = word_weights[first:next_word]
+            telling = frozenset(compress(text.words.terms[first:next_word], [kind > WEAK for kind in weights]))
+            if telling:
+                saying = sum([kind > SILENT for kind in weights])
+                figures = sum(map(str.isdigit, text.words.terms[first:next_word]))
+                self._sentences.append(
+                    _Sentence(
+                        text.position,
+                        start,
+                        stop + 1,
+                        telling,
+                        saying,
+                        figures,
+                        next_word - first,
+                    )
+                )
+            start = next_start
 
     def keywords(self, most: int) -> list[tuple[str, int]]:
-        """Return the words that say most, as they were said, with their scores."""
+        """Return the `most` words of the greatest scores, as people wrote them, with these scores."""
         ranked = sorted([(-self.scores[term], word.surface) for term, word in self._words.items()])
         return [(surface, -score) for score, surface in ranked[:most]]
 
     def phrases(self) -> list[tuple[PhraseKey, str, int]]:
-        """Return the phrases that say most, no two sharing a word, best first, as (key, wording, weight)."""
+        """Return the phrases of the greatest weights, no two sharing a word, best first, as (key, wording, weight)."""
         weights: dict[PhraseKey, int] = {}
         for key, phrase in sorted(self._nouns(), key=lambda pair: len(pair[0])):
-            said = sum([self.scores[term] for term in key])
-            weights[key] = said * _TENTHS[len(key)] * (FULL + min(phrase.counted, _MOST)) // 200
-            # What never stands without the words beside it is shown with them: "dream interpretation book".
+            term_scores = sum([self.scores[term] for term in key])
+            # Divided by 200, a single word (10 tenths) of one full text (10 + 10) keeps its own score.
+            weights[key] = term_scores * _TENTHS[len(key)] * (FULL + min(phrase.factor_sum, _MOST_FACTORS)) // 200
+            # A shorter phrase that only ever stands within this one gives way to it: "dream interpretation book".
             for part in (key[1:], key[:-1]):
-                if part in weights and self._phrases[part].counted == phrase.counted:
+                if part in weights and self._phrases[part].factor_sum == phrase.factor_sum:
                     weights[key] = max(weights[key], weights[part] + 1)
         scored = sorted((-weight, key) for key, weight in weights.items())
         return without_overlap(scored, lambda key: self._phrases[key].surface)
 
     def _nouns(self) -> Iterator[tuple[PhraseKey, _Phrase]]:
-        """Yield the phrases that may name something."""
+        """Yield the phrases that are nouns and have more than everyday words."""
         for key, phrase in self._phrases.items():
             if phrase.is_noun and max([self._words[term].base for term in key]) > PLAIN:
                 yield key, phrase
 
     @cached_property
     def names(self) -> Sequence[Name]:
-        """What the leaf may be called by: its phrases, with how many events say them; nothing for a list of cases."""
+        """The phrases that may name the leaf, with how many events say each; none for a list of cases."""
         if self.lists_cases:
             return []
         return [
@@ -355,20 +381,20 @@ class LeafReading:
                 base=sum([self._words[term].base for term in key]) * _TENTHS[len(key)],
                 weight=sum([self.scores[term] for term in key]) * _TENTHS[len(key)],
                 events=phrase.events,
-                said=phrase.counted + phrase.leads * FULL,
+                said=phrase.factor_sum + phrase.lead_events * FULL,
             )
             for key, phrase in self._nouns()
         ]
 
     @cached_property
     def lists_cases(self) -> bool:
-        """Whether most events begin with a number of their own: then each is a case of its own."""
+        """Whether most events begin with a record number, so that each is a separate case."""
         return 2 * sum(_RECORD.match(event.text) is not None for event in self._events) > len(self._events)
 
     @property
     def events(self) -> int:
         """How many events say something."""
-        return sum(map(bool, self._terms))
+        return sum(map(bool, self._telling_terms))
 
     @property
     def surfaces(self) -> Iterable[str]:
@@ -380,67 +406,72 @@ class LeafReading:
         """The telling terms of the leaf."""
         return self._words
 
-    def quotes(self, beside: str, about: frozenset[str]) -> list[Quote]:
-        """Return the sentence that says most beside a marker, and the one of another event that adds most to it.
+    def quotes(self, marker: str, subject_terms: frozenset[str]) -> list[Quote]:
+        """Return the best sentence of the leaf, and the best of another event by terms that the first does not have.
 
-        What has a term of what the leaf is called by counts half as much again.
+        Sentences that repeat the marker's text are left out; those with a subject term score half as much again.
         """
-        self._about = about
-        best = self._best_quote(lambda sentence: True, frozenset(), beside)
+        self._subject_terms = subject_terms
+        best = self._best_quote(lambda sentence: True, frozenset(), marker)
         if best is None:
             return []
-        quote, known = best
-        second = self._best_quote(lambda sentence: sentence.position != quote.position, known, beside)
+        quote, quoted_terms = best
+        second = self._best_quote(lambda sentence: sentence.position != quote.position, quoted_terms, marker)
         return [quote, second[0]] if second is not None and _LEAST_PART * second[0].score > quote.score else [quote]
 
     def _best_quote(
-        self, may_be: Callable[[_Sentence], bool], known: frozenset[str], beside: str
+        self, is_allowed: Callable[[_Sentence], bool], known_terms: frozenset[str], marker: str
     ) -> tuple[Quote, frozenset[str]] | None:
-        """Return the sentence that scores most by the terms that are not known yet, with its terms.
+        """Return the sentence that scores most by the terms not known yet, with its terms; None where there is none.
 
-        They are read closely in the order of what they may score at most: the first few tell which is best.
+        Sentences are scored exactly in the order of their upper bounds, until no bound exceeds the best score.
         """
         bounds = sorted(
-            (-self._bound(sentence, known), at) for at, sentence in enumerate(self._sentences) if may_be(sentence)
+            (-self._score_bound(sentence, known_terms), index)
+            for index, sentence in enumerate(self._sentences)
+            if is_allowed(sentence)
         )
         best: tuple[Quote, frozenset[str]] | None = None
-        for bound, at in bounds:
+        for bound, index in bounds:
             if best is not None and -bound <= best[0].score:
                 break
-            sentence = self._sentences[at]
-            text = self._shown(sentence)
-            score = -bound * _percent(text) // (300 if self._is_listed(sentence) else 100)
-            if text and not (beside and beside in text) and (best is None or score > best[0].score):
+            sentence = self._sentences[index]
+            text = self._sentence_text(sentence)
+            # A heading, or the item of a list, counts a third.
+            score = -bound * _quote_percent(text) // (300 if self._is_listed(sentence) else 100)
+            if text and not (marker and marker in text) and (best is None or score > best[0].score):
                 best = Quote(score=score, position=sentence.position, text=text), sentence.terms
         return best
 
-    def _bound(self, sentence: _Sentence, known: frozenset[str]) -> int:
-        weight = sum(map(self.scores.__getitem__, sentence.terms - known if known else sentence.terms))
+    def _score_bound(self, sentence: _Sentence, known_terms: frozenset[str]) -> int:
+        """Return the most that a sentence may score: its new terms and figures, by its length and its text's."""
+        weight = sum(map(self.scores.__getitem__, sentence.terms - known_terms if known_terms else sentence.terms))
         weight += _FIGURE * min(sentence.figures, 2)
-        if not self._about.isdisjoint(sentence.terms):
+        if not self._subject_terms.isdisjoint(sentence.terms):
             weight = weight * 3 // 2
-        return weight * (FULL // 2 + self._factors[sentence.position]) // (_WORDS_OF_NONE + sentence.size)
+        return weight * (FULL // 2 + self._length_factors[sentence.position]) // (_WORDS_OF_NONE + sentence.size)
 
-    def _shown(self, sentence: _Sentence) -> str:
+    def _sentence_text(self, sentence: _Sentence) -> str:
+        """Return a sentence on one line, without the marks of lists and the header of a mail."""
         stop = min(sentence.stop, sentence.start + 4 * SENTENCE_CHARACTERS)
         text = clean(self._events[sentence.position].text[sentence.start : stop])
         return _MARKUP.sub("", text[header.end() :] if (header := _HEADER.match(text)) else text)
 
     def _is_listed(self, sentence: _Sentence) -> bool:
-        """Tell whether a sentence is a heading, or begins what a list lists."""
+        """Tell whether a sentence is a heading or begins an item of a list."""
         text = self._events[sentence.position].text
         return _LISTED.match(text, sentence.start) is not None
 
     def first_line(self) -> tuple[str, bool]:
-        """Return the sentence that opens the leaf, without a greeting, where it may be its title, and if it says much.
+        """Return the leaf's first sentence without its greeting, and whether it says much: ("", False) if no title.
 
-        It must say something with a telling word, and more than that unless it asks. The first of a list
-        of cases names no other.
+        A title needs a telling word and further words, unless it is a question. In a list of cases the first line names
+        only the first case, so it is no title.
         """
         opening = next(iter(self._sentences), None)
         if opening is None or opening.position > 0 or self.lists_cases:
             return "", False
-        line = self._shown(opening)
+        line = self._sentence_text(opening)
         while (greeting := _GREETED.match(line)) is not None and greeting[1].lower() in GREETINGS:
             line = line[greeting.end() :]
         bases = [self._words[term].base for term in opening.terms]
@@ -456,21 +487,24 @@ class LeafReading:
         return line.rstrip(" .!。！:…"), says > 2
 
     def weights(self) -> tuple[int, ...]:
-        """Return how central each event is: the weight of its words, the greatest of the leaf being 1000."""
-        sums = [sum(map(self.scores.__getitem__, said)) for said in self._terms]
-        most = max(sums, default=0)
-        return tuple(1000 * amount // most if most else 1000 for amount in sums)
+        """Return how central each event is: the sum of its terms' scores, scaled so that the greatest is 1000."""
+        event_scores = [sum(map(self.scores.__getitem__, telling_terms)) for telling_terms in self._telling_terms]
+        best_score = max(event_scores, default=0)
+        return tuple(1000 * score // best_score if best_score else 1000 for score in event_scores)
 
 
 def without_overlap(
     scored: Iterable[tuple[int, PhraseKey]], surface_of: Callable[[PhraseKey], str], *, most: int = PHRASES
 ) -> list[tuple[PhraseKey, str, int]]:
-    """Return the first phrases of which no two share a word; they come with negative scores, the greatest first."""
+    """Return the first `most` phrases of which no two share a word, as (key, wording, score).
+
+    `scored` are (negative score, key), the greatest score first.
+    """
     chosen: list[tuple[PhraseKey, str, int]] = []
-    taken: set[str] = set()
+    used_terms: set[str] = set()
     for score, key in scored:
-        if taken.isdisjoint(key):
-            taken.update(key)
+        if used_terms.isdisjoint(key):
+            used_terms.update(key)
             chosen.append((key, clip(surface_of(key), NAME_CHARACTERS), -score))
             if len(chosen) == most:
                 break
@@ -479,24 +513,24 @@ def without_overlap(
 
 @lru_cache(maxsize=_REMEMBERED_KEYS)
 def key_of(phrase: str) -> PhraseKey:
-    """Return the terms that identify a phrase, without those that only hold it together."""
-    said = terms(phrase)
-    return tuple([term for term in said if term not in stop_terms()]) or tuple(said) or (phrase,)
+    """Return the terms that identify a phrase: all but stop words, unless it has no others."""
+    phrase_terms = terms(phrase)
+    return tuple([term for term in phrase_terms if term not in stop_terms()]) or tuple(phrase_terms) or (phrase,)
 
 
 @cache
 def is_everyday(term: str) -> bool:
-    """Tell whether a term is an everyday word, which names no subject alone."""
+    """Tell whether a term is an everyday word, which alone names no subject."""
     return term in plain_terms() or term in weak_terms()
 
 
-def _votes(words: TextWords) -> Votes:
+def _language_votes(words: TextWords) -> Votes:
     votes = Votes()
     votes.extend(words.terms)
     return votes
 
 
-def _together(parts: Iterable[Votes]) -> Votes:
+def _sum_votes(parts: Iterable[Votes]) -> Votes:
     votes = Votes()
     for part in parts:
         votes.words += part.words
@@ -505,11 +539,11 @@ def _together(parts: Iterable[Votes]) -> Votes:
     return votes
 
 
-def _percent(sentence: str) -> int:
-    """Return how much of what its words weigh a sentence is worth.
+def _quote_percent(sentence: str) -> int:
+    """Return the percentage of its words' score that a sentence keeps when it is chosen for a quote.
 
-    Less for questions, for what leans on the sentence before or on the other person, for code, and for very short or
-    long ones.
+    Questions, sentences that lean on the one before or address somebody, code, and very short or long sentences keep
+    less.
     """
     percent = 50 if sentence.endswith(_QUESTIONS) or _LEANING.search(sentence) else 100
     if not reads_as_prose(sentence):
@@ -519,7 +553,7 @@ def _percent(sentence: str) -> int:
     return percent * 4 // 5 if len(sentence) > SENTENCE_CHARACTERS else percent
 
 
-def _capitals(surface: str) -> int:
+def _count_capitals(surface: str) -> int:
     return sum(map(str.isupper, surface))
 
 

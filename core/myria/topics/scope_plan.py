@@ -60,7 +60,7 @@ def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: Planne
     reading = UnitReading(leaves, participants=scope, settings=settings)
     row = [
         leaf_over(scope, inside, leaf, leaf.description, is_unit=len(leaves) == 1)
-        for inside, leaf in zip(leaves, reading.described, strict=True)
+        for inside, leaf in zip(leaves, reading.leaf_descriptions, strict=True)
     ]
     return [branch.node for branch in row] + grown(scope, row, reading.describe, settings)
 

@@ -145,7 +145,7 @@ def plan_shaped(
 def _leaf(
     scope: Participants, inside: Sequence[PlanEvent], shape: LeafShape, settings: PlannerSettings, *, is_unit: bool
 ) -> Branch:
-    (read,) = UnitReading([inside], participants=scope, settings=settings).described
+    (read,) = UnitReading([inside], participants=scope, settings=settings).leaf_descriptions
     metadata = {**read.description.metadata, "units": int(is_unit), **_origin(shape.words, len(inside))}
     if shape.continues is not None:
         metadata["continues"] = shape.continues

@@ -18,14 +18,14 @@ from myria.topics.prose import may_be_no_prose, not_prose
 from myria.topics.wording import GREETINGS, Language, language_named, words_of
 
 GREETING, SILENT, WEAK, PLAIN, TELLING = -1, 0, 1, 2, 7
-"""How much a word says by its kind: a greeting, what holds sentences together, what is said about everything, everyday
-nouns, and from TELLING on all others."""
+"""Weights of words by kind: greetings; function words and the like; words said about everything; everyday nouns; and
+from TELLING on all others, the longer the more."""
 
 FULL = 10
-"""What a text of usual length counts: tenths."""
+"""The length factor, in tenths, of a text of usual length."""
 
 _USUAL_WORDS = 60
-"""Words of a text that counts in full; a longer one counts as much less as it is longer."""
+"""Longest text, in words, that counts in full; one twice as long counts half."""
 
 _READ_CHARACTERS = 2_048
 """How much of a text is read for its phrases: what comes later in a long one would hardly count."""
@@ -42,11 +42,11 @@ _LINK = re.compile(
 _LONGEST_LINK = 16
 
 _OPENING = re.compile("[.!?…:\n\r\"“”'‘’(*—–。！？-] *")
-"""What a sentence begins after."""
+"""Characters after which a sentence begins."""
 
 _CONTRACTIONS = ("'ve", "'d", "'ll", "'re", "n't", "’ve", "’d", "’ll", "’re", "n’t")
 _IDENTIFIER = re.compile(r"[-./:_]\d")
-"""What follows a token that is the beginning of TC-4, v0.7 or 10:30, not a word."""
+"""Characters after a token that show it to be the beginning of TC-4, v0.7 or 10:30, not a word."""
 
 _SINGULAR_ENDINGS = ("ss", "us", "is", "as", "os", "'s", "’s")
 _LEAST_SHOUTED = 8
@@ -55,18 +55,22 @@ _SHORTEST_NAME = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventText:
-    """One text of a leaf, as it is read: what is all capitals in small letters."""
+    """The beginning of one event's text, split into weighed words; a text all in capitals is put in small letters.
+
+    `position` is that of the event in its leaf; `code` are the spans that are no prose, found only where `is_suspect`
+    tells that there may be some.
+    """
 
     position: int
     text: str
     words: TextWords
     surfaces: Sequence[str]
     weights: Sequence[int]
-    factor: int
-    """What it counts, in tenths of a text of usual length."""
+    length_factor: int
+    """How much one occurrence in this text counts, in tenths: 10 up to the usual length, less in longer texts."""
 
-    openings: set[int]
-    """Where sentences open."""
+    sentence_starts: set[int]
+    """Positions of the characters with which sentences begin."""
 
     is_suspect: bool
     code: list[tuple[int, int]]
@@ -74,16 +78,17 @@ class EventText:
 
     @classmethod
     def of(cls, event: PlanEvent, position: int, language: Language) -> EventText:
-        factor = max(1, FULL * _USUAL_WORDS // max(_USUAL_WORDS, len(event.words)))
+        """Read an event's text, up to `_READ_CHARACTERS`, in a language."""
+        length_factor = max(1, FULL * _USUAL_WORDS // max(_USUAL_WORDS, len(event.words)))
         beginning = event.text[:_READ_CHARACTERS]
-        read = event.words.at(range(bisect_left(event.words.ends, len(beginning) + 1)))
-        words = words_of(event.text, read, language)
+        words_read = event.words.at(range(bisect_left(event.words.ends, len(beginning) + 1)))
+        words = words_of(event.text, words_read, language)
         surfaces: Sequence[str] = words.surfaces
         if len(beginning) >= _LEAST_SHOUTED and beginning.isascii() and beginning.isupper():
             beginning, surfaces = beginning.lower(), [surface.lower() for surface in surfaces]
         is_suspect = may_be_no_prose(beginning)
-        openings = {len(beginning) - len(beginning.lstrip(" "))}
-        openings.update(opening.end() for opening in _OPENING.finditer(beginning))
+        sentence_starts = {len(beginning) - len(beginning.lstrip(" "))}
+        sentence_starts.update(opening.end() for opening in _OPENING.finditer(beginning))
         return cls(
             position=position,
             text=beginning,
@@ -92,66 +97,66 @@ class EventText:
             weights=[
                 _weight(surface, term, language.name) for surface, term in zip(surfaces, words.terms, strict=True)
             ],
-            factor=factor,
-            openings=openings,
+            length_factor=length_factor,
+            sentence_starts=sentence_starts,
             is_suspect=is_suspect,
             code=not_prose(beginning) if is_suspect else [],
             language=language,
         )
 
-    def before(self, at: int) -> str:
-        """Return the word before another, in small letters, where nothing but a space is between them."""
-        if not at or self.text[self.words.ends[at - 1] : self.words.starts[at]] not in (" ", ""):
+    def before(self, index: int) -> str:
+        """Return the word before the one at an index, in small letters; empty if more than a space is between."""
+        if not index or self.text[self.words.ends[index - 1] : self.words.starts[index]] not in (" ", ""):
             return ""
-        return self.surfaces[at - 1].lower().replace("’", "'")
+        return self.surfaces[index - 1].lower().replace("’", "'")
 
-    def after(self, at: int) -> str:
-        """Return the word after another, in small letters, where nothing but a space is between them."""
-        return self.surfaces[at + 1].lower() if at + 1 < len(self.surfaces) and self.before(at + 1) else ""
+    def after(self, index: int) -> str:
+        """Return the word after the one at an index, in small letters; empty if more than a space is between."""
+        return self.surfaces[index + 1].lower() if index + 1 < len(self.surfaces) and self.before(index + 1) else ""
 
-    def is_cut(self, first: int, last: int) -> bool:
-        """Tell whether words are a part of what a hyphen or capitals join: "ramp" of "ramp-up", "Employment" of "the
-        Employment Act"."""
-        start, end = self.words.starts[first], self.words.ends[last]
+    def is_cut(self, first_index: int, last_index: int) -> bool:
+        """Tell whether a span of words is only a part of what a hyphen or capitals join: "ramp" in "ramp-up",
+        "Employment" in "the Employment Act"."""
+        start, end = self.words.starts[first_index], self.words.ends[last_index]
         if self.text[start - 1 : start] == "-" or (
             self.text[end : end + 1] == "-" and self.text[end + 1 : end + 2] > " "
         ):
             return True
-        following = self.surfaces[last + 1] if last + 1 < len(self.surfaces) else ""
+        next_surface = self.surfaces[last_index + 1] if last_index + 1 < len(self.surfaces) else ""
         return (
             not self.language.capitalises_nouns
-            and self.surfaces[last][0].isupper()
-            and following[:1].isupper()
-            and self.text[end : self.words.starts[last + 1]] == " "
-            and start not in self.openings
+            and self.surfaces[last_index][0].isupper()
+            and next_surface[:1].isupper()
+            and self.text[end : self.words.starts[last_index + 1]] == " "
+            and start not in self.sentence_starts
         )
 
-    def is_noun(self, at: int) -> bool:
-        """Tell whether a word's capital or ending tells a noun."""
-        surface = self.surfaces[at]
-        if surface[0].isupper() and self.words.starts[at] not in self.openings:
+    def is_noun(self, index: int) -> bool:
+        """Tell whether a capital inside a sentence, or an English ending, marks the word at an index as a noun."""
+        surface = self.surfaces[index]
+        if surface[0].isupper() and self.words.starts[index] not in self.sentence_starts:
             return True
         return self.language.is_english and ends_like_a_noun(surface)
 
-    def links(self, last: int, first: int) -> bool:
-        """Tell whether what stands between two runs joins them: "lease of the warehouse"."""
-        between = self.text[self.words.ends[last] : self.words.starts[first]]
+    def links(self, last_index: int, first_index: int) -> bool:
+        """Tell whether the text between two words links them into one phrase: "lease of the warehouse"."""
+        between = self.text[self.words.ends[last_index] : self.words.starts[first_index]]
         return len(between) <= _LONGEST_LINK and _LINK.fullmatch(between) is not None
 
 
 @lru_cache(maxsize=_REMEMBERED_WORDS)
 def _weight(surface: str, term: str, language_name: str) -> int:
-    """Return what a word says by its kind in a language: 0 for nothing, more for rarer kinds."""
+    """Return the weight of a word by its kind in a language, from `GREETING` and `SILENT` up to `TELLING` and more."""
     language = language_named(language_name)
-    small = lowered(surface)
-    size = len(term)
-    if small in GREETINGS:
+    lowercase = lowered(surface)
+    length = len(term)
+    if lowercase in GREETINGS:
         return GREETING
-    if not 1 < size <= _KEYWORD_CHARACTERS or term in stop_terms() or term in language.function_terms:
+    if not 1 < length <= _KEYWORD_CHARACTERS or term in stop_terms() or term in language.function_terms:
         return SILENT
     if ("'" in surface or "’" in surface) and surface.endswith(_CONTRACTIONS):
         return SILENT
-    if term in weak_terms() or small in EMPTY_NOUNS:
+    if term in weak_terms() or lowercase in EMPTY_NOUNS:
         return WEAK
     if term in plain_terms():
         return PLAIN
@@ -160,70 +165,70 @@ def _weight(surface: str, term: str, language_name: str) -> int:
     if not term.isalpha() and term.isascii() and "'" not in term:
         return PLAIN
     if language.capitalises_nouns:
-        return WEAK if surface == small and surface[0].isalpha() else TELLING + min(size, 9) // 3
-    if language.is_english and (small in VERB_FORMS or (surface == small and ends_unlike_a_noun(small))):
+        return WEAK if surface == lowercase and surface[0].isalpha() else TELLING + min(length, 9) // 3
+    if language.is_english and (lowercase in VERB_FORMS or (surface == lowercase and ends_unlike_a_noun(lowercase))):
         return WEAK
     if language.is_verb(surface):
         return WEAK
-    return TELLING + min(size, 9) // 3
+    return TELLING + min(length, 9) // 3
 
 
 def parts_of(run: range, surfaces: Sequence[str], language: Language) -> list[range]:
-    """Return the parts of a run, of which in English a word in the form of a plural ends one: "sensors | sit"."""
+    """Split a run into parts. In English a word in the form of a plural ends a part: "sensors | sit"."""
     if not language.is_english:
         return [run[:_LONGEST_RUN]]
     parts: list[range] = []
-    first = run.start
-    for at in run[:-1]:
-        if is_plural(surfaces[at]):
-            parts.append(range(first, at + 1))
-            first = at + 1
-    if run.stop > first:
-        parts.append(range(first, run.stop))
+    part_start = run.start
+    for index in run[:-1]:
+        if is_plural(surfaces[index]):
+            parts.append(range(part_start, index + 1))
+            part_start = index + 1
+    if run.stop > part_start:
+        parts.append(range(part_start, run.stop))
     return parts
 
 
 def is_plural(surface: str) -> bool:
-    """Tell whether an English word has the form of a plural, or of a verb that somebody does."""
+    """Tell whether an English word has the form of a plural, which is also that of a verb after "she"."""
     return surface.islower() and surface.endswith("s") and not surface.endswith(_SINGULAR_ENDINGS)
 
 
 def noun_spans(run: range, surfaces: Sequence[str], language: Language, *, is_opened: bool) -> Iterable[range]:
-    """Yield the parts of a run that may be a noun with what describes it, the shortest first.
+    """Yield the spans of a run that may be a noun with the words that describe it, the shortest first.
 
-    A noun ends its phrase in English and its like, and begins it in languages of Romance and in Arabic; where nothing
-    stands before nouns, any word may be one.
+    In Romance languages the noun comes first; in Arabic a word with its article is a noun. In languages without words
+    that announce a noun, any one or two words may be one; in English and the others the noun comes last.
     """
     if language.article:
-        for at in run:
-            if surfaces[at].startswith(language.article):
-                yield range(at, at + 1)
-                if at > run.start:
-                    yield range(at - 1, at + 1)
+        for index in run:
+            if surfaces[index].startswith(language.article):
+                yield range(index, index + 1)
+                if index > run.start:
+                    yield range(index - 1, index + 1)
         return
     if language.adjective is not None:
         yield run[:1]
         if len(run) > 1 and (
-            language.adjective.search(surfaces[run[1]]) or all(surfaces[at][0].isupper() for at in run[:2])
+            language.adjective.search(surfaces[run[1]]) or all(surfaces[index][0].isupper() for index in run[:2])
         ):
             yield run[:2]
         return
     if not language.openers:
         for size in (1, 2):
-            yield from (run[at : at + size] for at in range(len(run) - size + 1))
+            yield from (run[index : index + size] for index in range(len(run) - size + 1))
         return
     if language.is_english and ends_unlike_a_noun(surfaces[run[-1]]) and surfaces[run[-1]].islower():
         run = run[:-1]
     for size in range(1, min(3, len(run)) + 1):
         span = run[-size:]
-        acts = size > 1 and language.is_english and surfaces[span[0]].endswith("ing")
-        if not acts or (is_opened and size == len(run) and surfaces[span[1]].islower()):
+        begins_with_gerund = size > 1 and language.is_english and surfaces[span[0]].endswith("ing")
+        if not begins_with_gerund or (is_opened and size == len(run) and surfaces[span[1]].islower()):
             yield span
 
 
 @lru_cache(maxsize=4096)
 def terms_of_names(names: tuple[str, ...]) -> frozenset[str]:
-    """Return the words of names. Identifiers have none: `user_42` or `agent:7` would take "user" and "agent" away."""
+    """Return the words of names, except of identifiers: `user_42` or `agent:7` would make "user" and "agent" names."""
     words: set[str] = set()
     for name in names:
         if not any(character in "0123456789_:/@.#" for character in name):
@@ -233,9 +238,9 @@ def terms_of_names(names: tuple[str, ...]) -> frozenset[str]:
 
 
 def is_short_for(surface: str, names: frozenset[str]) -> bool:
-    """Tell whether a word with a capital is short for a name."""
-    small = surface.lower()
-    return len(surface) >= _SHORTEST_NAME and any(name.startswith(small) for name in names)
+    """Tell whether a capitalised word is the beginning of a name, as "Alex" is of "Alexander"."""
+    lowercase = surface.lower()
+    return len(surface) >= _SHORTEST_NAME and any(name.startswith(lowercase) for name in names)
 
 
 def is_counted(text: str, surface: str, start: int) -> bool:
