@@ -282,7 +282,7 @@ def test_few_of_very_long_texts_wait_to_be_packed(monkeypatch: pytest.MonkeyPatc
         return splice(pieces, fresh=fresh)
 
     monkeypatch.setattr("myria.builds.blocks.splice", counted)
-    monkeypatch.setattr("myria.builds.blocks._WORDS_PACKED_AT_ONCE", 5_000)
+    monkeypatch.setattr("myria.builds.blocks._MAX_WORDS_TO_PACK", 5_000)
     long = " ".join(f"kiln{number}" for number in range(1_000))
     planned = PlannedDocs()
     planned.keep(
@@ -305,8 +305,8 @@ async def test_a_build_reads_again_what_it_has_no_room_to_hold(
 ) -> None:
     """Past the bound on what is packed, search blocks are made out of the log: the same bytes."""
     await append(database.server_dsn, conversation(300))
-    monkeypatch.setattr("myria.builds.blocks._PACKED_BYTES_HELD", packed_bytes)
-    monkeypatch.setattr("myria.builds.blocks._PACKED_AT_ONCE", 20)
+    monkeypatch.setattr("myria.builds.blocks._MAX_PACKED_BYTES", packed_bytes)
+    monkeypatch.setattr("myria.builds.blocks._MAX_DOCS_TO_PACK", 20)
 
     built = await builds.build(database)
 
