@@ -1,1 +1,1 @@
-"""Removing the words of events for good, with a receipt, and the end of a tenant."""
+"""Erasing the words of events for good, with a receipt, and deleting a tenant."""

@@ -1,7 +1,7 @@
-"""Carrying erasures on: whatever has begun and nobody works on is gone on with, by the control plane.
+"""The control plane resumes erasures that have begun and that no process works on.
 
-An erasure that a tool asked for is begun by a serving process, which may not change the log; one of `myria erase` that
-was killed waits in the same way. The database says what waits, so this may stop anywhere and run twice at once.
+A serving process begins the erasure that a tool asked for, but may not change the log; a killed `myria erase` also
+leaves its erasure unfinished. The database says which wait, so this may stop anywhere, and two may run at once.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ THREAD = "erasures"
 _CONNECTIONS = 2 * AT_ONCE + 2
 """One to work with and one to renew the lease with for each, and two to spare."""
 
-_AGAIN_S = (5.0, 300.0)
+_RETRY_AFTER_S = (5.0, 300.0)
 """Least and most seconds until an erasure that failed is tried again."""
 
 
 async def carry_on_apart(database: Database, make: Callable[[Database], ErasureCarrier]) -> None:
-    """Let a carrier run until cancelled, in a thread with an event loop and connections of its own.
+    """Run a carrier until cancelled, in a thread with an event loop and connections of its own.
 
-    Looking through texts takes seconds; triggers and maintenance, whose loop this is called on, go on meanwhile.
+    Searching texts blocks a loop for seconds; triggers and maintenance, which share the caller's loop, must not wait.
 
     Args:
-        database: to which it connects anew.
-        make: makes the carrier on such connections.
+        database: is connected to again, for the thread.
+        make: makes the carrier on those connections.
     """
-    outer, inner = asyncio.get_running_loop(), asyncio.new_event_loop()
-    ended = asyncio.Event()
-    working: list[asyncio.Task[None]] = []
-    stopped: list[bool] = []
+    caller_loop, thread_loop = asyncio.get_running_loop(), asyncio.new_event_loop()
+    thread_ended = asyncio.Event()
+    carrier_tasks: list[asyncio.Task[None]] = []
+    stop_requests: list[bool] = []
 
     async def work() -> None:
-        if not stopped:
-            working.append(asyncio.create_task(carry_on()))
-            await asyncio.wait(working)
-        for task in working:
+        if not stop_requests:
+            carrier_tasks.append(asyncio.create_task(carry_on()))
+            await asyncio.wait(carrier_tasks)
+        for task in carrier_tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
                 logger.error("erasures are not carried on", exc_info=error, extra={"action": "erasures_failed"})
 
@@ -69,32 +69,32 @@ async def carry_on_apart(database: Database, make: Callable[[Database], ErasureC
 
     def in_thread() -> None:
         try:
-            with asyncio.Runner(loop_factory=lambda: inner) as runner:
+            with asyncio.Runner(loop_factory=lambda: thread_loop) as runner:
                 runner.run(work())
         finally:
-            _tell(outer, ended.set)
+            _call_soon_in(caller_loop, thread_ended.set)
 
     def stop() -> None:
-        stopped.append(True)
-        # Once: a second time would interrupt the giving back of leases.
-        for task in working:
+        stop_requests.append(True)
+        # Called only once: a second cancellation would interrupt the release of leases.
+        for task in carrier_tasks:
             task.cancel()
 
     thread = Thread(target=in_thread, name=THREAD, daemon=True)
     thread.start()
     try:
-        await ended.wait()
+        await thread_ended.wait()
     finally:
-        # Told at once and without waiting: whoever is cancelled again meanwhile leaves no thread behind.
-        _tell(inner, stop)
-        await ended.wait()
+        # Stop the thread before anything is awaited: if this task is cancelled again, no thread is left running.
+        _call_soon_in(thread_loop, stop)
+        await thread_ended.wait()
         thread.join()
 
 
-def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
-    """Have another thread's loop do something, unless it is closed."""
+def _call_soon_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    """Run a callback on another thread's event loop; do nothing if that loop is closed."""
     with suppress(RuntimeError):
-        loop.call_soon_threadsafe(what)
+        loop.call_soon_threadsafe(callback)
 
 
 class ErasureCarrier:
@@ -105,7 +105,7 @@ class ErasureCarrier:
         registry: of the same database.
         log: where withdrawals are appended.
         settings: whether to do so at all, and how long a lease is.
-        unproved: whether also to carry out what serving wrote down without showing the key of an officer.
+        unproved: whether also to carry out erasures that serving began without the proof of an officer's key.
     """
 
     def __init__(
@@ -117,10 +117,11 @@ class ErasureCarrier:
         self._settings = settings
         self._unproved = unproved
         self._working: dict[str, asyncio.Task[None]] = {}
-        self._failed: dict[str, tuple[int, float]] = {}
+        # By erasure id: how often it failed, and when (monotonic clock) it may be tried again.
+        self._retries: dict[str, tuple[int, float]] = {}
 
     async def run(self) -> None:
-        """Look for erasures until cancelled. An unreachable database is waited for."""
+        """Look for erasures until cancelled; while the database is unreachable, keep trying."""
         try:
             while self._settings.carry_on:
                 try:
@@ -137,7 +138,7 @@ class ErasureCarrier:
             await asyncio.gather(*working, return_exceptions=True)
 
     async def look(self) -> None:
-        """Begin work on what waits, as far as there is room for it; forget keys of receipts that were shown."""
+        """Begin work on waiting erasures, of at most `AT_ONCE` tenants; forget keys of receipts that were shown."""
         async with self._database.write(ALL_TENANTS) as connection:
             await connection.execute(sql("erasures.forget_shown_keys"))
             rows = await connection.fetch(sql("erasures.waiting"), self._unproved)
@@ -147,16 +148,17 @@ class ErasureCarrier:
             tenant, erasure_id = row["tenant_id"], row["erasure_id"]
             if len(self._working) >= AT_ONCE:
                 return
-            if tenant in self._working or self._failed.get(erasure_id, (0, 0.0))[1] > now:
+            if tenant in self._working or self._retries.get(erasure_id, (0, 0.0))[1] > now:
                 continue
             self._working[tenant] = asyncio.create_task(self._carry_on(tenant, erasure_id))
 
     async def settle(self) -> None:
-        """Return when what is being worked on is done, or has failed."""
+        """Wait until each erasure that is being worked on is done, or has failed."""
         await asyncio.gather(*self._working.values(), return_exceptions=True)
 
     async def _carry_on(self, tenant: str, erasure_id: str) -> None:
-        where = {"tenant": tenant, "erasure_id": erasure_id}
+        """Carry one erasure out; log the outcome, and schedule another attempt after a failure."""
+        log_fields = {"tenant": tenant, "erasure_id": erasure_id}
         erasures = Erasures(
             self._database, self._registry, self._log, tenant, actor=ACTOR, lease_s=self._settings.lease_s
         )
@@ -164,15 +166,16 @@ class ErasureCarrier:
             await erasures.run(erasure_id)
         except errors.MyriaError as error:
             self._try_later(erasure_id)
-            logger.warning("an erasure waits: %s", error.message, extra={"action": "erasure_waits", **where})
+            logger.warning("an erasure waits: %s", error.message, extra={"action": "erasure_waits", **log_fields})
         except Exception:
             self._try_later(erasure_id)
-            logger.exception("an erasure failed", extra={"action": "erasure_failed", **where})
+            logger.exception("an erasure failed", extra={"action": "erasure_failed", **log_fields})
         else:
-            self._failed.pop(erasure_id, None)
-            logger.info("an erasure is done", extra={"action": "erasure_done", **where})
+            self._retries.pop(erasure_id, None)
+            logger.info("an erasure is done", extra={"action": "erasure_done", **log_fields})
 
     def _try_later(self, erasure_id: str) -> None:
-        times = self._failed.get(erasure_id, (0, 0.0))[0]
-        least, most = _AGAIN_S
-        self._failed[erasure_id] = times + 1, time.monotonic() + min(least * 2 ** min(times, 10), most)
+        """Count a failure, and double the wait before the next attempt."""
+        failures = self._retries.get(erasure_id, (0, 0.0))[0]
+        shortest, longest = _RETRY_AFTER_S
+        self._retries[erasure_id] = failures + 1, time.monotonic() + min(shortest * 2 ** min(failures, 10), longest)

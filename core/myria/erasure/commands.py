@@ -1,4 +1,7 @@
-"""Erasing: planned, withdrawn, erasing, done. Each state is kept, so whoever is killed anywhere can be gone on with."""
+"""Erasing, in four stored states: planned, withdrawn, erasing, done.
+
+An erasure whose process was killed can be resumed by another process, from its stored state.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ LEASE_S = 20.0
 """Seconds after which the work of a process that was killed may be gone on with."""
 
 WITHDRAWN_AT_ONCE = 100_000, 2_000
-"""Events that one commit withdraws at most, and scopes: of each it holds a lock."""
+"""The most events that one commit withdraws, and the most scopes: it holds a lock of each scope."""
 
 WITHDRAWN_WITHIN_S = 25.0
 """Seconds that such a commit may take; one that takes longer is tried with fewer events."""
@@ -57,21 +60,25 @@ _PROOF = TransactionBounds(statement=86_400.0, idle=3_600.0, lock=20.0, total=86
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asker:
-    """For whom a serving process begins an erasure. Without a proof that the database takes, the control plane carries
-    it out only where nobody proves anything; else it waits for `myria erase --resume`."""
+    """For whom a serving process begins an erasure; `proof` shows the database that this person may erase.
+
+    Without a proof, the control plane carries the erasure out only where it is set to accept unproved ones; otherwise
+    the erasure waits for `myria erase --resume`.
+    """
 
     proof: Proof | None
 
 
 class _DryRunError(Exception):
-    """Ends the transaction of a dry run without anything of it."""
+    """Raised by a dry run to roll its transaction back."""
 
 
 class Erasures:
     """Erases events of one tenant, for a caller who may.
 
     Args:
-        database: connects as the control plane to erase; serving may plan, start, withdraw and tell how far one is.
+        database: connects as the control plane, which may erase; as serving, it may only plan, start, withdraw and
+            report status.
         registry: of the same database; ends builds that began before the events were withdrawn.
         log: where withdrawals are appended.
         tenant: whose events; nothing of another is read or changed.
@@ -101,7 +108,9 @@ class Erasures:
         self._worker = new_id("wrk")
 
     async def plan(self, selection: Selection, *, after: int = 0, limit: int = PAGE_EVENTS) -> ErasurePlan:
-        """Return what an erasure would take; nothing is changed.
+        """Return what an erasure would remove, and change nothing.
+
+        The events are listed as an erasure would list them, in a transaction that is rolled back.
 
         Args:
             after: `next_after` of the page before.
@@ -114,7 +123,7 @@ class Erasures:
         try:
             async with self._database.write(self._tenant) as connection:
                 erasure_id = new_id("era")
-                shared = await self._list(connection, erasure_id, selection)
+                shared = await self._list_events(connection, erasure_id, selection)
                 arguments = (self._tenant, erasure_id)
                 rows = await connection.fetch(sql("erasure.listed"), *arguments, after, limit + 1)
                 counts = await connection.fetchrow(sql("erasure.count"), *arguments)
@@ -141,10 +150,10 @@ class Erasures:
         return plan
 
     async def start(self, selection: Selection, *, reason: str, bounds: StartBounds = StartBounds()) -> str:  # noqa: B008
-        """Note down what is to be erased, and return the erasure's id. Events that come later are not part of it.
+        """Store the list of events to erase, and return the erasure's id. Later events are not part of it.
 
         Args:
-            bounds: what must hold of it; nothing, where a person who owns the machine asks.
+            bounds: limits that the erasure must keep; none where the caller owns the machine.
 
         Raises:
             EventNotFound: nothing is chosen that is not erased already.
@@ -162,7 +171,7 @@ class Erasures:
     async def _start(self, selection: Selection, reason: str, bounds: StartBounds) -> str:
         erasure_id = new_id("era")
         async with self._database.write(self._tenant) as connection:
-            shared = await self._list(connection, erasure_id, selection)
+            shared = await self._list_events(connection, erasure_id, selection)
             counts = await connection.fetchrow(sql("erasure.count"), self._tenant, erasure_id)
             if counts is None or not counts["events"]:
                 raise errors.EventNotFound("nothing that is not erased already was chosen; nothing was changed")
@@ -186,45 +195,48 @@ class Erasures:
         return erasure_id
 
     async def withdraw(self, erasure_id: str) -> None:
-        """Take the events of an erasure out of every answer, as running it does first. A repeat changes nothing.
+        """Withdraw the events of an erasure, so that no answer shows them. Safe to rerun; `run` does this first.
 
-        At one moment, as far as one commit goes (`WITHDRAWN_AT_ONCE`); before the first of them is removed in any case.
+        Events of one commit (at most `WITHDRAWN_AT_ONCE`) vanish at one moment; all vanish before any is removed.
         """
-        most, most_scopes = WITHDRAWN_AT_ONCE
+        most_events, most_scopes = WITHDRAWN_AT_ONCE
         while True:
             async with self._database.read(self._tenant) as connection:
-                rows = await connection.fetch(sql("erasure.to_withdraw"), self._tenant, erasure_id, most)
+                rows = await connection.fetch(sql("erasure.to_withdraw"), self._tenant, erasure_id, most_events)
             if not rows:
                 return
-            chosen = set(list(dict.fromkeys(row["scope_id"] for row in rows))[:most_scopes])
+            chosen_scopes = set(list(dict.fromkeys(row["scope_id"] for row in rows))[:most_scopes])
             try:
-                await self._withdrawals.forget(self._tenant, [row for row in rows if row["scope_id"] in chosen])
+                await self._withdrawals.forget(self._tenant, [row for row in rows if row["scope_id"] in chosen_scopes])
             except errors.DeadlineExceeded:
-                if most <= MAX_WITHDRAWN:
+                if most_events <= MAX_WITHDRAWN:
                     raise
-                most, most_scopes = max(MAX_WITHDRAWN, most // 4), max(1, most_scopes // 4)
+                most_events, most_scopes = max(MAX_WITHDRAWN, most_events // 4), max(1, most_scopes // 4)
 
     async def run(self, erasure_id: str, *, at_once: int = ROWS_AT_ONCE, progress: Progress = lambda _: None) -> None:
-        """Erase, or go on with it; return when it is done. While another process is at it, follow that one.
+        """Carry an erasure out, from where it stands, and return when it is done.
+
+        While another process works on it, wait for that process and report its progress.
 
         Args:
             at_once: the most rows that one transaction changes.
-            progress: told how many rows went where so far, after each transaction.
+            progress: called after each transaction with the rows removed so far, by place.
 
         Raises:
             ErasureNotFound: there is none of this id.
             LogBusy: a build that began before did not end; ask again.
             LeaseLost: another process took it over; ask again.
         """
-        while (row := await self._row(erasure_id))["state"] != "done":
+        while (row := await self._erasure_row(erasure_id))["state"] != "done":
             if await self._claim(erasure_id):
                 async with self._leased(erasure_id):
-                    await self._run(await self._row(erasure_id), at_once, progress)
+                    await self._run(await self._erasure_row(erasure_id), at_once, progress)
                 return
             progress(orjson.loads(row["counts"]))
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _run(self, row: Any, at_once: int, progress: Progress) -> None:
+        """Carry out the erasure of this row: withdraw, stop late writers, empty, write the receipt. Needs the lease."""
         erasure_id = row["erasure_id"]
         if row["state"] == "done":
             return
@@ -236,14 +248,15 @@ class Erasures:
             await self.withdraw(erasure_id)
             async with self._database.write(self._tenant) as connection:
                 status = await connection.execute(sql("erasure.expand"), self._tenant, erasure_id)
-            if status.endswith(" 0"):
+            if status.endswith(" 0"):  # the list did not grow, so all of it is withdrawn
                 break
         if row["state"] == "planned":
-            await self._reach(erasure_id, "withdrawn")
+            await self._set_state(erasure_id, "withdrawn")
         await self._end_late_writers()
+        # Again: a late append may have restored a listed event.
         await self.withdraw(erasure_id)
         await self._end_older_build(erasure_id)
-        await self._reach(erasure_id, "erasing")
+        await self._set_state(erasure_id, "erasing")
         pace = Pace()
         removal = Removal(
             self._database,
@@ -256,11 +269,12 @@ class Erasures:
             pace=pace,
         )
         await removal.run()
-        await self._sample_anew(pace)
-        await self._drop_words_of_others(erasure_id, row["receipt_key"], pace)
-        await self._finish(erasure_id, removal.counts)
+        await self._refresh_statistics(pace)
+        await self._drop_shared_phrases(erasure_id, row["receipt_key"], pace)
+        await self._write_receipt(erasure_id, removal.counts)
 
     async def _claim(self, erasure_id: str) -> bool:
+        """Take the lease of an erasure; return False where another process holds it."""
         async with self._database.write(self._tenant) as connection:
             status = await connection.execute(
                 sql("erasures.claim"), self._tenant, erasure_id, self._worker, self._lease_s
@@ -269,13 +283,13 @@ class Erasures:
 
     @asynccontextmanager
     async def _leased(self, erasure_id: str) -> AsyncIterator[None]:
-        """Keep the lease of an erasure for the block, and let go of it afterwards, with what went wrong.
+        """Renew the lease of an erasure during the block; release it afterwards, and store why the block failed.
 
         Raises:
-            LeaseLost: this process stood still for so long that another one took it over.
+            LeaseLost: this process stood still for so long that another one took the lease.
         """
-        block = asyncio.current_task()
-        lost: list[errors.MyriaError] = []
+        block_task = asyncio.current_task()
+        lease_errors: list[errors.MyriaError] = []
 
         async def renew() -> None:
             try:
@@ -288,20 +302,21 @@ class Erasures:
                     if not status.endswith(" 1"):
                         raise errors.LeaseLost("another process has taken this erasure over; ask again")
             except errors.MyriaError as error:
-                lost.append(error)
-                if block is not None:
-                    block.cancel()
+                lease_errors.append(error)
+                if block_task is not None:
+                    block_task.cancel()  # it must not write without the lease
 
         renewing = asyncio.create_task(renew())
         failure: Json | None = None
         try:
             yield
         except asyncio.CancelledError:
-            if not lost:
+            if not lease_errors:
                 raise
-            if block is not None:
-                block.uncancel()
-            raise lost[0] from None
+            # The cancellation was our own (`renew`): undo it, and raise the reason instead.
+            if block_task is not None:
+                block_task.uncancel()
+            raise lease_errors[0] from None
         except errors.MyriaError as error:
             failure = {"code": error.code, "message": error.message}
             raise
@@ -317,7 +332,7 @@ class Erasures:
                     await connection.execute(sql("erasures.release"), self._tenant, erasure_id, self._worker, text)
 
     async def status(self, erasure_id: str) -> ErasureStatus:
-        """Return how far an erasure is; once it is done, with its receipt, without the key.
+        """Return how far an erasure is; once it is done, the status has its receipt, without the key.
 
         Raises:
             ErasureNotFound: there is none of this id.
@@ -337,7 +352,7 @@ class Erasures:
         return [_status(row) for row in rows]
 
     async def event_ids(self, erasure_id: str) -> list[str]:
-        """Return the ids of the events of an erasure: what to erase again where a backup from before is restored.
+        """Return the ids of an erasure's events: to erase again after an older backup was restored.
 
         Raises:
             ErasureNotFound: there is none of this id.
@@ -350,7 +365,7 @@ class Erasures:
     async def shown_receipt(self, erasure_id: str) -> Receipt | None:
         """Return the receipt of an erasure for its caller, None while it is not done.
 
-        Its key is in it for the actor who asked for the erasure, and for five minutes from the first time on.
+        It holds the key only for the actor who asked for the erasure, and only for five minutes after the first call.
 
         Raises:
             ErasureNotFound: there is none of this id.
@@ -363,12 +378,12 @@ class Erasures:
         return replace(receipt, key=None if key is None else base64.b64encode(key).decode())
 
     async def receipt(self, erasure_id: str) -> Receipt:
-        """Return the receipt of an erasure that is done; with its key until `handed_over`.
+        """Return the receipt of an erasure that is done; it holds the key until `handed_over` was called.
 
         Raises:
             ErasureNotFound: there is none of this id, or it is not done.
         """
-        row = await self._row(erasure_id)
+        row = await self._erasure_row(erasure_id)
         if row["receipt"] is None:
             raise errors.ErasureNotFound(f"erasure {erasure_id} is not done; go on with it first", id=erasure_id)
         key = row["receipt_key"]
@@ -394,8 +409,8 @@ class Erasures:
             await connection.execute(sql("erasure.admit"), self._tenant, keys)
             await write_act(connection, self._act("erase.admit", keys=len(keys)))
 
-    async def _list(self, connection: Connection, erasure_id: str, selection: Selection) -> int:
-        """List the events of a selection for an erasure; return how many of them are shared with others."""
+    async def _list_events(self, connection: Connection, erasure_id: str, selection: Selection) -> int:
+        """Store the events of a selection as those of an erasure; return how many are shared with other people."""
         if not await connection.fetchval(sql("erasures.try_listing"), lock_key("list erasure", self._tenant)):
             raise errors.Overloaded("another selection of this tenant is being looked up; retry")
         listing = (self._tenant, erasure_id)
@@ -418,21 +433,21 @@ class Erasures:
         await connection.execute(sql("erasure.expand"), *listing)
         return shared
 
-    async def _row(self, erasure_id: str) -> Any:
+    async def _erasure_row(self, erasure_id: str) -> Any:
         async with self._database.read(self._tenant) as connection:
             row = await connection.fetchrow(sql("erasure.get"), self._tenant, erasure_id)
         if row is None:
             raise errors.ErasureNotFound(f"there is no erasure {erasure_id}", id=erasure_id)
         return row
 
-    async def _reach(self, erasure_id: str, state: str) -> None:
+    async def _set_state(self, erasure_id: str, state: str) -> None:
         async with self._database.write(self._tenant) as connection:
             await connection.execute(sql("erasure.reach"), self._tenant, erasure_id, state, None)
 
     async def _end_late_writers(self) -> None:
-        """Wait until every append and every write to the audit that may not know of the list has ended.
+        """Wait until every append and audit write that began before the events were listed has ended.
 
-        An append in flight may restore a listed event: what it restored is withdrawn again afterwards.
+        Such an append may restore a listed event; the caller withdraws it again afterwards.
 
         Raises:
             LogBusy: appends did not leave the log alone.
@@ -442,11 +457,11 @@ class Erasures:
             await connection.execute(sql("llm.own_audit_lock"), lock_key("audit", self._tenant))
 
     async def _end_older_build(self, erasure_id: str) -> None:
-        """End the build that was captured before the withdrawal, and wait until its workers have noticed.
+        """Abort each build that was captured before the withdrawal, and wait until its workers have stopped.
 
-        Its workers cannot write what they read before (`myria.db.fence`); those of older releases, which do not
-        look, are waited for until their leases end. The lock divides captures: those before are seen from here on, and
-        those after it see the withdrawal (`builds.any_erased_since`).
+        Workers of this release cannot write what they read before (`myria.db.fence`). Those of older releases do not
+        check that; this waits until their leases end. The publish lock orders captures: this sees every build captured
+        before it, and every later build sees the withdrawal (`builds.any_erased_since`).
         """
         async with self._database.write(self._tenant) as connection:
             await connection.execute(sql("session.own_publish_lock"), lock_key("publish", self._tenant))
@@ -463,8 +478,8 @@ class Erasures:
                 raise errors.LogBusy(f"workers of build {row['build_id']} are still at work; ask again")
             await asyncio.sleep(_LOOK_EVERY_S)
 
-    async def _sample_anew(self, pace: Pace) -> None:
-        """Let PostgreSQL's statistics of every table forget values of rows that are gone."""
+    async def _refresh_statistics(self, pace: Pace) -> None:
+        """Refresh PostgreSQL's statistics of every table: they may quote values of erased rows."""
         async with self._database.read(self._tenant) as connection:
             rows = await connection.fetch(sql("erasure.places"))
         for row in rows:
@@ -472,51 +487,53 @@ class Erasures:
                 await connection.execute(sql("erasure.sample_anew"), row["place"])
             await pace.rest()
 
-    async def _drop_words_of_others(self, erasure_id: str, key: bytes, pace: Pace) -> None:
-        """Forget the digests of what other events say as well: a receipt promises the absence of the rest."""
+    async def _drop_shared_phrases(self, erasure_id: str, key: bytes, pace: Pace) -> None:
+        """Delete digests of phrases that other events hold too; the receipt promises the absence of the others only."""
         async with self._database.read(self._tenant, _PROOF) as connection:
             rows = await connection.fetch(sql("erasure.words"), self._tenant, erasure_id)
-            wanted = {row["digest"]: row["sieve"] for row in rows}
-            hits = await remaining(connection, self._tenant, key, wanted, examined=Counter(), pace=pace)
-        said = sorted(hits)
-        for at in range(0, len(said), 10 * ROWS_AT_ONCE):
+            sieve_by_digest = {row["digest"]: row["sieve"] for row in rows}
+            place_by_digest = await remaining(
+                connection, self._tenant, key, sieve_by_digest, examined=Counter(), pace=pace
+            )
+        shared_digests = sorted(place_by_digest)
+        for at in range(0, len(shared_digests), 10 * ROWS_AT_ONCE):
             async with self._database.write(self._tenant) as connection:
                 await connection.execute(
-                    sql("erasure.drop_words"), self._tenant, erasure_id, said[at : at + 10 * ROWS_AT_ONCE]
+                    sql("erasure.drop_words"), self._tenant, erasure_id, shared_digests[at : at + 10 * ROWS_AT_ONCE]
                 )
 
-    async def _finish(self, erasure_id: str, counts: Counter[str]) -> None:
-        """Write the receipt behind the one before it."""
+    async def _write_receipt(self, erasure_id: str, counts: Counter[str]) -> None:
+        """Write the receipt, chained to the tenant's receipt before it, and mark the erasure as done."""
         async with self._database.write(self._tenant) as connection:
             await connection.execute(sql("erasure.lock"), lock_key("erase", self._tenant))
             row = await connection.fetchrow(sql("erasure.get"), self._tenant, erasure_id)
             if row is None or row["state"] == "done":
                 return
-            last = await connection.fetchrow(sql("erasure.last_receipt"), self._tenant)
+            previous = await connection.fetchrow(sql("erasure.last_receipt"), self._tenant)
             secret = await connection.fetchval(sql("erasure.receipt_secret"), self._tenant)
-            at = await connection.fetchval(sql("erasure.now"))
+            done_at = await connection.fetchval(sql("erasure.now"))
             content: Json = {
                 "version": 1,
                 "tenant": self._tenant,
                 "erasure_id": erasure_id,
-                "number": 1 if last is None else last["number"] + 1,
-                "previous": None if last is None else last["mac"].hex(),
+                "number": 1 if previous is None else previous["number"] + 1,
+                "previous": None if previous is None else previous["mac"].hex(),
                 "asked_at": rfc3339_of(row["created_at"]),
-                "done_at": rfc3339_of(at),
+                "done_at": rfc3339_of(done_at),
                 "by": row["actor"],
                 "reason": row["reason"],
                 "selected": orjson.loads(row["selected"]),
                 "rows": dict(+counts),
                 "lists": await named(connection, self._tenant, erasure_id),
             }
-            text = canonical_json(content)
+            content_json = canonical_json(content)
             await connection.execute(
                 sql("erasure.finish"),
                 self._tenant,
                 erasure_id,
                 content["number"],
-                text.decode(),
-                chained(secret, None if last is None else last["mac"], text),
+                content_json.decode(),
+                chained(secret, None if previous is None else previous["mac"], content_json),
                 orjson.dumps(dict(+counts)).decode(),
             )
             await write_act(connection, self._act("erase.done", erasure_id=erasure_id, **counts))
@@ -552,10 +569,10 @@ def _status(row: Any) -> ErasureStatus:
 
 
 async def verify_receipt(database: Database, tenant: str, receipt: Receipt) -> ReceiptProof:
-    """Prove that a receipt was issued in a database, or the one of which it is a copy, and that nothing is left.
+    """Check that a receipt was issued by this database (or the one it is a copy of), and that nothing it names is left.
 
     Raises:
-        InvalidArgument: its key is none.
+        InvalidArgument: the receipt's key is malformed.
     """
     async with database.read(tenant, _PROOF) as connection:
         return await prove(connection, tenant, receipt)

@@ -1,7 +1,7 @@
-"""Forgetting, in every process, what it keeps of a tenant in which something was erased.
+"""Every process clears its caches of a tenant after something of that tenant was erased.
 
-Reads show nothing of it from the withdrawal on; here it leaves the process's memory, too. The tenants' epochs move with
-each transaction that erases, and are read twice a second.
+Since the withdrawal, reads show none of it; this clears it from the process's memory, too. Each transaction that erases
+raises the tenant's epoch; processes read the epochs twice a second.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ _STATEMENT_S = 5.0
 
 
 class Forgetting:
-    """Watches the epochs of erasures for one process.
+    """Watches the tenants' erasure epochs for one process.
 
     Args:
-        database: where they are read; a pool of which reads cannot take all connections.
-        forget: forgets what is kept of a tenant.
-        again_s: seconds after which that is done once more: a read that had begun before may have kept something since.
+        database: where the epochs are read; a pool whose connections reads cannot all take.
+        forget: clears the caches of a tenant.
+        again_s: seconds until the caches are cleared once more: a read that began before the erasure may have filled
+            them again.
     """
 
     def __init__(self, database: Database, forget: Callable[[str], None], *, again_s: float) -> None:
@@ -37,10 +38,10 @@ class Forgetting:
         self._forget = forget
         self._again_s = again_s
         self._epochs: dict[str, int] = {}
-        self._again: dict[str, float] = {}
+        self._second_clearing_at: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Look at the epochs until cancelled. A database that is away erases nothing meanwhile."""
+        """Check the epochs until cancelled. Failed checks are harmless: an unreachable database erases nothing."""
         while True:
             try:
                 await self.look()
@@ -51,15 +52,15 @@ class Forgetting:
             await asyncio.sleep(POLL_S)
 
     async def look(self) -> None:
-        """Forget what is kept of the tenants whose epoch has moved."""
+        """Clear the caches of tenants whose epoch has changed, and of those whose second clearing is due."""
         async with self._database.connection() as connection:
             rows = await connection.fetch(sql("erasures.epochs"), timeout=_STATEMENT_S)
         epochs = {row["tenant_id"]: row["epoch"] for row in rows}
         now = time.monotonic()
         for tenant in [tenant for tenant, epoch in epochs.items() if self._epochs.get(tenant) != epoch]:
             self._forget(tenant)
-            self._again[tenant] = now + self._again_s
-        for tenant in [tenant for tenant, at in self._again.items() if at <= now]:
+            self._second_clearing_at[tenant] = now + self._again_s
+        for tenant in [tenant for tenant, due_at in self._second_clearing_at.items() if due_at <= now]:
             self._forget(tenant)
-            del self._again[tenant]
+            del self._second_clearing_at[tenant]
         self._epochs = epochs

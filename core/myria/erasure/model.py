@@ -16,12 +16,12 @@ SHARED_POLICIES: tuple[SharedPolicy, ...] = get_args(SharedPolicy)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """What is to be erased of one tenant: the union of what is named.
+    """What is to be erased of one tenant: the union of all fields.
 
     Args:
         events: event ids.
         notes: note ids: every version of each, and the links between it and others.
-        participants: events of scopes in which nobody else is; `shared` says what becomes of those with others.
+        participants: names; takes events of scopes that hold nobody else. `shared` decides about scopes with others.
         contexts: context ids.
         query: words in this order, whatever their case, in a payload, hint, source key or context id.
         sources: pairs (channel, source_event_key).
@@ -39,7 +39,7 @@ class Selection:
         """Refuse a selection of nothing.
 
         Raises:
-            InvalidArgument: nothing is named, or the policy is none.
+            InvalidArgument: nothing is named, or the policy is unknown.
         """
         if not (self.events or self.notes or self.participants or self.contexts or self.query.strip() or self.sources):
             raise errors.InvalidArgument(
@@ -50,7 +50,7 @@ class Selection:
             raise errors.InvalidArgument(f"policy must be one of {', '.join(SHARED_POLICIES)}", field="policy")
 
     def summary(self) -> Json:
-        """Return by what events were chosen, without a word of it: it stays, and what was chosen must not."""
+        """Return how the events were chosen, as counts: the record stays, so it must not quote what was erased."""
         counts = {
             "events": len(self.events),
             "notes": len(self.notes),
@@ -85,7 +85,7 @@ class ErasurePlan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Receipt:
-    """A receipt as the caller keeps it. Without `key`, which nobody else has, the absence of words cannot be proved."""
+    """A receipt as its caller keeps it. Only the caller has `key`; without it, nobody can prove that words are gone."""
 
     content: Json
     mac: str
@@ -97,10 +97,10 @@ class Receipt:
 
     @classmethod
     def of(cls, value: Any) -> Receipt:
-        """Return the receipt of a file's content.
+        """Return the receipt that a file's content describes.
 
         Raises:
-            InvalidArgument: it is none.
+            InvalidArgument: the content is not a receipt.
         """
         is_receipt = isinstance(value, dict) and isinstance(value.get("receipt"), dict)
         if not is_receipt or not isinstance(value.get("mac"), str) or not isinstance(value.get("key"), str | None):
@@ -110,12 +110,12 @@ class Receipt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StartBounds:
-    """What must hold of an erasure that begins; None allows anything.
+    """Limits for a new erasure; None means no limit.
 
     Args:
-        expected: how many events its caller was told of by a dry run.
-        most: how many it may take.
-        most_open: how many erasures of the tenant may be unfinished with it.
+        expected: the number of events that a dry run told the caller.
+        most: the most events that it may take.
+        most_open: how many unfinished erasures the tenant may have, this one included.
     """
 
     expected: int | None = None
@@ -123,10 +123,11 @@ class StartBounds:
     most_open: int | None = None
 
     def check(self, events: int, unfinished: int) -> None:
-        """Return when an erasure of so many events may begin beside so many that are not done.
+        """Check that an erasure of `events` events may begin while `unfinished` others are not done.
 
         Raises:
-            ErasureChanged, ErasureTooLarge: it may not.
+            ErasureChanged: the number of events is not the expected one.
+            ErasureTooLarge: too many events, or too many unfinished erasures.
         """
         if self.expected is not None and events != self.expected:
             raise errors.ErasureChanged(
@@ -150,7 +151,7 @@ class StartBounds:
 class ErasureStatus:
     """How far an erasure is: of its `events`, how many are `withdrawn` from answers and how many `erased`.
 
-    `rows` counts what went so far by place. `failure` has code and message of the last attempt where that failed.
+    `rows` counts the rows removed so far, by place. `failure` has code and message if the last attempt failed.
     """
 
     erasure_id: str

@@ -1,26 +1,29 @@
-"""Rests between small pieces of work, so that those who append and ask meanwhile wait little longer than alone."""
+"""Rests between small pieces of background work, so that appends and queries meanwhile are hardly slowed."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 
-_REST = 2.5
+_REST_RATIO = 2.5
 """Seconds of rest for each second of work."""
 
-_LEAST_S = 0.001
-_MOST_S = 0.5
+_LEAST_WORK_S = 0.001
+_LONGEST_REST_S = 0.5
 
 
 class Pace:
-    """Takes turns with everybody else: after each piece of work `rest` waits for 2.5 times what it took."""
+    """Paces background work: after each piece of work, `rest` sleeps 2.5 times as long as the piece took."""
 
     def __init__(self) -> None:
-        self._since = time.monotonic()
+        self._worked_since = time.monotonic()
 
     async def rest(self) -> None:
-        """Rest for the work since the last rest; where it was next to nothing, go on with it."""
-        worked_s = time.monotonic() - self._since
-        if worked_s >= _LEAST_S:
-            await asyncio.sleep(min(_MOST_S, worked_s * _REST))
-            self._since = time.monotonic()
+        """Sleep in proportion to the work since the last rest.
+
+        Work of less than a millisecond earns no rest yet, and counts towards the next.
+        """
+        worked_s = time.monotonic() - self._worked_since
+        if worked_s >= _LEAST_WORK_S:
+            await asyncio.sleep(min(_LONGEST_REST_S, worked_s * _REST_RATIO))
+            self._worked_since = time.monotonic()

@@ -30,7 +30,7 @@ _PLACES = (
 )
 
 _Text = tuple[str, str, str]
-"""A place, its key there, and what it says."""
+"""The place that holds a text, the text's key there, and the text."""
 
 
 def chained(secret: bytes, previous: bytes | None, content: bytes) -> bytes:
@@ -47,30 +47,32 @@ async def remaining(
     examined: Counter[str],
     pace: Pace | None = None,
 ) -> dict[bytes, str]:
-    """Return where digests of erased words still are the digests of words in the database, each with one place.
+    """Return the digests of erased phrases that are still in the database, each with one place that holds the phrase.
 
     Args:
-        wanted: the sieves of the digests; see `PhraseFinder`.
-        examined: how many texts were looked at is added, by place.
-        pace: rests after some texts; without one it goes on.
+        wanted: the sieves of the digests, by digest; see `PhraseFinder`.
+        examined: is raised by the number of texts read, by place.
+        pace: rests after each page of texts; None to read without rests.
     """
-    hits: dict[bytes, str] = {}
+    place_by_digest: dict[bytes, str] = {}
     finder = PhraseFinder(key, wanted)
-    async for texts in _texts(connection, tenant):
+    async for texts in _pages_of_texts(connection, tenant):
         examined.update(place for place, _, _ in texts)
-        for (place, where, _), found in zip(texts, finder.find([text for _, _, text in texts]), strict=True):
+        for (place, key_in_place, _), found in zip(texts, finder.find([text for _, _, text in texts]), strict=True):
             for digest in found:
-                hits.setdefault(digest, f"{place} {where}")
+                place_by_digest.setdefault(digest, f"{place} {key_in_place}")
         if pace is not None:
             await pace.rest()
-    return hits
+    return place_by_digest
 
 
 async def prove(connection: Connection, tenant: str, receipt: Receipt) -> ReceiptProof:
-    """Check a receipt against a database: it is the one that was issued there, and what it says is gone is gone.
+    """Check that a receipt was issued by this database, and that nothing it names is left there.
+
+    Without the receipt's key, words cannot be searched for; events and search blocks are checked in any case.
 
     Raises:
-        InvalidArgument: its key is none.
+        InvalidArgument: the receipt's key is malformed.
     """
     problems: list[str] = []
     examined: Counter[str] = Counter()
@@ -83,20 +85,20 @@ async def prove(connection: Connection, tenant: str, receipt: Receipt) -> Receip
         return ReceiptProof(problems=(f"this database knows no receipt of erasure {erasure_id}",))
     if row["receipt"].encode() != canonical_json(content) or row["mac"].hex() != receipt.mac:
         problems.append("the receipt is not the one that was issued for this erasure")
-    examined["receipts"], chain = await chain_problems(connection, tenant)
-    problems += chain
+    examined["receipts"], broken_chain = await chain_problems(connection, tenant)
+    problems += broken_chain
     words_left = await connection.fetch(sql("erasure.words_left"), tenant, erasure_id)
     problems += [f"event {left['event_id']} is in the log with its words" for left in words_left]
-    numbers = {seq["event_seq"] for seq in await connection.fetch(sql("erasure.numbers"), tenant, erasure_id)}
+    erased_seqs = {seq["event_seq"] for seq in await connection.fetch(sql("erasure.numbers"), tenant, erasure_id)}
     async for block in connection.cursor(sql("erasure.words_of_blocks"), tenant, prefetch=20):
         examined["search_blocks"] += 1
-        if not numbers.isdisjoint(decode(block["block"]).seq.tolist()):
+        if not erased_seqs.isdisjoint(decode(block["block"]).seq.tolist()):
             problems.append(f"search block {block['key']} has words of an erased event")
     if receipt.key is not None:
         rows = await connection.fetch(sql("erasure.words"), tenant, erasure_id)
-        wanted = {found["digest"]: found["sieve"] for found in rows}
-        hits = await remaining(connection, tenant, _key(receipt.key), wanted, examined=examined)
-        places = sorted(set(hits.values()))
+        sieve_by_digest = {found["digest"]: found["sieve"] for found in rows}
+        place_by_digest = await remaining(connection, tenant, _key(receipt.key), sieve_by_digest, examined=examined)
+        places = sorted(set(place_by_digest.values()))
         problems += [f"erased words are in {place}" for place in places[:_SHOWN]]
         if len(places) > _SHOWN:
             problems.append(f"and in {len(places) - _SHOWN} more places")
@@ -113,8 +115,8 @@ def _key(text: str) -> bytes:
     return key
 
 
-async def _texts(connection: Connection, tenant: str) -> AsyncIterator[list[_Text]]:
-    """Yield every text that is kept for a tenant, some at a time."""
+async def _pages_of_texts(connection: Connection, tenant: str) -> AsyncIterator[list[_Text]]:
+    """Yield every text that is stored for a tenant, in small pages."""
     page: list[_Text] = []
     size = 0
     async for text in _each_text(connection, tenant):

@@ -79,13 +79,17 @@ class Removal:
         self._pace = pace
 
     async def run(self) -> None:
-        """Empty every place. A repeat goes on where the last one was."""
+        """Empty every place that holds words of the erased events. Safe to rerun; resumes where the last run stopped.
+
+        Renderings and subjects can wait until the log is empty: they are found by event numbers and scopes, which stay.
+        What is found through words of the log (`_erase_next_events`) cannot.
+        """
         async with self._database.read(self._tenant) as connection:
             rows = await connection.fetch(sql("erasure.scopes"), self._tenant, self._erasure_id)
         scopes = [row["scope_id"] for row in rows]
         for at in range(0, len(scopes), _SCOPES_AT_ONCE):
-            await self._models(scopes[at : at + _SCOPES_AT_ONCE])
-        while await self._events():
+            await self._empty_model_records(scopes[at : at + _SCOPES_AT_ONCE])
+        while await self._erase_next_events():
             pass
         for at in range(0, len(scopes), _SCOPES_AT_ONCE):
             async with self._database.write(self._tenant) as connection:
@@ -95,13 +99,16 @@ class Removal:
                     self._erasure_id,
                     scopes[at : at + _SCOPES_AT_ONCE],
                 )
-        while await self._renderings():
+        while await self._empty_next_renderings():
             pass
         for scope_id in scopes:
-            await self._subjects(scope_id)
+            await self._forget_subjects(scope_id)
 
-    async def _subjects(self, scope_id: int) -> None:
-        """Forget the subjects of a scope, between builds of it: what was erased may be quoted anywhere in them."""
+    async def _forget_subjects(self, scope_id: int) -> None:
+        """Delete all subjects of a scope: any of them may quote an erased event.
+
+        Waits while a build works on the scope, since that build would write the subjects again.
+        """
         while True:
             async with self._database.write(self._tenant) as connection:
                 if not await connection.fetchval(sql("subjects.any"), self._tenant, [scope_id]):
@@ -110,30 +117,34 @@ class Removal:
                 is_built = await connection.fetchval(sql("collect.being_built"), self._tenant, scope_id)
                 if not is_built:
                     status = await connection.execute(sql("subjects.forget"), self._tenant, scope_id)
-                    gone = Counter({"subject_nodes": _rows(status)})
-                    await self._note(connection, gone)
+                    gone = Counter({"subject_nodes": _changed_rows(status)})
+                    await self._store_counts(connection, gone)
                     break
             await asyncio.sleep(_BUILT_S)
-        await self._done(gone)
+        await self._report_and_rest(gone)
 
-    async def _models(self, scopes: Sequence[int]) -> None:
-        """Empty the audit of calls of models that could see these scopes, and their plans that name the events."""
-        for place, statement, named in (
+    async def _empty_model_records(self, scopes: Sequence[int]) -> None:
+        """Delete models' plans that name erased events, and empty audited model calls that could see these scopes."""
+        for place, statement, statement_arguments in (
             ("unit_plans", "erasure.erase_plans", (self._erasure_id, scopes)),
             ("llm_calls", "erasure.erase_calls", (scopes,)),
         ):
             while True:
                 async with self._database.write(self._tenant) as connection:
-                    status = await connection.execute(sql(statement), self._tenant, *named, self._at_once)
-                    gone = Counter({place: _rows(status)})
-                    await self._note(connection, gone)
-                await self._done(gone)
+                    status = await connection.execute(sql(statement), self._tenant, *statement_arguments, self._at_once)
+                    gone = Counter({place: _changed_rows(status)})
+                    await self._store_counts(connection, gone)
+                await self._report_and_rest(gone)
                 if gone[place] < self._at_once:
                     break
 
-    async def _events(self) -> bool:
-        """Erase the next events of the log, and what quotes them; tell whether there were any."""
-        after, found, quoted, keys, pages = 0, set[str](), set[str](), list[bytes](), list[list[int]]()
+    async def _erase_next_events(self) -> bool:
+        """Erase the next events (up to `_GATHERED_EVENTS`) and the remarks that quote them.
+
+        Returns whether there were any; False means that the whole log is done.
+        """
+        # The receipt will prove the absence of `phrases_found`; `telltales` recognise remarks that quote an event.
+        after, phrases_found, telltales, keys, pages = 0, set[str](), set[str](), list[bytes](), list[list[int]]()
         while sum(map(len, pages)) < _GATHERED_EVENTS:
             async with self._database.read(self._tenant) as connection:
                 rows = await connection.fetch(
@@ -146,65 +157,70 @@ class Removal:
             keys += [row["dedupe_key"] for row in rows if row["dedupe_key"] is not None]
             for row in rows:
                 for text in _texts(row):
-                    found.update(phrases(text))
-                    quoted.update(telling(text))
+                    phrases_found.update(phrases(text))
+                    telltales.update(telling(text))
             await self._pace.rest()
         if not pages:
             return False
-        # Before the rows go, so that no append finds neither them nor this.
+        # First refuse the source keys of these events, then empty the rows: in the other order, an append of the same
+        # event in between would find neither the row nor the refusal, and store the event again.
         async with self._database.write(self._tenant) as connection:
             await connection.execute(sql("erasure.refuse_keys"), self._tenant, keys)
-        hashing = PhraseDigests(self._key)
-        hidden = sorted((hashing.digest(phrase), hashing.sieve(phrase)) for phrase in found)
-        for at in range(0, len(hidden), 10 * self._at_once):
-            some = hidden[at : at + 10 * self._at_once]
+        phrase_digests = PhraseDigests(self._key)
+        digests = sorted((phrase_digests.digest(phrase), phrase_digests.sieve(phrase)) for phrase in phrases_found)
+        for at in range(0, len(digests), 10 * self._at_once):
+            batch = digests[at : at + 10 * self._at_once]
             async with self._database.write(self._tenant) as connection:
                 await connection.execute(
                     sql("erasure.keep_words"),
                     self._tenant,
                     self._erasure_id,
-                    [digest for digest, _ in some],
-                    [sieve for _, sieve in some],
+                    [digest for digest, _ in batch],
+                    [sieve for _, sieve in batch],
                 )
             await self._pace.rest()
-        await self._remarks(quoted)
-        for numbers in pages:
-            await self._rows_of_the_log(numbers)
+        await self._empty_remarks(telltales)
+        for event_seqs in pages:
+            await self._erase_log_rows(event_seqs)
         return True
 
-    async def _remarks(self, quoted: set[str]) -> None:
-        """Empty what people and programs wrote beside the log, where it quotes."""
-        hits: dict[str, list[str]] = {}
+    async def _empty_remarks(self, telltales: set[str]) -> None:
+        """Empty remarks (what people and programs wrote beside the log) that quote an erased event."""
+        keys_by_place: dict[str, list[str]] = {}
         async with self._database.read(self._tenant) as connection:
             async for row in connection.cursor(sql("erasure.remarks"), self._tenant, prefetch=self._at_once):
-                if not quoted.isdisjoint(telling(row["text"] or "")):
-                    hits.setdefault(row["place"], []).append(row["key"])
-        for place, keys in hits.items():
+                if not telltales.isdisjoint(telling(row["text"] or "")):
+                    keys_by_place.setdefault(row["place"], []).append(row["key"])
+        for place, keys in keys_by_place.items():
             for at in range(0, len(keys), self._at_once):
                 async with self._database.write(self._tenant) as connection:
                     status = await connection.execute(sql(_REMARKS[place]), self._tenant, keys[at : at + self._at_once])
-                    gone = Counter({place: _rows(status)})
-                    await self._note(connection, gone)
-                await self._done(gone)
+                    gone = Counter({place: _changed_rows(status)})
+                    await self._store_counts(connection, gone)
+                await self._report_and_rest(gone)
 
-    async def _rows_of_the_log(self, numbers: Sequence[int]) -> None:
-        """Erase some rows of the log with what was folded from them, in one transaction."""
+    async def _erase_log_rows(self, event_seqs: Sequence[int]) -> None:
+        """Erase some events of the log, and rows derived from them, in one transaction.
+
+        Sessions are dropped and folded again from the events that are left.
+        """
         gone: Counter[str] = Counter()
         async with self._database.write(self._tenant) as connection:
-            sessions = await connection.fetch(sql("erasure.sessions_of"), self._tenant, numbers)
+            sessions = await connection.fetch(sql("erasure.sessions_of"), self._tenant, event_seqs)
             locks = {lock_key("session", self._tenant, row["scope_id"], row["context_id"]) for row in sessions}
             await connection.execute(sql("sessions.lock"), sorted(locks))
-            turns = await connection.fetch(sql("erasure.turns_of"), self._tenant, numbers)
+            turns = await connection.fetch(sql("erasure.turns_of"), self._tenant, event_seqs)
             locks = {lock_key("turns", self._tenant, row["owner"], row["context_id"]) for row in turns}
             await connection.execute(sql("turns.lock"), sorted(locks))
-            # Whoever keeps a vector of these events has ended, or finds them erased.
+            # After this lock, nobody adds a vector of these events: who held it has ended; who comes later sees them
+            # erased.
             await connection.execute(sql("vectors.lock"), lock_key("vectors", self._tenant))
-            gone["event_vectors"] = await connection.fetchval(sql("erasure.erase_vectors"), self._tenant, numbers)
-            status = await connection.execute(sql("erasure.forget_successors"), self._tenant, numbers)
-            gone["withdrawals"] = _rows(status)
-            await connection.execute(sql("erasure.forget_digests"), self._tenant, numbers)
-            gone["notes"] = await connection.fetchval(sql("erasure.erase_notes"), self._tenant, numbers)
-            entries = await connection.fetch(sql("erasure.drop_registrations"), self._tenant, numbers)
+            gone["event_vectors"] = await connection.fetchval(sql("erasure.erase_vectors"), self._tenant, event_seqs)
+            status = await connection.execute(sql("erasure.forget_successors"), self._tenant, event_seqs)
+            gone["withdrawals"] = _changed_rows(status)
+            await connection.execute(sql("erasure.forget_digests"), self._tenant, event_seqs)
+            gone["notes"] = await connection.fetchval(sql("erasure.erase_notes"), self._tenant, event_seqs)
+            entries = await connection.fetch(sql("erasure.drop_registrations"), self._tenant, event_seqs)
             gone["registrations"] = len(entries)
             for place, statement in (
                 ("note_relations", "erasure.erase_relations"),
@@ -212,7 +228,7 @@ class Removal:
                 ("turns", "erasure.erase_turns"),
                 ("events", "erasure.erase_events"),
             ):
-                gone[place] = _rows(await connection.execute(sql(statement), self._tenant, numbers))
+                gone[place] = _changed_rows(await connection.execute(sql(statement), self._tenant, event_seqs))
             for row in sessions:
                 await connection.execute(sql("erasure.drop_session"), self._tenant, row["scope_id"], row["context_id"])
                 await connection.execute(sql("erasure.fold_session"), self._tenant, row["scope_id"], row["context_id"])
@@ -223,18 +239,21 @@ class Removal:
                 session = (self._tenant, row["owner"], row["context_id"], row["scope_id"])
                 await connection.execute(sql("erasure.drop_turn_session"), *session)
                 await connection.execute(sql("erasure.fold_turn_session"), *session)
-            await connection.execute(sql("erasure.note_erased"), self._tenant, numbers)
-            await self._note(connection, gone)
-        await self._done(gone)
+            await connection.execute(sql("erasure.note_erased"), self._tenant, event_seqs)
+            await self._store_counts(connection, gone)
+        await self._report_and_rest(gone)
 
-    async def _renderings(self) -> bool:
-        """Empty the next renderings, and take the events out of their search blocks; tell whether there were any."""
+    async def _empty_next_renderings(self) -> bool:
+        """Empty the next renderings, and take the erased events out of their search blocks.
+
+        Returns whether there were any; False means that all renderings are done.
+        """
         async with self._database.read(self._tenant) as connection:
             rows = await connection.fetch(sql("erasure.open_renderings"), self._tenant, self._erasure_id, self._at_once)
         ids = [row["rendering_id"] for row in rows]
         with_blocks = [row["rendering_id"] for row in rows if row["has_block"]]
         for at in range(0, len(with_blocks), _BLOCKS_AT_ONCE):
-            await self._blocks(with_blocks[at : at + _BLOCKS_AT_ONCE])
+            await self._rewrite_blocks(with_blocks[at : at + _BLOCKS_AT_ONCE])
         if not ids:
             return False
         async with self._database.write(self._tenant) as connection:
@@ -242,18 +261,20 @@ class Removal:
                 sql("erasure.erase_renderings"), self._tenant, ids, ERASED_LABEL, ERASED_SUMMARY
             )
             await connection.execute(sql("erasure.note_renderings"), self._tenant, ids)
-            gone = Counter({"renderings": _rows(status)})
-            await self._note(connection, gone)
-        await self._done(gone)
+            gone = Counter({"renderings": _changed_rows(status)})
+            await self._store_counts(connection, gone)
+        await self._report_and_rest(gone)
         return True
 
-    async def _blocks(self, renderings: Sequence[bytes]) -> None:
+    async def _rewrite_blocks(self, renderings: Sequence[bytes]) -> None:
+        """Take erased events out of the search blocks of these renderings."""
         gone: Counter[str] = Counter()
         async with self._database.write(self._tenant) as connection:
             for row in await connection.fetch(sql("erasure.blocks"), self._tenant, renderings):
                 place = (self._tenant, row["rendering_id"], row["analyzer_version"])
                 if row["analyzer_version"] != SEARCH_VERSION:
-                    # Of another version: readers make their own, and the next build writes it.
+                    # This code cannot rewrite a block of another version. Deleting it is safe: readers make their own
+                    # until the next build writes it.
                     await connection.execute(sql("erasure.drop_block"), *place)
                     gone["search_blocks"] += 1
                     continue
@@ -261,11 +282,14 @@ class Removal:
                 if rewritten is not None:
                     await connection.execute(sql("erasure.rewrite_block"), *place, rewritten)
                     gone["search_blocks"] += 1
-            await self._note(connection, gone)
-        await self._done(gone)
+            await self._store_counts(connection, gone)
+        await self._report_and_rest(gone)
 
     async def _without_erased(self, connection: Connection, block: bytes) -> bytes | None:
-        """Return a search block without its erased events, every other byte of it as before; None if it has none."""
+        """Return a search block without its erased events, every other byte as before.
+
+        None if it holds no erased events, so needs no rewrite.
+        """
         view = decode(block)
         rows = await connection.fetch(sql("erasure.erased_among"), self._tenant, view.seq.tolist())
         erased = np.array([row["event_seq"] for row in rows], dtype=np.int64)
@@ -279,13 +303,14 @@ class Removal:
         leaf_of = dict(zip(view.seq.tolist(), view.leaf.tolist(), strict=True))
         return splice([Piece(view=view, docs=np.flatnonzero(kept))], nodes=nodes, leaf_of=leaf_of)
 
-    async def _note(self, connection: Connection, gone: Counter[str]) -> None:
-        """Write the counts down in the transaction that they count."""
-        if +gone:
+    async def _store_counts(self, connection: Connection, gone: Counter[str]) -> None:
+        """Store the new totals in the transaction that did the work, so that a killed process loses no count."""
+        if +gone:  # unary plus drops zero counts
             counts = orjson.dumps(dict(self.counts + gone)).decode()
             await connection.execute(sql("erasure.reach"), self._tenant, self._erasure_id, "erasing", counts)
 
-    async def _done(self, gone: Counter[str]) -> None:
+    async def _report_and_rest(self, gone: Counter[str]) -> None:
+        """Add committed work to the totals, report them, and rest."""
         self.counts += gone
         self._progress(self.counts)
         await self._pace.rest()
@@ -295,12 +320,12 @@ def _texts(row: asyncpg.Record) -> list[str]:
     """Return every text of a row of `erasure.open_page`."""
     parts: list[Any] = [orjson.loads(row["payload"]), orjson.loads(row["topic_hints"])]
     texts = [text for part in parts for text in strings(part)]
-    # Names of fields and of our own types are no words of people; what a client called its context may be.
+    # Channels and types are left out: they are no words of people. What a client called its context may be.
     return [*texts, *(row[name] for name in ("context_id", "source_event_key") if row[name] is not None)]
 
 
-def _rows(status: str) -> int:
-    """Return how many rows a statement changed, of its status such as `UPDATE 3`."""
+def _changed_rows(status: str) -> int:
+    """Return how many rows a statement changed; `status` is PostgreSQL's answer such as `UPDATE 3`."""
     try:
         return int(status.rpartition(" ")[2])
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""The end of a tenant: a mark that stops every writer, then everything it owned is removed, a bounded part at a time.
+"""Deleting a tenant: a mark stops every writer, then everything it owned is removed in bounded transactions.
 
-Each step may be repeated, and a deletion that was killed anywhere goes on when it is asked for again. From the mark on
-PostgreSQL refuses every statement that would add rows to the tenant, whoever sends it.
+Each step is safe to rerun; a deletion that was killed resumes when it is called again. Once the mark is set, PostgreSQL
+refuses every statement that would add rows to the tenant, whoever sends it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOOK_EVERY_S = 0.1
 
 
 class TenantDeletion:
-    """Deletes one tenant: `stop`, then whatever should be kept of it is copied, then `remove`.
+    """Deletes one tenant: call `stop`, copy what should be kept, then call `remove`.
 
     Args:
         database: connects as the control plane.
@@ -42,10 +42,10 @@ class TenantDeletion:
         self._actor = actor
 
     async def stop(self) -> bool:
-        """Refuse its credentials and every write from now on, and end its build; return whether it is still whole.
+        """Refuse the tenant's credentials and writes from now on, abort its build; return whether it is still whole.
 
-        When this returns, no transaction that began before can add anything any more. It is not whole when an earlier
-        deletion began to remove its rows.
+        When this returns, no transaction that began before can add anything. The tenant is not whole if an earlier
+        deletion already began to remove its rows.
 
         Raises:
             TenantNotFound: there is none of this name.
@@ -60,25 +60,26 @@ class TenantDeletion:
             build = await connection.fetchrow(sql("builds.unfinished"), self._tenant)
         if build is not None:
             await self._registry.abort(self._tenant, build["build_id"])
-        await self._await_writers()
+        await self._await_older_transactions()
         return row["removal_began_at"] is None
 
     async def remove(
         self, *, at_once: int = ROWS_AT_ONCE, on_progress: Callable[[Counter[str]], None] = lambda _: None
     ) -> Counter[str]:
-        """Remove everything it owned, and at last its own row; return how many rows of which table.
+        """Remove everything the tenant owned, and its own row last; return the number of rows removed, by table.
 
         Args:
             at_once: the most rows that one transaction removes.
-            on_progress: told the rows removed so far, after each transaction.
+            on_progress: called after each transaction with the rows removed so far, by table.
 
         Raises:
             TenantNotFound: there is none of this name.
-            ConfigurationError: it was not stopped before.
+            ConfigurationError: `stop` was not called before.
         """
         removed: Counter[str] = Counter()
         async with self._database.read(self._tenant) as connection:
             tables = [row["name"] for row in await connection.fetch(sql("access.tables_of_tenants"))]
+        # Again from the first table, until nothing refers to the tenant's row and it can be deleted too.
         while True:
             for table in tables:
                 while True:
@@ -96,15 +97,15 @@ class TenantDeletion:
                     return +removed
 
     async def remains(self) -> list[str]:
-        """Return the tables that hold anything of the tenant: none, once it is deleted."""
+        """Return the names of tables that hold rows of the tenant: none once it is deleted."""
         async with self._database.read(self._tenant) as connection:
             return [row["name"] for row in await connection.fetch(sql("access.remains_of_tenant"), self._tenant)]
 
     def _act(self, action: str, **details: int) -> Act:
         return Act(tenant=self._tenant, actor=self._actor, action=action, target=self._tenant, details=details)
 
-    async def _await_writers(self) -> None:
-        """Wait for all transactions that may not have seen the mark."""
+    async def _await_older_transactions(self) -> None:
+        """Wait until all transactions that may not have seen the mark have ended."""
         async with self._database.read(self._tenant) as connection:
             newest = await connection.fetchval(sql("access.newest_transaction"))
         give_up = time.monotonic() + _WRITERS_END_WITHIN_S

@@ -1,4 +1,4 @@
-"""Which words and phrases of erased events are looked for elsewhere."""
+"""Which words and phrases of an erased event are searched for elsewhere, and how."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from myria.text import terms
 from myria.text.common_words import plain_terms, weak_terms
 
 _WORD = re.compile(r"\w+")
-_PHRASE = 3
+_PHRASE_WORDS = 3
 """Words of a phrase that is looked for."""
-_TELLING = 5
-_NUMBERED = 4
-_IN_A_PAIR = 3
+_TELLING_LETTERS = 5
+"""Letters of the shortest word that alone betrays a text."""
+_NUMBERED_LETTERS = 4
+"""The same for a word that holds a digit."""
+_PAIR_LETTERS = 3
+"""Letters of the shortest word in a pair of neighbours."""
 _ESCAPES = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|[nrtbf\"/])")
 """How JSON, and JSON within JSON, writes what is no letter, and letters by their numbers."""
 
@@ -52,40 +55,44 @@ def words(text: str) -> list[str]:
 
 
 def telling(text: str) -> set[str]:
-    """Return what betrays a text where it is quoted: words that few texts have, and pairs of neighbours."""
-    row = words(text)
-    found = {word for word in row if _is_telling(word)}
-    found.update(
-        f"{first} {second}" for first, second in pairwise(row) if len(first) >= _IN_A_PAIR and len(second) >= _IN_A_PAIR
+    """Return what shows that another text quotes this one: its rare words, and its pairs of neighbouring words."""
+    text_words = words(text)
+    telltales = {word for word in text_words if _is_telling(word)}
+    telltales.update(
+        f"{first} {second}"
+        for first, second in pairwise(text_words)
+        if len(first) >= _PAIR_LETTERS and len(second) >= _PAIR_LETTERS
     )
-    return found
+    return telltales
 
 
 @lru_cache(maxsize=65_536)
 def _is_telling(word: str) -> bool:
-    if len(word) >= _NUMBERED and any(letter.isdigit() for letter in word):
+    if len(word) >= _NUMBERED_LETTERS and any(letter.isdigit() for letter in word):
         return True
     common = weak_terms() | plain_terms()
-    return len(word) >= _TELLING and not any(term in common for term in terms(word))
+    return len(word) >= _TELLING_LETTERS and not any(term in common for term in terms(word))
 
 
 def phrases(text: str) -> set[str]:
-    """Return what a receipt proves the absence of: each three words in a row (a shorter text whole), and numbers.
+    """Return the phrases whose absence a receipt proves: each three words in a row (a shorter text whole), and numbers.
 
-    Words that people use about everything are no phrase: somebody would say them again tomorrow.
+    Runs of common words only are left out: somebody would say them again tomorrow.
     """
-    row = words(text)
-    runs = [row[at : at + _PHRASE] for at in range(max(1, len(row) - _PHRASE + 1))]
-    found = {" ".join(run) for run in runs if any(_is_telling(word) for word in run)}
-    found.update(word for word in row if len(word) >= _TELLING and any(letter.isdigit() for letter in word))
-    return found
+    text_words = words(text)
+    runs = [text_words[at : at + _PHRASE_WORDS] for at in range(max(1, len(text_words) - _PHRASE_WORDS + 1))]
+    phrases_found = {" ".join(run) for run in runs if any(_is_telling(word) for word in run)}
+    phrases_found.update(
+        word for word in text_words if len(word) >= _TELLING_LETTERS and any(letter.isdigit() for letter in word)
+    )
+    return phrases_found
 
 
 class PhraseDigests:
-    """Digests of phrases under one key, and a sieve that leaves few phrases of a long text to be digested.
+    """Digests of phrases under one key, and sieves, which rule out most phrases before the slower digest is computed.
 
-    A sieve is 24 bits made of keyed hashes of a phrase's words: all phrases of a text are sieved at once, at the cost
-    of a look-up per word. Without the key it tells nothing of the words.
+    A sieve is 24 bits made of keyed hashes of a phrase's words. All sieves of a text are computed at once, for one
+    look-up per word. Without the key, a sieve reveals nothing about the words.
 
     Args:
         key: of a receipt, 32 bytes.
@@ -93,9 +100,10 @@ class PhraseDigests:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        multipliers = hmac.digest(key, b"\0multipliers", "sha256")[: 8 * _PHRASE]
+        # Odd multipliers (one per position), so that the order of words counts and no bits of a hash are lost.
+        multipliers = hmac.digest(key, b"\0multipliers", "sha256")[: 8 * _PHRASE_WORDS]
         self._multipliers = np.frombuffer(multipliers, dtype="<u8") | np.uint64(1)
-        self._numbers: dict[str, int] = {}
+        self._hash_by_word: dict[str, int] = {}
 
     def digest(self, phrase: str) -> bytes:
         """Return the HMAC of a phrase, 32 bytes."""
@@ -108,9 +116,9 @@ class PhraseDigests:
 
     def hashed(self, row: Sequence[str]) -> npt.NDArray[np.uint64]:
         """Return a keyed hash of each word."""
-        if len(self._numbers) > _WORDS_KNOWN:
-            self._numbers.clear()
-        known = self._numbers
+        if len(self._hash_by_word) > _WORDS_KNOWN:
+            self._hash_by_word.clear()
+        known = self._hash_by_word
         for word in set(row).difference(known):
             known[word] = int.from_bytes(hmac.digest(self._key, b"\0" + word.encode(), "sha256")[:8], "big")
         return np.fromiter(map(known.__getitem__, row), dtype=np.uint64, count=len(row))
@@ -118,10 +126,10 @@ class PhraseDigests:
     def sieves(self, numbers: npt.NDArray[np.uint64], size: int) -> npt.NDArray[np.uint64]:
         """Return the sieves of each `size` words in a row, given their hashes."""
         count = max(0, len(numbers) - size + 1)
-        total = np.zeros(count, dtype=np.uint64)
-        for at in range(size):
-            total += self._multipliers[at] * numbers[at : at + count]
-        return total >> np.uint64(64 - _SIEVE_BITS)
+        sums = np.zeros(count, dtype=np.uint64)
+        for position in range(size):
+            sums += self._multipliers[position] * numbers[position : position + count]
+        return sums >> np.uint64(64 - _SIEVE_BITS)
 
 
 class PhraseFinder:
@@ -129,38 +137,42 @@ class PhraseFinder:
 
     Args:
         key: under which they were made.
-        wanted: their sieves by digest; None where there is none: then every phrase of every text is digested.
+        wanted: the sieves of the phrases, by digest. If a sieve is None (unknown), every phrase of every text is
+            digested.
     """
 
     def __init__(self, key: bytes, wanted: Mapping[bytes, int | None]) -> None:
         self._digests = PhraseDigests(key)
         self._wanted = wanted
-        self._digested: dict[str, bytes] = {}
+        self._digest_by_phrase: dict[str, bytes] = {}
         self._passes = np.zeros(1 << _SIEVE_BITS, dtype=np.bool_)
         self._passes[[sieve for sieve in wanted.values() if sieve is not None]] = True
         if None in wanted.values():
             self._passes[:] = True
 
     def find(self, texts: Sequence[str]) -> list[set[bytes]]:
-        """Return for each text the digests of wanted phrases that it holds."""
+        """Return, for each text, the digests of the wanted phrases that it holds.
+
+        All texts are sieved as one row of words; a phrase that crosses from one text into the next is dropped.
+        """
         found: list[set[bytes]] = [set() for _ in texts]
-        rows = [words(text) for text in texts]
-        row = [word for words_of_text in rows for word in words_of_text]
-        text_of = np.repeat(np.arange(len(rows)), [len(words_of_text) for words_of_text in rows])
-        numbers = self._digests.hashed(row)
-        for size in range(1, min(_PHRASE, len(row)) + 1):
-            passed = self._passes[self._digests.sieves(numbers, size)]
+        words_by_text = [words(text) for text in texts]
+        all_words = [word for words_of_text in words_by_text for word in words_of_text]
+        text_of = np.repeat(np.arange(len(words_by_text)), [len(words_of_text) for words_of_text in words_by_text])
+        hashes = self._digests.hashed(all_words)
+        for size in range(1, min(_PHRASE_WORDS, len(all_words)) + 1):
+            passed = self._passes[self._digests.sieves(hashes, size)]
             passed &= text_of[: len(passed)] == text_of[size - 1 :]
-            for at in np.flatnonzero(passed).tolist():
-                digest = self._digest(" ".join(row[at : at + size]))
+            for start in np.flatnonzero(passed).tolist():
+                digest = self._digest(" ".join(all_words[start : start + size]))
                 if digest in self._wanted:
-                    found[text_of[at]].add(digest)
+                    found[text_of[start]].add(digest)
         return found
 
     def _digest(self, phrase: str) -> bytes:
-        digest = self._digested.get(phrase)
+        digest = self._digest_by_phrase.get(phrase)
         if digest is None:
-            if len(self._digested) > _WORDS_KNOWN:
-                self._digested.clear()
-            digest = self._digested[phrase] = self._digests.digest(phrase)
+            if len(self._digest_by_phrase) > _WORDS_KNOWN:
+                self._digest_by_phrase.clear()
+            digest = self._digest_by_phrase[phrase] = self._digests.digest(phrase)
         return digest

@@ -10,14 +10,14 @@ from myria.errors import ModelFailed
 from myria.llm.failures import Kind, failed
 
 CHARACTERS_PER_TOKEN = 4
-"""How tokens are estimated before a call; the provider's own count is used after it, where it gives one."""
+"""For the estimate of tokens before a call; after it, the provider's own count is used if it gives one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Budget:
     """The most that one workflow (a build task, a walk) may use; money in millionths of a US dollar.
 
-    `rounds` None: its turns are bounded otherwise (a task's by its calls, and unit by unit).
+    `rounds` is None where turns are bounded otherwise (a build task's: by its calls, and within each unit).
     """
 
     rounds: int | None
@@ -29,10 +29,10 @@ class Budget:
 
 
 class Meter:
-    """Counts what a workflow uses, and refuses before a limit is passed.
+    """Counts what a workflow uses, and raises before a limit is passed.
 
-    `rounds` are a model's turns that were used, `calls` HTTP requests, `bytes` those of replies and of what tools
-    showed; `tokens` are input and output together.
+    `rounds` counts the model's turns, `calls` HTTP requests, `tokens` input and output together, `bytes` those of
+    replies and of what tools showed to the model.
     """
 
     def __init__(self, limits: Budget, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -44,11 +44,11 @@ class Meter:
         self.tokens = 0
         self.bytes = 0
         self.cost = 0
-        self._most_of_tenant: int | None = None
+        self._token_limit_of_tenant: int | None = None
 
     def allow(self, tokens_left: int | None) -> None:
-        """Say how many more tokens the tenant may use today, None for any number."""
-        self._most_of_tenant = None if tokens_left is None else self.tokens + tokens_left
+        """Set how many more tokens the tenant may use today; None for no limit."""
+        self._token_limit_of_tenant = None if tokens_left is None else self.tokens + tokens_left
 
     @property
     def remaining_s(self) -> float:
@@ -74,16 +74,16 @@ class Meter:
         used_up = self.used_up()
         if used_up is not None:
             raise used_up
-        if self._most_of_tenant is not None and self.tokens + estimated_tokens > self._most_of_tenant:
+        if self._token_limit_of_tenant is not None and self.tokens + estimated_tokens > self._token_limit_of_tenant:
             raise failed(Kind.BUDGET_TENANT, f"a call of {estimated_tokens} tokens would exceed the tenant's of today")
         if self.tokens + estimated_tokens > self.limits.tokens:
             raise failed(Kind.BUDGET_TOKENS, f"a call of {estimated_tokens} tokens would exceed {self.limits.tokens}")
         self.calls += 1
 
     def used_up(self) -> ModelFailed | None:
-        """Return why not even the smallest request may be sent, None when one may."""
+        """Return the error of the limit that is used up, so that no request may be sent; None if none is."""
         limits = self.limits
-        if self._most_of_tenant is not None and self.tokens >= self._most_of_tenant:
+        if self._token_limit_of_tenant is not None and self.tokens >= self._token_limit_of_tenant:
             return failed(Kind.BUDGET_TENANT, "the tenant's tokens of today are used up")
         if self.remaining_s <= 0:
             return failed(Kind.BUDGET_TIME, f"{limits.seconds:g} seconds are used up")
@@ -115,5 +115,5 @@ class Meter:
 
 
 def estimated_tokens(characters: int) -> int:
-    """Return how many tokens a text of so many characters is taken for."""
+    """Return an estimate of a text's tokens, by its number of characters, rounded up."""
     return -(-characters // CHARACTERS_PER_TOKEN)

@@ -24,7 +24,7 @@ from myria.llm.saying import said
 from myria.llm.template import RequestTemplate
 
 _LONGEST_S = 3_600.0
-"""A bound behind the caller's own, in seconds."""
+"""Seconds after which a request ends in any case; the caller's own limit is shorter."""
 
 _POSTED_BYTES = 32 * 1024 * 1024
 _POSTED_FAILURES = 3
@@ -33,25 +33,31 @@ _POSTED_PAUSE_S = 30.0
 T = TypeVar("T")
 
 _ANSWERED = frozenset({Kind.HTTP_3XX, Kind.HTTP_4XX, Kind.HTTP_5XX, Kind.RATE_LIMITED})
-"""Failures that a provider reports itself, and may say more about."""
+"""Failures with an HTTP reply, whose body may explain more."""
 
 
 class Breaker:
-    """Closed after a success; open for `pause_s` seconds after `failures` in a row; then one request may try."""
+    """A circuit breaker: stops requests to an endpoint that keeps failing.
+
+    After `failures` failures in a row it refuses requests for `pause_s` seconds, then admits one as a trial; a success
+    admits all again.
+    """
 
     def __init__(self, failures: int, pause_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._most = failures
+        self._failures_to_open = failures
         self._pause_s = pause_s
         self._clock = clock
         self._failures = 0
-        self._rests_until = 0.0
-        self._trying = False
-        self._last = ""
+        self._refuses_until = 0.0
+        self._trial_under_way = False
+        self._last_failure = ""
 
     @property
     def resting(self) -> bool:
-        """Whether requests are refused now."""
-        return self._failures >= self._most and (self._clock() < self._rests_until or self._trying)
+        """Whether requests are refused now: the pause is not over, or a trial request is under way."""
+        return self._failures >= self._failures_to_open and (
+            self._clock() < self._refuses_until or self._trial_under_way
+        )
 
     def admit(self) -> None:
         """Let a request through.
@@ -59,38 +65,39 @@ class Breaker:
         Raises:
             ModelFailed: provider_resting.
         """
-        if self._failures < self._most:
+        if self._failures < self._failures_to_open:
             return
         if self.resting:
             raise self.refusal()
-        self._trying = True
+        self._trial_under_way = True
 
     def refusal(self) -> ModelFailed:
-        """Return why a request is refused now, with what the last one failed of."""
+        """Return the error for a request that is refused now; it says why the last request failed."""
         return failed(
-            Kind.RESTING, f"the provider failed {self._failures} times in a row and is left alone; last: {self._last}"
+            Kind.RESTING,
+            f"the provider failed {self._failures} times in a row and is left alone; last: {self._last_failure}",
         )
 
     def succeeded(self) -> None:
         """Note a request that the provider answered soundly."""
-        self._failures, self._trying = 0, False
+        self._failures, self._trial_under_way = 0, False
 
     def failed(self, why: str) -> None:
-        """Note a request that failed by the provider's fault; `why` shows no secret."""
-        self._last = why
+        """Note a request that failed by the provider's fault; `why` must hold no secret."""
+        self._last_failure = why
         self._failures += 1
-        self._trying = False
-        if self._failures >= self._most:
-            self._rests_until = self._clock() + self._pause_s
+        self._trial_under_way = False
+        if self._failures >= self._failures_to_open:
+            self._refuses_until = self._clock() + self._pause_s
 
     def abandoned(self) -> None:
-        """Note a request that nobody waits for any more: it says nothing."""
-        self._trying = False
+        """Note a request that was given up before its outcome was known: it counts neither way."""
+        self._trial_under_way = False
 
 
 @dataclass(slots=True)
 class Exchange:
-    """What came back so far: of a reply that breaks off, its beginning counts too."""
+    """What was received so far, so that the beginning of a reply that breaks off is not lost."""
 
     body: bytearray = field(default_factory=bytearray)
     retry_after_s: float | None = None
@@ -101,9 +108,9 @@ class JsonEndpoint:
 
     Args:
         template: has the headers.
-        url: of what is asked for, with its path.
+        url: the endpoint's whole address, with its path.
         reply_bytes: how large a reply may be.
-        who: what a message calls the other side.
+        who: what error messages call the endpoint.
     """
 
     def __init__(self, template: RequestTemplate, url: str, *, reply_bytes: int, who: str) -> None:
@@ -129,7 +136,8 @@ class JsonEndpoint:
             ModelFailed: timeout, connection, http_*, rate_limited, too_large.
         """
         if self._client is None:
-            # Loading the certificates of all authorities takes as long as planning a conversation.
+            # Without TLS nothing needs verifying, and loading the certificates would take as long as planning a
+            # conversation.
             encrypted = self._url.startswith("https://")
             self._client = httpx.AsyncClient(timeout=_LONGEST_S, trust_env=False, verify=encrypted)
         headers = {name: value.reveal() for name, value in self._headers.items()}
@@ -154,16 +162,18 @@ class JsonEndpoint:
             raise failed(Kind.CONNECTION, f"{type(error).__name__}: {error}") from None
 
     def told(self, failure: ModelFailed, content: bytes, exchange: Exchange) -> ModelFailed:
-        """Return a failure without credentials, with what the other side says of it."""
-        words = said(bytes(exchange.body), content, self.redactor) if kind_of(failure) in _ANSWERED else ""
-        return ModelFailed(self.redactor.text(failure.message) + (f": {words}" if words else ""), **failure.details)
+        """Return a failure with the endpoint's own explanation added, and without credentials."""
+        explanation = said(bytes(exchange.body), content, self.redactor) if kind_of(failure) in _ANSWERED else ""
+        return ModelFailed(
+            self.redactor.text(failure.message) + (f": {explanation}" if explanation else ""), **failure.details
+        )
 
 
 class PostedEndpoint:
-    """One endpoint beside chat completions, such as that of vectors, shared by all that ask it in a process.
+    """One endpoint other than chat completions, such as that of vectors, shared by all its callers in a process.
 
     Args:
-        url: of the one thing that is asked for, with its path.
+        url: the endpoint's whole address, with its path.
     """
 
     def __init__(self, template: RequestTemplate, url: str) -> None:
@@ -171,7 +181,7 @@ class PostedEndpoint:
         self._breaker = Breaker(_POSTED_FAILURES, _POSTED_PAUSE_S)
 
     async def ask(self, fields: Mapping[str, Any], *, within_s: float, parse: Callable[[bytes], T]) -> T:
-        """Return what `parse` makes of the reply to a request with these fields in the template's body.
+        """Post these fields as JSON, and return what `parse` makes of the reply.
 
         Raises:
             ModelFailed: timeout, connection, http_*, too_large, provider_resting, and what `parse` raises.
@@ -183,10 +193,10 @@ class PostedEndpoint:
             await self._endpoint.post(content, exchange, within_s=within_s)
             parsed = parse(bytes(exchange.body))
         except ModelFailed as failure:
-            told = self._endpoint.told(failure, content, exchange)
-            self._breaker.failed(told.message)
-            raise told from None
-        except BaseException:
+            explained_failure = self._endpoint.told(failure, content, exchange)
+            self._breaker.failed(explained_failure.message)
+            raise explained_failure from None
+        except BaseException:  # cancelled, or a bug here: neither is the endpoint's fault
             self._breaker.abandoned()
             raise
         self._breaker.succeeded()
@@ -198,7 +208,7 @@ class PostedEndpoint:
 
 
 def _retry_after(text: str | None) -> float | None:
-    """Return the seconds of a Retry-After header: a number, or a date."""
+    """Return how many seconds a Retry-After header (a number, or a date) asks for; None if it says nothing usable."""
     if text is None:
         return None
     try:
