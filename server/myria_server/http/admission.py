@@ -1,4 +1,4 @@
-"""Who a request is of, whether they may use this API, and how much of it; those who may not are turned away."""
+"""Who makes a request, whether they may use this API, and how much of it; those who may not are turned away."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Access:
         self.metrics = metrics
 
     def note(self, scope: Scope, api: ServedApi, error: MyriaError, message: Any = None) -> None:
-        """Note that a caller who proved who they are was refused, and which known tool they called with a message."""
+        """Note in the journal that an authenticated caller was refused, and which known tool `message` calls."""
         name = called_tool(message)
         tool = name if name is not None and api.toolbox.knows(name) else None
         self.limiter.note(scope, headers_of(scope), api.toolbox.face, scope[PRINCIPAL_KEY], error, tool=tool)
@@ -70,11 +70,11 @@ class Access:
         usage: CredentialUsage | None = None,
         body: bytes | None = None,
     ) -> None:
-        """Answer a request whose caller may not make it, or of whom that cannot be told now.
+        """Refuse a request: its caller may not make it, or cannot be identified now.
 
         Args:
-            usage: of the credential, where `send` does not tell it.
-            body: the answer; None: the error alone.
+            usage: what the credential used; adds its headers, for a `send` that does not do so already.
+            body: the whole answer; None: the error as the API writes it.
         """
         self.metrics.refused(error.code)
         await self.limiter.linger(error, usage)
@@ -110,22 +110,22 @@ class Admission:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
-        headers, face, access = headers_of(scope), self._api.toolbox.face, self._access
+        headers, api_name, access = headers_of(scope), self._api.toolbox.face, self._access
         usage: CredentialUsage | None = None
         principal: Principal | None = None
         try:
-            principal = await access.authentication.principal(headers, face)
-            principal.need_face(face)
+            principal = await access.authentication.principal(headers, api_name)
+            principal.need_face(api_name)
             if (usage := access.limits.of(principal)) is not None:
                 usage.begin()
         except (AccessError, UnavailableError) as error:
             # Only a bad credential is counted, so a good one is never refused for the failures of others.
-            refused = access.limiter.judged(scope, headers, error)
-            access.limiter.note(scope, headers, face, principal, refused)
+            refusal = access.limiter.judged(scope, headers, error)
+            access.limiter.note(scope, headers, api_name, principal, refusal)
             body = None
-            if isinstance(refused, UnavailableError) and self._api.refuses == "mcp" and scope["method"] == "POST":
-                body = await self._unavailable(scope, receive, refused)
-            await access.turn_away(send, self._api, refused, usage=usage, body=body)
+            if isinstance(refusal, UnavailableError) and self._api.refuses == "mcp" and scope["method"] == "POST":
+                body = await self._unavailable_answers(scope, receive, refusal)
+            await access.turn_away(send, self._api, refusal, usage=usage, body=body)
             return
         if (noted := requestlog.current()) is not None:
             noted.tenant = principal.tenant
@@ -135,17 +135,17 @@ class Admission:
             await self._app(scope, receive, send)
             return
         if self._api.is_stream:
-            usage.end()  # it does not count to what a credential does at once: its messages are requests of their own
+            usage.end()  # a stream takes no slot of the concurrency limit: its messages are requests of their own
         try:
-            await self._app(scope, receive, _announcing(send, usage) if usage.has_rate else send)
+            await self._app(scope, receive, _with_usage_headers(send, usage) if usage.has_rate else send)
         finally:
             if not self._api.is_stream:
                 usage.end()
 
-    async def _unavailable(self, scope: Scope, receive: Receive, error: MyriaError) -> bytes | None:
-        """Return what every message of a request is answered of whose caller cannot be told now; None where none is.
+    async def _unavailable_answers(self, scope: Scope, receive: Receive, error: MyriaError) -> bytes | None:
+        """Return the refusal of each message in a request whose caller cannot be identified; None if none wants one.
 
-        JSON-RPC wants the id of each. Bodies are bounded as those of everybody.
+        JSON-RPC answers each message by its id, so the body is read here, within the usual bounds.
         """
         asker = ("", self._access.limiter.address(scope))
         try:
@@ -158,19 +158,19 @@ class Admission:
         except (BodyTooLarge, DeadlineExceeded, Overloaded):
             return None
         is_batch = type(message) is list and headers_of(scope).get(VERSION_HEADER) != MODERN
-        ids = [id_of(one) for one in message[:MAX_BATCH_MESSAGES]] if is_batch else [id_of(message)]
-        answers = [self._api.refusal(error, one) for one in ids if one is not None]
+        request_ids = [id_of(item) for item in message[:MAX_BATCH_MESSAGES]] if is_batch else [id_of(message)]
+        answers = [self._api.refusal(error, item) for item in request_ids if item is not None]
         if not answers:
             return None
         return b"[" + b",".join(answers) + b"]" if is_batch else answers[0]
 
 
-def _announcing(send: Send, usage: CredentialUsage) -> Send:
-    """Return a `send` that says in the answer how much the credential has left."""
+def _with_usage_headers(send: Send, usage: CredentialUsage) -> Send:
+    """Return a `send` that adds headers with what the credential has left of its rate limits."""
 
     async def send_with(message: Message) -> None:
-        if message["type"] == "http.response.start" and (left := usage.headers()):
-            message = {**message, "headers": [*message.get("headers", ()), *left]}
+        if message["type"] == "http.response.start" and (limit_headers := usage.headers()):
+            message = {**message, "headers": [*message.get("headers", ()), *limit_headers]}
         await send(message)
 
     return send_with

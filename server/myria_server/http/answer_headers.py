@@ -50,16 +50,16 @@ class CrossOrigins:
     """
 
     def __init__(self, origins: Sequence[str]) -> None:
-        named = [origin.strip().lower().removesuffix("/") for origin in origins]
-        for origin in named:
+        normalized = [origin.strip().lower().removesuffix("/") for origin in origins]
+        for origin in normalized:
             if origin != "*" and not _ORIGIN.fullmatch(origin):
                 raise ConfigurationError(
                     f"mcp.cors_origins holds {origin!r}, which is no origin; write `https://app.example.com`, without "
                     "a path, or `*`",
                     field="mcp.cors_origins",
                 )
-        self._any = "*" in named
-        self._names = frozenset(origin.encode() for origin in named)
+        self._any = "*" in normalized
+        self._names = frozenset(origin.encode() for origin in normalized)
 
     def __bool__(self) -> bool:
         return bool(self._names)
@@ -69,7 +69,7 @@ class CrossOrigins:
         return self._any or origin.lower() in self._names
 
     def headers(self, scope: Scope) -> tuple[Header, ...]:
-        """Return what lets a page read the answer to its request; nothing for a request of no such page."""
+        """Return the headers that let an allowed page read the answer; for other requests only Vary, for caches."""
         origin = _single(scope["headers"], b"origin")
         if origin is None or not self.allows(origin):
             return ((b"vary", b"Origin"),)
@@ -80,7 +80,7 @@ class CrossOrigins:
         )
 
     def preflight(self, scope: Scope) -> tuple[Header, ...] | None:
-        """Return the headers that answer a preflight request of an allowed origin; None where it is none."""
+        """Return the headers that answer a preflight request of an allowed origin; None for any other request."""
         if scope["method"] != "OPTIONS":
             return None
         origin = _single(scope["headers"], b"origin")
@@ -90,12 +90,14 @@ class CrossOrigins:
             or not self.allows(origin)
         ):
             return None
-        wanted = _single(scope["headers"], b"access-control-request-headers") or b""
-        named = len(wanted) <= _MAX_HEADER_NAMES and _HEADER_NAMES.fullmatch(wanted) is not None
+        requested_headers = _single(scope["headers"], b"access-control-request-headers") or b""
+        are_names = (
+            len(requested_headers) <= _MAX_HEADER_NAMES and _HEADER_NAMES.fullmatch(requested_headers) is not None
+        )
         return (
             (b"access-control-allow-origin", origin),
             (b"access-control-allow-methods", _METHODS),
-            (b"access-control-allow-headers", wanted if named else _ANY_HEADERS),
+            (b"access-control-allow-headers", requested_headers if are_names else _ANY_HEADERS),
             (b"access-control-max-age", _MAX_AGE),
             (b"vary", b"Origin, Access-Control-Request-Headers"),
         )
@@ -124,24 +126,24 @@ class AnswerHeaders:
             extra += self._origins.headers(scope)
         if self._readiness.draining:
             extra += ((b"connection", b"close"),)
-        await self._app(scope, receive, _adding(in_pieces(send), extra))
+        await self._app(scope, receive, _with_added_headers(in_pieces(send), extra))
 
 
-def _adding(send: Send, extra: tuple[Header, ...]) -> Send:
-    """Return a `send` that adds headers to the answer: of those for security the ones that it does not name itself."""
+def _with_added_headers(send: Send, extra: tuple[Header, ...]) -> Send:
+    """Return a `send` that adds headers to the answer, except security headers that the answer sets itself."""
 
     async def send_with(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = list(message.get("headers", ()))
-            own = {name for name, _ in headers} & _SECURITY_NAMES
-            headers += [header for header in extra if header[0] not in own] if own else extra
+            present_names = {name for name, _ in headers} & _SECURITY_NAMES
+            headers += [header for header in extra if header[0] not in present_names] if present_names else extra
             message = {**message, "headers": headers}
         await send(message)
 
     return send_with
 
 
-def _single(headers: Iterable[Header], wanted: bytes) -> bytes | None:
-    """Return the value of a header that is there exactly once."""
-    values = [value.strip(b" \t") for name, value in headers if name == wanted]
+def _single(headers: Iterable[Header], wanted_name: bytes) -> bytes | None:
+    """Return the value of a header; None where the request lacks it or repeats it."""
+    values = [value.strip(b" \t") for name, value in headers if name == wanted_name]
     return values[0] if len(values) == 1 else None

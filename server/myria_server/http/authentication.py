@@ -28,13 +28,13 @@ Headers = Mapping[bytes, bytes]
 
 REALM = "myria"
 ACCESS_KEY = b"memento-access-key"
-"""The header that carries a key at the agent's face beside Authorization, for clients of its contract (Memento's)."""
+"""The header that carries a key at the agent's API beside Authorization, for clients of its contract (Memento's)."""
 
 API_KEY = b"x-api-key"
 """The header that carries a key over REST beside Authorization, for clients of its contract (Memtrace's)."""
 
 KEY_HEADER_OF: Mapping[Face, bytes] = {"agent": ACCESS_KEY, "rest": API_KEY}
-"""The header of its own in which a face takes keys."""
+"""The extra header, beside Authorization, in which an API takes keys."""
 
 CREDENTIALS = (b"authorization", *KEY_HEADER_OF.values())
 """The headers that may carry a credential."""
@@ -49,7 +49,7 @@ _MAX_CREDENTIAL = 8192
 class Authentication(Protocol):
     """Who calls."""
 
-    async def principal(self, headers: Headers, face: Face) -> Principal:
+    async def principal(self, headers: Headers, api: Face) -> Principal:
         """Return the principal.
 
         Raises:
@@ -57,8 +57,8 @@ class Authentication(Protocol):
             UnavailableError: nobody can tell now.
         """
 
-    def challenge(self, error: AccessError, face: Face) -> tuple[tuple[bytes, bytes], ...]:
-        """Return the headers that tell a client what a refusal at a face wants of it."""
+    def challenge(self, error: AccessError, api: Face) -> tuple[tuple[bytes, bytes], ...]:
+        """Return the headers that tell a client how to authenticate after a refusal of this API."""
 
 
 class Anybody:
@@ -77,7 +77,7 @@ class Anybody:
         self._looked_at = float("-inf")
         self._is_deleting = False
 
-    async def principal(self, _headers: Headers, _face: Face) -> Principal:
+    async def principal(self, _headers: Headers, _api: Face) -> Principal:
         """Return the local principal.
 
         Raises:
@@ -85,7 +85,7 @@ class Anybody:
         """
         if self._ticks() - self._looked_at >= LOOK_S:
             self._looked_at = self._ticks()
-            with suppress(MyriaError, TimeoutError):  # what the request itself needs of the database says what is wrong
+            with suppress(MyriaError, TimeoutError):  # the request itself needs the database, and reports this better
                 async with asyncio.timeout(_LOOK_WITHIN_S), self._database.read(self._local.tenant) as connection:
                     row = await connection.fetchrow(sql("access.tenant_state"), self._local.tenant)
                     self._is_deleting = row is not None and row["is_deleting"]
@@ -93,7 +93,7 @@ class Anybody:
             raise TenantSuspended("the tenant is being deleted; nothing is read or written for it any more")
         return self._local
 
-    def challenge(self, _error: AccessError, _face: Face) -> tuple[tuple[bytes, bytes], ...]:
+    def challenge(self, _error: AccessError, _api: Face) -> tuple[tuple[bytes, bytes], ...]:
         """Return none: no credential would help."""
         return ()
 
@@ -113,44 +113,44 @@ class KeysAndTokens:
         self._tokens = tokens
         self._resource = resource
 
-    async def principal(self, headers: Headers, face: Face) -> Principal:
+    async def principal(self, headers: Headers, api: Face) -> Principal:
         """Return the principal of a credential.
 
         Raises:
             CredentialMissing, CredentialInvalid, TenantSuspended, DatabaseUnavailable, IssuerUnavailable.
         """
-        text = _credential(headers, face)
+        text = _credential(headers, api)
         if self._tokens is not None and looks_like_token(text):
-            return await self._tokens.principal(text, face)
+            return await self._tokens.principal(text, api)
         return await self._key_cache.principal(text)
 
-    def challenge(self, error: AccessError, face: Face) -> tuple[tuple[bytes, bytes], ...]:
+    def challenge(self, error: AccessError, api: Face) -> tuple[tuple[bytes, bytes], ...]:
         """Return the challenge of a refusal (RFC 6750), which says where the resource is described (RFC 9728)."""
-        parts = [f'realm="{REALM}"']
+        parameters = [f'realm="{REALM}"']
         if self._resource is not None:
-            parts.append(f'resource_metadata="{self._resource.metadata_url(face)}"')
+            parameters.append(f'resource_metadata="{self._resource.metadata_url(api)}"')
         if error.http_status == CredentialMissing.http_status:
             if not isinstance(error, CredentialMissing):
-                parts.append('error="invalid_token"')
+                parameters.append('error="invalid_token"')
         elif isinstance(error, RoleRequired):
             roles: list[Role] = error.details["roles"]
             scopes = roles if self._resource is None else self._resource.scopes_granting(frozenset(roles)) or roles
-            parts += ['error="insufficient_scope"', f'scope="{" ".join(scopes)}"']
+            parameters += ['error="insufficient_scope"', f'scope="{" ".join(scopes)}"']
         else:
             return ()
-        return ((b"www-authenticate", f"Bearer {', '.join(parts)}".encode()),)
+        return ((b"www-authenticate", f"Bearer {', '.join(parameters)}".encode()),)
 
 
 def claimed_id(headers: Headers) -> str | None:
-    """Return the id of the key that a request claims to have, true or not; None where it claims none."""
-    given = next((headers[name] for name in CREDENTIALS if headers.get(name)), b"")
-    made = parse_key(given.rpartition(b" ")[2].decode("latin-1"))
-    return None if made is None else made.key_id
+    """Return the id of the key that a request presents, valid or not; None where it presents no key."""
+    header_value = next((headers[name] for name in CREDENTIALS if headers.get(name)), b"")
+    parsed_key = parse_key(header_value.rpartition(b" ")[2].decode("latin-1"))
+    return None if parsed_key is None else parsed_key.key_id
 
 
-def _credential(headers: Headers, face: Face) -> str:
-    """Return the credential of a request to a face."""
-    header = KEY_HEADER_OF.get(face)
+def _credential(headers: Headers, api: Face) -> str:
+    """Return the credential of a request: from the API's own header, if it has one, or from Authorization."""
+    header = KEY_HEADER_OF.get(api)
     if header is not None and (key := headers.get(header)):
         bearer = b"Bearer " + key
         if headers.get(b"authorization") not in (None, bearer):
@@ -159,10 +159,11 @@ def _credential(headers: Headers, face: Face) -> str:
     return _bearer(headers.get(b"authorization"))
 
 
-def _bearer(given: bytes | None) -> str:
-    if not given:
+def _bearer(header_value: bytes | None) -> str:
+    """Return the credential after `Bearer ` in the value of a header Authorization."""
+    if not header_value:
         raise CredentialMissing("send a key in the header `Authorization: Bearer ...`; `myria key create` makes one")
-    scheme, _, credential = given.partition(b" ")
+    scheme, _, credential = header_value.partition(b" ")
     credential = credential.strip()
     if scheme.lower() != b"bearer" or not credential or len(credential) > _MAX_CREDENTIAL or not credential.isascii():
         raise CredentialInvalid("the header Authorization must read `Bearer ` and a key or a token")

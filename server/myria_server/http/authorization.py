@@ -42,7 +42,7 @@ METADATA_PATH = "/.well-known/oauth-authorization-server"
 BODY_BYTES = 16 * 1024
 """Bytes of a form, or of a registration."""
 
-_TENANT_TIMES = 5
+_TENANT_FACTOR = 5
 """How many times as often as one key all keys of a tenant may allow programs something."""
 
 _MAX_FIELDS = 30
@@ -53,7 +53,7 @@ To refuse them would keep these clients out. RFC 6749, section 3.3, lets a serve
 which were granted.
 """
 
-_KEPT = (
+_KEPT_FIELDS = (
     "response_type",
     "client_id",
     "redirect_uri",
@@ -66,8 +66,8 @@ _KEPT = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Asked:
-    """An authorization request of which client and redirect address are known to be good."""
+class _AuthorizationRequest:
+    """An authorization request whose client and redirect address were checked."""
 
     client: Client
     redirect_uri: str
@@ -75,7 +75,7 @@ class _Asked:
 
 
 class _Refused(Exception):
-    """What a client asked for is refused, as OAuth says it."""
+    """A refusal in the form of OAuth: an error code of the standard and a description."""
 
     def __init__(self, error: str, description: str, status: int = 400) -> None:
         super().__init__(description)
@@ -90,7 +90,7 @@ class AuthorizationServer:
     Args:
         auth: how often programs register from one network, and how often a key and a tenant allow one something.
         public_url: where clients reach it; its name as an issuer too.
-        resources: the address of each face.
+        resources: the address of each API.
         key_cache: knows keys.
         limiter: counts refused keys.
         ticks: a steady clock, in seconds.
@@ -121,16 +121,16 @@ class AuthorizationServer:
         per_key = auth.sign_ins_per_minute
         self._consents_of_keys, self._consents_of_tenants = (
             Rates(
-                None if per_key is None else times * per_key,
+                None if per_key is None else factor * per_key,
                 limit="sign_ins_per_minute",
-                message=f"Too many programs were allowed something with this {what} within a minute. Wait a little.",
+                message=f"Too many programs were allowed something with this {holder} within a minute. Wait a little.",
                 ticks=ticks,
             )
-            for what, times in (("key", 1), ("key's tenant", _TENANT_TIMES))
+            for holder, factor in (("key", 1), ("key's tenant", _TENANT_FACTOR))
         )
 
     def routes(self) -> list[Route]:
-        """Return its endpoints."""
+        """Return the routes of the endpoints."""
         return [
             Route(METADATA_PATH, self._metadata),
             Route("/oauth/register", self._register, methods=["POST"]),
@@ -161,17 +161,17 @@ class AuthorizationServer:
         )
 
     async def _register(self, request: Request) -> Response:
-        """Keep a client (RFC 7591); whatever it asks for, it gets no secret."""
+        """Register a client (RFC 7591); it gets no secret, whatever it asks for."""
         network = network_of(self._limiter.address(request.scope), site=True)
         try:
             self._registrations.note([network])
             try:
-                given = orjson.loads(await _body(request))
+                metadata = orjson.loads(await _body(request))
             except orjson.JSONDecodeError as error:
                 raise _Refused("invalid_client_metadata", "the body must be a JSON object") from error
-            if not isinstance(given, dict):
+            if not isinstance(metadata, dict):
                 raise _Refused("invalid_client_metadata", "the body must be a JSON object")
-            name, uris = given.get("client_name") or "a program without a name", given.get("redirect_uris")
+            name, uris = metadata.get("client_name") or "a program without a name", metadata.get("redirect_uris")
             if not isinstance(name, str):
                 raise _Refused("invalid_client_metadata", "client_name must be text")
             if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
@@ -202,83 +202,100 @@ class AuthorizationServer:
             await self._limiter.linger(error)
 
     async def _authorize(self, request: Request) -> Response:
-        """Show the page of consent; take its answer, with everything checked again."""
+        """On GET show the consent page; on POST check everything again and take the person's answer."""
         try:
             if request.method == "GET":
                 fields = _fields(request.url.query)
             else:
                 self._check_origin(request)
                 fields = await _form(request)
-            asked = await self._asked(fields)
+            authorization = await self._check_client(fields)
         except _Refused as refused:
             return refusal_page(refused.description, status=refused.status)
         except UnavailableError as error:
             return refusal_page(error.message, status=error.http_status)
         try:
-            face, scopes = self._wanted(asked)
+            api, scopes = self._check_request(authorization)
             if request.method == "GET":
-                return self._page(asked, face, scopes)
+                return self._page(authorization, api, scopes)
             if fields.get("decision") != "allow":
                 raise _Refused("access_denied", "the person said no")
-            return await self._allowed(request, asked, face, scopes)
+            return await self._grant(request, authorization, api, scopes)
         except _Refused as refused:
-            return self._back(asked, error=refused.error, error_description=refused.description)
+            return self._redirect_back(authorization, error=refused.error, error_description=refused.description)
 
     def _check_origin(self, request: Request) -> None:
-        """Return when a form comes from the page of consent, or from no page at all."""
+        """Check that a form comes from this server's consent page, or from no page at all.
+
+        Raises:
+            _Refused: it comes from another page.
+        """
         origin = request.headers.get("origin")
         if origin is None or origin.lower() == self._issuer.lower():
             return
         if urlsplit(origin).netloc != request.headers.get("host"):
             raise _Refused("invalid_request", "This answer comes from another page than that of this server.", 403)
 
-    async def _asked(self, fields: Mapping[str, str]) -> _Asked:
-        """Return a request whose client and address are good: only then may anything be sent there."""
+    async def _check_client(self, fields: Mapping[str, str]) -> _AuthorizationRequest:
+        """Check the client and the redirect address; only after that may anything, even an error, be sent there.
+
+        Raises:
+            _Refused: the client, or the address, is not registered.
+        """
         client = await self._grants.client(fields.get("client_id", ""))
         if client is None:
             raise _Refused("invalid_client", "The program that sent you here is not registered, or no longer.")
         uri = fields.get("redirect_uri", "")
         if client.registered(uri) is None:
             raise _Refused("invalid_request", "The program wants its answer at an address that it did not register.")
-        return _Asked(client=client, redirect_uri=uri, fields={k: fields[k] for k in _KEPT if k in fields})
+        return _AuthorizationRequest(
+            client=client, redirect_uri=uri, fields={k: fields[k] for k in _KEPT_FIELDS if k in fields}
+        )
 
-    def _wanted(self, asked: _Asked) -> tuple[Face, tuple[str, ...]]:
-        """Return the face and the scopes that a request is for."""
-        fields = asked.fields
+    def _check_request(self, authorization: _AuthorizationRequest) -> tuple[Face, tuple[str, ...]]:
+        """Check the other parameters; return the API and the scopes that the client asks for (all if it names none)."""
+        fields = authorization.fields
         if fields.get("response_type") != "code":
             raise _Refused("unsupported_response_type", "response_type must be code")
         if fields.get("code_challenge_method") != "S256" or not is_challenge(fields.get("code_challenge", "")):
             raise _Refused("invalid_request", "PKCE with code_challenge_method S256 is needed")
-        face = self._face(fields.get("resource")) or "core"
-        wanted = _scopes(fields.get("scope", ""))
-        if not set(wanted) <= set(SCOPES[face]):
-            raise _Refused("invalid_scope", f"this resource has the scopes {' '.join(SCOPES[face])}")
-        return face, tuple(scope for scope in SCOPES[face] if not wanted or scope in wanted)
+        api = self._api_of(fields.get("resource")) or "core"
+        asked_scopes = _scopes(fields.get("scope", ""))
+        if not set(asked_scopes) <= set(SCOPES[api]):
+            raise _Refused("invalid_scope", f"this resource has the scopes {' '.join(SCOPES[api])}")
+        return api, tuple(scope for scope in SCOPES[api] if not asked_scopes or scope in asked_scopes)
 
-    def _face(self, resource: str | None) -> Face | None:
-        """Return the face of a resource (RFC 8707); None where none is named."""
+    def _api_of(self, resource: str | None) -> Face | None:
+        """Return the API that a resource parameter (RFC 8707) names; None where the parameter is absent."""
         if resource is None:
             return None
-        for face, url in self._resources.items():
+        for api, url in self._resources.items():
             if resource in (url, url + "/"):
-                return face
+                return api
         raise _Refused("invalid_target", f"the resources here are {' and '.join(self._resources.values())}")
 
     def _page(
         self,
-        asked: _Asked,
-        face: Face,
+        authorization: _AuthorizationRequest,
+        api: Face,
         scopes: tuple[str, ...],
         *,
         problem: str | None = None,
         status: int = 200,
     ) -> Response:
         return consent_page(
-            asked.client, asked.fields, scopes=scopes, resource=self._resources[face], problem=problem, status=status
+            authorization.client,
+            authorization.fields,
+            scopes=scopes,
+            resource=self._resources[api],
+            problem=problem,
+            status=status,
         )
 
-    async def _allowed(self, request: Request, asked: _Asked, face: Face, scopes: tuple[str, ...]) -> Response:
-        """Return to the client with a code, or show the page again where the key is not good for it."""
+    async def _grant(
+        self, request: Request, authorization: _AuthorizationRequest, api: Face, scopes: tuple[str, ...]
+    ) -> Response:
+        """Check the person's key and redirect to the client with a code; show the page again where that fails."""
         text = (await _form(request)).get("key", "").strip()
         key = parse_key(text)
         try:
@@ -286,68 +303,70 @@ class AuthorizationServer:
                 raise CredentialInvalid("This is no key. It reads myr_<id>_<secret>.")
             principal: Principal = await self._key_cache.principal(text)
         except AccessError as error:
-            sent = {b"authorization": b"Bearer " + text.encode()}
-            shown = self._limiter.judged(request.scope, sent, error)
-            self._limiter.note(request.scope, sent, face, None, shown)
-            return self._page(asked, face, scopes, problem=shown.message, status=shown.http_status)
+            headers = {b"authorization": b"Bearer " + text.encode()}
+            refusal = self._limiter.judged(request.scope, headers, error)
+            self._limiter.note(request.scope, headers, api, None, refusal)
+            return self._page(authorization, api, scopes, problem=refusal.message, status=refusal.http_status)
         except UnavailableError as error:
-            return self._page(asked, face, scopes, problem=error.message, status=error.http_status)
-        granted = tuple(scope for scope in scopes if scope in principal.roles)
-        if not granted or face not in principal.faces:
+            return self._page(authorization, api, scopes, problem=error.message, status=error.http_status)
+        granted_scopes = tuple(scope for scope in scopes if scope in principal.roles)
+        if not granted_scopes or api not in principal.faces:
             problem = "This key may do nothing of what the program asks for; use another one."
-            return self._page(asked, face, scopes, problem=problem, status=403)
+            return self._page(authorization, api, scopes, problem=problem, status=403)
         try:
             self._consents_of_keys.note([key.key_id])
             self._consents_of_tenants.note([principal.tenant])
             code = await self._grants.grant(
                 key,
-                asked.client,
-                face=face,
-                scopes=granted,
-                redirect_uri=asked.redirect_uri,
-                challenge=asked.fields["code_challenge"],
+                authorization.client,
+                face=api,
+                scopes=granted_scopes,
+                redirect_uri=authorization.redirect_uri,
+                challenge=authorization.fields["code_challenge"],
             )
         except (UnavailableError, RateLimited) as error:
-            return self._page(asked, face, scopes, problem=error.message, status=error.http_status)
+            return self._page(authorization, api, scopes, problem=error.message, status=error.http_status)
         if code is None:
-            return self._page(asked, face, scopes, problem="This key was changed meanwhile; try again.", status=403)
-        return self._back(asked, code=code)
+            return self._page(
+                authorization, api, scopes, problem="This key was changed meanwhile; try again.", status=403
+            )
+        return self._redirect_back(authorization, code=code)
 
-    def _back(self, asked: _Asked, **answer: str) -> Response:
-        """Send the browser back to the client, with who answers (RFC 9207)."""
-        if "state" in asked.fields:
-            answer["state"] = asked.fields["state"]
-        parts = urlsplit(asked.redirect_uri)
+    def _redirect_back(self, authorization: _AuthorizationRequest, **answer: str) -> Response:
+        """Redirect the browser to the client with `answer`, its `state` and this issuer's name (RFC 9207)."""
+        if "state" in authorization.fields:
+            answer["state"] = authorization.fields["state"]
+        parts = urlsplit(authorization.redirect_uri)
         query = "&".join(part for part in (parts.query, urlencode({**answer, "iss": self._issuer})) if part)
         return RedirectResponse(
             parts._replace(query=query).geturl(), status_code=303, headers={"cache-control": "no-store"}
         )
 
     async def _token(self, request: Request) -> Response:
-        """Exchange a code or a refresh token."""
+        """Issue tokens for a code or a refresh token."""
         try:
             fields = await _form(request)
             client = await self._client(fields)
-            face = self._face(fields.get("resource"))
+            api = self._api_of(fields.get("resource"))
             kind = fields.get("grant_type")
             issued: Issued | None
             if kind == "authorization_code":
                 issued = await self._grants.exchange_code(
-                    _needed(fields, "code"),
+                    _required(fields, "code"),
                     client,
-                    redirect_uri=_needed(fields, "redirect_uri"),
-                    verifier=_needed(fields, "code_verifier"),
-                    face=face,
+                    redirect_uri=_required(fields, "redirect_uri"),
+                    verifier=_required(fields, "code_verifier"),
+                    face=api,
                 )
             elif kind == "refresh_token":
                 scopes = _scopes(fields.get("scope", "")) or None
-                issued = await self._grants.refresh(_needed(fields, "refresh_token"), client, face=face, scopes=scopes)
+                issued = await self._grants.refresh(_required(fields, "refresh_token"), client, face=api, scopes=scopes)
             else:
                 raise _Refused("unsupported_grant_type", "grant_type must be authorization_code or refresh_token")
             if issued is None:
-                refused = self._limiter.judged(request.scope, {}, CredentialInvalid("this code or token is not good"))
-                if not isinstance(refused, CredentialInvalid):
-                    return _refusal(refused)
+                refusal = self._limiter.judged(request.scope, {}, CredentialInvalid("this code or token is not good"))
+                if not isinstance(refusal, CredentialInvalid):
+                    return _refusal(refusal)
                 raise _Refused("invalid_grant", "this code or token is not good, was used, or its key has ended")
         except (_Refused, UnavailableError) as error:
             return _refusal(error)
@@ -363,27 +382,27 @@ class AuthorizationServer:
         )
 
     async def _revoke(self, request: Request) -> Response:
-        """End the grant of a token (RFC 7009); one that is not known is as good as ended."""
+        """End the grant of a token (RFC 7009); an unknown token is answered with success, too."""
         try:
             fields = await _form(request)
-            await self._grants.revoke(_needed(fields, "token"), await self._client(fields))
+            await self._grants.revoke(_required(fields, "token"), await self._client(fields))
         except (_Refused, UnavailableError) as error:
             return _refusal(error)
         return Response(status_code=200)
 
     async def _client(self, fields: Mapping[str, str]) -> Client:
-        client = await self._grants.client(_needed(fields, "client_id"))
+        client = await self._grants.client(_required(fields, "client_id"))
         if client is None:
             raise _Refused("invalid_client", "this client is not registered, or no longer", 401)
         return client
 
 
 def _scopes(text: str) -> list[str]:
-    """Return the scopes that a client names, without those that mean nothing here."""
+    """Return the scopes of a space-separated list, without `_MEANINGLESS_SCOPES`."""
     return [scope for scope in text.split() if scope not in _MEANINGLESS_SCOPES]
 
 
-def _needed(fields: Mapping[str, str], name: str) -> str:
+def _required(fields: Mapping[str, str], name: str) -> str:
     if not fields.get(name):
         raise _Refused("invalid_request", f"{name} is needed")
     return fields[name]
@@ -399,12 +418,12 @@ async def _body(request: Request) -> bytes:
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """Return the fields of a form; read once, then remembered with the request."""
-    known: dict[str, str] | None = getattr(request.state, "form", None)
-    if known is not None:
-        return known
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
+    """Return the fields of a form. They are kept with the request, whose body can be read only once."""
+    fields: dict[str, str] | None = getattr(request.state, "form", None)
+    if fields is not None:
+        return fields
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != "application/x-www-form-urlencoded":
         raise _Refused("invalid_request", "send application/x-www-form-urlencoded", 415)
     try:
         text = (await _body(request)).decode("ascii")

@@ -32,13 +32,13 @@ class BodyReader:
 
     def __init__(self, bodies: Bodies, *, body_bytes: int, timeout_s: float) -> None:
         self._bodies = bodies
-        self._room_bytes = BODIES_AT_ONCE * body_bytes
+        self._max_held_bytes = BODIES_AT_ONCE * body_bytes
         self._held_bytes = 0
         self._timeout_s = timeout_s
 
     @asynccontextmanager
     async def read(self, scope: Scope, receive: Receive, limit: int, asker: Caller) -> AsyncIterator[bytes | None]:
-        """Hold the body of a request for the block; None where the client has gone.
+        """Read the body of a request and hold it for the block; yield None where the client has gone.
 
         Nearly all bodies come in one piece, and a timer would cost more than reading one: the HTTP server's sweep ends
         connections whose first piece never comes. Bodies in pieces share bounded memory.
@@ -57,30 +57,30 @@ class BodyReader:
         if not message.get("more_body", False) and len(body) <= min(limit, SMALL_BYTES):
             yield body
             return
-        taken: list[bytes] = []
+        pieces: list[bytes] = []
         try:
-            if await self._read_pieces(message, receive, taken, limit):
-                body = b"".join(taken)
+            if await self._read_pieces(message, receive, pieces, limit):
+                body = b"".join(pieces)
                 async with self._bodies.in_hand(body, asker):
                     yield body
             else:
                 yield None
         finally:
-            self._held_bytes -= sum(map(len, taken))
+            self._held_bytes -= sum(map(len, pieces))
 
-    async def _read_pieces(self, message: Message, receive: Receive, taken: list[bytes], limit: int) -> bool:
-        """Take the pieces of a body, the first of which has come; return whether they are all there."""
+    async def _read_pieces(self, message: Message, receive: Receive, pieces: list[bytes], limit: int) -> bool:
+        """Add a body's pieces to `pieces`, from `message` on; return False where the client leaves before the end."""
         size = 0
         try:
             async with asyncio.timeout(self._timeout_s):
                 while message["type"] == "http.request":
-                    part = message.get("body", b"")
-                    taken.append(part)
-                    size += len(part)
-                    self._held_bytes += len(part)
+                    piece = message.get("body", b"")
+                    pieces.append(piece)
+                    size += len(piece)
+                    self._held_bytes += len(piece)
                     if size > limit:
                         raise _too_large(limit)
-                    if self._held_bytes > self._room_bytes:
+                    if self._held_bytes > self._max_held_bytes:
                         raise Overloaded("too many large request bodies at once; slow down and retry")
                     if not message.get("more_body", False):
                         return True
@@ -118,7 +118,7 @@ class WholeBody:
 
 
 def replaying(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives a body that was read already, and then what comes after it."""
+    """Return a `receive` that returns an already read body first, and afterwards whatever `receive` returns."""
     was_given = False
 
     async def replay() -> Message:

@@ -20,7 +20,7 @@ _REFUSED = re.compile(rb"gzip\s*;\s*q=0(\.0*)?\s*(,|$)")
 
 
 class Compression:
-    """Compresses answers of at least so many bytes, 0 none, for clients that accept it."""
+    """Compresses answers of at least `least_bytes` for clients that accept gzip; 0 switches compression off."""
 
     def __init__(self, app: ASGIApp, *, least_bytes: int) -> None:
         self._app = app
@@ -41,30 +41,32 @@ def _accepts_gzip(scope: Scope) -> bool:
 
 def _compressing(send: Send, least_bytes: int) -> Send:
     """Return a `send` that compresses an answer of at least so many bytes if it comes in one piece."""
-    waiting: list[Message] = []
+    held_start: list[Message] = []  # empty or one message: an answer's start, until its body tells whether to compress
 
     async def send_compressed(message: Message) -> None:
         if message["type"] == "http.response.start":
-            waiting.append(message)
+            held_start.append(message)
             return
-        if not waiting or message["type"] != "http.response.body":
+        if not held_start or message["type"] != "http.response.body":
             await send(message)
             return
-        start = waiting.pop()
+        start = held_start.pop()
         body = message.get("body", b"")
-        encoded = any(name.lower() == b"content-encoding" for name, _ in start["headers"])
-        if message.get("more_body", False) or len(body) < least_bytes or encoded:
+        is_encoded = any(name.lower() == b"content-encoding" for name, _ in start["headers"])
+        # With more to come it is a stream, whose parts must reach the client as they are made.
+        if message.get("more_body", False) or len(body) < least_bytes or is_encoded:
             await send(start)
             await send(message)
             return
-        packed = await asyncio.to_thread(gzip.compress, body, _LEVEL, mtime=0)
+        # mtime=0: else gzip writes the current time into its header, and equal answers would differ.
+        compressed = await asyncio.to_thread(gzip.compress, body, _LEVEL, mtime=0)
         headers = [(name, value) for name, value in start["headers"] if name.lower() != b"content-length"]
         headers += [
-            (b"content-length", b"%d" % len(packed)),
+            (b"content-length", b"%d" % len(compressed)),
             (b"content-encoding", b"gzip"),
             (b"vary", b"accept-encoding"),
         ]
         await send({**start, "headers": headers})
-        await send({**message, "body": packed})
+        await send({**message, "body": compressed})
 
     return send_compressed

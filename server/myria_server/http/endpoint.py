@@ -53,7 +53,7 @@ from myria_server.mcp.messages import (
 from myria_server.mcp.server import ADDRESS_KEY, PRINCIPAL_KEY
 
 SDK_BYTES = 16 * 1024
-"""Bytes of a message that the SDK parses once more, at one go."""
+"""Largest message, in bytes, that is handed to the SDK, which parses it again in the event loop."""
 
 _BATCH_VERSIONS = frozenset({None, b"2024-11-05", b"2025-03-26"})
 """Protocol versions with JSON-RPC batches; no header means 2025-03-26, and 2025-06-18 took batches away."""
@@ -61,7 +61,7 @@ _BATCH_VERSIONS = frozenset({None, b"2024-11-05", b"2025-03-26"})
 _VERSIONS = frozenset(version.encode() for version in KNOWN_PROTOCOL_VERSIONS)
 
 _METHODS = frozenset({"initialize", "ping", "tools/list", "tools/call", "notifications/initialized", "server/discover"})
-"""Methods that are named in the log; another one is whatever a caller wrote."""
+"""Methods that the log names; any other is text that a caller made up, so it is left out."""
 
 
 class McpEndpoint:
@@ -108,8 +108,8 @@ class McpEndpoint:
         elif self._streams is not None and method == "DELETE":
             await respond(send, OK, b"{}")  # there is no session to end
         else:
-            wrong = MethodNotAllowed("MCP takes POST alone here: there are no streams to open and no sessions to end")
-            await refuse(send, self._api, wrong, extra=((b"allow", b"POST"),))
+            error = MethodNotAllowed("MCP takes POST alone here: there are no streams to open and no sessions to end")
+            await refuse(send, self._api, error, extra=((b"allow", b"POST"),))
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = (await receive())["body"]
@@ -119,25 +119,25 @@ class McpEndpoint:
         except Refused as refused:
             await self._refuse_text(scope, send, refused)
             return
-        if (meant := with_object_arguments(message)) is not message:
-            message, body = meant, orjson.dumps(meant)
+        if (normalized := with_object_arguments(message)) is not message:
+            message, body = normalized, orjson.dumps(normalized)
         if (noted := requestlog.current()) is not None and isinstance(message, dict):
             method = message.get("method")
             noted.method = method if method in _METHODS else None
         if type(message) is list and version != MODERN:
-            await self._batch(scope, receive, message, send)
-        # Who may not call a tool learns that first, with a challenge that says which scope to ask for.
-        elif (forbidden := self._forbidden(scope, message)) is not None:
+            await self._answer_batch(scope, receive, message, send)
+        # The role comes first: a caller without it gets the challenge that names the scope to ask for.
+        elif (forbidden := self._check_role(scope, message)) is not None:
             await self._access.turn_away(send, self._api, forbidden, request_id=id_of(message))
-        elif (wrong := fault(message)) is not None:
-            code, text = wrong
+        elif (problem := fault(message)) is not None:
+            code, text = problem
             await self._refuse(send, message, InvalidArgument(text), reason="message", status=400, code=code)
-        # Of an older message the SDK would say that its envelope is missing, not that there is no such version.
+        # The SDK would answer that the envelope is missing, instead of that there is no such version.
         elif version is not None and version not in _VERSIONS and not _names_version(message):
             self._metrics.refused("protocol_version")
             await respond(send, 400, _unsupported(id_of(message), version.decode("latin-1")[:40]))
-        elif (unusual := unusual_headers(headers_of(scope))) is not None:
-            status, text = unusual
+        elif (header_problem := unusual_headers(headers_of(scope))) is not None:
+            status, text = header_problem
             await self._refuse(send, message, InvalidArgument(text), reason="headers", status=status)
         elif _is_call(message):
             status, answer = await self._call(scope, message)
@@ -148,8 +148,8 @@ class McpEndpoint:
     async def _call(self, scope: Scope, message: Mapping[str, Any]) -> tuple[int, bytes]:
         return await self._calls.answer(message, scope["headers"], scope[PRINCIPAL_KEY], scope[ADDRESS_KEY])
 
-    def _forbidden(self, scope: Scope, message: Any) -> AccessError | None:
-        """Return why a message is a call that its principal may not make, or None; a refusal is counted and noted."""
+    def _check_role(self, scope: Scope, message: Any) -> AccessError | None:
+        """Return the error, counted and noted, where a message calls a tool that its principal may not; else None."""
         name = called_tool(message)
         if name is None or not self._toolbox.knows(name):
             return None
@@ -162,10 +162,10 @@ class McpEndpoint:
         return None
 
     async def _refuse_text(self, scope: Scope, send: Send, refused: Refused) -> None:
-        """Refuse JSON that is not strict: as the tool's own refusal where it lies in a call's arguments."""
+        """Refuse a body that is not strict JSON; a fault in a call's arguments is answered as that tool's refusal."""
         error, outline = refused.error, refused.outline
         blamed = blamed_call(outline, error)
-        if (forbidden := self._forbidden(scope, outline)) is not None:
+        if (forbidden := self._check_role(scope, outline)) is not None:
             await self._access.turn_away(send, self._api, forbidden, request_id=id_of(outline))
         elif blamed is not None and self._toolbox.knows(blamed[1]):
             request_id, name, about_arguments = blamed
@@ -187,23 +187,23 @@ class McpEndpoint:
         status: int | None = None,
         code: int = mcp_types.INVALID_REQUEST,
     ) -> None:
-        """Answer a message with an error; `reason` is by what it is counted, where not by its code."""
+        """Answer a message with an error, counted under `reason`, or under the error's code where that is None."""
         self._metrics.refused(reason or error.code)
         await refuse(send, self._api, error, request_id=id_of(message), status=status, code=code)
 
-    async def _batch(self, scope: Scope, receive: Receive, messages: list[Any], send: Send) -> None:
+    async def _answer_batch(self, scope: Scope, receive: Receive, messages: list[Any], send: Send) -> None:
         """Answer a JSON-RPC batch, message by message, where the protocol version has batches."""
         version = headers_of(scope).get(VERSION_HEADER)
-        refused: str | None = None
+        refusal_text: str | None = None
         if version not in _BATCH_VERSIONS:
-            shown = version.decode("latin-1")[:40] if version else ""
-            refused = f"protocol version {shown} has no JSON-RPC batches; send one message per request"
+            shown_version = version.decode("latin-1")[:40] if version else ""
+            refusal_text = f"protocol version {shown_version} has no JSON-RPC batches; send one message per request"
         elif not messages:
-            refused = "a JSON-RPC batch must hold at least one message"
+            refusal_text = "a JSON-RPC batch must hold at least one message"
         elif len(messages) > MAX_BATCH_MESSAGES:
-            refused = f"a JSON-RPC batch may hold at most {MAX_BATCH_MESSAGES} messages"
-        if refused is not None:
-            await self._refuse(send, None, InvalidArgument(refused), reason="batch", status=400)
+            refusal_text = f"a JSON-RPC batch may hold at most {MAX_BATCH_MESSAGES} messages"
+        if refusal_text is not None:
+            await self._refuse(send, None, InvalidArgument(refusal_text), reason="batch", status=400)
             return
         if (usage := scope[USAGE_KEY]) is not None:
             try:
@@ -215,7 +215,7 @@ class McpEndpoint:
         with self._answers.held(scope[PRINCIPAL_KEY].caller) as held:
             replies = []
             for message in messages:
-                if reply := await self._one_of_batch(scope, receive, message, held):
+                if reply := await self._answer_in_batch(scope, receive, message, held):
                     held.add(len(reply))
                     replies.append(reply)
             if replies:
@@ -223,25 +223,29 @@ class McpEndpoint:
             else:
                 await respond(send, 202, b"", content_type=None)
 
-    async def _one_of_batch(self, scope: Scope, receive: Receive, message: Any, held: Held) -> bytes:
-        """Return the answer to one message, empty where it wants none; `held` are those before it."""
+    async def _answer_in_batch(self, scope: Scope, receive: Receive, message: Any, held: Held) -> bytes:
+        """Return the answer to one message of a batch, empty for a notification.
+
+        Args:
+            held: counts the answers to the messages before it; once it is full, this one is not carried out.
+        """
         if held.is_full and (request_id := id_of(message)) is not None:
-            full = AnswerTooLarge(
+            error = AnswerTooLarge(
                 f"the answers before this one fill what one batch is answered ({held.size} bytes); it was not carried "
                 "out: send it in a request of its own, or ask for less",
                 limit=held.most_bytes,
             )
-            self._metrics.refused(full.code)
-            return rpc_error(request_id, mcp_types.INVALID_REQUEST, full.message, full.to_json())
+            self._metrics.refused(error.code)
+            return rpc_error(request_id, mcp_types.INVALID_REQUEST, error.message, error.to_json())
         message = with_object_arguments(message)
-        if (wrong := fault(message)) is not None:
-            return rpc_error(id_of(message), *wrong)
+        if (problem := fault(message)) is not None:
+            return rpc_error(id_of(message), *problem)
         if message.get("method") == "initialize":
             return rpc_error(id_of(message), mcp_types.INVALID_REQUEST, "initialize must not be part of a batch")
-        if (forbidden := self._forbidden(scope, message)) is not None:
+        if (forbidden := self._check_role(scope, message)) is not None:
             return rpc_error(id_of(message), mcp_types.INVALID_REQUEST, forbidden.message, forbidden.to_json())
-        if (unusual := unusual_headers(headers_of(scope))) is not None:
-            return rpc_error(id_of(message), mcp_types.INVALID_REQUEST, unusual[1])
+        if (header_problem := unusual_headers(headers_of(scope))) is not None:
+            return rpc_error(id_of(message), mcp_types.INVALID_REQUEST, header_problem[1])
         if _is_call(message):
             return (await self._call(scope, message))[1]
         parts: list[bytes] = []
@@ -254,22 +258,22 @@ class McpEndpoint:
         return b"".join(parts)
 
     async def _ask_sdk(self, scope: Scope, receive: Receive, message: Any, body: bytes, send: Send) -> None:
-        """Let the SDK answer a message, with white space around header values gone.
+        """Let the SDK answer a message, at the path and with the headers that the SDK expects.
 
-        httptools keeps that white space, and the SDK compares header values with the body as they are.
+        httptools keeps white space around header values, and the SDK compares them with the body: so they are trimmed.
         """
         if len(body) > SDK_BYTES:
             text = f"a message that calls no tool may hold {SDK_BYTES} bytes"
             await self._refuse(send, message, BodyTooLarge(text, limit=SDK_BYTES))
             return
-        kept = [
+        kept_headers = [
             (name, value.strip(b" \t"))
             for name, value in scope["headers"]
             if name not in (b"transfer-encoding", b"content-length", b"accept")
         ]
-        read = [(b"content-length", b"%d" % len(body)), (b"accept", JSON + b", " + EVENTS)]
-        inner = {**scope, "path": "/mcp", "raw_path": b"/mcp", "headers": kept + read}
-        await self._sdk(inner, replaying(body, receive), send)
+        replaced_headers = [(b"content-length", b"%d" % len(body)), (b"accept", JSON + b", " + EVENTS)]
+        sdk_scope = {**scope, "path": "/mcp", "raw_path": b"/mcp", "headers": kept_headers + replaced_headers}
+        await self._sdk(sdk_scope, replaying(body, receive), send)
 
 
 def _is_call(message: Mapping[str, Any]) -> bool:
@@ -277,7 +281,7 @@ def _is_call(message: Mapping[str, Any]) -> bool:
 
 
 def _names_version(message: Mapping[str, Any]) -> bool:
-    """Tell whether a message names its protocol version itself, as modern ones do: then the SDK compares the two."""
+    """Tell whether a message names its protocol version itself, as modern ones do; the SDK checks those versions."""
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     return isinstance(meta, dict) and mcp_types.PROTOCOL_VERSION_META_KEY in meta

@@ -63,21 +63,22 @@ class ServedApi:
 
 
 def headers_of(scope: Scope) -> Mapping[bytes, bytes]:
-    """Return the headers of a request, trimmed, by their names in lower case; of one that stands twice the first."""
+    """Return a request's headers: trimmed values by lower-case name. A repeated header has its first value, one of
+    `_JOINED` all values."""
     # Each check of a request asks for some, and Starlette's Headers look through the whole list each time.
-    known: dict[bytes, bytes] | None = scope.get(_HEADERS_KEY)
-    if known is None:
-        known = scope[_HEADERS_KEY] = {}
+    values: dict[bytes, bytes] | None = scope.get(_HEADERS_KEY)
+    if values is None:
+        values = scope[_HEADERS_KEY] = {}
         for name, value in scope["headers"]:
-            if name not in known:
-                known[name] = value.strip(_WHITE)
+            if name not in values:
+                values[name] = value.strip(_WHITE)
             elif name in _JOINED:
-                known[name] += b", " + value.strip(_WHITE)
-    return known
+                values[name] += b", " + value.strip(_WHITE)
+    return values
 
 
 def with_headers(scope: Scope, headers: Sequence[Header]) -> Scope:
-    """Return the scope of a request as if it had come with other headers."""
+    """Return a copy of a request's scope with other headers, without those cached by `headers_of`."""
     return {**{key: value for key, value in scope.items() if key != _HEADERS_KEY}, "headers": headers}
 
 
@@ -93,7 +94,7 @@ async def respond(
 
 
 async def respond_held(send: Send, answers: Answers, asker: Caller, body: bytes, *, status: int = OK) -> None:
-    """Send what a caller is answered; a large answer is held until it was taken."""
+    """Send an answer to its caller; a large one counts as held in memory until the client has read it."""
     if len(body) <= SMALL_BYTES:
         await respond(send, status, body)
         return
@@ -118,7 +119,7 @@ async def refuse(
 
 
 def unusual_headers(headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
-    """Return status and text where the headers of a POST do not say that it is JSON and accepts what is answered."""
+    """Return the HTTP status and text of a refusal where a POST is not declared JSON or accepts no answer of ours."""
     if not headers.get(b"content-type", b"").lower().startswith(JSON):
         return 400, "Invalid Content-Type header"
     if answer_type(headers.get(b"accept", b"")) is None:
@@ -128,14 +129,16 @@ def unusual_headers(headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
 
 @lru_cache(maxsize=256)
 def answer_type(accept: bytes) -> bytes | None:
-    """Return how an answer over MCP is sent: as JSON where that is accepted, else as an event stream of one message.
+    """Return an MCP answer's media type: JSON where the client accepts it, else an event stream of one message.
 
-    Who says nothing of what they accept takes anything (RFC 9110, 12.5.1). None: neither is accepted.
+    A client without an Accept header takes anything (RFC 9110, 12.5.1). None: it accepts neither.
     """
     if not accept:
         return JSON
     ranges = accept.lower().split(b",")
-    accepted = {each.partition(b";")[0].strip() for each in ranges if not _REFUSED_RANGE.search(each)}
+    accepted = {
+        media_range.partition(b";")[0].strip() for media_range in ranges if not _REFUSED_RANGE.search(media_range)
+    }
     for answer_type in (JSON, EVENTS):
         if not accepted.isdisjoint((answer_type, answer_type.partition(b"/")[0] + b"/*", b"*/*")):
             return answer_type
@@ -143,7 +146,7 @@ def answer_type(accept: bytes) -> bytes | None:
 
 
 def as_event_stream(send: Send) -> Send:
-    """Return a `send` that makes an answer in JSON the one event of a stream."""
+    """Return a `send` that sends a JSON answer as the only event of an event stream; errors pass unchanged."""
     start: Message = {}
     parts: list[bytes] = []
 
@@ -160,9 +163,11 @@ def as_event_stream(send: Send) -> Send:
             await send(start)
             await send({"type": "http.response.body", "body": body})
             return
-        kept = [(name, each) for name, each in start["headers"] if name not in (b"content-type", b"content-length")]
+        other_headers = [
+            (name, value) for name, value in start["headers"] if name not in (b"content-type", b"content-length")
+        ]
         # JSON as it is written here has no line breaks.
         event = b"event: message\ndata: " + body + b"\n\n"
-        await respond(send, OK, event, content_type=EVENTS, extra=kept)
+        await respond(send, OK, event, content_type=EVENTS, extra=other_headers)
 
     return send_event

@@ -60,31 +60,32 @@ class FailureLimiter:
         self._proxies = proxies
         self._ticks = ticks
         self._sleep = sleep
-        self._prompt = TokenBucket(PROMPT_PER_S, PROMPT_PER_S, ticks())
+        self._prompt_answers = TokenBucket(PROMPT_PER_S, PROMPT_PER_S, ticks())
         self._lingering = 0
 
     async def linger(self, error: MyriaError, usage: CredentialUsage | None = None) -> None:
-        """Let the answer wait where there are many refusals for too many requests.
+        """Delay the answer of a RateLimited refusal once too many of those were answered at once.
 
         Args:
-            usage: of the credential that sends too much, where one does: it alone uses up what it is answered at once.
+            usage: of the credential that sends too much, if any. Its refusals wait once they are frequent: they must
+                not use up the prompt answers of others.
         """
         if not isinstance(error, RateLimited):
             return
         is_crowd = usage is not None and usage.refused_often()
-        if not is_crowd and not self._prompt.take(1, self._ticks()):
+        if not is_crowd and not self._prompt_answers.take(1, self._ticks()):
             return
         if self._lingering >= MAX_LINGERING:
             return
         self._lingering += 1
-        times = min(max(1.0, self._lingering / CROWD), MOST_CROWDED)
+        crowd_factor = min(max(1.0, self._lingering / CROWD), MOST_CROWDED)
         try:
-            await self._sleep(times * random.uniform(*LINGER_S))  # noqa: S311 - jitter
+            await self._sleep(crowd_factor * random.uniform(*LINGER_S))  # noqa: S311 - jitter
         finally:
             self._lingering -= 1
 
     def judged(self, scope: Scope, headers: Headers, error: MyriaError) -> MyriaError:
-        """Return the refusal to answer: `error`, or that there were too many like it."""
+        """Count a bad credential; return the refusal to send: `error`, or RateLimited after too many failures."""
         if not isinstance(error, CredentialInvalid):
             return error
         names = ["address " + network_of(self.address(scope))]
@@ -100,7 +101,7 @@ class FailureLimiter:
         self,
         scope: Scope,
         headers: Headers,
-        face: Face,
+        api: Face,
         principal: Principal | None,
         error: MyriaError,
         *,
@@ -114,15 +115,15 @@ class FailureLimiter:
         """
         if not isinstance(error, AccessError):
             return
-        known = principal is not None
+        is_known = principal is not None
         self._journal.refused(
             RefusedAttempt(
                 tenant=principal.tenant if principal is not None else NO_TENANT,
                 actor=principal.actor if principal is not None else NOBODY,
-                action=PATH_OF[face],
+                action=PATH_OF[api],
                 outcome=error.code,
-                target=tool if known else claimed_id(headers),
-                face=face,
+                target=tool if is_known else claimed_id(headers),
+                face=api,
                 address=self.address(scope),
             )
         )

@@ -38,14 +38,14 @@ class _KnownToken:
 
     principal: Principal
     claims: Mapping[str, Any]
-    issuer: _Issuing
+    issuer: _TrustedIssuer
     key: bytes
     ends_at: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Issuing:
-    """One issuer, its keys, and which audiences count at each face."""
+class _TrustedIssuer:
+    """One issuer, its keys, and the audiences accepted for each API."""
 
     issuer: Issuer
     keys: KeySet
@@ -57,7 +57,7 @@ class Tokens:
 
     Args:
         key_cache: knows which tenants are there and not suspended.
-        resources: the address of each face, for which tokens are issued.
+        resources: the address of each API; tokens are issued for these.
         now: seconds since 1970.
         ticks: a steady clock, in seconds.
     """
@@ -75,11 +75,11 @@ class Tokens:
         self._key_cache = key_cache
         self._appends_for_anyone = appends_for_anyone
         self._now = now
-        self._issuing = {
-            issuer.issuer: _Issuing(
+        self._trusted_issuers = {
+            issuer.issuer: _TrustedIssuer(
                 issuer,
                 KeySet(issuer, ticks=ticks),
-                {face: frozenset(issuer.audiences or (url, url + "/")) for face, url in resources.items()},
+                {api: frozenset(issuer.audiences or (url, url + "/")) for api, url in resources.items()},
             )
             for issuer in issuers
         }
@@ -89,13 +89,13 @@ class Tokens:
     @property
     def key_sets(self) -> tuple[KeySet, ...]:
         """The keys of every issuer."""
-        return tuple(issuing.keys for issuing in self._issuing.values())
+        return tuple(issuing.keys for issuing in self._trusted_issuers.values())
 
-    async def principal(self, text: str, face: Face) -> Principal:
+    async def principal(self, text: str, api: Face) -> Principal:
         """Return the principal of a token, verified now or before.
 
         Raises:
-            CredentialInvalid: it is malformed, of no issuer that counts, not signed by it, not for this face, expired,
+            CredentialInvalid: it is malformed, of no issuer that counts, not signed by it, not for this API, expired,
                 not valid yet, or its claims stand for nobody here.
             TenantSuspended: its tenant is suspended.
             IssuerUnavailable, DatabaseUnavailable: nobody can tell now.
@@ -103,10 +103,10 @@ class Tokens:
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
         entry = self._known.get(digest)
         if entry is None or not entry.issuer.keys.usable or not entry.issuer.keys.holds(entry.key):
-            entry = await self._verified(text)
+            entry = await self._verify(text)
         elif self._now() >= entry.ends_at:
             raise CredentialInvalid("this token has expired; get a new one", reason="expired")
-        check_audience(entry.claims, entry.issuer.audiences[face])
+        check_audience(entry.claims, entry.issuer.audiences[api])
         await self._key_cache.check_tenant(entry.principal.tenant)
         self._known[digest] = entry
         self._known.move_to_end(digest)
@@ -114,25 +114,26 @@ class Tokens:
             self._known.popitem(last=False)
         return entry.principal
 
-    async def _verified(self, text: str) -> _KnownToken:
+    async def _verify(self, text: str) -> _KnownToken:
+        """Check a token, except for its audience, which depends on the API, and return what it stands for."""
         parts = text.split(".")
         if len(parts) != 3:
             raise _malformed("it must have three parts")
         header, claims = _decoded(parts[0]), _decoded(parts[1])
-        issued_by = claims.get("iss")
-        issuing = self._issuing.get(issued_by) if isinstance(issued_by, str) else None
-        if issuing is None:
+        issuer_url = claims.get("iss")
+        trusted = self._trusted_issuers.get(issuer_url) if isinstance(issuer_url, str) else None
+        if trusted is None:
             raise CredentialInvalid("this token's issuer is not known here", reason="issuer")
-        algorithm, key_id = _checked_header(header, issuing.issuer)
-        source, key = await issuing.keys.key(key_id, algorithm)
+        algorithm, key_id = _check_header(header, trusted.issuer)
+        public_key, signature_key = await trusted.keys.key(key_id, algorithm)
         self.verified += 1
         try:
-            _SIGNATURES.decode_complete(text, key, algorithms=[algorithm])
+            _SIGNATURES.decode_complete(text, signature_key, algorithms=[algorithm])
         except PyJWTError as error:
             raise CredentialInvalid("this token's signature is not its issuer's", reason="signature") from error
-        ends_at = check_times(claims, now=self._now(), leeway_s=issuing.issuer.leeway_s)
-        principal = principal_of(claims, issuing.issuer, appends_for_anyone=self._appends_for_anyone)
-        return _KnownToken(principal, {"aud": claims.get("aud")}, issuing, source.identity, ends_at)
+        ends_at = check_times(claims, now=self._now(), leeway_s=trusted.issuer.leeway_s)
+        principal = principal_of(claims, trusted.issuer, appends_for_anyone=self._appends_for_anyone)
+        return _KnownToken(principal, {"aud": claims.get("aud")}, trusted, public_key.identity, ends_at)
 
 
 def looks_like_token(text: str) -> bool:
@@ -140,7 +141,7 @@ def looks_like_token(text: str) -> bool:
     return text.count(".") == 2
 
 
-def _checked_header(header: Mapping[str, Any], issuer: Issuer) -> tuple[str, str | None]:
+def _check_header(header: Mapping[str, Any], issuer: Issuer) -> tuple[str, str | None]:
     """Return the algorithm and the key id of a header that asks for nothing else.
 
     Raises:

@@ -62,27 +62,27 @@ class PublicKey:
         self.identity = orjson.dumps([key_id, algorithm, members], option=orjson.OPT_SORT_KEYS)
         self._algorithm = algorithm
         self._members = members
-        self._made: dict[str, jwt.PyJWK | None] = {}
+        self._bound_keys: dict[str, jwt.PyJWK | None] = {}
 
     def for_algorithm(self, algorithm: str) -> jwt.PyJWK | None:
         """Return the key bound to an algorithm, or None where it is not a key for that."""
-        if algorithm not in self._made:
-            self._made[algorithm] = self._make(algorithm)
-        return self._made[algorithm]
+        if algorithm not in self._bound_keys:
+            self._bound_keys[algorithm] = self._bind(algorithm)
+        return self._bound_keys[algorithm]
 
-    def _make(self, algorithm: str) -> jwt.PyJWK | None:
+    def _bind(self, algorithm: str) -> jwt.PyJWK | None:
         kind, curve = _KINDS[algorithm]
         if self._algorithm not in (None, algorithm) or self._members["kty"] != kind:
             return None
         if curve is not None and self._members["crv"] != curve:
             return None
         try:
-            made = jwt.PyJWK.from_dict(dict(self._members), algorithm=algorithm)
+            bound_key = jwt.PyJWK.from_dict(dict(self._members), algorithm=algorithm)
         except PyJWTError:
             return None
-        if kind == "RSA" and made.key.key_size not in _RSA_BITS:
+        if kind == "RSA" and bound_key.key.key_size not in _RSA_BITS:
             return None
-        return made
+        return bound_key
 
 
 class KeySet:
@@ -105,7 +105,7 @@ class KeySet:
 
     @property
     def usable(self) -> bool:
-        """Whether what was fetched last is still believed."""
+        """Whether the last successful fetch is at most `stale_s` old, so that its keys may be used."""
         return self._ticks() - self._fetched_at <= self._issuer.stale_s
 
     def holds(self, identity: bytes) -> bool:
@@ -113,20 +113,20 @@ class KeySet:
         return identity in self._identities
 
     async def key(self, key_id: str | None, algorithm: str) -> tuple[PublicKey, jwt.PyJWK]:
-        """Return the key for a token's header.
+        """Return the key that a token's header names, also bound to its algorithm; fetch again where none matches.
 
         Raises:
             CredentialInvalid: the issuer has no such key, or several.
             IssuerUnavailable: it cannot be asked now.
         """
-        fits = self._fitting(key_id, algorithm) if self.usable else []
-        under_way = self._fetching is not None and not self._fetching.done()
-        if not fits and (under_way or self._ticks() - self._tried_at >= AGAIN_S):
+        matches = self._matching_keys(key_id, algorithm) if self.usable else []
+        is_fetching = self._fetching is not None and not self._fetching.done()
+        if not matches and (is_fetching or self._ticks() - self._tried_at >= AGAIN_S):
             await self.fetch()
-            fits = self._fitting(key_id, algorithm) if self.usable else []
-        if len(fits) == 1:
-            return fits[0]
-        if not self.usable or (not fits and self._failed):
+            matches = self._matching_keys(key_id, algorithm) if self.usable else []
+        if len(matches) == 1:
+            return matches[0]
+        if not self.usable or (not matches and self._failed):
             raise IssuerUnavailable(
                 f"the keys of the authorization server {self._issuer.name} cannot be had now; retry",
                 issuer=self._issuer.name,
@@ -134,7 +134,7 @@ class KeySet:
         raise CredentialInvalid("this token is signed with a key that its issuer does not have", reason="key")
 
     async def fetch(self) -> None:
-        """Fetch the keys, in one fetch for all who want it now. A failure leaves the keys as they are."""
+        """Fetch the keys, or wait for the fetch that is under way. A failure leaves the keys as they are."""
         if self._fetching is None or self._fetching.done():
             self._fetching = asyncio.create_task(self._fetch())
         await asyncio.shield(self._fetching)
@@ -151,23 +151,23 @@ class KeySet:
             if self._fetching is not None:
                 self._fetching.cancel()
 
-    def _fitting(self, key_id: str | None, algorithm: str) -> list[tuple[PublicKey, jwt.PyJWK]]:
-        """Return the keys of this id (of any, where a token names none) that are for this algorithm."""
-        fits = []
+    def _matching_keys(self, key_id: str | None, algorithm: str) -> list[tuple[PublicKey, jwt.PyJWK]]:
+        """Return the keys for this algorithm with this id, or with any id where the token names none."""
+        matches = []
         for key in self._keys:
             if key_id is None or key.key_id == key_id:
-                made = key.for_algorithm(algorithm)
-                if made is not None:
-                    fits.append((key, made))
-        return fits
+                bound_key = key.for_algorithm(algorithm)
+                if bound_key is not None:
+                    matches.append((key, bound_key))
+        return matches
 
     async def _fetch(self) -> None:
         self.fetches += 1
         self._tried_at = started_at = self._ticks()
         try:
             async with asyncio.timeout(FETCH_S), httpx.AsyncClient(verify=_certificates()) as client:
-                uri = self._issuer.jwks_uri or await self._discovered(client)
-                keys = _read_keys(await _document(client, uri))
+                uri = self._issuer.jwks_uri or await self._discover_uri(client)
+                keys = _read_keys(await _fetch_json(client, uri))
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, OSError) as error:
             self._failed = True
             _log.warning(
@@ -182,8 +182,12 @@ class KeySet:
         self._keys, self._fetched_at = keys, started_at
         self._identities = frozenset(key.identity for key in keys)
 
-    async def _discovered(self, client: httpx.AsyncClient) -> str:
-        """Return where the keys are, from the issuer's metadata (RFC 8414, else OpenID Connect Discovery)."""
+    async def _discover_uri(self, client: httpx.AsyncClient) -> str:
+        """Return the address of the key set, read from the issuer's metadata (RFC 8414, else OpenID Connect Discovery).
+
+        Raises:
+            ValueError: no metadata is found, or its address of the keys may not be used.
+        """
         parts = urlsplit(self._issuer.issuer)
         origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
         places = (
@@ -193,7 +197,7 @@ class KeySet:
         problem: Exception | None = None
         for place in places:
             try:
-                document = await _document(client, place)
+                document = await _fetch_json(client, place)
             except (httpx.HTTPError, ValueError) as error:
                 problem = error
                 continue
@@ -214,7 +218,7 @@ def _certificates() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-async def _document(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+async def _fetch_json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
     """Return the JSON object at an address.
 
     Raises:
@@ -236,21 +240,22 @@ async def _document(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
 
 
 def _read_keys(document: Mapping[str, Any]) -> tuple[PublicKey, ...]:
-    """Return the signature keys of a key set; what is no such key is left out (RFC 7517, section 5).
+    """Return the signature keys of a key set; other entries are ignored (RFC 7517, section 5).
 
     Raises:
-        ValueError: it is no key set, or holds none.
+        ValueError: the document is no key set, or has no signature key.
     """
-    listed = document.get("keys")
-    if not isinstance(listed, list):
+    entries = document.get("keys")
+    if not isinstance(entries, list):
         raise ValueError("this is no key set")
-    keys = tuple(key for key in map(_read_key, listed[:MAX_KEYS]) if key is not None)
+    keys = tuple(key for key in map(_read_key, entries[:MAX_KEYS]) if key is not None)
     if not keys:
         raise ValueError("this key set has no key for signatures")
     return keys
 
 
 def _read_key(entry: Any) -> PublicKey | None:
+    """Return the public key that an entry of a key set describes, None where it is no key for signatures."""
     if not isinstance(entry, dict) or entry.get("use", "sig") != "sig":
         return None
     operations = entry.get("key_ops", ["verify"])

@@ -18,13 +18,13 @@ WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 
 class ProtectedResource:
-    """The faces of this server as resources.
+    """The APIs of this server as OAuth resources.
 
     Args:
         public_url: where clients reach it, without a path.
         issuers: whose tokens are accepted.
         own: whether this server issues tokens too, whose scopes are roles.
-        faces: those that are served.
+        faces: the APIs that are served.
     """
 
     def __init__(
@@ -32,29 +32,31 @@ class ProtectedResource:
     ) -> None:
         self._public_url = public_url
         self._issuers = issuers
-        self._own = own
-        self.urls: Mapping[Face, str] = {face: public_url + PATH_OF[face] for face in faces}
+        self._issues_tokens = own
+        self.urls: Mapping[Face, str] = {api: public_url + PATH_OF[api] for api in faces}
 
-    def metadata_url(self, face: Face) -> str:
-        """Return where a face is described: the well-known part stands before its path (RFC 9728, section 3.1)."""
-        return f"{self._public_url}{WELL_KNOWN}{PATH_OF[face]}"
+    def metadata_url(self, api: Face) -> str:
+        """Return the address of an API's metadata, with the well-known part before its path (RFC 9728, 3.1)."""
+        return f"{self._public_url}{WELL_KNOWN}{PATH_OF[api]}"
 
     def scopes_granting(self, roles: frozenset[Role]) -> list[str]:
         """Return the scopes, of this server and of every issuer, that grant one of the roles."""
-        own = [role for role in ROLES if self._own and role in roles]
-        return own + [scope for issuer in self._issuers for scope in issuer.scopes_granting(roles) if scope not in own]
+        own_scopes = [role for role in ROLES if self._issues_tokens and role in roles]
+        return own_scopes + [
+            scope for issuer in self._issuers for scope in issuer.scopes_granting(roles) if scope not in own_scopes
+        ]
 
-    def describe(self, face: Face) -> dict[str, object]:
-        """Return the metadata of a face."""
+    def describe(self, api: Face) -> dict[str, object]:
+        """Return the metadata of an API."""
         roles: frozenset[Role] = frozenset(("append", "read", "admin", "erase"))
-        if face != "admin":
+        if api != "admin":
             roles -= {"admin"}
-        own = [*SCOPES[face]] if self._own else []
-        foreign = [scope for issuer in self._issuers for scope in issuer.scopes_granting(roles)]
-        scopes = list(dict.fromkeys([*own, *foreign]))
-        servers = [self._public_url] if self._own else []
+        own_scopes = [*SCOPES[api]] if self._issues_tokens else []
+        issuer_scopes = [scope for issuer in self._issuers for scope in issuer.scopes_granting(roles)]
+        scopes = list(dict.fromkeys([*own_scopes, *issuer_scopes]))
+        servers = [self._public_url] if self._issues_tokens else []
         return {
-            "resource": self.urls[face],
+            "resource": self.urls[api],
             "resource_name": "Myria",
             "authorization_servers": servers + [issuer.issuer for issuer in self._issuers],
             "bearer_methods_supported": ["header"],
@@ -62,9 +64,9 @@ class ProtectedResource:
         }
 
     def routes(self) -> list[Route]:
-        """Return a document for each face, open to everybody; without a path, that of the core face."""
-        paths = {face: PATH_OF[face] for face in self.urls}
-        at_paths = [_document(WELL_KNOWN + path, orjson.dumps(self.describe(face))) for face, path in paths.items()]
+        """Return open routes for the metadata of each API; the address without a path has that of the core API."""
+        paths = {api: PATH_OF[api] for api in self.urls}
+        at_paths = [_document(WELL_KNOWN + path, orjson.dumps(self.describe(api))) for api, path in paths.items()]
         return [*at_paths, _document(WELL_KNOWN, orjson.dumps(self.describe("core")))]
 
 

@@ -41,10 +41,10 @@ class RestEndpoint:
         try:
             route, entry_id = match(scope["method"], scope.get("raw_path") or scope["path"].encode())
             principal.need(route.roles, what=route.name)
-            asked = Asked.of(
+            route_request = Asked.of(
                 entry_id,
                 query=scope["query_string"],
-                body=await self._decoded(route, body),
+                body=await self._decode_body(route, body),
                 key=headers_of(scope).get(b"idempotency-key") if route.keyed else None,
             )
         except AccessError as error:
@@ -59,17 +59,18 @@ class RestEndpoint:
             return
 
         async def work() -> dict[str, Any]:
-            if not route.query and asked.query:
-                name = next(iter(asked.query))
+            """Refuse query parameters that the route has no model for, then run the route."""
+            if not route.query and route_request.query:
+                name = next(iter(route_request.query))
                 if any(name in model.model_fields for model in route.body):
                     raise InvalidArgument(f"{name} belongs into the JSON body, not into the address", field=name)
                 raise unknown_field(name, ())
-            return await self._rest.answer(route, principal, asked)
+            return await self._rest.answer(route, principal, route_request)
 
-        noted = asked.query if asked.body is None else asked.body
-        if "session" in route.name and asked.entry_id and isinstance(noted, dict):
-            noted = {"session_id": asked.entry_id, **noted}
-        outcome = await toolbox.call_route(route, work, principal, noted, scope[ADDRESS_KEY])
+        noted_arguments = route_request.query if route_request.body is None else route_request.body
+        if "session" in route.name and route_request.entry_id and isinstance(noted_arguments, dict):
+            noted_arguments = {"session_id": route_request.entry_id, **noted_arguments}
+        outcome = await toolbox.call_route(route, work, principal, noted_arguments, scope[ADDRESS_KEY])
         if outcome.is_error:
             await respond(send, outcome.status, outcome.body)
         elif route.status == NO_CONTENT:
@@ -77,7 +78,7 @@ class RestEndpoint:
         else:
             await respond_held(send, self._answers, principal.caller, outcome.body, status=route.status)
 
-    async def _decoded(self, route: Route, body: bytes) -> Any:
+    async def _decode_body(self, route: Route, body: bytes) -> Any:
         """Return the body of a request to a route, None where there is none.
 
         Raises:

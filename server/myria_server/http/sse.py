@@ -65,10 +65,10 @@ _CREDENTIAL_KEY = "myria.credential"
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """An open stream: the credential it was opened with, whose it is, and the ids of the requests it owes answers."""
+    """An open stream: the credential that opened it, its caller, and the ids of requests that wait for answers."""
 
     credential: Headers
-    asker: Caller
+    caller: Caller
     unanswered: set[object] = field(default_factory=set)
 
 
@@ -88,13 +88,13 @@ class LegacyTransport:
 
         self._server = server
         self._bodies = bodies
-        self._of_messages = replace(api, body_bytes=min(api.body_bytes, MAX_MESSAGE))
-        self._of_streams = replace(api, refuses="error", is_stream=True)
-        self._sse = SseServerTransport(MESSAGE_PATH, max_request_body_size=self._of_messages.body_bytes)
+        self._message_api = replace(api, body_bytes=min(api.body_bytes, MAX_MESSAGE))
+        self._stream_api = replace(api, refuses="error", is_stream=True)
+        self._sse = SseServerTransport(MESSAGE_PATH, max_request_body_size=self._message_api.body_bytes)
         self._sessions: dict[str, _Stream] = {}
         self._open: Counter[Caller] = Counter()
-        self._admitted_stream = guard(self._stream, self._of_streams)
-        self._admitted_message = guard(self._message, self._of_messages)
+        self._guarded_stream = guard(self._serve_stream, self._stream_api)
+        self._guarded_message = guard(self._take_message, self._message_api)
 
     @property
     def sessions(self) -> int:
@@ -106,7 +106,7 @@ class LegacyTransport:
         credential = _credential(headers_of(scope), _query(scope).get(_KEY))
         # The HTTP server may be set to write addresses into a log when it answers; this one holds a key.
         scope["query_string"] = b""
-        await self._admitted_stream(_with_credential(scope, credential), receive, send)
+        await self._guarded_stream(_with_credential(scope, credential), receive, send)
 
     async def message(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer POST /message: 202, and what comes of it on the stream; a refusal is a JSON-RPC error, with its id.
@@ -117,9 +117,9 @@ class LegacyTransport:
         stream = self._sessions.get(_session_id(scope) or "")
         if stream is not None:
             credential = credential or stream.credential
-        await self._admitted_message(_with_credential(scope, credential), receive, send)
+        await self._guarded_message(_with_credential(scope, credential), receive, send)
 
-    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         principal: Principal = scope[PRINCIPAL_KEY]
         try:
             if scope["method"] != "GET":
@@ -127,25 +127,25 @@ class LegacyTransport:
             self._check_bounds(principal)
         except MyriaError as error:
             extra = retry_headers(error) if isinstance(error, RateLimited) else ()
-            await refuse(send, self._of_streams, error, extra=extra)
+            await refuse(send, self._stream_api, error, extra=extra)
             return
         self._open[principal.caller] += 1
-        opened: list[str] = []
+        session_ids: list[str] = []
         stream = _Stream(scope[_CREDENTIAL_KEY], principal.caller)
 
-        async def naming(message: Message) -> None:
-            """Send the stream on; its first event, which names the session, in the words of the old contract."""
+        async def send_renamed(message: Message) -> None:
+            """Pass the stream on; in the first event, rename the session's parameter as old clients read it."""
             body: bytes = message.get("body", b"")
-            if not opened and _SDK_SESSION.encode() in body:
+            if not session_ids and _SDK_SESSION.encode() in body:
                 session_id = body.partition(f"{_SDK_SESSION}=".encode())[2][:32].decode()
-                opened.append(session_id)
+                session_ids.append(session_id)
                 self._sessions[session_id] = stream
                 message = {**message, "body": body.replace(_SDK_SESSION.encode(), _SESSION.encode(), 1)}
             await send(message)
 
         try:
             async with (
-                self._sse.connect_sse(_without_credential(scope), receive, naming) as (read, write),
+                self._sse.connect_sse(_without_credential(scope), receive, send_renamed) as (read, write),
                 anyio.create_task_group() as group,
             ):
                 to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
@@ -154,16 +154,16 @@ class LegacyTransport:
                 group.cancel_scope.cancel()
         finally:
             self._open[principal.caller] -= 1
-            self._open += Counter()  # without those that have none any more
-            for session_id in opened:
+            self._open += Counter()  # adding nothing drops the callers whose count is zero
+            for session_id in session_ids:
                 self._sessions.pop(session_id, None)
 
     def _check_bounds(self, principal: Principal) -> None:
-        """Return where one more stream may be opened.
+        """Check that this principal may open one more stream.
 
         Raises:
-            RateLimited: the credential has as many as it may.
-            Overloaded: there are too many.
+            RateLimited: the credential has `STREAMS_EACH` open.
+            Overloaded: the process has `MAX_STREAMS` open.
         """
         if principal.credential is not None and self._open[principal.caller] >= STREAMS_EACH:
             raise RateLimited(
@@ -175,44 +175,45 @@ class LegacyTransport:
         if self._open.total() >= MAX_STREAMS:
             raise Overloaded(f"{MAX_STREAMS} streams are open; use POST /mcp/agent, which needs none")
 
-    async def _message(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _take_message(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = (await receive())["body"]
         request_id: int | str | None = None
         code: int | None = None
         try:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(f"{MESSAGE_PATH} takes POST alone")
-            session_id, stream = self._session(scope)
+            session_id, stream = self._find_stream(scope)
             decoded = await self._bodies.decode(body)
             request_id = id_of(decoded)
-            if (wrong := fault(decoded)) is not None:
-                code, text = wrong
+            if (problem := fault(decoded)) is not None:
+                code, text = problem
                 raise InvalidArgument(text)
-            take_back = self._owe(stream, decoded)
+            undo_owed = self._note_owed(stream, decoded)
         except Refused as refused:
             code = mcp_types.PARSE_ERROR
-            await refuse(send, self._of_messages, refused.error, request_id=id_of(refused.outline), code=code)
+            await refuse(send, self._message_api, refused.error, request_id=id_of(refused.outline), code=code)
             return
         except MyriaError as error:
             extra = retry_headers(error) if isinstance(error, RateLimited) else ()
-            await refuse(send, self._of_messages, error, request_id=request_id, code=code, extra=extra)
+            await refuse(send, self._message_api, error, request_id=request_id, code=code, extra=extra)
             return
 
-        async def watching(message: Message) -> None:
-            """Send the answer on; what was not accepted is answered no more."""
+        async def send_watched(message: Message) -> None:
+            """Pass the HTTP answer on; a message that was not accepted gets no answer on the stream."""
             if message["type"] == "http.response.start" and message["status"] >= HTTP_ERROR:
-                take_back()
+                undo_owed()
             await send(message)
 
-        inner = _without_credential(scope)
-        inner["query_string"] = urlencode({_SDK_SESSION: session_id}).encode()
-        await self._sse.handle_post_message(inner, replaying(body, receive), watching)
+        sdk_scope = _without_credential(scope)
+        sdk_scope["query_string"] = urlencode({_SDK_SESSION: session_id}).encode()
+        await self._sse.handle_post_message(sdk_scope, replaying(body, receive), send_watched)
 
-    def _session(self, scope: Scope) -> tuple[str, _Stream]:
-        """Return a message's stream.
+    def _find_stream(self, scope: Scope) -> tuple[str, _Stream]:
+        """Return the id and the stream that a message names.
 
         Raises:
-            InvalidArgument, PathNotFound: it names none, or none of its credential's.
+            InvalidArgument: the message names no stream.
+            PathNotFound: no stream of this id is open for the message's credential.
         """
         session_id = _session_id(scope)
         if session_id is None:
@@ -222,18 +223,18 @@ class LegacyTransport:
             raise PathNotFound("no such stream is open for this credential; open one with GET /sse")
         return session_id, stream
 
-    def _owe(self, stream: _Stream, message: Any) -> Callable[[], None]:
-        """Note that a stream owes an answer to a message, where it does; return what takes that back.
+    def _note_owed(self, stream: _Stream, message: Any) -> Callable[[], None]:
+        """Note that a stream owes an answer if a message is a request; return a function that undoes this.
 
         Raises:
-            InvalidArgument: it owes one under this id already.
-            RateLimited: the credential's streams owe as many as they may.
+            InvalidArgument: a request with this id is not answered yet.
+            RateLimited: the credential's streams owe `UNANSWERED_EACH` answers.
         """
         request_id = id_of(message)
         if "method" in message and request_id is not None:
             if request_id in stream.unanswered:
                 raise InvalidArgument("a request with this id is being answered", field="id")
-            owed = sum(len(one.unanswered) for one in self._sessions.values() if one.asker == stream.asker)
+            owed = sum(len(other.unanswered) for other in self._sessions.values() if other.caller == stream.caller)
             if owed >= UNANSWERED_EACH:
                 raise RateLimited(
                     f"{owed} requests of this credential are not answered yet; read their answers on the stream first",
@@ -249,13 +250,13 @@ class LegacyTransport:
 
 async def _pass_on(
     answers: MemoryObjectReceiveStream[SessionMessage],
-    say: Callable[[SessionMessage], Awaitable[None]],
+    send_to_client: Callable[[SessionMessage], Awaitable[None]],
     unanswered: set[object],
 ) -> None:
-    """Send what a server says on, and note what it has answered once the client takes it."""
+    """Pass the server's messages on to the client; once it took an answer, remove that request from `unanswered`."""
     async with answers:
         async for item in answers:
-            await say(item)
+            await send_to_client(item)
             if isinstance(item.message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
                 unanswered.discard(item.message.id)
 
@@ -282,7 +283,7 @@ def _query(scope: Scope) -> dict[str, str]:
 
 
 def _session_id(scope: Scope) -> str | None:
-    """Return the id of the stream that a message names, None where it names none."""
+    """Return the id of the stream that a request's address names, None where that is no id."""
     query = _query(scope)
     try:
         return UUID(hex=query.get(_SESSION) or query.get(_SDK_SESSION) or "").hex
@@ -291,20 +292,20 @@ def _session_id(scope: Scope) -> str | None:
 
 
 def _credential(headers: Headers, key: str | None) -> Headers:
-    """Return the credential alone: that of the headers, or else the key of the address."""
-    bearer, named = headers.get(b"authorization"), headers.get(ACCESS_KEY)
+    """Return the headers that carry the credential: those of the request, or else one made of the address's key."""
+    bearer, access_key = headers.get(b"authorization"), headers.get(ACCESS_KEY)
     if bearer is not None:
-        return {b"authorization": bearer} if named is None else {b"authorization": bearer, ACCESS_KEY: named}
-    named = named or (key or "").encode("utf-8", "replace")
-    return {b"authorization": b"Bearer " + named} if named else {}
+        return {b"authorization": bearer} if access_key is None else {b"authorization": bearer, ACCESS_KEY: access_key}
+    access_key = access_key or (key or "").encode("utf-8", "replace")
+    return {b"authorization": b"Bearer " + access_key} if access_key else {}
 
 
 def _with_credential(scope: Scope, credential: Headers) -> Scope:
-    """Return the scope of a request that brings a credential, in its headers and by itself."""
+    """Return a request's scope with a credential in its headers, and under `_CREDENTIAL_KEY` for comparing."""
     return {**_without_credential(scope, credential), _CREDENTIAL_KEY: credential}
 
 
-def _without_credential(scope: Scope, instead: Headers | None = None) -> Scope:
-    """Return the scope of a request as the SDK and its logs see it, or with another credential."""
-    kept = [(name, value) for name, value in scope["headers"] if name not in CREDENTIALS]
-    return with_headers(scope, [*kept, *(instead or {}).items()])
+def _without_credential(scope: Scope, replacement: Headers | None = None) -> Scope:
+    """Return a request's scope without its credential, as the SDK and its logs may see it, or with another one."""
+    other_headers = [(name, value) for name, value in scope["headers"] if name not in CREDENTIALS]
+    return with_headers(scope, [*other_headers, *(replacement or {}).items()])
