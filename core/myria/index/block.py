@@ -54,15 +54,15 @@ MAGIC: Final = b"MYSB"
 _LENGTH_LIMIT: Final = 65_535
 _CHANGED: Final = 0x5C8A_36D1_92E7_4B0F
 _DAYS: Final = -0x6B21_4D93_5E07_11C9
-"""The id of 1 January 1970 among the hints' postings. Those of later days are greater by `_DAY` each, so that a span is
-looked up at once; the ids of words that lie between are told by their lower half."""
+"""The id of 1 January 1970 among the hints' postings. Each later day's id is greater by `_DAY`, so one range look-up
+finds a span of days; ids of words that fall into the range differ from those of days in their lower 32 bits."""
 _BEGINS: Final = -0x5A21_4D93_5E07_11C9
-"""The same of days from which something holds."""
+"""The same for days from which something holds: the id of 1 January 1970 in that second list."""
 _DAY: Final = 1 << 32
 FAR_AWAY: Final = 4_000_000
 """Days from 1970, after it or before, beyond all dates."""
 _LONGEST_DAYS: Final = 7
-"""Days that are listed one by one of a span that a text means, at most."""
+"""Longest span of days whose days are indexed one by one."""
 _NAME_SEPARATOR: Final = b"\x00"
 _VIEW_OVERHEAD: Final = 4_000
 
@@ -153,7 +153,7 @@ class Doc:
         xid: int = 0,
         scope_id: int = 0,
     ) -> Doc:
-        """Return the document of an event, its words and speaker read out of its payload: the one way to make one."""
+        """Build an event's document: read text and speaker out of its payload and analyse the text."""
         text = searchable_text(dict(payload))
         text_terms = terms(text)
         when = meant(text, local_day(timestamp, utc_offset))
@@ -195,7 +195,7 @@ def stems_of(text: str, text_terms: Sequence[str], text_words: TextWords | None 
 
 
 def found_by(text: str) -> Sequence[str]:
-    """Return the terms and stems by which a text is found."""
+    """Return the terms and stems under which a text is indexed; none for an empty text."""
     if not text:
         return ()
     text_terms = terms(text)
@@ -203,14 +203,17 @@ def found_by(text: str) -> Sequence[str]:
 
 
 def days_of(when: Iterable[Meant]) -> Sequence[int]:
-    """Return the days that a text is about, in days since 1970; none of longer spans, whose days it does not mean."""
-    days = dict.fromkeys(day for one in when if len(one.days) <= _LONGEST_DAYS for day in one.days)
+    """Return the days that a text is about, in days since 1970, at most `MAX_DAYS` of them.
+
+    Spans of more than `_LONGEST_DAYS` days are left out: such a text is not about each single day.
+    """
+    days = dict.fromkeys(day for span in when if len(span.days) <= _LONGEST_DAYS for day in span.days)
     return tuple(days)[:MAX_DAYS]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockNode:
-    """One node of the tree under a block; `parent` is its position in the same list, before its own, or -1."""
+    """One node of the tree under a block; `parent` is the parent's index in the list (parents come first), or -1."""
 
     rendering_id: bytes
     parent: int
@@ -273,6 +276,7 @@ class View:
         inside = self.node_parent >= 0
         inside &= self.node_level[self.node_parent] <= UNIT_LEVEL
         tops = np.where(inside, self.node_parent, np.arange(nodes, dtype=np.int32))
+        # Each round takes every node to its top's top, until no node moves.
         while not np.array_equal(above := tops[tops], tops):
             tops = above
         return np.where(self.leaf >= 0, tops[self.leaf], np.int32(-1))
@@ -284,7 +288,7 @@ class View:
 
     @cached_property
     def heard(self) -> frozenset[int]:
-        """Return the codes of speakers of any document: an erasure leaves a name where it takes the documents."""
+        """Return the codes of speakers who have a document: after an erasure `speakers` may name some without one."""
         return frozenset(np.unique(self.speaker).tolist())
 
     @cached_property
@@ -298,19 +302,19 @@ class View:
 
     @cached_property
     def numbered(self) -> npt.NDArray[np.bool_]:
-        """Tell for each document whether it holds a number."""
+        """Return a mask of the documents that hold a number."""
         numbers = number_ids()
-        at = numbers.searchsorted(self.terms)
-        at[at == len(numbers)] = 0
-        held = np.zeros(len(self), dtype=np.bool_)
-        held[self.posting_doc[np.repeat(numbers[at] == self.terms, np.diff(self.offsets))]] = True
-        return held
+        term_places = numbers.searchsorted(self.terms)
+        term_places[term_places == len(numbers)] = 0
+        has_number = np.zeros(len(self), dtype=np.bool_)
+        has_number[self.posting_doc[np.repeat(numbers[term_places] == self.terms, np.diff(self.offsets))]] = True
+        return has_number
 
     @cached_property
     def of_own_type(self) -> npt.NDArray[np.bool_]:
-        """Tell for each document whether it is a note or another event of a type of Myria's own."""
-        own = np.array([name.startswith(RESERVED_TYPES) for name in self.types], dtype=np.bool_)
-        marked: npt.NDArray[np.bool_] = own[self.type]
+        """Return a mask of the documents whose event type is Myria's own, such as notes."""
+        is_own_type = np.array([name.startswith(RESERVED_TYPES) for name in self.types], dtype=np.bool_)
+        marked: npt.NDArray[np.bool_] = is_own_type[self.type]
         return marked
 
     def rendering(self, node: int) -> bytes:
@@ -401,14 +405,14 @@ def decode(raw: bytes) -> BlockView:
     if magic != MAGIC or version != BLOCK_VERSION:
         raise InternalError(f"a search block has version {version} and this program reads {BLOCK_VERSION}: rebuild it")
     columns: dict[str, Any] = {}
-    at = HEADER_SIZE
+    offset = HEADER_SIZE
     for (name, dtype, width), size in zip(COLUMNS, sizes, strict=True):
-        after = at + size * width
-        if after > len(raw):
+        section_end = offset + size * width
+        if section_end > len(raw):
             raise InternalError("a search block is damaged: a section runs past its end")
-        columns[name] = np.frombuffer(raw, dtype, size, at) if size else _NO_ROWS[name]
-        at = (after + 7) & -8
-    if at != len(raw):
+        columns[name] = np.frombuffer(raw, dtype, size, offset) if size else _NO_ROWS[name]
+        offset = (section_end + 7) & -8  # up to the next multiple of 8
+    if offset != len(raw):
         raise InternalError("a search block is damaged: it is longer than its sections")
     try:
         for _, table in NAMES:
@@ -418,17 +422,18 @@ def decode(raw: bytes) -> BlockView:
     if not len(columns["xid"]):
         columns["xid"] = np.broadcast_to(np.int64(0), columns["seq"].shape)
     view = BlockView(raw=raw, **columns)
-    if not _sound(view):
+    if not _is_sound(view):
         raise InternalError("a search block is damaged: its columns contradict each other")
     return view
 
 
 @lru_cache(maxsize=8_192)
 def hint_ids(hint: str) -> tuple[int, ...]:
-    """Return the ids a topic hint is found by: each of its terms, and the whole of it."""
+    """Return the ids under which a topic hint is indexed: that of each of its terms, and that of the whole hint."""
     words = terms(hint)
-    whole = [term_id("\x00" + " ".join(words))] if words else []
-    return tuple(sorted({term_id(word) for word in words} | set(whole)))
+    # No term begins with a NUL, so a whole hint's id is never that of a word.
+    whole_ids = [term_id("\x00" + " ".join(words))] if words else []
+    return tuple(sorted({term_id(word) for word in words} | set(whole_ids)))
 
 
 def whole_hint_id(hint: str) -> int:
@@ -437,26 +442,29 @@ def whole_hint_id(hint: str) -> int:
 
 
 def changed_ids(terms: Ints) -> Ints:
-    """Return the ids under which the hints' postings list the documents that tell of a change of a term's thing."""
+    """Return, for each term, the id under which the hints' postings list documents that say that its thing changed."""
     ids: Ints = terms ^ _CHANGED
     return ids
 
 
 def days_between(view: View, first: int, after: int, *, begins: bool = False) -> tuple[Ints, npt.NDArray[Any]]:
-    """Return (day, document) for each day from `first` to before `after` that a document is about, in order of days.
+    """Return days and documents: a pair for each day from `first` to before `after` that a document is about.
+
+    Days count from 1970; pairs stand in order of days.
 
     Args:
-        begins: days from which documents say that something holds, instead.
+        begins: look up the days from which documents say that something holds, instead of those that they are about.
     """
-    base = _BEGINS if begins else _DAYS
-    start, end = view.hint_terms.searchsorted((base + first * _DAY, base + after * _DAY)).tolist()
-    away = np.repeat(view.hint_terms[start:end] - base, np.diff(view.hint_offsets[start : end + 1]))
+    epoch_id = _BEGINS if begins else _DAYS
+    start, end = view.hint_terms.searchsorted((epoch_id + first * _DAY, epoch_id + after * _DAY)).tolist()
+    distances = np.repeat(view.hint_terms[start:end] - epoch_id, np.diff(view.hint_offsets[start : end + 1]))
     docs = view.hint_doc[view.hint_offsets[start] : view.hint_offsets[end]]
-    are_days = away % _DAY == 0
-    return away[are_days] // _DAY, docs[are_days]
+    are_days = distances % _DAY == 0
+    return distances[are_days] // _DAY, docs[are_days]
 
 
-def _sound(view: BlockView) -> bool:
+def _is_sound(view: BlockView) -> bool:
+    """Tell whether a block's columns agree in length and all indexes in them point at something that exists."""
     docs, nodes = len(view.seq), len(view.node_parent)
     by_doc: tuple[npt.NDArray[Any], ...] = (view.timestamp, view.utc_offset, view.xid, view.leaf, view.length)
     by_doc += (view.flags, view.speaker, view.channel, view.type, view.context)
@@ -466,29 +474,30 @@ def _sound(view: BlockView) -> bool:
         and len(view.node_rendering) == len(view.node_level) == nodes
         and len(view.posting_doc) == len(view.posting_tf)
         and len(view.hint_doc) == len(view.hint_permille)
-        and _sound_postings(view.terms, view.offsets, view.posting_doc, docs)
-        and _sound_postings(view.hint_terms, view.hint_offsets, view.hint_doc, docs)
+        and _has_sound_postings(view.terms, view.offsets, view.posting_doc, docs)
+        and _has_sound_postings(view.hint_terms, view.hint_offsets, view.hint_doc, docs)
         and bool((view.leaf >= -1).all() and (view.leaf < nodes).all())
         and bool((view.node_parent >= -1).all() and (view.node_parent < np.arange(nodes)).all())
-        and _below(view.speaker, len(view.speakers))
-        and _below(view.channel, len(view.channels))
-        and _below(view.type, len(view.types))
-        and _below(view.context, len(view.contexts))
+        and _all_below(view.speaker, len(view.speakers))
+        and _all_below(view.channel, len(view.channels))
+        and _all_below(view.type, len(view.types))
+        and _all_below(view.context, len(view.contexts))
     )
 
 
-def _sound_postings(ids: Ints, offsets: npt.NDArray[np.int32], docs: npt.NDArray[np.uint16], limit: int) -> bool:
+def _has_sound_postings(ids: Ints, offsets: npt.NDArray[np.int32], docs: npt.NDArray[np.uint16], limit: int) -> bool:
+    """Tell whether postings have ascending ids, at least one document for each, and only documents below `limit`."""
     return (
         len(offsets) == len(ids) + 1
         and int(offsets[0]) == 0
         and int(offsets[-1]) == len(docs)
         and bool((offsets[1:] > offsets[:-1]).all())
         and bool((ids[1:] > ids[:-1]).all())
-        and _below(docs, limit)
+        and _all_below(docs, limit)
     )
 
 
-def _below(codes: npt.NDArray[np.uint16], limit: int) -> bool:
+def _all_below(codes: npt.NDArray[np.uint16], limit: int) -> bool:
     return not len(codes) or int(codes.max()) < limit
 
 
@@ -507,21 +516,27 @@ class _Table:
 
     @classmethod
     def of_docs(cls, docs: Iterable[Doc]) -> _Table:
+        """Lay new documents out as columns and postings.
+
+        The hints' postings also list described words, days and changes, each kind under ids of its own.
+        """
         docs = sorted(docs, key=lambda doc: (doc.timestamp, doc.event_seq))
         sizes = _ints(len(doc.terms) for doc in docs)
-        held = sizes + _ints(len(doc.stems) for doc in docs)
+        word_counts = sizes + _ints(len(doc.stems) for doc in docs)
         ids = _ints(term_ids(word for doc in docs for word in (*doc.terms, *doc.stems)))
-        postings = _counted(ids, np.repeat(np.arange(len(docs)), held))
+        postings = _count_terms(ids, np.repeat(np.arange(len(docs)), word_counts))
         hints = [
-            (identity, at, max(0, min(1000, permille)))
-            for at, doc in enumerate(docs)
+            (hint_id, number, max(0, min(1000, permille)))
+            for number, doc in enumerate(docs)
             for hint, permille in doc.hints
-            for identity in hint_ids(hint)
+            for hint_id in hint_ids(hint)
         ]
-        hints += [(term_id(term), at, 0) for at, doc in enumerate(docs) for term in doc.described]
-        hints += [(term_id(term) ^ _CHANGED, at, 1000) for at, doc in enumerate(docs) for term in doc.changed]
-        hints += [(_DAYS + day * _DAY, at, 1000) for at, doc in enumerate(docs) for day in doc.days]
-        hints += [(_BEGINS + doc.begins * _DAY, at, 1000) for at, doc in enumerate(docs) if doc.begins is not None]
+        hints += [(term_id(term), number, 0) for number, doc in enumerate(docs) for term in doc.described]
+        hints += [(term_id(term) ^ _CHANGED, number, 1000) for number, doc in enumerate(docs) for term in doc.changed]
+        hints += [(_DAYS + day * _DAY, number, 1000) for number, doc in enumerate(docs) for day in doc.days]
+        hints += [
+            (_BEGINS + doc.begins * _DAY, number, 1000) for number, doc in enumerate(docs) if doc.begins is not None
+        ]
         return cls(
             columns={
                 "seq": _ints([doc.event_seq for doc in docs]),
@@ -530,7 +545,8 @@ class _Table:
                 "xid": _ints([doc.xid for doc in docs]),
                 "leaf": _ints([doc.leaf for doc in docs]),
                 "length": np.minimum(sizes, _LENGTH_LIMIT),
-                "flags": _dated(postings, len(docs)) | _ints([ASKS * doc.asks | NAMING * doc.names for doc in docs]),
+                "flags": _dated_flags(postings, len(docs))
+                | _ints([ASKS * doc.asks | NAMING * doc.names for doc in docs]),
             },
             names={
                 "speaker": [doc.speaker or "" for doc in docs],
@@ -544,9 +560,10 @@ class _Table:
 
     @classmethod
     def of_piece(cls, piece: Piece) -> _Table:
+        """Take documents over from an older block, with their postings but without their leaves."""
         view, docs = piece.view, np.asarray(piece.docs, dtype=np.int64)
-        target = np.full(len(view), -1, dtype=np.int64)
-        target[docs] = np.arange(len(docs))
+        new_number = np.full(len(view), -1, dtype=np.int64)
+        new_number[docs] = np.arange(len(docs))
         return cls(
             columns={
                 "seq": view.seq[docs].astype(np.int64),
@@ -566,20 +583,26 @@ class _Table:
                     ("context", view.contexts),
                 )
             },
-            postings=_taken(target, view.terms, view.offsets, view.posting_doc, view.posting_tf),
-            hints=_taken(target, view.hint_terms, view.hint_offsets, view.hint_doc, view.hint_permille),
+            postings=_take_postings(new_number, view.terms, view.offsets, view.posting_doc, view.posting_tf),
+            hints=_take_postings(new_number, view.hint_terms, view.hint_offsets, view.hint_doc, view.hint_permille),
         )
 
     def joined(self, other: _Table) -> _Table:
+        """Return both tables' documents in one table; those of `other` get the numbers after this one's."""
         shift = len(self.columns["seq"])
         return _Table(
             columns={name: np.concatenate((self.columns[name], other.columns[name])) for name in self.columns},
             names={name: self.names[name] + other.names[name] for name in self.names},
-            postings=_appended(self.postings, other.postings, shift),
-            hints=_appended(self.hints, other.hints, shift),
+            postings=_append_postings(self.postings, other.postings, shift),
+            hints=_append_postings(self.hints, other.hints, shift),
         )
 
     def encoded(self, nodes: Sequence[BlockNode]) -> bytes:
+        """Return the bytes of a block: documents in order of time, names coded, postings sorted.
+
+        Raises:
+            InternalError: too many documents, or a leaf or parent that is not among the nodes.
+        """
         columns = self.columns
         docs = len(columns["seq"])
         if docs > MAX_DOCS:
@@ -588,33 +611,35 @@ class _Table:
         if (
             (leaf < -1).any()
             or (leaf >= len(nodes)).any()
-            or any(not -1 <= n.parent < at for at, n in enumerate(nodes))
+            or any(not -1 <= n.parent < index for index, n in enumerate(nodes))
         ):
             raise InternalError("a search block names a node that it does not hold")
         order = np.lexsort((columns["seq"], columns["timestamp"]))
         rank = np.empty(docs, dtype=np.int64)
         rank[order] = np.arange(docs)
         out: dict[str, npt.NDArray[Any] | bytes] = {name: column[order] for name, column in columns.items()}
+        # Blocks of trees have no transaction ids: an empty section takes no room, and `decode` fills in zeros.
         if not columns["xid"].any():
             out["xid"] = columns["xid"][:0]
         for column, table in NAMES:
             values = self.names[column]
-            known = sorted(set(values) - {""})
-            code = {name: at for at, name in enumerate(["", *known])}
-            out[column] = np.array([code[values[at]] for at in order.tolist()], dtype=np.int64)
+            distinct_names = sorted(set(values) - {""})
+            code = {name: index for index, name in enumerate(["", *distinct_names])}
+            out[column] = np.array([code[values[index]] for index in order.tolist()], dtype=np.int64)
             out[table] = _NAME_SEPARATOR.join(
-                name.replace("\x00", "").encode("utf-8", "surrogatepass") for name in ["", *known]
+                name.replace("\x00", "").encode("utf-8", "surrogatepass") for name in ["", *distinct_names]
             )
-        out["terms"], out["offsets"], out["posting_doc"], tf = _sorted(self.postings, rank)
+        out["terms"], out["offsets"], out["posting_doc"], tf = _sort_postings(self.postings, rank)
         out["posting_tf"] = np.minimum(tf, 255)
-        out["hint_terms"], out["hint_offsets"], out["hint_doc"], out["hint_permille"] = _sorted(self.hints, rank)
+        out["hint_terms"], out["hint_offsets"], out["hint_doc"], out["hint_permille"] = _sort_postings(self.hints, rank)
         out["node_rendering"] = b"".join(node.rendering_id for node in nodes)
         out["node_parent"] = _ints(node.parent for node in nodes)
         out["node_level"] = _ints(node.level for node in nodes)
-        return _packed(out)
+        return _to_bytes(out)
 
 
-def _packed(columns: Mapping[str, npt.NDArray[Any] | bytes]) -> bytes:
+def _to_bytes(columns: Mapping[str, npt.NDArray[Any] | bytes]) -> bytes:
+    """Return the header and all sections, in order, each padded to 8 bytes."""
     sizes: list[int] = []
     parts: list[bytes] = []
     for name, kind in _SECTIONS:
@@ -630,23 +655,28 @@ def _ints(values: Iterable[int]) -> Ints:
     return np.fromiter(values, np.int64)
 
 
-def _counted(ids: Ints, places: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return (term, document, times) for each pair that occurs; `places` ascend."""
+def _count_terms(ids: Ints, doc_numbers: Ints) -> tuple[Ints, Ints, Ints]:
+    """Count how often each document holds each term: return term ids, documents and counts, sorted by term id.
+
+    Args:
+        ids: the term id of each word of all documents, one document after the other.
+        doc_numbers: beside them, the number of the word's document; ascending.
+    """
     if not len(ids):
-        return ids, places, places
+        return ids, doc_numbers, doc_numbers
     order = np.argsort(ids, kind="stable")
-    ids, places = ids[order], places[order]
-    first = np.flatnonzero(np.r_[True, (ids[1:] != ids[:-1]) | (places[1:] != places[:-1])])
-    return ids[first], places[first], np.diff(np.r_[first, len(ids)])
+    ids, doc_numbers = ids[order], doc_numbers[order]
+    first_rows = np.flatnonzero(np.r_[True, (ids[1:] != ids[:-1]) | (doc_numbers[1:] != doc_numbers[:-1])])
+    return ids[first_rows], doc_numbers[first_rows], np.diff(np.r_[first_rows, len(ids)])
 
 
-def _dated(postings: tuple[Ints, Ints, Ints], docs: int) -> Ints:
-    """Return the flag `DATED` of each document that has a word of time, given all postings, sorted by term."""
-    ids, places, _ = postings
-    words = _time_ids()
+def _dated_flags(postings: tuple[Ints, Ints, Ints], docs: int) -> Ints:
+    """Return for each document the flag `DATED` if it holds a word of time, else 0; `postings` are sorted by term."""
+    ids, doc_numbers, _ = postings
+    time_word_ids = _time_ids()
     flags = np.zeros(docs, dtype=np.int64)
-    for first, after in zip(ids.searchsorted(words), ids.searchsorted(words, "right"), strict=True):
-        flags[places[first:after]] = DATED
+    for first, after in zip(ids.searchsorted(time_word_ids), ids.searchsorted(time_word_ids, "right"), strict=True):
+        flags[doc_numbers[first:after]] = DATED
     return flags
 
 
@@ -655,20 +685,27 @@ def _time_ids() -> Ints:
     return np.array(sorted(term_ids(TIME_WORDS)), dtype=np.int64)
 
 
-def _taken(
-    target: Ints,
+def _take_postings(
+    new_number: Ints,
     ids: Ints,
     offsets: npt.NDArray[np.int32],
     docs: npt.NDArray[np.uint16],
     values: npt.NDArray[Any],
 ) -> tuple[Ints, Ints, Ints]:
-    spread = np.repeat(ids, np.diff(offsets))
-    places = target[docs]
-    is_taken = places >= 0
-    return spread[is_taken], places[is_taken], values[is_taken].astype(np.int64)
+    """Return the postings (term ids, documents, values) of the documents that are taken over.
+
+    Args:
+        new_number: the new number of each document, -1 for those that are not taken.
+    """
+    id_of_posting = np.repeat(ids, np.diff(offsets))
+    new_docs = new_number[docs]
+    is_taken = new_docs >= 0
+    return id_of_posting[is_taken], new_docs[is_taken], values[is_taken].astype(np.int64)
 
 
-def _appended(first: tuple[Ints, Ints, Ints], second: tuple[Ints, Ints, Ints], shift: int) -> tuple[Ints, Ints, Ints]:
+def _append_postings(
+    first: tuple[Ints, Ints, Ints], second: tuple[Ints, Ints, Ints], shift: int
+) -> tuple[Ints, Ints, Ints]:
     return (
         np.concatenate((first[0], second[0])),
         np.concatenate((first[1], second[1] + shift)),
@@ -676,15 +713,19 @@ def _appended(first: tuple[Ints, Ints, Ints], second: tuple[Ints, Ints, Ints], s
     )
 
 
-def _sorted(rows: tuple[Ints, Ints, Ints], rank: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return term ids, offsets, documents and values, sorted; of a repeated pair the greatest value is kept."""
-    ids, places, values = rows
+def _sort_postings(rows: tuple[Ints, Ints, Ints], rank: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return distinct term ids, offsets, documents and values, sorted; of a repeated pair the greatest value is kept.
+
+    Args:
+        rank: the place of each document in the block.
+    """
+    ids, doc_numbers, values = rows
     if not len(ids):
-        return ids, np.zeros(1, dtype=np.int64), places, values
-    places = rank[places]
-    order = np.lexsort((places, ids))
-    ids, places, values = ids[order], places[order], values[order]
-    first = np.flatnonzero(np.r_[True, (ids[1:] != ids[:-1]) | (places[1:] != places[:-1])])
-    ids, places, values = ids[first], places[first], np.maximum.reduceat(values, first)
+        return ids, np.zeros(1, dtype=np.int64), doc_numbers, values
+    doc_numbers = rank[doc_numbers]
+    order = np.lexsort((doc_numbers, ids))
+    ids, doc_numbers, values = ids[order], doc_numbers[order], values[order]
+    first_rows = np.flatnonzero(np.r_[True, (ids[1:] != ids[:-1]) | (doc_numbers[1:] != doc_numbers[:-1])])
+    ids, doc_numbers, values = ids[first_rows], doc_numbers[first_rows], np.maximum.reduceat(values, first_rows)
     starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
-    return ids[starts], np.r_[starts, len(ids)], places, values
+    return ids[starts], np.r_[starts, len(ids)], doc_numbers, values

@@ -35,10 +35,10 @@ REACH: Final = 2
 """How far a document lends evidence to its neighbours in time."""
 
 FAR: Final = 6
-"""How far it does among short ones, as people type them in bursts."""
+"""How far a document lends evidence among short documents, as people type them in bursts."""
 
 FEW_WORDS: Final = 15
-"""Terms that may stand between two documents for that, at most."""
+"""At most so many terms may stand between two documents for one to lend to the other over more than `REACH`."""
 
 Mask = npt.NDArray[np.bool_]
 _NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
@@ -58,16 +58,16 @@ class ScopeTable:
 
     @cached_property
     def holders(self) -> dict[str, Ints]:
-        """Return for each participant the positions of their scopes."""
+        """Return, by participant, the positions of that participant's scopes in the table."""
         positions: dict[str, list[int]] = {}
-        for at, names in enumerate(self.participants):
+        for position, names in enumerate(self.participants):
             for name in names:
-                positions.setdefault(name, []).append(at)
-        return {name: np.array(places, dtype=np.int64) for name, places in positions.items()}
+                positions.setdefault(name, []).append(position)
+        return {name: np.array(scope_positions, dtype=np.int64) for name, scope_positions in positions.items()}
 
     @cached_property
     def names_by_term(self) -> dict[str, list[str]]:
-        """Return the participants by the first term of their names."""
+        """Return the names of participants by the first term of each name."""
         names: dict[str, list[str]] = {}
         for name in self.holders:
             for term in name_terms(name)[:1]:
@@ -75,7 +75,7 @@ class ScopeTable:
         return names
 
     def places(self, scope_ids: Ints) -> Ints:
-        """Return the positions of scopes, all of which must be here."""
+        """Return the positions of scopes in the table, which must hold all of them."""
         return self.ids.searchsorted(scope_ids)
 
 
@@ -107,10 +107,10 @@ class Corpus:
         masks = self.block_masks or (None,) * len(self.blocks)
         parts: list[tuple[View, Mask | None]] = list(zip(self.blocks, masks, strict=True))
         for loose, mask in ((self.tail, self.tail_mask), (self.internal, self.internal_mask)):
-            at = 0
+            offset = 0
             for view in loose.views if loose is not None else ():
-                parts.append((view, None if mask is None else mask[at : at + len(view)]))
-                at += len(view)
+                parts.append((view, None if mask is None else mask[offset : offset + len(view)]))
+                offset += len(view)
         return [(view, None if mask is None or bool(mask.all()) else mask) for view, mask in parts]
 
     @cached_property
@@ -120,39 +120,45 @@ class Corpus:
 
     @cached_property
     def numbered(self) -> Mask:
-        """Return which documents of its timeline hold a number."""
-        return self._marked(lambda view: view.numbered)
+        """Return a mask of the timeline's documents that hold a number."""
+        return self._mark_places(lambda view: view.numbered)
 
     @cached_property
     def notes(self) -> Mask:
-        """Return which documents of its timeline are notes and the like: of a type of Myria's own."""
-        return self._marked(lambda view: view.of_own_type)
+        """Return a mask of the timeline's documents whose event type is Myria's own, such as notes."""
+        return self._mark_places(lambda view: view.of_own_type)
 
-    def _marked(self, marks: Callable[[View], Mask]) -> Mask:
+    def _mark_places(self, marks: Callable[[View], Mask]) -> Mask:
+        """Return a mask of the timeline from the masks that `marks` gives for each view."""
         marked = np.zeros(len(self.laid_out), dtype=np.bool_)
         for (view, _), places in zip(self.parts(), self.laid_out.places, strict=True):
-            where = places[marks(view)]
-            marked[where[where >= 0]] = True
+            marked_places = places[marks(view)]
+            marked[marked_places[marked_places >= 0]] = True
         return marked
 
     @cached_property
     def told_at(self) -> Ints:
-        """Return when the documents of its timeline were told, in microseconds since 1970 by the clock on the wall
-        there: what dates that people name are compared with."""
-        told = self.laid_out.timestamp.copy()
+        """Return the local time of each document of the timeline, in microseconds since 1970.
+
+        It is the speaker's wall clock (UTC plus the document's offset): dates that people name are compared with it.
+        """
+        local_time = self.laid_out.timestamp.copy()
         for (view, _), places in zip(self.parts(), self.laid_out.places, strict=True):
-            shown = places >= 0
-            told[places[shown]] += view.utc_offset[shown].astype(np.int64) * MINUTE_US
-        return told
+            is_visible = places >= 0
+            local_time[places[is_visible]] += view.utc_offset[is_visible].astype(np.int64) * MINUTE_US
+        return local_time
 
     @cached_property
     def scopes(self) -> ScopeTable:
-        """Return the table of its scopes, of one where it has but one."""
+        """Return the table of the scopes; a corpus without one gets a table of its single scope, with id 0."""
         return self.table or ScopeTable(ids=np.zeros(1, dtype=np.int64), participants=(self.participants,))
 
     @cached_property
     def present(self) -> Mask:
-        """Return which scopes of the table have a visible document: others may be newer than a cursor."""
+        """Return a mask of the table's scopes that have a visible document.
+
+        The others do not count: they may be newer than a cursor.
+        """
         timeline = self.laid_out
         if timeline.scope is None:
             return np.array([len(timeline) > 0])
@@ -191,42 +197,47 @@ class Timeline:
 
     @cached_property
     def answered(self) -> tuple[Ints, ...]:
-        """Return the documents that a question's answer is lent more of: the question, and the statement before it."""
-        asked = np.flatnonzero((self.flags[:-1] & ASKS).astype(np.bool_) & self.linked[0]) if len(self) > 1 else _NONE
-        told = asked[asked > 0] - 1
-        return asked, told[self.linked[0][told] & self.linked[0][told + 1]]
+        """Return the places of questions, and of statements right before a question.
+
+        Both lend extra evidence to the document after the question, which probably answers it.
+        """
+        questions = (
+            np.flatnonzero((self.flags[:-1] & ASKS).astype(np.bool_) & self.linked[0]) if len(self) > 1 else _NONE
+        )
+        statements = questions[questions > 0] - 1
+        return questions, statements[self.linked[0][statements] & self.linked[0][statements + 1]]
 
     @cached_property
     def reaches_far(self) -> bool:
-        """Tell whether any document lends farther than `REACH`."""
+        """Tell whether any document lends evidence farther than `REACH`."""
         return bool(self.far.any())
 
     @property
     def nbytes(self) -> int:
-        """Return about how many bytes of memory it holds, with what is derived of it."""
+        """Return about how many bytes of memory the timeline takes, its cached properties included."""
         return (104 if self.scope is None else 108) * len(self) + 32 * int(np.count_nonzero(self.far)) + 500
 
     @classmethod
     def of(cls, corpus: Corpus) -> Timeline:
-        """Lay out a corpus."""
+        """Lay the visible documents of a corpus out in order of scope and time, and group and link them."""
         parts = corpus.parts()
         views = [view for view, _ in parts]
-        shown = _joined_masks(parts)
+        is_visible = _joined_masks(parts)
         scope = None if corpus.table is None else _scopes(corpus.table, views)
-        seq = _joined([view.seq for view in views])
-        timestamp = _joined([view.timestamp for view in views])
-        order = _chronological(scope, seq, timestamp, shown)
+        seq = _concatenate([view.seq for view in views])
+        timestamp = _concatenate([view.timestamp for view in views])
+        order = _chronological(scope, seq, timestamp, is_visible)
         view_of = np.repeat(np.arange(len(views), dtype=np.int32), [len(view) for view in views])
-        doc_of = _joined([np.arange(len(view), dtype=np.int32) for view in views], np.int32)
-        leaf, unit, nodes = _structure(views)
-        channel = _coded(views)
-        length = _joined([view.length for view in views])
-        flags = _joined([view.flags for view in views], np.uint8)
+        doc_of = _concatenate([np.arange(len(view), dtype=np.int32) for view in views], np.int32)
+        leaf, unit, nodes = _tree_groups(views)
+        channel = _channel_codes(views)
+        length = _concatenate([view.length for view in views])
+        flags = _concatenate([view.flags for view in views], np.uint8)
         seq, timestamp, view_of, doc_of = seq[order], timestamp[order], view_of[order], doc_of[order]
         leaf, unit, channel, length, flags = leaf[order], unit[order], channel[order], length[order], flags[order]
         scope = None if scope is None else scope[order]
         run = _runs(scope, timestamp)
-        leaf, leaves, unit, units = _grouped(leaf, unit, nodes, run)
+        leaf, leaves, unit, units = _group_treeless(leaf, unit, nodes, run)
         linked = tuple(
             (run[step:] == run[:-step]) & (channel[step:] == channel[:-step])
             if len(seq) > step
@@ -244,14 +255,14 @@ class Timeline:
             leaves=leaves,
             units=units,
             linked=linked,
-            far=_far(linked[0], length),
+            far=_far_reach(linked[0], length),
             view=view_of,
             doc=doc_of,
             scope=scope,
         )
 
 
-def _joined(columns: Sequence[npt.NDArray[Any]], dtype: Any = np.int64) -> npt.NDArray[Any]:
+def _concatenate(columns: Sequence[npt.NDArray[Any]], dtype: Any = np.int64) -> npt.NDArray[Any]:
     if not columns:
         return np.zeros(0, dtype=dtype)
     if len(columns) == 1:
@@ -266,24 +277,25 @@ def _joined_masks(parts: Sequence[tuple[View, Mask | None]]) -> Mask | None:
 
 
 def _scopes(table: ScopeTable, views: Sequence[View]) -> npt.NDArray[np.int32]:
-    """Return the position of each document's scope; that of a hidden one may be any."""
+    """Return the position of each document's scope in the table; for hidden documents the value means nothing."""
     positions = np.zeros(sum(map(len, views)), dtype=np.int32)
-    at = 0
+    offset = 0
     for view in views:
         if view.scope_id is None:
             raise InternalError("a document that shares a corpus with other scopes has none itself")
-        positions[at : at + len(view)] = table.places(view.scope_id)
-        at += len(view)
+        positions[offset : offset + len(view)] = table.places(view.scope_id)
+        offset += len(view)
     return positions
 
 
-def _chronological(scope: npt.NDArray[np.int32] | None, seq: Ints, timestamp: Ints, shown: Mask | None) -> Ints:
+def _chronological(scope: npt.NDArray[np.int32] | None, seq: Ints, timestamp: Ints, is_visible: Mask | None) -> Ints:
     """Return the positions of the visible documents in order of scope, time and event_seq."""
     order = np.lexsort((seq, timestamp) if scope is None else (seq, timestamp, scope))
-    return order if shown is None else order[shown[order]]
+    return order if is_visible is None else order[is_visible[order]]
 
 
 def _places(views: Sequence[View], order: Ints) -> tuple[Ints, ...]:
+    """Return, for each view, the places of its documents in the timeline, -1 for hidden ones."""
     sizes = [len(view) for view in views]
     places = np.full(sum(sizes), -1, dtype=np.int64)
     places[order] = np.arange(len(order))
@@ -291,7 +303,8 @@ def _places(views: Sequence[View], order: Ints) -> tuple[Ints, ...]:
     return tuple(places[start:end] for start, end in pairwise(bounds))
 
 
-def _structure(views: Sequence[View]) -> tuple[Ints, Ints, int]:
+def _tree_groups(views: Sequence[View]) -> tuple[Ints, Ints, int]:
+    """Return leaf and unit of each document, numbered across all views (-1 for none), and how many nodes there are."""
     leaves: list[Ints] = []
     units: list[Ints] = []
     nodes = 0
@@ -299,11 +312,11 @@ def _structure(views: Sequence[View]) -> tuple[Ints, Ints, int]:
         leaves.append(np.where(view.leaf >= 0, view.leaf.astype(np.int64) + nodes, -1))
         units.append(np.where(view.unit >= 0, view.unit.astype(np.int64) + nodes, -1))
         nodes += len(view.node_parent)
-    return _joined(leaves), _joined(units), nodes
+    return _concatenate(leaves), _concatenate(units), nodes
 
 
-def _coded(views: Sequence[View]) -> Ints:
-    """Return one code per channel across all views."""
+def _channel_codes(views: Sequence[View]) -> Ints:
+    """Return the channel of each document as a code that is the same in all views."""
     if len(views) == 1:
         return views[0].channel.astype(np.int64)
     codes: dict[str, int] = {}
@@ -311,7 +324,7 @@ def _coded(views: Sequence[View]) -> Ints:
     for view in views:
         table = np.array([codes.setdefault(name, len(codes)) for name in view.channels], dtype=np.int64)
         columns.append(table[view.channel])
-    return _joined(columns)
+    return _concatenate(columns)
 
 
 def _runs(scope: npt.NDArray[np.int32] | None, timestamp: Ints) -> Ints:
@@ -325,31 +338,40 @@ def _runs(scope: npt.NDArray[np.int32] | None, timestamp: Ints) -> Ints:
     return run
 
 
-def _far(linked: Mask, length: Ints) -> npt.NDArray[np.uint8]:
-    """Return how many documents ahead of each one's thread lie within few words, where that is beyond `REACH`."""
+def _far_reach(linked: Mask, length: Ints) -> npt.NDArray[np.uint8]:
+    """Return, for each document, the greatest step up to `FAR` to a later document that it lends evidence to.
+
+    All documents up to there are of its thread, with at most `FEW_WORDS` terms between; 0 if that is within `REACH`.
+    """
     far = np.zeros(len(length), dtype=np.uint8)
-    before = np.concatenate(([0], np.cumsum(length)))
-    at = np.flatnonzero(linked)
+    terms_before = np.concatenate(([0], np.cumsum(length)))
+    starts = np.flatnonzero(linked)
     for step in range(2, FAR + 1):
-        at = at[at < len(length) - step]
-        at = at[linked[at + step - 1] & (before[at + step] - before[at + 1] <= FEW_WORDS)]
-        if not len(at):
+        starts = starts[starts < len(length) - step]
+        starts = starts[
+            linked[starts + step - 1] & (terms_before[starts + step] - terms_before[starts + 1] <= FEW_WORDS)
+        ]
+        if not len(starts):
             break
         if step > REACH:
-            far[at] = step
+            far[starts] = step
     return far
 
 
-def _grouped(leaf: Ints, unit: Ints, nodes: int, run: Ints) -> tuple[Ints, int, Ints, int]:
-    """Give documents outside the tree segments and runs of their own, numbered after the nodes."""
-    loose = np.flatnonzero(leaf < 0)
-    if not len(loose):
+def _group_treeless(leaf: Ints, unit: Ints, nodes: int, run: Ints) -> tuple[Ints, int, Ints, int]:
+    """Give documents outside the tree segments as leaves and stretches as units, numbered after the nodes.
+
+    Returns:
+        leaf and number of leaves, unit and number of units.
+    """
+    treeless = np.flatnonzero(leaf < 0)
+    if not len(treeless):
         return leaf, nodes, unit, nodes
-    own_run = run[loose]
+    own_run = run[treeless]
     starts = np.flatnonzero(np.r_[True, own_run[1:] != own_run[:-1]])
-    within = np.arange(len(loose)) - np.repeat(starts, np.diff(np.r_[starts, len(loose)]))
-    segment = nodes - 1 + np.cumsum(within % LOOSE_SEGMENT == 0)
-    stretch = nodes - 1 + np.cumsum(within % LOOSE_RUN == 0)
+    place_in_run = np.arange(len(treeless)) - np.repeat(starts, np.diff(np.r_[starts, len(treeless)]))
+    segment = nodes - 1 + np.cumsum(place_in_run % LOOSE_SEGMENT == 0)
+    stretch = nodes - 1 + np.cumsum(place_in_run % LOOSE_RUN == 0)
     leaf, unit = leaf.copy(), unit.copy()
-    leaf[loose], unit[loose] = segment, stretch
+    leaf[treeless], unit[treeless] = segment, stretch
     return leaf, int(segment[-1]) + 1, unit, int(stretch[-1]) + 1

@@ -49,7 +49,7 @@ class LooseBlock:
         return _column([view.xid for view in self.views])
 
     def extended(self, docs: Iterable[Doc]) -> LooseBlock:
-        """Return a block that also holds these documents; the caller sees to it that none is there already."""
+        """Return a block that also holds these documents; the caller ensures that it holds none of them yet."""
         views = list(self.views)
         source = iter(docs)
         while batch := list(islice(source, MAX_DOCS)):
@@ -69,10 +69,10 @@ class LooseBlock:
         if bool(mask.all()):
             return self
         views: list[BlockView] = []
-        at = 0
+        offset = 0
         for view in self.views:
-            chosen = np.flatnonzero(mask[at : at + len(view)])
-            at += len(view)
+            chosen = np.flatnonzero(mask[offset : offset + len(view)])
+            offset += len(view)
             if len(chosen) == len(view):
                 views.append(view)
             elif len(chosen):
@@ -85,12 +85,14 @@ def _worth_merging(older: BlockView, newer: BlockView) -> bool:
 
 
 def _merged(*parts: tuple[BlockView, Ints]) -> BlockView:
+    """Return one block of the given documents of each block, with their scopes where any block has them."""
     view = decode(splice([Piece(view=view, docs=docs) for view, docs in parts]))
     if all(part.scope_id is None for part, _ in parts):
         return view
     seq = _column([part.seq[docs] for part, docs in parts])
     scopes = _column([_scopes_of(part)[docs] for part, docs in parts])
     order = np.argsort(seq)
+    # The merged block orders documents by time: each finds its scope again by its event_seq.
     return replace(view, scope_id=scopes[order][seq[order].searchsorted(view.seq)])
 
 

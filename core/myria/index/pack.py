@@ -48,7 +48,11 @@ def pack(blocks: Sequence[tuple[int, bytes]]) -> Pack:
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """The bytes of many blocks one after the other: where each section of each begins, and how many items it has."""
+    """The bytes of many blocks, one after the other in `raw`.
+
+    `scopes` has the scope of each block; `starts` and `sizes` (blocks x sections) tell where each section begins in
+    `raw` and how many items it has.
+    """
 
     raw: bytes
     scopes: Ints
@@ -93,6 +97,11 @@ class _Blocks:
         return items if width == unit else items.view(dtype)
 
     def packed(self) -> Pack:
+        """Join all blocks into one view; documents and nodes are numbered on from block to block.
+
+        Raises:
+            InternalError: a block contradicts itself.
+        """
         docs, nodes = self.count("seq"), self.count("node_parent")
         first_doc, first_node = np.cumsum(docs) - docs, np.cumsum(nodes) - nodes
         for name in _BY_DOC:
@@ -104,19 +113,19 @@ class _Blocks:
         leaf, shift = columns["leaf"], np.repeat(first_node, docs)
         _require(bool((leaf >= -1).all() and (leaf < np.repeat(nodes, docs)).all()))
         columns["leaf"] = np.where(leaf >= 0, leaf + shift, -1).astype(np.int32)
-        parent, own = self.column("node_parent"), _runs(np.zeros_like(nodes), nodes)
-        _require(bool((parent >= -1).all() and (parent < own).all()))
+        parent, node_index = self.column("node_parent"), _runs(np.zeros_like(nodes), nodes)
+        _require(bool((parent >= -1).all() and (parent < node_index).all()))
         columns["node_parent"] = np.where(parent >= 0, parent + np.repeat(first_node, nodes), -1).astype(np.int32)
         columns["node_level"] = self.column("node_level")
         columns["node_rendering"] = self.column("node_rendering")
         for name, table in NAMES:
-            columns[name], columns[table] = self._named(name, table, docs)
+            columns[name], columns[table] = self._join_names(name, table, docs)
         for names in _POSTINGS:
-            columns.update(zip(names, self._postings(names, docs, first_doc), strict=True))
+            columns.update(zip(names, self._join_postings(names, docs, first_doc), strict=True))
         return Pack(xid=np.broadcast_to(np.int64(0), columns["seq"].shape), **columns)
 
-    def _named(self, name: str, table: str, docs: Ints) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
-        """Return codes by document for one table of names, and the table."""
+    def _join_names(self, name: str, table: str, docs: Ints) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
+        """Join one table of names of all blocks; return the code of each document, and the joined table."""
         raw = self.column(table)
         try:
             texts = raw.tobytes().decode("utf-8", "surrogatepass").split("\x00")
@@ -124,31 +133,37 @@ class _Blocks:
             raise InternalError("a search block is damaged: a name is not text") from error
         ends = np.cumsum(self.count(table))
         separators = np.concatenate(([0], np.cumsum(raw == 0)))
-        names = separators[ends] - separators[ends - self.count(table)]
-        first = np.cumsum(names) - names
+        name_counts = separators[ends] - separators[ends - self.count(table)]
+        first_name = np.cumsum(name_counts) - name_counts
         codes: dict[str, int] = {"": 0}
         coded = np.array([codes.setdefault(text, len(codes)) for text in texts], dtype=np.int32)
-        local = self.column(name).astype(np.int64)
-        _require(bool((local <= np.repeat(names, docs)).all()))
-        return np.where(local > 0, coded[local * (local > 0) + np.repeat(first, docs)], 0).astype(np.int32), tuple(
-            codes
-        )
+        block_codes = self.column(name).astype(np.int64)
+        _require(bool((block_codes <= np.repeat(name_counts, docs)).all()))
+        return np.where(
+            block_codes > 0, coded[block_codes * (block_codes > 0) + np.repeat(first_name, docs)], 0
+        ).astype(np.int32), tuple(codes)
 
-    def _postings(
+    def _join_postings(
         self, names: tuple[str, str, str, str], docs: Ints, first_doc: Ints
     ) -> tuple[Ints, Ints, npt.NDArray[np.int32], npt.NDArray[Any]]:
-        """Return terms, offsets, documents and values of all blocks' postings, sorted by term."""
+        """Join one kind of postings of all blocks; return terms, offsets, documents and values, sorted by term.
+
+        Args:
+            names: the sections of terms, offsets, documents and values.
+            docs: how many documents each block has.
+            first_doc: the number of each block's first document in the pack.
+        """
         ids, offsets, docs_of, values = names
-        known, postings = self.count(ids), self.count(docs_of)
-        _require(bool((self.count(offsets) == known + 1).all() and (self.count(values) == postings).all()))
-        bounds = self.column(offsets).astype(np.int64)
-        last = np.cumsum(known + 1) - 1
-        _require(bool((bounds[last - known] == 0).all() and (bounds[last] == postings).all()))
-        sizes = np.delete(np.diff(bounds), last[:-1])
+        term_counts, posting_counts = self.count(ids), self.count(docs_of)
+        _require(bool((self.count(offsets) == term_counts + 1).all() and (self.count(values) == posting_counts).all()))
+        all_offsets = self.column(offsets).astype(np.int64)
+        last = np.cumsum(term_counts + 1) - 1
+        _require(bool((all_offsets[last - term_counts] == 0).all() and (all_offsets[last] == posting_counts).all()))
+        sizes = np.delete(np.diff(all_offsets), last[:-1])
         _require(bool((sizes > 0).all()))
-        where = self.column(docs_of).astype(np.int32)
-        _require(bool((where < np.repeat(docs.astype(np.int32), postings)).all()))
-        where += np.repeat(first_doc.astype(np.int32), postings)
+        doc_numbers = self.column(docs_of).astype(np.int32)
+        _require(bool((doc_numbers < np.repeat(docs.astype(np.int32), posting_counts)).all()))
+        doc_numbers += np.repeat(first_doc.astype(np.int32), posting_counts)
         column = self.column(ids)
         order = np.argsort(column, kind="stable")
         terms = column[order]
@@ -156,7 +171,7 @@ class _Blocks:
         sizes = sizes[order]
         places = _runs(begins[order], sizes)
         distinct, starts = _distinct(terms, sizes)
-        return distinct, starts, where[places], self.column(values)[places]
+        return distinct, starts, doc_numbers[places], self.column(values)[places]
 
 
 def _distinct(ids: Ints, sizes: Ints) -> tuple[Ints, Ints]:

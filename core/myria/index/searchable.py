@@ -25,9 +25,10 @@ from myria.topics.model import LEAF, PlanEvent
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Covered:
-    """What the search block of a rendering covers: its nodes, parents first, and the leaf's position by event_seq.
+    """What the search block of a rendering covers.
 
-    `leaf_ids` are the node_ids of its leaves, one after the other.
+    `nodes` stand parents first, `leaf_of` gives the index in `nodes` of each event's leaf by event_seq, and `leaf_ids`
+    are the node_ids of all leaves, concatenated.
     """
 
     nodes: Sequence[BlockNode]
@@ -36,19 +37,19 @@ class Covered:
 
 
 async def covered(connection: Connection, tenant: str, rendering_id: bytes) -> Covered:
-    """Return what the search block of a rendering covers."""
+    """Read what the search block of a rendering covers: the tree below the rendering, and the events of its leaves."""
     rows = await connection.fetch(sql("trees.under"), tenant, rendering_id)
-    at = {row["rendering_id"]: position for position, row in enumerate(rows)}
+    index_of = {row["rendering_id"]: index for index, row in enumerate(rows)}
     nodes = [
         BlockNode(
             rendering_id=row["rendering_id"],
-            parent=at[row["parent_id"]] if row["parent_id"] is not None else -1,
+            parent=index_of[row["parent_id"]] if row["parent_id"] is not None else -1,
             level=row["level"],
         )
         for row in rows
     ]
     leaf_of = {
-        event_seq: at[row["rendering_id"]]
+        event_seq: index_of[row["rendering_id"]]
         for row in rows
         if row["node_type"] == LEAF
         for event_seq in row["event_seqs"]
@@ -58,7 +59,7 @@ async def covered(connection: Connection, tenant: str, rendering_id: bytes) -> C
 
 
 def document(row: asyncpg.Record, *, leaf: int = -1, xid: int = 0, scope_id: int = 0) -> Doc:
-    """Return an event row as the index sees it; `leaf` as in a block, `xid` and `scope_id` as in a loose block."""
+    """Build the document of an event row; only blocks of trees need `leaf`, only loose blocks `xid` and `scope_id`."""
     return Doc.of_payload(
         orjson.loads(row["payload"]),
         event_seq=row["event_seq"],
@@ -75,11 +76,11 @@ def document(row: asyncpg.Record, *, leaf: int = -1, xid: int = 0, scope_id: int
 
 
 def document_of(event: PlanEvent, *, is_changed: bool = True) -> Doc:
-    """Return a planned event as the search index sees it: what `document` makes of its row, analysed no second time.
+    """Build the document of a planned event, the same as `document` builds from its row, without analysing it again.
 
     Args:
         event: the event.
-        is_changed: whether its text may say that something has changed (`myria.text.changes`).
+        is_changed: whether to look for what its text says has changed (`myria.text.changes`).
     """
     words = event.all_words
     when = meant(event.text, local_day(event.timestamp, event.utc_offset))
@@ -104,7 +105,7 @@ def document_of(event: PlanEvent, *, is_changed: bool = True) -> Doc:
 
 
 def hints_of(raw: str) -> tuple[tuple[str, int], ...]:
-    """Return (hint, confidence in permille) of the stored JSON, in its order."""
+    """Parse stored topic hints; return (hint, confidence in permille), in their order."""
     if raw == "[]":
         return ()
     return tuple((hint["hint"], round(hint["confidence"] * 1000)) for hint in orjson.loads(raw))

@@ -35,7 +35,7 @@ _ROWS_AT_ONCE: Final = 4_096
 _NORM_SCALE: Final = 256
 _COSINE_BITS: Final = 15
 WHOLE: Final = 1 << _COSINE_BITS
-"""Of likeness: what a vector is like to itself."""
+"""The likeness of a vector to itself: cosines are counted in 1/`WHOLE`."""
 
 Bytes = npt.NDArray[np.int8]
 
@@ -72,7 +72,7 @@ class VectorRows:
 
     @classmethod
     def of(cls, numbered: Sequence[tuple[int, bytes]], dimensions: int) -> VectorRows:
-        """Return the documents of (event_seq, vector) whose vector has these dimensions; of two alike the first."""
+        """Return those of the (event_seq, vector) pairs that have `dimensions`; of a repeated event_seq the first."""
         fitting = {seq: vector for seq, vector in reversed(numbered) if len(vector) == dimensions}
         seqs = sorted(fitting)
         raw = b"".join([fitting[seq] for seq in seqs])
@@ -80,7 +80,7 @@ class VectorRows:
         return cls(seq=np.array(seqs, dtype=np.int64), rows=rows, norm=_norms(rows))
 
     def with_more(self, more: VectorRows) -> VectorRows:
-        """Return both, of which no document may be in the other."""
+        """Return the documents of both; no document may be in both."""
         seq = np.concatenate((self.seq, more.seq))
         order = np.argsort(seq, kind="stable")
         return VectorRows(
@@ -90,26 +90,26 @@ class VectorRows:
         )
 
     def kept(self, mask: npt.NDArray[np.bool_]) -> VectorRows:
-        """Return the documents of a mask."""
+        """Return the documents where a mask is true."""
         return VectorRows(seq=self.seq[mask], rows=self.rows[mask], norm=self.norm[mask])
 
     def likeness(self, vector: bytes, seqs: Ints) -> Ints:
         """Return the cosine of a vector and each document's of `seqs`, in 1/32768; `ABSENT` where there is none."""
-        like = np.full(len(seqs), ABSENT, dtype=np.int64)
+        cosines = np.full(len(seqs), ABSENT, dtype=np.int64)
         if not len(self) or len(vector) != self.rows.shape[1]:
-            return like
-        at = self.seq.searchsorted(seqs)
-        at[at == len(self)] = 0
-        has_vector = np.flatnonzero(self.seq[at] == seqs)
-        where = at[has_vector]
-        asked = np.frombuffer(vector, dtype=np.int8).astype(np.int32)
-        products = np.zeros(len(where), dtype=np.int64)
-        for begin, end in pairwise([*range(0, len(where), _ROWS_AT_ONCE), len(where)]):
+            return cosines
+        row_of_doc = self.seq.searchsorted(seqs)
+        row_of_doc[row_of_doc == len(self)] = 0
+        with_vector = np.flatnonzero(self.seq[row_of_doc] == seqs)
+        matching_rows = row_of_doc[with_vector]
+        question = np.frombuffer(vector, dtype=np.int8).astype(np.int32)
+        products = np.zeros(len(matching_rows), dtype=np.int64)
+        for begin, end in pairwise([*range(0, len(matching_rows), _ROWS_AT_ONCE), len(matching_rows)]):
             # Not by BLAS: it has no integers, and wakes a thread per core for a millisecond's work.
-            products[begin:end] = np.einsum("ij,j->i", self.rows[where[begin:end]], asked)
-        norms = self.norm[where] * int(_norms(asked[np.newaxis])[0])
-        like[has_vector] = (products << (_COSINE_BITS + 16)) // norms
-        return like
+            products[begin:end] = np.einsum("ij,j->i", self.rows[matching_rows[begin:end]], question)
+        norms = self.norm[matching_rows] * int(_norms(question[np.newaxis])[0])
+        cosines[with_vector] = (products << (_COSINE_BITS + 16)) // norms
+        return cosines
 
 
 def _norms(rows: npt.NDArray[np.integer]) -> Ints:
@@ -122,9 +122,9 @@ def _norms(rows: npt.NDArray[np.integer]) -> Ints:
 
 
 _FROM: Final = 100
-"""Percent of a standard deviation above the mean from which a document counts."""
+"""A document gains only by what exceeds the mean by so many percent of a standard deviation."""
 _AT_MOST: Final = 600
-"""The most that it counts for, in percent of a standard deviation."""
+"""The most that a document gains, in percent of a standard deviation."""
 _IMAGINED: Final = 8
 """Documents with cosine 0 that are thought beside the visible ones: among three, all three do not stand out."""
 _LEAST_DEVIATION: Final = WHOLE * 6 // 100
@@ -152,8 +152,13 @@ class Near:
     least: int | None = None
 
     def measured(self, corpus: Corpus) -> tuple[Ints, Mask, Ints]:
-        """Return by how much each document stands out, in 1/256 standard deviations, which are near enough to be hits
-        without a word, and the cosine of each as it counts, in 1/32768, or `ABSENT`."""
+        """Compare the question with every document of a corpus's timeline.
+
+        Returns:
+            how much each document gains by its nearness, in 1/256 standard deviations;
+            a mask of those near enough to be hits without a word of the question;
+            the cosine of each, stretched, in 1/32768; `ABSENT` where there is no vector.
+        """
         likeness = self.documents.likeness(self.question, corpus.laid_out.seq)
         ground = _ground(likeness[likeness != ABSENT])
         if ground:
@@ -163,13 +168,13 @@ class Near:
         mean = int(present.sum()) // count
         squares = int(((present - mean) ** 2).sum()) + _IMAGINED * mean * mean
         deviation = max(_LEAST_DEVIATION, isqrt(squares // count))
-        from_ = mean + deviation * _FROM // 100
+        threshold = mean + deviation * _FROM // 100
         least = self.least if self.least is not None else _LEAST_STRETCHED if ground else _LEAST
-        gain = np.clip((likeness - from_) * 256 // deviation, 0, _AT_MOST * 256 // 100)
+        gain = np.clip((likeness - threshold) * 256 // deviation, 0, _AT_MOST * 256 // 100)
         return gain, likeness >= least, likeness
 
 
 def _ground(present: Ints) -> int:
-    """Return what the model is taken to find between any two texts, in 1/32768: 0 where some cosine is not above 0."""
+    """Return the cosine that the model is assumed to give any two texts, in 1/32768; 0 if any cosine is 0 or less."""
     least = int(present.min()) if len(present) else 0
     return min(_GROUND_AT_MOST, max(0, least) * min(len(present), _BEARING) // _BEARING)

@@ -15,15 +15,17 @@ from myria.settings import Settings
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """What the settings come to in this process: `model` is local or endpoint, None for no vectors; `why` says so in
-    plain words."""
+    """The kind of model that computes vectors in this process.
+
+    `model` is "local" or "endpoint", None for no vectors; `why` says in plain words which, and for what reason.
+    """
 
     model: str | None
     why: str
 
 
 def chosen(settings: Settings) -> Choice:
-    """Return what computes vectors in this process, and why."""
+    """Choose the kind of model that computes vectors in this process, and say why."""
     match settings.embeddings.model:
         case "off":
             return Choice(model=None, why="off, because embeddings.model is off")
@@ -41,9 +43,13 @@ def chosen(settings: Settings) -> Choice:
 
 
 def kept_model(settings: Settings, used: str | None) -> str | None:
-    """Return the model whose vectors are in use somewhere, None where none is; `used` is that of this process.
+    """Return the name of the model whose vectors must stay stored, None if no process uses any.
 
-    With auto those of the local model are kept where it is not installed: other processes of the memory may have it.
+    With embeddings.model auto the local model's vectors stay although it is not installed here: other processes of this
+    memory may have it.
+
+    Args:
+        used: the model of this process, None if it has none.
     """
     return LOCAL_MODEL if used is None and settings.embeddings.model == "auto" else used
 
@@ -51,7 +57,7 @@ def kept_model(settings: Settings, used: str | None) -> str | None:
 def configured(
     settings: Settings, environ: Mapping[str, str] | None = None, *, secrets: Secrets | None = None
 ) -> EmbeddingModel | None:
-    """Return the chosen model, None where there is none.
+    """Build the model that the settings choose; None if they choose none.
 
     Args:
         secrets: what the template may name; left out, those of the settings.

@@ -58,14 +58,16 @@ class EndpointModel:
         Raises:
             ModelFailed: timeout, connection, http_*, too_large, malformed_*, provider_resting.
         """
-        asked = [(at, text[:TEXT_CHARACTERS]) for at, text in enumerate(texts) if text.strip()]
+        numbered_texts = [(position, text[:TEXT_CHARACTERS]) for position, text in enumerate(texts) if text.strip()]
         vectors: list[bytes | None] = [None] * len(texts)
-        if not asked:
+        if not numbered_texts:
             return vectors
-        fields = {"encoding_format": "float", **self._template.body, "input": [text for _, text in asked]}
-        found = await self._endpoint.ask(fields, within_s=within_s, parse=partial(_parsed, expected=len(asked)))
-        for (at, _), vector in zip(asked, found, strict=True):
-            vectors[at] = vector
+        fields = {"encoding_format": "float", **self._template.body, "input": [text for _, text in numbered_texts]}
+        computed = await self._endpoint.ask(
+            fields, within_s=within_s, parse=partial(_parse_vectors, expected=len(numbered_texts))
+        )
+        for (position, _), vector in zip(numbered_texts, computed, strict=True):
+            vectors[position] = vector
         return vectors
 
     async def close(self) -> None:
@@ -73,7 +75,7 @@ class EndpointModel:
         await self._endpoint.close()
 
 
-def _parsed(raw: bytes, expected: int) -> list[bytes | None]:
+def _parse_vectors(raw: bytes, expected: int) -> list[bytes | None]:
     """Return the vectors of a reply, in the order of the texts.
 
     Raises:
@@ -88,7 +90,7 @@ def _parsed(raw: bytes, expected: int) -> list[bytes | None]:
     by_index = {entry.index: entry.embedding for entry in reply.data}
     if sorted(by_index) != list(range(expected)) or len(reply.data) != expected:
         raise failed(Kind.MALFORMED_REPLY, f"the reply has {len(reply.data)} embeddings for {expected} texts")
-    return [quantised(_numbers(by_index[at])) for at in range(expected)]
+    return [quantised(_numbers(by_index[position])) for position in range(expected)]
 
 
 def _numbers(embedding: Any) -> Any:

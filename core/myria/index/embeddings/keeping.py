@@ -35,7 +35,7 @@ _DIGESTED_BYTES: Final = 64 * 1024
 
 @asynccontextmanager
 async def vector_keeper(database: Database, settings: Settings) -> AsyncIterator[VectorKeeper | None]:
-    """Lend what gives events their vectors, None where nothing does.
+    """Open the vector keeper that the settings configure, and close it at the end; None if they configure no model.
 
     Raises:
         ConfigurationError: the model cannot be used.
@@ -63,7 +63,7 @@ class VectorKeeper:
 
     @classmethod
     def configured(cls, database: Database, settings: Settings, secrets: Secrets | None = None) -> VectorKeeper | None:
-        """Return what the settings name, None where nothing gives events their vectors.
+        """Return the keeper with the model that the settings name, None if they name none.
 
         Args:
             secrets: what a template may name; left out, those of the settings.
@@ -84,62 +84,72 @@ class VectorKeeper:
         await self._model.close()
 
     async def run(self, tenant: str, most: int, *, newest_first: bool = False) -> int:
-        """Give events without a vector theirs, `most` of them at most; return how many were looked at.
+        """Compute and store the vectors of up to `most` events that have none; return how many events were looked at.
 
         Args:
-            newest_first: begin with the newest instead of the oldest. Builds do: what the control plane gives vectors
-                at the same time, from the oldest on, would be computed twice.
+            newest_first: begin with the newest instead of the oldest. Builds do, since the control plane may work from
+                the oldest on at the same time, and both would compute the same vectors.
 
         Raises:
-            ModelFailed: the rest is left for another time.
-            UnavailableError: as above.
+            ModelFailed, UnavailableError: the rest is left for another time.
         """
-        done = 0
+        looked_at = 0
         try:
-            while done < most:
-                looked_at, is_complete = await self._step(tenant, min(AT_ONCE, most - done), newest_first=newest_first)
-                done += looked_at
+            while looked_at < most:
+                step_count, is_complete = await self._step(
+                    tenant, min(AT_ONCE, most - looked_at), newest_first=newest_first
+                )
+                looked_at += step_count
                 if is_complete:
                     break
         except ModelFailed as failure:
             await note_outcome(self._database, tenant, Work.VECTORS, failure)
             raise
-        if done:
+        if looked_at:
             await note_outcome(self._database, tenant, Work.VECTORS, None)
-        return done
+        return looked_at
 
     async def _step(self, tenant: str, limit: int, *, newest_first: bool) -> tuple[int, bool]:
-        """Embed some events; return how many, and whether that leaves none."""
+        """Embed up to `limit` events that have no vector.
+
+        Returns:
+            how many events were looked at, and whether no further one is left.
+        """
         async with self._database.read(tenant) as connection:
-            standing = await connection.fetchrow(sql("vectors.standing"), tenant, self.model)
-            if standing is None:
+            progress = await connection.fetchrow(sql("vectors.standing"), tenant, self.model)
+            if progress is None:
                 raise AssertionError("how far vectors are is always one row")
             missing = sql("vectors.missing_newest" if newest_first else "vectors.missing")
-            rows = await connection.fetch(missing, tenant, self.model, standing["done_seq"], limit)
+            rows = await connection.fetch(missing, tenant, self.model, progress["done_seq"], limit)
             texts = {text_digest(text): text for row in rows if (text := _text(row)).strip()}
             known = await connection.fetch(sql("vectors.known"), tenant, self.model, list(texts))
         for row in known:
             del texts[row["digest"]]
         vectors = await self._model.embed(list(texts.values()), within_s=self._within_s) if texts else []
-        made = dict(zip(texts, vectors, strict=True))
-        kept = await self._keep(tenant, rows, made) if rows else 0
+        vector_of = dict(zip(texts, vectors, strict=True))
+        kept = await self._keep(tenant, rows, vector_of) if rows else 0
         is_complete = len(rows) < limit
         if kept == len(rows):
-            newest = standing["newest_seq"] if is_complete else 0
+            newest = progress["newest_seq"] if is_complete else 0
             reached = 0 if newest_first else rows[-1]["event_seq"] if rows else 0
-            last = standing["cutoff"] if is_complete else min(standing["cutoff"], reached)
-            if last > standing["done_seq"] or newest:
+            done_seq = progress["cutoff"] if is_complete else min(progress["cutoff"], reached)
+            if done_seq > progress["done_seq"] or newest:
                 async with self._database.write(tenant) as connection:
-                    await connection.execute(sql("vectors.advance"), tenant, self.model, last, newest)
+                    await connection.execute(sql("vectors.advance"), tenant, self.model, done_seq, newest)
         return len(rows), is_complete
 
-    async def _keep(self, tenant: str, rows: Sequence[asyncpg.Record], made: Mapping[bytes, bytes | None]) -> int:
+    async def _keep(self, tenant: str, rows: Sequence[asyncpg.Record], vector_of: Mapping[bytes, bytes | None]) -> int:
+        """Store events' digests with the computed vectors; return how many events were stored.
+
+        Args:
+            vector_of: computed vectors by the digest of their text; None where the model gave none.
+        """
         digests: list[bytes | None] = []
         for row in rows:
             text = _text(row)
             digest = text_digest(text) if text.strip() else None
             # A text that the model gives no vector is as one that says nothing.
-            digests.append(None if digest is None or (digest in made and made[digest] is None) else digest)
+            digests.append(None if digest is None or (digest in vector_of and vector_of[digest] is None) else digest)
         async with self._database.write(tenant) as connection:
             await connection.execute(sql("vectors.lock"), lock_key("vectors", tenant))
             await connection.execute(sql("vectors.begin"), tenant, self.model)
@@ -150,7 +160,7 @@ class VectorKeeper:
                 [row["event_seq"] for row in rows],
                 [row["scope_id"] for row in rows],
                 digests,
-                [None if digest is None else made.get(digest) for digest in digests],
+                [None if digest is None else vector_of.get(digest) for digest in digests],
             )
         return kept
 
@@ -160,7 +170,7 @@ def _text(row: asyncpg.Record) -> str:
 
 
 def text_digest(text: str) -> bytes:
-    """Return what the vector of a text is kept under: a digest of much more of its beginning than models read."""
+    """Return the key under which a text's vector is kept: a digest of its first 64 KiB, far more than models read."""
     raw = text.encode("utf-8", "surrogatepass")
     if len(raw) > _DIGESTED_BYTES:
         raw = raw[:_DIGESTED_BYTES].decode("utf-8", "ignore").encode("utf-8", "surrogatepass")
@@ -190,21 +200,23 @@ async def remove_former(database: Database, model: str | None, *, after_s: float
             await connection.execute(sql("vectors.use"), model)
         rows = await connection.fetch(sql("vectors.former"), model, after_s)
     removed = 0
-    left = MOST_STEPS
+    # One bound for all models and tenants together: this call stays short, and the next one goes on.
+    steps_left = MOST_STEPS
     for row in rows:
-        while left:
-            left -= 1
-            gone = await _remove_some(database, row["tenant_id"], row["model"])
-            removed += gone
-            if not gone:
+        while steps_left:
+            steps_left -= 1
+            removed_now = await _remove_some(database, row["tenant_id"], row["model"])
+            removed += removed_now
+            if not removed_now:
                 break
     return removed
 
 
 async def _remove_some(database: Database, tenant: str, model: str) -> int:
+    """Remove some vectors of a model; when none is left, forget the model itself. Return how many were removed."""
     async with database.write(tenant) as connection:
         await connection.execute(sql("vectors.lock"), lock_key("vectors", tenant))
-        gone: int = await connection.fetchval(sql("vectors.remove_some"), tenant, model, REMOVED_AT_ONCE)
-        if not gone:
+        removed: int = await connection.fetchval(sql("vectors.remove_some"), tenant, model, REMOVED_AT_ONCE)
+        if not removed:
             await connection.execute(sql("vectors.forget"), tenant, model)
-    return gone
+    return removed

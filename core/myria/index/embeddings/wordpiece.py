@@ -32,13 +32,13 @@ _IDEOGRAPHS: Final = (
 
 def numbers(text: str, most: int) -> list[int]:
     """Return the numbers of a text's word pieces, with the marks of its beginning and end, `most` of them at most."""
-    known = _pieces()
-    found = [known[_BEGIN]]
+    number_of = _pieces()
+    piece_numbers = [number_of[_BEGIN]]
     for word in _words(text):
-        found += _split(word, known)
-        if len(found) >= most - 1:
+        piece_numbers += _split(word, number_of)
+        if len(piece_numbers) >= most - 1:
             break
-    return [*found[: most - 1], known[_END]]
+    return [*piece_numbers[: most - 1], number_of[_END]]
 
 
 @cache
@@ -53,7 +53,7 @@ def _words(text: str) -> Iterator[str]:
     word = ""
     for character in unicodedata.normalize("NFD", "".join(_cleaned(text))):
         kind = unicodedata.category(character)
-        if kind == "Mn":
+        if kind == "Mn":  # an accent: NFD has split it from its letter
             continue
         stands_alone = kind[0] == "P" or (character.isascii() and kind[0] == "S") or _is_ideograph(character)
         if word and (stands_alone or character.isspace()):
@@ -79,17 +79,17 @@ def _is_ideograph(character: str) -> bool:
     return character >= "\u3400" and any(first <= ord(character) <= last for first, last in _IDEOGRAPHS)
 
 
-def _split(word: str, known: dict[str, int]) -> list[int]:
-    """Return the longest pieces from the left that make up a word, the unknown one where some part is none."""
+def _split(word: str, number_of: dict[str, int]) -> list[int]:
+    """Split a word, from the left, into the longest pieces; return their numbers, or only `[UNK]` if a part is none."""
     if len(word) > _LONGEST_WORD:
-        return [known[_UNKNOWN]]
-    found = []
-    at = 0
-    while at < len(word):
-        mark = "##" if at else ""
-        end = next((end for end in range(len(word), at, -1) if mark + word[at:end] in known), at)
-        if end == at:
-            return [known[_UNKNOWN]]
-        found.append(known[mark + word[at:end]])
-        at = end
-    return found
+        return [number_of[_UNKNOWN]]
+    piece_numbers = []
+    start = 0
+    while start < len(word):
+        mark = "##" if start else ""  # the vocabulary's mark of pieces inside a word
+        end = next((end for end in range(len(word), start, -1) if mark + word[start:end] in number_of), start)
+        if end == start:
+            return [number_of[_UNKNOWN]]
+        piece_numbers.append(number_of[mark + word[start:end]])
+        start = end
+    return piece_numbers
