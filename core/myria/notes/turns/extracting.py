@@ -1,9 +1,9 @@
 """Facts that a model finds in what users said, beside the rules (memory-tools, `heuristic.*`): off unless switched on.
 
-Nothing waits for it. A turn that is about to be stored is noted as waiting; a run takes a bounded number of such turns,
-shows the model what the user said in each with the facts that its session knows, and appends what it finds as the next
-versions of facts. What was said, or forgotten, after the turn counts for more than what the model makes of it. A
-failure leaves a turn waiting, each time for twice as long, and at last it stays with the facts of the rules.
+No call waits for the model. A turn that is about to be stored is queued; a run takes a bounded number of queued turns,
+shows the model what the user said in each with the facts that its session knows, and appends the facts that the model
+finds as the next versions of facts. A fact that was stated or forgotten after the turn is never overwritten. A turn
+that fails stays queued, each time for twice as long, and is given up in the end: then it has the facts of the rules.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from myria.settings import Settings, TurnsSettings
 logger = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 6
-"""Attempts after which a turn stays with the facts of the rules: half an hour."""
+"""Attempts after which a turn is given up and has only the facts of the rules: after half an hour."""
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 60.0, 3_600.0
 """Seconds until a turn is tried again: they double with each attempt."""
 
 MOST_FOUND = 16
-"""Facts that one reply may change, and that it may delete."""
+"""Facts that one reply may change at most, and as many that it may delete."""
 
 DEFAULT_CONFIDENCE = 0.78
-"""Of a fact of which the model does not say how sure it is."""
+"""The confidence of a fact for which the model gives none."""
 
 _SHOWN_CHARACTERS = 8_000
 _SHOWN_FACTS = 50
@@ -131,11 +131,11 @@ def configured(
 
 
 class Extractor:
-    """Looks for facts from one process.
+    """Has a model find facts in queued turns, for one process.
 
     Args:
-        log: where turns and facts are; a fact that holds what it would take out is left out.
-        model: who looks; see `configured`.
+        log: where turns and facts are; a found fact that the log would redact is dropped.
+        model: the language model to ask; see `configured`.
     """
 
     def __init__(
@@ -155,55 +155,55 @@ class Extractor:
         await self._model.close()
 
     async def run(self, tenant: str) -> int:
-        """Look for facts in some of the turns of a tenant that wait; return in how many.
+        """Find facts in some queued turns of a tenant; return how many turns the model read.
 
-        What a model does wrong is logged, not raised. While the provider is left alone, or the tenant's tokens of today
-        are used up, no turn is taken.
+        A model's failure is logged, not raised. While the provider rests after failures, or the tenant's tokens of
+        today are used up, no turn is taken.
 
         Raises:
-            DatabaseUnavailable, Overloaded: what was found stays so; the rest is tried again later.
+            DatabaseUnavailable, Overloaded: facts appended so far stay; the other turns are tried again later.
         """
         meter = self._model.background_meter()
         if await self._model.refusal(self._database, tenant, meter) is not None:
             return 0
         async with self._database.write(tenant) as connection:
-            due = await connection.fetch(
+            claimed = await connection.fetch(
                 sql("turns.claim_awaiting"), tenant, self._settings.heuristic_turns, FIRST_PAUSE_S, LONGEST_PAUSE_S
             )
-        turns = [(waiting, await self._stored(tenant, waiting)) for waiting in due]
-        # Those of one session in their order, so that what was said last counts.
+        turns = [(queued, await self._stored(tenant, queued)) for queued in claimed]
+        # In the order of the log, so that of two turns of one session the later one's facts count.
         turns.sort(key=lambda turn: 0 if turn[1] is None else turn[1]["event_seq"])
         looked_at = 0
-        for waiting, stored in turns:
-            if stored is None or not _said(stored):
-                # It may not be stored yet when it is looked for the first time.
-                if stored is not None or waiting["attempts"] > 1:
-                    await self._done(tenant, waiting)
+        for queued, stored in turns:
+            if stored is None or not _user_text(stored):
+                # A turn is queued before it is stored, so at its first attempt it may not be there yet.
+                if stored is not None or queued["attempts"] > 1:
+                    await self._dequeue(tenant, queued)
                 continue
             try:
                 extracted, shown = await self._ask(tenant, stored, meter)
             except ModelFailed as failure:
-                await self._failed(tenant, waiting, failure)
+                await self._note_failure(tenant, queued, failure)
                 await note_outcome(self._database, tenant, Work.FACTS, failure)
                 continue
-            await self._apply(tenant, waiting, stored, extracted, shown)
-            await self._done(tenant, waiting)
+            await self._apply(tenant, queued, stored, extracted, shown)
+            await self._dequeue(tenant, queued)
             looked_at += 1
             await note_outcome(self._database, tenant, Work.FACTS, None)
         return looked_at
 
-    async def _stored(self, tenant: str, waiting: asyncpg.Record) -> asyncpg.Record | None:
-        """Return a turn as it is stored; None where it is not, or was erased."""
+    async def _stored(self, tenant: str, queued: asyncpg.Record) -> asyncpg.Record | None:
+        """Return the row of a stored turn; None where it is not stored yet, or was erased."""
         async with self._database.read(tenant) as connection:
             return await connection.fetchrow(
-                sql("turns.awaited"), tenant, waiting["owner"], waiting["context_id"], waiting["turn_id"]
+                sql("turns.awaited"), tenant, queued["owner"], queued["context_id"], queued["turn_id"]
             )
 
     async def _ask(self, tenant: str, stored: asyncpg.Record, meter: Meter) -> tuple[Extracted, list[KnownFact]]:
-        """Return what the model finds in a turn, and the facts that it was shown: those of the same scope and session.
+        """Ask the model about a turn; return its reply, and the facts shown to it: of the turn's scope and session.
 
         Raises:
-            ModelFailed: nothing usable came within repairs and budget.
+            ModelFailed: no usable reply came within the repairs and the budget.
         """
         if (used_up := meter.used_up()) is not None:
             raise used_up
@@ -214,12 +214,14 @@ class Extractor:
         participants = tuple(stored["participants"])
         origin = Origin(workflow="extract", participants=participants, scopes=(scope_id,), scope_id=scope_id)
         recorder = self._model.recorder(origin)
-        talk = self._model.conversation(instructions=INSTRUCTIONS, tools=(EXTRACT,), meter=meter, recorder=recorder)
+        conversation = self._model.conversation(
+            instructions=INSTRUCTIONS, tools=(EXTRACT,), meter=meter, recorder=recorder
+        )
         names = ("fact_id", "key", "value", "tier", "confidence")
         facts = [{name: getattr(known.fact, name) for name in names} for known in shown]
-        talk.say("Which facts does the user state?", {"user_said": _said(stored), "known_facts": facts})
+        conversation.say("Which facts does the user state?", {"user_said": _user_text(stored), "known_facts": facts})
         try:
-            call, *_ = await talk.turn()
+            call, *_ = await conversation.turn()
             return call.arguments, shown
         finally:
             await recorder.write(self._database, tenant)
@@ -227,58 +229,63 @@ class Extractor:
     async def _apply(
         self,
         tenant: str,
-        waiting: asyncpg.Record,
+        queued: asyncpg.Record,
         stored: asyncpg.Record,
         extracted: Extracted,
         shown: Sequence[KnownFact],
     ) -> None:
-        """Append what was found: nothing of it may undo what came after the turn."""
+        """Append the facts that the model found, and withdraw those it deleted.
+
+        A fact that changed after the turn stays as it is.
+        """
         found = await self._facts(tenant, extracted)
-        gone = {name.strip().lower() for name in extracted.deleted_fact_ids}
+        deleted_names = {name.strip().lower() for name in extracted.deleted_fact_ids}
         stated = {fact.identity for fact in found}
-        deleted = [
-            known.note_id for known in shown if known.fact.fact_id.lower() in gone and known.fact.identity not in stated
+        deleted_ids = [
+            known.note_id
+            for known in shown
+            if known.fact.fact_id.lower() in deleted_names and known.fact.identity not in stated
         ]
         context = FactContext(
             tenant=tenant,
-            owner=waiting["owner"],
+            owner=queued["owner"],
             participants=tuple(stored["participants"]),
-            context_id=waiting["context_id"],
+            context_id=queued["context_id"],
         )
-        mark: int = stored["event_seq"]
+        turn_seq: int = stored["event_seq"]
         at = to_microseconds(stored["occurred_at"])
         for _ in range(_RACES):
-            still = await self._stored(tenant, waiting)
-            if still is None or still["payloads"] != stored["payloads"]:
-                return  # erased or withdrawn meanwhile, and these facts say it
+            stored_now = await self._stored(tenant, queued)
+            if stored_now is None or stored_now["payloads"] != stored["payloads"]:
+                return  # items were erased or withdrawn meanwhile, and the facts found in them must not be kept
             now = await self._database.now()
             async with self._database.read(tenant) as connection:
                 facts, known = await context.known(connection, found, now=now)
-                known |= await facts_named(connection, tenant, deleted, now=now)
-            wanted = {
+                known |= await facts_named(connection, tenant, deleted_ids, now=now)
+            to_keep = {
                 note_id: fact
                 for note_id, fact in facts.items()
-                if _is_older(known.get(note_id), mark) and _may_replace(fact, known.get(note_id))
+                if _unchanged_since(known.get(note_id), turn_seq) and _may_replace(fact, known.get(note_id))
             }
-            events, kept = context.versions(wanted, known, self._settings, at=at, user_id=_speaker(stored))
+            events, kept = context.versions(to_keep, known, self._settings, at=at, user_id=_speaker(stored))
             try:
                 if events:
                     await self._log.append_events(tenant, events)
                     await self._tally(tenant, kept)
-                for note_id in deleted:
-                    if _is_older(known.get(note_id), mark):
+                for note_id in deleted_ids:
+                    if _unchanged_since(known.get(note_id), turn_seq):
                         await self._forget(tenant, note_id)
             except (AlreadySuperseded, NoteExists, EventNotFound):
                 continue  # a turn changed one of them meanwhile
             return
 
     async def _facts(self, tenant: str, extracted: Extracted) -> list[Fact]:
-        """Return what the model found, without what holds, or held, something that must not be kept."""
+        """Return the model's facts, without those that redaction would change or that quote something redacted."""
         facts = []
         for found in extracted.updated_facts:
             fact_id, key, value = texts = [_on_one_line(text) for text in (found.fact_id, found.key, found.value)]
-            _, taken = await self._log.clean(tenant, texts)
-            if all(texts) and not taken and not any("[redacted_" in text.lower() for text in texts):
+            _, redacted = await self._log.clean(tenant, texts)
+            if all(texts) and not redacted and not any("[redacted_" in text.lower() for text in texts):
                 tier: Tier = "L0" if found.tier == "L0" else "L1" if found.tier == "L1" else "L2"
                 confidence = DEFAULT_CONFIDENCE if found.confidence is None else found.confidence
                 facts.append(Fact(fact_id=fact_id, key=key, value=value, tier=tier, confidence=confidence))
@@ -296,40 +303,42 @@ class Extractor:
             tenant, [row["event_id"] for row in rows], "forgotten", may_see=lambda _: True
         )
 
-    async def _failed(self, tenant: str, waiting: asyncpg.Record, failure: ModelFailed) -> None:
-        hopeless = waiting["attempts"] >= MOST_ATTEMPTS
-        if hopeless:
-            await self._done(tenant, waiting)
+    async def _note_failure(self, tenant: str, queued: asyncpg.Record, failure: ModelFailed) -> None:
+        """Log a failure, and take a turn that has failed too often out of the queue."""
+        is_given_up = queued["attempts"] >= MOST_ATTEMPTS
+        if is_given_up:
+            await self._dequeue(tenant, queued)
         logger.info(
             "no facts of a turn (%s)%s",
             kind_of(failure).value,
-            "; it stays with those of the rules" if hopeless else "",
+            "; it stays with those of the rules" if is_given_up else "",
             extra={"action": "extraction_failed", "tenant": tenant},
         )
 
-    async def _done(self, tenant: str, waiting: asyncpg.Record) -> None:
+    async def _dequeue(self, tenant: str, queued: asyncpg.Record) -> None:
         async with self._database.write(tenant) as connection:
             await connection.execute(
-                sql("turns.awaited_no_longer"), tenant, waiting["owner"], waiting["context_id"], waiting["turn_id"]
+                sql("turns.awaited_no_longer"), tenant, queued["owner"], queued["context_id"], queued["turn_id"]
             )
 
 
-def _said(row: asyncpg.Record) -> str:
-    """Return what the user said in a turn, as far as a model is shown it."""
+def _user_text(row: asyncpg.Record) -> str:
+    """Return the text that the user said in a turn, cut to what a model is shown."""
     payloads = [orjson.loads(payload) for payload in row["payloads"]]
     items = [unpacked(payload) for payload in payloads if "item" in payload]
     return "\n".join(text_of(item) for item in items if is_spoken_by_user(item)).strip()[:_SHOWN_CHARACTERS]
 
 
 def _speaker(row: asyncpg.Record) -> str | None:
+    """Return the first speaker of a turn's items who is one of its participants; None where none is."""
     speakers = [orjson.loads(payload).get("speaker") for payload in row["payloads"]]
-    named_ones = [speaker for speaker in speakers if isinstance(speaker, str) and speaker in row["participants"]]
-    return named_ones[0] if named_ones else None
+    participating = [speaker for speaker in speakers if isinstance(speaker, str) and speaker in row["participants"]]
+    return participating[0] if participating else None
 
 
-def _is_older(known: KnownFact | None, mark: int) -> bool:
-    """Tell whether a fact has stood as it does since before a turn was stored, or was never there."""
-    return known is None or known.changed_by < mark
+def _unchanged_since(known: KnownFact | None, turn_seq: int) -> bool:
+    """Tell whether a fact is unknown, or was last changed before the turn whose mark has this number in the log."""
+    return known is None or known.changed_by < turn_seq
 
 
 def _may_replace(fact: Fact, known: KnownFact | None) -> bool:
@@ -338,5 +347,5 @@ def _may_replace(fact: Fact, known: KnownFact | None) -> bool:
 
 
 def _on_one_line(text: str) -> str:
-    """Return a text on one line, without what terminals and markup treat as special."""
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
+    """Return a text on one line, each unprintable character and run of white space as one space."""
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())

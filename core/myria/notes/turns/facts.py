@@ -1,7 +1,7 @@
-"""Facts of a session: what one is, how each stands, and the events that keep, replace and end them (memory-tools).
+"""Facts of a session: their form, their state, and the events that keep, replace and end them (memory-tools).
 
-A fact is a note of a kind of its own. Its id follows from whose it is and what it is about, so a newer value of the
-same identity is the next version of the same note, whoever finds it.
+A fact is a note of a kind of its own. Its note's id is computed from its owner and identity, so a newer value of
+the same identity is the next version of the same note, whoever finds it.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ KIND_OF_TIER: Mapping[Tier, str] = {"L0": "fact_l0", "L1": "fact_l1", "L2": "fac
 _TIERS: Mapping[str, Tier] = {kind: tier for tier, kind in KIND_OF_TIER.items()}
 
 MOST_FACTS = 1_000
-"""Facts of a session that are looked at: those that changed last."""
+"""Facts of a session that are read at most: those that changed last."""
 
 VALUE_BYTES = 128
-"""The longest value that is found by form, in UTF-8: of a longer one nobody knows where it ends."""
+"""The longest value that the rules find, in bytes of UTF-8: where a longer one ends cannot be told by its form."""
 
 _HOME = "home"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """What a context knows under one name. `confidence` is in 0..1."""
+    """What a session knows under one identity, for instance its user's home. `confidence` is in 0..1."""
 
     fact_id: str
     key: str
@@ -54,7 +54,7 @@ class Fact:
 
     @property
     def identity(self) -> str:
-        """What it is known by: a newer value of the same identity replaces it."""
+        """The name of what the fact is about: a newer value of the same identity replaces the fact."""
         return identity_of(self.fact_id, self.key)
 
     def says_the_same(self, other: Fact) -> bool:
@@ -62,17 +62,20 @@ class Fact:
         return self.tier == other.tier and essence(self.value) == essence(other.value)
 
     def is_denied_by(self, denied: Fact) -> bool:
-        """Tell whether a fact of its identity that is said not to hold is this one: "Porto" denies "Porto, Brazil"."""
-        own, other = essence(self.value).casefold(), essence(denied.value).casefold()
-        return own == other or (self.key == _HOME and _town(own) == _town(other))
+        """Tell whether a denied fact of the same identity has this fact's value; homes are compared by their town.
+
+        So "I no longer live in Porto" denies the home "Porto, Brazil".
+        """
+        value, denied_value = essence(self.value).casefold(), essence(denied.value).casefold()
+        return value == denied_value or (self.key == _HOME and _town(value) == _town(denied_value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFact:
     """The newest version of a fact; `at` is when it was made, in microseconds since 1970 UTC.
 
-    It is recalled while it `stands`: neither withdrawn (`is_live`) nor expired. `changed_by` is the event that changed
-    it last: its own, or that of a withdrawal, or of what brought it back.
+    It is recalled while it `stands`: neither withdrawn (`is_live`) nor expired. `changed_by` is the number of the event
+    that changed it last: that of this version, of a withdrawal or of a restoration.
     """
 
     note_id: str
@@ -91,10 +94,10 @@ def identity_of(fact_id: str, key: str) -> str:
 
 
 def note_id_of(tenant: str, owner: bytes, participants: Iterable[str], context_id: str, identity: str) -> str:
-    """Return the id of the note that holds a fact: the same for every version of it, and of its tenant alone.
+    """Compute the id of a fact's note: the same for all of its versions, and different for another tenant.
 
     Args:
-        owner: whose session it is; see `myria.notes.turns.model.Session`.
+        owner: that of the session; see `myria.notes.turns.model.Session`.
     """
     return f"note_{digest([tenant, owner.hex(), list(participants), context_id, identity]).hex()[:32]}"
 
@@ -102,7 +105,7 @@ def note_id_of(tenant: str, owner: bytes, participants: Iterable[str], context_i
 async def facts_in(
     connection: Connection, tenant: str, context_id: str, scopes: Sequence[int], *, now: int, most: int = MOST_FACTS
 ) -> list[KnownFact]:
-    """Return the facts of a context that stand in some scopes, those that changed last first.
+    """Return the facts of a context in some scopes that are live and not expired, the last changed first.
 
     Args:
         now: in microseconds since 1970 UTC.
@@ -116,7 +119,7 @@ async def facts_in(
 async def facts_named(
     connection: Connection, tenant: str, note_ids: Iterable[str], *, now: int
 ) -> dict[str, KnownFact]:
-    """Return facts by the ids of their notes, those withdrawn or expired too.
+    """Return the facts of some notes by the notes' ids, withdrawn and expired ones too.
 
     Args:
         now: in microseconds since 1970 UTC.
@@ -127,7 +130,7 @@ async def facts_named(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactContext:
-    """Where facts are kept: in a context of an owner, to be seen by some participants (canonical)."""
+    """Where facts are kept: the context and its owner, and who may see them (`participants`, in canonical form)."""
 
     tenant: str
     owner: bytes
@@ -137,29 +140,31 @@ class FactContext:
     async def known(
         self, connection: Connection, facts: Iterable[Fact], *, now: int
     ) -> tuple[dict[str, Fact], dict[str, KnownFact]]:
-        """Return facts by the ids of their notes, of one identity the last one, and what stands under these ids.
+        """Return facts by the ids of their notes, of equal identity the last one, and the notes' current versions.
 
-        A fact that stands under another id goes on under it: the log was moved from another tenant.
+        A live fact of the same identity may have another id, where the log was imported from another tenant: then its
+        id is used on.
 
         Args:
             now: in microseconds since 1970 UTC.
         """
-        own = {
+        computed = {
             note_id_of(self.tenant, self.owner, self.participants, self.context_id, fact.identity): fact
             for fact in facts
         }
-        known = await facts_named(connection, self.tenant, own, now=now)
-        if not own.keys() - known.keys():
-            return own, known
+        known = await facts_named(connection, self.tenant, computed, now=now)
+        if not computed.keys() - known.keys():
+            return computed, known
         rows = await connection.fetch(sql("notes.scopes_exactly"), self.tenant, [scope_key(self.participants)])
         scopes = [row["scope_id"] for row in rows]
-        others = await facts_in(connection, self.tenant, self.context_id, scopes, now=now)
-        known |= {other.note_id: other for other in others}
-        ids = {other.fact.identity: other.note_id for other in others}
-        named = {
-            note_id if note_id in known else ids.get(fact.identity, note_id): fact for note_id, fact in own.items()
+        live_facts = await facts_in(connection, self.tenant, self.context_id, scopes, now=now)
+        known |= {other.note_id: other for other in live_facts}
+        id_of_identity = {other.fact.identity: other.note_id for other in live_facts}
+        fact_of_note = {
+            note_id if note_id in known else id_of_identity.get(fact.identity, note_id): fact
+            for note_id, fact in computed.items()
         }
-        return named, known
+        return fact_of_note, known
 
     def versions(
         self,
@@ -170,12 +175,13 @@ class FactContext:
         at: int,
         user_id: str | None,
     ) -> tuple[list[NewEvent], dict[str, int]]:
-        """Return the events that make facts stand, and how many of each tier are new; what stands so needs none.
+        """Return the events that keep facts, and how many of each tier; a fact that is known with its value needs none.
 
         Args:
             facts: by the ids of their notes.
-            at: when they were said, in microseconds since 1970 UTC.
-            user_id: who said them, where that is known.
+            known: the notes' current versions, by their ids.
+            at: when the facts were stated, in microseconds since 1970 UTC.
+            user_id: who stated them, where that is known.
         """
         events: list[NewEvent] = []
         kept: dict[str, int] = {}
@@ -187,20 +193,20 @@ class FactContext:
             version = self._version(note_id, fact, before, settings, at=at, user_id=user_id)
             events.append(version)
             if before is not None and before.is_live:
-                events.append(self._ending(before, by=version.event_id))
+                events.append(self._superseding_withdrawal(before, by=version.event_id))
         return events, kept
 
     def denials(
         self, denied: Mapping[str, Fact], known: Mapping[str, KnownFact], denying: Mapping[str, str | None]
     ) -> list[NewEvent]:
-        """Return the withdrawals of facts that are denied; of another value nothing was said.
+        """Return the withdrawals of denied facts; a known fact with another value than the denied one stays.
 
         Args:
             denied: by the ids of their notes.
-            denying: by their identities the events that deny them, which are told in their place.
+            denying: the ids of the events that deny them, by the facts' identities; each succeeds its fact.
         """
         return [
-            self._ending(before, by=denying[fact.identity])
+            self._superseding_withdrawal(before, by=denying[fact.identity])
             for note_id, fact in denied.items()
             if (before := known.get(note_id)) is not None and before.stands and before.fact.is_denied_by(fact)
         ]
@@ -243,7 +249,7 @@ class FactContext:
             further=further,
         )._replace(event_id=new_id("evt"))
 
-    def _ending(self, before: KnownFact, *, by: str | None) -> NewEvent:
+    def _superseding_withdrawal(self, before: KnownFact, *, by: str | None) -> NewEvent:
         withdrawal = Withdrawal(reason="superseded", events=(before.event_id,), superseded_by=by)
         return withdrawal_event(withdrawal, self.participants, timestamp=before.at)
 
@@ -262,16 +268,16 @@ def _known(row: asyncpg.Record, now: int) -> KnownFact:
 
 
 def _fact(kind: str, payload: Mapping[str, Any]) -> Fact:
-    """Return the fact that a version of a note says. One that was amended elsewhere says it by its text alone."""
-    about = payload["note"]
-    said = about.get("fact")
-    if not isinstance(said, dict):
-        keywords = about.get("keywords") or [about["topic"]]
-        text = payload["text"].removeprefix(f"{about['topic']}: ")
-        said = {"fact_id": keywords[0], "key": about["topic"], "value": text, "confidence": about["importance"]}
-    return Fact(tier=_TIERS[kind], **{name: said[name] for name in ("fact_id", "key", "value", "confidence")})
+    """Return the fact of a note's version; of a version amended over another API it is read from its text."""
+    note = payload["note"]
+    fact = note.get("fact")
+    if not isinstance(fact, dict):
+        keywords = note.get("keywords") or [note["topic"]]
+        text = payload["text"].removeprefix(f"{note['topic']}: ")
+        fact = {"fact_id": keywords[0], "key": note["topic"], "value": text, "confidence": note["importance"]}
+    return Fact(tier=_TIERS[kind], **{name: fact[name] for name in ("fact_id", "key", "value", "confidence")})
 
 
 def _town(place: str) -> str:
-    """Return a place without where it is."""
+    """Return a place's name without the region behind its first comma."""
     return place.partition(",")[0].strip()

@@ -1,4 +1,4 @@
-"""What goes into a prompt before a turn: recalled memory, the caller's history, recent items, what is said now."""
+"""Make the items of a prompt before a turn: recalled memory, the caller's history, recent items, the new input."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _LEAST_ITEMS = 6
 """Items of a session from which on it has insights."""
 
 _TURNS_LOOKED_AT = 200
-"""Turns among which it is counted how often a fact was said."""
+"""Newest turns in which it is counted how often a fact was stated."""
 
 _QUESTION_CHARACTERS = 2_000
 _CHUNK_CHARACTERS = 600
 _FOUND_FOR_A_CHUNK = 4
-"""Hits that are looked at for each piece: several may only say the same again."""
+"""Hits that are fetched for each piece shown, since several hits may have the same text."""
 
 _TOPICS_FROM = 200
 _TOPICS = 12
@@ -55,7 +55,7 @@ _QUOTED_CHARACTERS = 160
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Before:
-    """A turn that begins: what came before as the caller has it, and what is said now."""
+    """A turn that begins: the earlier items that the caller has, and the new ones (`current`)."""
 
     session: Session
     history: Sequence[Json]
@@ -76,7 +76,7 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Recalled:
-    """What was recalled; `recent` are items that the caller has not."""
+    """What was recalled for a turn; `recent` are items that the caller's history lacks."""
 
     facts: Sequence[KnownFact] = ()
     insights: Sequence[Json] = ()
@@ -85,7 +85,7 @@ class _Recalled:
     topics: Sequence[str] = ()
 
     def pair(self, earlier: Sequence[str] = ()) -> list[Json]:
-        """Return it as a prompt has it, with what stands for items that are left out."""
+        """Return recalled memory as items of a prompt, with lines (`earlier`) that stand for items left out."""
         return memory_pair(
             [_fact_json(known.fact) for known in self.facts], self.insights, self.chunks, earlier=earlier
         )
@@ -104,7 +104,7 @@ class Preparing:
         self._settings = settings
 
     async def prepare(self, tenant: str, before: Before, *, now: int) -> Prepared:
-        """Return what goes before a turn. It changes nothing.
+        """Return the items of a turn's prompt; store nothing.
 
         Args:
             now: in microseconds since 1970 UTC: facts that have expired by then are left out.
@@ -114,7 +114,7 @@ class Preparing:
         """
         masks = Masks.containing(before.session.participants)
         recalled = await self._read(tenant, masks, partial(self._recall, before, masks, now))
-        items, compacted = self._within(before, recalled)
+        items, compacted = self._compacted(before, recalled)
         return Prepared(
             items=tuple(items),
             fact_ids=tuple(known.fact.fact_id for known in recalled.facts),
@@ -124,21 +124,25 @@ class Preparing:
         )
 
     async def _recall(self, before: Before, masks: Masks, now: int, reader: EventFinder) -> _Recalled:
+        """Read what a prompt may need: facts, insights, pieces of earlier turns, recent items and topics.
+
+        Topics are only read where the prompt gets too long, since only its summary shows them.
+        """
         session, settings, connection = before.session, self._settings, reader.connection
         scopes = await visible_scopes(connection, reader.tenant, session)
         if not scopes:
             return _Recalled()
         question = "\n".join(text_of(item) for item in before.current)[:_QUESTION_CHARACTERS].strip()
         terms = terms_of(question)
-        standing = await facts_in(connection, reader.tenant, session.context_id, scopes, now=now)
-        facts = best_facts(facts_about(standing, question), terms, now, settings.recall_facts_limit)
+        live_facts = await facts_in(connection, reader.tenant, session.context_id, scopes, now=now)
+        facts = best_facts(facts_about(live_facts, question), terms, now, settings.recall_facts_limit)
         recent = await recent_items(connection, reader.tenant, session, scopes, settings.recent_context_items)
         insights = await self._insights(reader, session, facts, terms, len(recent))
-        given = {identity_of(item) for item in (*before.history, *before.current)}
+        caller_items = {identity_of(item) for item in (*before.history, *before.current)}
         recent = tuple(filter(may_recur, recent))
-        recent_names = [identity_of(item) for item in recent]
-        shown = given.union(recent_names)
-        chunks = await self._chunks(reader, session, masks, scopes=scopes, question=question, shown=shown)
+        recent_ids = [identity_of(item) for item in recent]
+        shown_items = caller_items.union(recent_ids)
+        chunks = await self._chunks(reader, session, masks, scopes=scopes, question=question, shown=shown_items)
         topics: tuple[str, ...] = ()
         if self._threshold(before) <= estimated_tokens([*before.history, *recent, *before.current]):
             topics = await self._topics(reader, session, masks)
@@ -146,7 +150,7 @@ class Preparing:
             facts=facts,
             insights=insights,
             chunks=chunks,
-            recent=[item for item, name in zip(recent, recent_names, strict=True) if name not in given],
+            recent=[item for item, item_id in zip(recent, recent_ids, strict=True) if item_id not in caller_items],
             topics=topics,
         )
 
@@ -175,9 +179,13 @@ class Preparing:
         question: str,
         shown: set[str],
     ) -> tuple[Json, ...]:
-        """Return pieces of earlier turns that what is said now finds, without what the prompt has anyway.
+        """Return pieces of earlier turns that a question finds, without items that the prompt has anyway.
 
-        What other faces keep in this context is found, too, by whoever may see it: it is of this session alone.
+        Notes that other APIs kept in this context are found too, where the participants may see them: the context
+        belongs to this session alone.
+
+        Args:
+            shown: the identities of the prompt's items.
         """
         limit = self._settings.search_limit
         if not question or not limit:
@@ -198,7 +206,7 @@ class Preparing:
         return tuple(_chunk_json(hit, session, sought, alike) for hit, alike in hits[:limit])
 
     async def _topics(self, reader: EventFinder, session: Session, masks: Masks) -> tuple[str, ...]:
-        """Return what the newest turns of a session were about, as the active snapshot says it."""
+        """Return the topics of a session's newest turns, as "label: summary", from the active snapshot."""
         query = EventNodesQuery(masks=masks, context_id=session.context_id, order="newest", limit=_TOPICS_FROM)
         found = await reader.find(query)
         topics = await reader.topics(found, among=_TOPICS_FROM, at_least=1, without=NOTE_TYPE)
@@ -207,33 +215,42 @@ class Preparing:
     def _threshold(self, before: Before) -> int:
         return int(self._settings.compact_threshold * before.max_input_tok)
 
-    def _within(self, before: Before, recalled: _Recalled) -> tuple[list[Json], bool]:
-        """Return the items in the contract's order, earlier ones replaced by a summary where they are too many."""
+    def _compacted(self, before: Before, recalled: _Recalled) -> tuple[list[Json], bool]:
+        """Return the items in the contract's order, and whether they were compacted.
+
+        Compacting replaces the oldest items by a summary, so that the estimate stays below the threshold; history is
+        cut only where recent items alone do not make enough room.
+        """
         pair = recalled.pair()
         recent = list(recalled.recent)
         history = list(before.history)
         threshold = self._threshold(before)
-        whole = [*pair, *history, *recent, *before.current]
-        if estimated_tokens(whole) < threshold:
-            return whole, False
+        uncut = [*pair, *history, *recent, *before.current]
+        if estimated_tokens(uncut) < threshold:
+            return uncut, False
         room = threshold - estimated_tokens([*pair, *before.current])
-        kept_recent, left = _newest_within(recent, room - _reserve(room))
+        kept_recent, left_out = _newest_within(recent, room - _reserve(room))
         kept_history: list[Json] = history
-        more_left: list[Json] = []
-        if left or estimated_tokens([*history, *kept_recent]) >= room - _reserve(room):
-            kept_history, more_left = _newest_within(history, room - _reserve(room) - estimated_tokens(kept_recent))
-        left = [*more_left, *left]
-        pair = _summed_up(recalled, left, _reserve(room))
-        return [*pair, *kept_history, *kept_recent, *before.current], bool(left)
+        history_left_out: list[Json] = []
+        if left_out or estimated_tokens([*history, *kept_recent]) >= room - _reserve(room):
+            kept_history, history_left_out = _newest_within(
+                history, room - _reserve(room) - estimated_tokens(kept_recent)
+            )
+        left_out = [*history_left_out, *left_out]
+        pair = _with_summary(recalled, left_out, _reserve(room))
+        return [*pair, *kept_history, *kept_recent, *before.current], bool(left_out)
 
 
 def _reserve(room: int) -> int:
-    """Return the tokens of a summary, of those that earlier items may cost."""
+    """Return how many of the tokens for earlier items are set aside for their summary: a quarter."""
     return max(0, room // 4)
 
 
 def _newest_within(items: Sequence[Json], room: int) -> tuple[list[Json], list[Json]]:
-    """Return the newest items that cost at most so many tokens, and those before them; no answer without its call."""
+    """Divide items into the newest that cost at most `room` tokens, and those before them.
+
+    The newest never begin with a tool's answer, whose call would be left out.
+    """
     begin, cost = len(items), 1
     while begin and cost + estimated_tokens([items[begin - 1]]) + 1 <= room:
         begin -= 1
@@ -243,29 +260,30 @@ def _newest_within(items: Sequence[Json], room: int) -> tuple[list[Json], list[J
     return list(items[begin:]), list(items[:begin])
 
 
-def _summed_up(recalled: _Recalled, left: Sequence[Json], room: int) -> list[Json]:
-    """Return recalled memory that says what items were about that are left out: by topics, else by how they begin.
+def _with_summary(recalled: _Recalled, left_out: Sequence[Json], room: int) -> list[Json]:
+    """Return recalled memory with a summary of items that are left out: their topics, else their beginnings.
 
-    What others said goes nowhere but into the block of data. It is left out where it costs more tokens than `room`.
+    The summary stands in the block of data, since others wrote it. It is shortened to cost at most `room` tokens, and
+    left out where even its first line costs more.
     """
     pair = recalled.pair()
-    if not left:
+    if not left_out:
         return pair
     lines = list(recalled.topics) or [
         f"{item.get('role') or 'tool'}: {' '.join(text_of(item).split())[:_QUOTED_CHARACTERS]}"
-        for item in left[-_QUOTED_ITEMS:]
+        for item in left_out[-_QUOTED_ITEMS:]
         if text_of(item).strip()
     ]
-    begin = f"{len(left)} earlier items are left out"
+    first_line = f"{len(left_out)} earlier items are left out"
     for count in range(len(lines), -1, -1):
-        longer = recalled.pair([begin, *lines[:count]])
-        if estimated_tokens(longer) - estimated_tokens(pair) <= room:
-            return longer
+        with_summary = recalled.pair([first_line, *lines[:count]])
+        if estimated_tokens(with_summary) - estimated_tokens(pair) <= room:
+            return with_summary
     return pair
 
 
 def _is_piece(hit: FoundEvent, scopes: Sequence[int]) -> bool:
-    """Tell whether a hit is an item of this session, or of another face in its context; facts come by themselves."""
+    """Tell whether a hit is an item of this session, or another API's note in its context, but no fact."""
     if hit.type in (INPUT_TYPE, OUTPUT_TYPE):
         return hit.scope_id in scopes and "item" in hit.payload
     note = hit.payload.get("note") if hit.type == NOTE_TYPE else None
@@ -293,14 +311,15 @@ def _fact_json(fact: Fact) -> Json:
 
 
 def _chunk_json(hit: FoundEvent, session: Session, sought: frozenset[str], alike: int) -> dict[str, Any]:
+    """Return a hit in the contract's form: its best passage, and where in the session's layout its bytes are."""
     text = searchable_text(hit.payload)
     start, end = best_span(text, sought, _CHUNK_CHARACTERS)
-    before, shown = (len(part.encode("utf-8", "surrogatepass")) for part in (text[:start], text[start:end]))
+    bytes_before, bytes_shown = (len(part.encode("utf-8", "surrogatepass")) for part in (text[:start], text[start:end]))
     day = to_rfc3339(hit.at)[:10].replace("-", "/")
     return {
         "path": f"/memory/{session.session_id}/events/raw/{day}/{hit.payload.get('item_id', hit.event_id)}",
-        "start_bytes": before,
-        "end_bytes": before + shown,
+        "start_bytes": bytes_before,
+        "end_bytes": bytes_before + bytes_shown,
         "text": text[start:end],
         **({"alike": alike} if alike else {}),
     }

@@ -1,7 +1,7 @@
-"""Shadow mode: what a host computed itself, compared with what the tools answered, before its cut-over (memory-tools).
+"""Shadow mode: compare a host's own results with the tools' answers, before the host switches over (memory-tools).
 
-A comparison runs beside the call and changes nothing of its answer. What is kept of it are figures: how many facts,
-items and tokens each side had, and how many of them the other had not; nothing of what was said.
+A comparison runs beside the call and does not change its answer. Only figures are kept: how many facts, items and
+tokens each side had, and how many of them the other lacked; no text is kept.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _TOKENS_APART = 0.1
 _OLD_FACT = re.compile(r"^- Fact\[[^\]\n]*\]\[(L\d)\] ([^=\n]*)=(.*) \(confidence=[^)\n]*\)$", re.MULTILINE)
 _OLD_BLOCK = "Memory recall:"
 
-_FORGOTTEN_AT_ONCE = 1_000
+_DELETED_TOGETHER = 1_000
 
 _Identity = tuple[str, str, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientResult:
-    """What a host computed itself for a call, as far as it tells: its prompt or what it keeps, and its facts.
+    """What a host computed itself for a call: the items of its prompt or those it keeps, and its facts.
 
-    `facts` are tier, key and value of each; `tokens` its estimate of its prompt.
+    `facts` has each fact's tier, key and value; `tokens` is the host's estimate for its prompt. None: it did not tell.
     """
 
     items: tuple[dict[str, Any], ...] | None = None
@@ -63,7 +63,8 @@ class ClientResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """How one aspect compares: what either side has, and what the other has not. Of tokens there are only the sums."""
+    """How one aspect compares: how many each side has, how many of theirs are `missing` here, and how many of ours are
+    `extra`. For tokens there are only the two sums."""
 
     aspect: Aspect
     same: bool
@@ -77,44 +78,44 @@ UNREADABLE = Comparison(aspect="all", same=False, ours=0, theirs=0)
 
 
 def compare_before(prepared: Prepared, theirs: ClientResult) -> list[Comparison]:
-    """Return how a prompt compares with that of the host: only what the host tells of."""
-    found = []
-    our_facts, our_items = _parts(prepared.items)
+    """Compare a prompt with the host's, in the aspects that the host gives."""
+    comparisons = []
+    our_facts, our_items = _facts_and_items(prepared.items)
     if theirs.items is not None:
-        their_facts, their_items = _parts(theirs.items)
-        found.append(_sets("facts", our_facts, their_facts))
-        found.append(_lists("items", our_items, their_items))
+        their_facts, their_items = _facts_and_items(theirs.items)
+        comparisons.append(_compare_sets("facts", our_facts, their_facts))
+        comparisons.append(_compare_lists("items", our_items, their_items))
     elif theirs.fact_ids is not None:
-        named = [[name.strip().lower() for name in ids] for ids in (prepared.fact_ids, theirs.fact_ids)]
-        found.append(_sets("facts", *named))
+        fact_ids = [[name.strip().lower() for name in ids] for ids in (prepared.fact_ids, theirs.fact_ids)]
+        comparisons.append(_compare_sets("facts", *fact_ids))
     if theirs.tokens is not None:
-        apart = abs(prepared.tokens - theirs.tokens)
-        found.append(
+        difference = abs(prepared.tokens - theirs.tokens)
+        comparisons.append(
             Comparison(
                 aspect="tokens",
-                same=apart <= _TOKENS_APART * max(prepared.tokens, theirs.tokens),
+                same=difference <= _TOKENS_APART * max(prepared.tokens, theirs.tokens),
                 ours=prepared.tokens,
                 theirs=theirs.tokens,
             )
         )
-    return found or [UNREADABLE]
+    return comparisons or [UNREADABLE]
 
 
 def compare_after(facts: Iterable[Fact], given: Sequence[Json], theirs: ClientResult) -> list[Comparison]:
-    """Return how what a turn kept compares with what the host keeps of it: only what the host tells of."""
-    found = []
+    """Compare what a turn kept with what the host keeps of it, in the aspects that the host gives."""
+    comparisons = []
     if theirs.facts is not None:
         ours = [_identity(fact.tier, fact.key, fact.value) for fact in facts]
-        found.append(_sets("facts", ours, [_identity(*fact) for fact in theirs.facts]))
+        comparisons.append(_compare_sets("facts", ours, [_identity(*fact) for fact in theirs.facts]))
     if theirs.items is not None:
-        found.append(
-            _lists("items", [identity_of(item) for item in given], [identity_of(item) for item in theirs.items])
+        comparisons.append(
+            _compare_lists("items", [identity_of(item) for item in given], [identity_of(item) for item in theirs.items])
         )
-    return found or [UNREADABLE]
+    return comparisons or [UNREADABLE]
 
 
-def _parts(items: Sequence[Json]) -> tuple[list[_Identity], list[str]]:
-    """Return the facts that recalled memory in a prompt has, in today's form or the older one, and its other items."""
+def _facts_and_items(items: Sequence[Json]) -> tuple[list[_Identity], list[str]]:
+    """Divide a prompt: the facts in its recalled memory, of today's form or the older one, and its other items' ids."""
     facts: list[_Identity] = []
     others: list[str] = []
     for place, item in enumerate(items):
@@ -122,7 +123,7 @@ def _parts(items: Sequence[Json]) -> tuple[list[_Identity], list[str]]:
         if item.get("role") == "user" and text.startswith(REFERENCE_BEGIN) and text.endswith(REFERENCE_END):
             facts += _facts_of_block(text)
             if place and others and items[place - 1].get("role") in ("developer", "system"):
-                others.pop()  # the policy that comes with it
+                others.pop()  # the policy message that always stands before the block
         elif item.get("role") in ("developer", "system") and text.startswith(_OLD_BLOCK):
             facts += [_identity(*match) for match in _OLD_FACT.findall(text)]
         elif not text.startswith(SUMMARY_PREFIX.strip()):
@@ -135,32 +136,32 @@ def _facts_of_block(text: str) -> list[_Identity]:
         facts = orjson.loads(text.removeprefix(REFERENCE_BEGIN).removesuffix(REFERENCE_END)).get("facts")
     except (orjson.JSONDecodeError, AttributeError):
         return []
-    named = [fact for fact in facts if isinstance(fact, dict)] if isinstance(facts, list) else []
-    return [_identity(*(str(fact.get(name, "")) for name in ("tier", "key", "value"))) for fact in named]
+    objects = [fact for fact in facts if isinstance(fact, dict)] if isinstance(facts, list) else []
+    return [_identity(*(str(fact.get(name, "")) for name in ("tier", "key", "value"))) for fact in objects]
 
 
 def _identity(tier: str, key: str, value: str) -> _Identity:
     return tier, key.strip().lower(), " ".join(value.lower().split())
 
 
-def _sets(aspect: Aspect, ours: Sequence[Any], theirs: Sequence[Any]) -> Comparison:
-    here, there = Counter(ours), Counter(theirs)
-    missing, extra = (there - here).total(), (here - there).total()
+def _compare_sets(aspect: Aspect, ours: Sequence[Any], theirs: Sequence[Any]) -> Comparison:
+    our_counts, their_counts = Counter(ours), Counter(theirs)
+    missing, extra = (their_counts - our_counts).total(), (our_counts - their_counts).total()
     return Comparison(
         aspect=aspect, same=not missing and not extra, ours=len(ours), theirs=len(theirs), missing=missing, extra=extra
     )
 
 
-def _lists(aspect: Aspect, ours: Sequence[str], theirs: Sequence[str]) -> Comparison:
-    found = _sets(aspect, ours, theirs)
+def _compare_lists(aspect: Aspect, ours: Sequence[str], theirs: Sequence[str]) -> Comparison:
+    as_sets = _compare_sets(aspect, ours, theirs)
     same = list(ours) == list(theirs)
     return Comparison(
-        aspect=aspect, same=same, ours=len(ours), theirs=len(theirs), missing=found.missing, extra=found.extra
+        aspect=aspect, same=same, ours=len(ours), theirs=len(theirs), missing=as_sets.missing, extra=as_sets.extra
     )
 
 
 class ShadowLog:
-    """Compares beside calls, and writes what comes of it. Losing some is allowed: a call never waits for it.
+    """Compares beside calls, and stores the comparisons. A call never waits for that, so some may be lost.
 
     Args:
         database: where comparisons are kept.
@@ -180,37 +181,42 @@ class ShadowLog:
         *,
         on_compared: Observer,
     ) -> None:
-        """Compare beside the call; it returns at once."""
+        """Start a comparison as a task of its own, and return at once; with too many under way, drop it.
+
+        Args:
+            compare: computes the comparisons, in a thread.
+            on_compared: told the outcome of each, for metrics.
+        """
         if len(self._under_way) >= MOST_UNDER_WAY:
             on_compared(call, "all", "dropped")
             return
 
-        async def work() -> None:
+        async def compare_and_store() -> None:
             comparisons = await asyncio.to_thread(compare)
             for comparison in comparisons:
                 on_compared(call, comparison.aspect, _outcome(comparison))
-            await self._write(tenant, session, turn_id, call, comparisons)
+            await self._store(tenant, session, turn_id, call, comparisons)
 
-        task = asyncio.create_task(work())
+        task = asyncio.create_task(compare_and_store())
         self._under_way.add(task)
         task.add_done_callback(self._ended)
 
     async def close(self) -> None:
-        """Finish what is under way."""
+        """Wait for the comparisons under way."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Not its words: they may hold what was compared.
+            # Only the error's type: its message may quote what was compared.
             logger.error("a comparison failed: %s", type(error).__name__, extra={"action": "shadow_failed"})
 
-    async def _write(
+    async def _store(
         self, tenant: str, session: Session, turn_id: str, call: Call, comparisons: Sequence[Comparison]
     ) -> None:
         try:
             async with self._database.write(tenant) as connection:
-                # An erasure waits for this transaction, and a later one sees the erasure.
+                # With the shared lock an erasure waits for this transaction, and this one sees any erasure before it.
                 await connection.execute(sql("llm.share_audit_lock"), lock_key("audit", tenant))
                 await connection.execute(
                     sql("turns.keep_shadow"),
@@ -219,12 +225,12 @@ class ShadowLog:
                     session.context_id,
                     turn_id,
                     call,
-                    [one.aspect for one in comparisons],
-                    [one.same for one in comparisons],
-                    [one.ours for one in comparisons],
-                    [one.theirs for one in comparisons],
-                    [one.missing for one in comparisons],
-                    [one.extra for one in comparisons],
+                    [comparison.aspect for comparison in comparisons],
+                    [comparison.same for comparison in comparisons],
+                    [comparison.ours for comparison in comparisons],
+                    [comparison.theirs for comparison in comparisons],
+                    [comparison.missing for comparison in comparisons],
+                    [comparison.extra for comparison in comparisons],
                 )
         except MyriaError as error:
             logger.info("a comparison is not kept: %s", error.message, extra={"action": "shadow_dropped"})
@@ -237,7 +243,7 @@ def _outcome(comparison: Comparison) -> Outcome:
 
 
 async def shadow_report(database: Database, tenant: str, *, limit: int) -> dict[str, Any]:
-    """Return how a tenant's answers compare with its hosts' own, in all and by call and aspect, and where they differ.
+    """Return how a tenant's answers compare with its hosts' own, by call and aspect, and the newest turns that differ.
 
     Args:
         limit: turns that are named, the newest first.
@@ -252,9 +258,10 @@ async def shadow_report(database: Database, tenant: str, *, limit: int) -> dict[
 
 
 async def forget_shadows(database: Database, age_s: float) -> None:
-    """Remove comparisons that are older, of every tenant, a batch at a time. For the control plane."""
+    """Delete comparisons older than `age_s`, of every tenant, a batch at a time. For the control plane."""
     while True:
         async with database.write(ALL_TENANTS) as connection:
-            status = await connection.execute(sql("turns.forget_shadows"), age_s, _FORGOTTEN_AT_ONCE)
-        if int(status.rpartition(" ")[2]) < _FORGOTTEN_AT_ONCE:
+            status = await connection.execute(sql("turns.forget_shadows"), age_s, _DELETED_TOGETHER)
+        # The status of the command ends with the number of rows, such as "DELETE 1000".
+        if int(status.rpartition(" ")[2]) < _DELETED_TOGETHER:
             return

@@ -1,9 +1,9 @@
-"""Facts that a text states, or denies, of its writer, found by form (memory-tools; facts.toml). Pure.
+"""Find the facts that a text states or denies of its writer, by the form of its clauses (memory-tools). Pure.
 
 Precision comes first. A text is read clause by clause: a clause states a fact only where all of it is a phrase of
-facts.toml, at the beginning of a sentence or right after a clause that states one. So what stands behind "if", "she
-says" or "I think" states nothing, and neither does what is quoted, listed, code, or material after a colon. What is
-denied is read likewise: "I no longer live in Porto" withdraws the fact that says Porto, and no other.
+facts.toml, at the beginning of a sentence or right after a clause that states one. So a clause behind "if", "she says"
+or "I think" states nothing, and neither do quotes, list items, code, or material after a colon. Denials are read
+likewise: "I no longer live in Porto" withdraws the fact that says Porto, and no other.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from myria.log.redaction.expressions import first_look, literal
 from myria.notes.turns.facts import VALUE_BYTES, Fact, Tier
 
 _READ = 4_000
-"""Characters of a turn that are read: who writes more hands over material. It bounds what a turn costs, too."""
+"""Characters of a turn that are read: a longer text is material, not talk. The bound also limits what a turn costs."""
 
 _MOST_FACTS = 16
 """Facts that one turn states at most."""
 
 _LEAST_PART = 4
-"""Letters by which a word of Latin letters is known by its part."""
+"""Letters from which on an allergen of ASCII letters is also found at the beginning or end of a longer word."""
 
 _MOST_CLAUSE = 2 * VALUE_BYTES
 _MOST_WORDS = 8
@@ -36,7 +36,8 @@ _MOST_NAME_WORDS = 5
 _MOST_LISTED_WORDS = 4
 _MOST_UNSPACED = 10
 _LEAST_QUESTION = 4
-"""Words of a question from which on what comes before its comma is no part of it ("..., isn't it?" is)."""
+"""Words of a question behind a statement from which on the statement stands; with fewer it is a tag that asks about
+the statement ("I live in Porto, don't I?")."""
 
 _SLOT = "…"
 _FENCED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
@@ -84,20 +85,20 @@ class Rule:
     about: tuple[str, ...] = ()
 
     def fact(self, value: str) -> Fact:
-        """Return the fact that it finds."""
+        """Return the fact that this rule states with a value."""
         fact_id = f"{self.fact_id}:{value.lower()}" if self.each else self.fact_id
         return Fact(fact_id=fact_id, key=self.key, value=value, tier=self.tier, confidence=self.confidence)
 
 
 class StatedFacts(NamedTuple):
-    """What texts say of their writer: facts in the order of the rules, and those denied, by the places of the texts."""
+    """Facts that texts state of their writer, in the order of the rules, and those denied, with their texts' places."""
 
     facts: tuple[Fact, ...] = ()
     denied: tuple[tuple[int, Fact], ...] = ()
 
 
 class _Clause(NamedTuple):
-    """What a clause states, or denies; `alone` tells that it is certain only where nothing follows."""
+    """The fact that a clause states or denies; `alone` says that it counts only where no other words follow."""
 
     rule: Rule
     value: str
@@ -118,44 +119,44 @@ def rules() -> tuple[Rule, ...]:
 
 @cache
 def words_of(name: str) -> frozenset[str]:
-    """Return a list of words of facts.toml."""
+    """Return the words of the list with a name in facts.toml."""
     return frozenset(_file()["words"][name])
 
 
 @cache
 def _phrases() -> tuple[tuple[Rule, str, str, bool], ...]:
-    """Return what comes before and after the value of each phrase, and whether it denies, the longest phrase first."""
+    """Return each phrase as its rule, the texts before and after its value, and whether it denies; longest first."""
     phrases = [
         (rule, phrase, is_denied)
         for rule in rules()
-        for is_denied, said in ((False, rule.phrases), (True, rule.denied))
-        for phrase in said
+        for is_denied, texts in ((False, rule.phrases), (True, rule.denied))
+        for phrase in texts
     ]
-    phrases.sort(key=lambda each: -len(each[1]))
+    phrases.sort(key=lambda item: -len(item[1]))
     parts = ((rule, phrase.partition(_SLOT), is_denied) for rule, phrase, is_denied in phrases)
     return tuple((rule, before, after, is_denied) for rule, (before, _, after), is_denied in parts)
 
 
 @cache
 def _first_look() -> Any:
-    """Return what tells in time linear in a text, and small, that no rule's phrase is in it."""
+    """Return the expression that tells, in little and linear time, that a text has no phrase of any rule."""
     parts = {max(before, after, key=len) for _, before, after, _ in _phrases()}
     return first_look("|".join(r"\s+".join(map(literal, part.split())) for part in parts))
 
 
 def _any_of(texts: Iterable[str]) -> str:
-    """Return the expression of any of some texts, the longest first."""
+    """Return the regular expression that matches any of some texts, the longest first."""
     return "|".join(map(re.escape, sorted(texts, key=lambda text: (-len(text), text))))
 
 
 @cache
 def _separator() -> re.Pattern[str]:
-    """Return what stands between two clauses: a mark, what contrasts them, or an "and" before another statement."""
-    begun = {before for rule, before, *_ in _phrases() if rule.form != "diet" and before}
-    bare = {before.removeprefix(subject) for before in begun for subject in words_of("subject")}
-    other = rf"{_any_of(begun | bare)}|(?:{_any_of(words_of('another'))}) "
-    joins = rf" (?:{_any_of(words_of('but'))})(?= )| (?:{_any_of(words_of('and'))}) (?={other})"
-    return re.compile(rf" ?(?:[,，、(（)）—–…]|\.{{2,}}) ?| -+ |{joins}", re.IGNORECASE)
+    """Return the expression of what divides clauses: a mark, a "but", or an "and" before another statement."""
+    beginnings = {before for rule, before, *_ in _phrases() if rule.form != "diet" and before}
+    without_subject = {before.removeprefix(subject) for before in beginnings for subject in words_of("subject")}
+    next_statement = rf"{_any_of(beginnings | without_subject)}|(?:{_any_of(words_of('another'))}) "
+    conjunctions = rf" (?:{_any_of(words_of('but'))})(?= )| (?:{_any_of(words_of('and'))}) (?={next_statement})"
+    return re.compile(rf" ?(?:[,，、(（)）—–…]|\.{{2,}}) ?| -+ |{conjunctions}", re.IGNORECASE)
 
 
 @cache
@@ -184,119 +185,132 @@ def _at_its_end() -> re.Pattern[str]:
 
 
 def statements_in(texts: Iterable[str]) -> StatedFacts:
-    """Return what texts say of whoever wrote them. Of one identity the first fact counts, unless it is denied later."""
+    """Return the facts that texts state and deny of their writer.
+
+    Of several facts of one identity the first counts, unless a later text or clause denies it.
+    """
     found: dict[str, Fact] = {}
     denied: dict[str, tuple[int, Fact]] = {}
-    order: dict[str, int] = {}
-    left = _READ
-    for place, written in enumerate(texts):
-        begun = _NO_LONGER.sub(r"já não \1 ", written[:left].replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))
-        if _first_look().search(begun.encode("utf-8", "surrogatepass")) is None:
+    rule_index: dict[str, int] = {}
+    room = _READ
+    for place, text in enumerate(texts):
+        readable = _NO_LONGER.sub(r"já não \1 ", text[:room].replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))
+        if _first_look().search(readable.encode("utf-8", "surrogatepass")) is None:
             continue
-        left -= len(begun)
-        for clause in _stated(begun):
+        room -= len(readable)
+        for clause in _clauses_in(readable):
             fact = clause.rule.fact(clause.value)
             if not clause.is_denied:
                 denied.pop(fact.identity, None)
                 found.setdefault(fact.identity, fact)
-                order.setdefault(fact.identity, rules().index(clause.rule))
+                rule_index.setdefault(fact.identity, rules().index(clause.rule))
             elif fact.identity not in found or found[fact.identity].is_denied_by(fact):
                 found.pop(fact.identity, None)
                 denied[fact.identity] = (place, fact)
-    facts = sorted(found.values(), key=lambda fact: order[fact.identity])
+    facts = sorted(found.values(), key=lambda fact: rule_index[fact.identity])
     return StatedFacts(facts=tuple(facts[:_MOST_FACTS]), denied=tuple(denied.values())[:_MOST_FACTS])
 
 
-def _stated(text: str) -> Iterator[_Clause]:
-    """Yield what the clauses of a text state and deny."""
-    for aside, stands_for in ((_ASIDE, ""), (_FENCED, ' " '), (_QUOTED, ' " '), (_SPACES, " ")):
-        text = aside.sub(stands_for, text)
+def _clauses_in(text: str) -> Iterator[_Clause]:
+    """Yield the facts that the clauses of a text state and deny."""
+    for pattern, substitute in ((_ASIDE, ""), (_FENCED, ' " '), (_QUOTED, ' " '), (_SPACES, " ")):
+        text = pattern.sub(substitute, text)
     if _not_meant().search(text) is not None:
         return
     if (material := _MATERIAL.search(text)) is not None:
         text = text[: material.start()]
     begin = 0
-    for end in _SENTENCE_END.finditer(f"{text}\n"):
-        yield from _of_sentence(text[begin : end.start()].strip(), is_question=any(mark in end[0] for mark in "?？"))
-        begin = end.end()
+    for sentence_end in _SENTENCE_END.finditer(f"{text}\n"):
+        yield from _clauses_of_sentence(
+            text[begin : sentence_end.start()].strip(), is_question=any(mark in sentence_end[0] for mark in "?？")
+        )
+        begin = sentence_end.end()
 
 
-def _of_sentence(sentence: str, *, is_question: bool) -> list[_Clause]:
+def _clauses_of_sentence(sentence: str, *, is_question: bool) -> list[_Clause]:
+    """Return the facts of a sentence's first clauses, up to the first clause that states none.
+
+    The clauses behind decide whether they count: doubt there, or the end of a short question, takes them all back.
+    """
     if (lead := _lead().match(sentence)) is not None:
         sentence = sentence[lead.end() :]
     clauses = [clause for clause in _separator().split(sentence) if clause]
-    found: list[_Clause] = []
-    for place, clause in enumerate(clauses):
-        stated = next(filter(None, map(_of_clause, _said_whole(clause, follows=place > 0))), None)
+    stating: list[_Clause] = []
+    for index, clause in enumerate(clauses):
+        stated = next(filter(None, map(_read_clause, _with_subject(clause, follows=index > 0))), None)
         if stated is None:
             break
-        found.append(stated)
-    rest = clauses[len(found) :]
-    if any(clause.alone for clause in found) and rest and not all(map(_is_capitalised, " ".join(rest).split())):
+        stating.append(stated)
+    rest = clauses[len(stating) :]
+    if any(clause.alone for clause in stating) and rest and not all(map(_is_capitalised, " ".join(rest).split())):
         return []
-    if not found or _doubt().match(tail := " ".join(rest)) is not None:
+    if not stating or _doubt().match(rest_text := " ".join(rest)) is not None:
         return []
-    if is_question and len(tail.split()) < _LEAST_QUESTION:
+    if is_question and len(rest_text.split()) < _LEAST_QUESTION:
         return []
-    return _with_list(found, rest)
+    return _with_list(stating, rest)
 
 
-def _with_list(found: Sequence[_Clause], rest: Sequence[str]) -> list[_Clause]:
-    """Return what is stated, with what the clauses after it add to the last value: more things, or where a place is."""
-    *others, last = found
+def _with_list(stating: Sequence[_Clause], rest: Sequence[str]) -> list[_Clause]:
+    """Return stating clauses, the last one's value extended by the clauses behind: more things, or a place's region."""
+    *others, last = stating
     rule, first = last.rule, last.value
     if rule.form == "place":
-        belongs = len(rest) == 1 and all(map(_is_capitalised, rest[0].split()))
+        extends_value = len(rest) == 1 and all(map(_is_capitalised, rest[0].split()))
     else:
         are_short = all(len(clause.split()) <= _MOST_LISTED_WORDS for clause in rest)
-        belongs = bool(rest) and are_short and not words_of("and").isdisjoint(rest[-1].lower().split()[:-1])
-    if not belongs or rule.form in ("name", "diet"):
-        return list(found)
-    listed = ", ".join([first, *rest])
-    is_value = rule.form == "place" or _value(rule, "", listed)
-    return [*others, last._replace(value=listed)] if is_value else others
+        extends_value = bool(rest) and are_short and not words_of("and").isdisjoint(rest[-1].lower().split()[:-1])
+    if not extends_value or rule.form in ("name", "diet"):
+        return list(stating)
+    whole_value = ", ".join([first, *rest])
+    is_value = rule.form == "place" or _value(rule, "", whole_value)
+    return [*others, last._replace(value=whole_value)] if is_value else others
 
 
-def _said_whole(clause: str, *, follows: bool) -> Iterator[str]:
-    """Yield a clause, and what it says where it leaves out its subject after another clause."""
+def _with_subject(clause: str, *, follows: bool) -> Iterator[str]:
+    """Yield a clause and, behind another clause, also without its "and" and with each subject it may leave out."""
     yield clause
     if follows:
-        joined, _, said = clause.partition(" ")
-        whole = said if joined.lower() in words_of("and") else clause
-        yield whole
-        yield from (f"{subject}{whole}" for subject in words_of("subject"))
+        first_word, _, rest = clause.partition(" ")
+        bare = rest if first_word.lower() in words_of("and") else clause
+        yield bare
+        yield from (f"{subject}{bare}" for subject in words_of("subject"))
 
 
-def _of_clause(clause: str) -> _Clause | None:
-    """Return what a clause states or denies where it is a phrase of a rule."""
+def _read_clause(clause: str) -> _Clause | None:
+    """Return the fact that a clause states or denies; None where the clause is no phrase of any rule."""
     lowered = clause.lower()
     if len(clause) > _MOST_CLAUSE or clause.isupper() or len(lowered) != len(clause):
         return None  # where all letters are capitals, they tell no name
     for rule, before, after, is_denied in _phrases():
         if lowered.startswith(before) and lowered.endswith(after):
-            said, given = clause[: len(before)], clause[len(before) : len(clause) - len(after)]
-            if said.istitle() and " " in said.strip():
+            beginning, value_text = clause[: len(before)], clause[len(before) : len(clause) - len(after)]
+            if beginning.istitle() and " " in beginning.strip():
                 return None  # a title, such as that of a film
             if is_denied:
-                given = _at_its_end().sub("", given.strip())
-            value = _value(rule, before, given)
+                value_text = _at_its_end().sub("", value_text.strip())
+            value = _value(rule, before, value_text)
             if value and not is_denied:
                 return _Clause(rule, value, rule.alone, is_denied=False)
-            if value and value == given:  # of what is denied with more words, part may hold
+            if value and value == value_text:  # a longer denied text may deny only part of itself
                 return _Clause(rule, value, _no_more().search(clause) is None, is_denied=True)
     return None
 
 
-def _value(rule: Rule, before: str, given: str) -> str:
-    """Return the value that a phrase has, empty where it is none by its form."""
-    value = _POLITE.sub("", given.strip())
+def _value(rule: Rule, before: str, text: str) -> str:
+    """Return a phrase's value without politeness behind it; empty where it does not fit the form of the rule.
+
+    Args:
+        before: the words of the phrase before the value.
+    """
+    value = _POLITE.sub("", text.strip())
     if not value or len(value.encode()) > VALUE_BYTES or _NO_VALUE.search(value) is not None:
         return ""
     if rule.form in ("thing", "allergen", "task"):
         if rule.form == "allergen" and not _names_allergen(value):
             return ""
-        is_own = rule.form == "thing" and not words_of("own").isdisjoint(value.lower().split())
-        return value if _is_thing(value) and not is_own else ""
+        is_possessive = rule.form == "thing" and not words_of("own").isdisjoint(value.lower().split())
+        return value if _is_thing(value) and not is_possessive else ""
     if rule.form == "diet":
         return _leading(value, lambda word: word.lower() in words_of("diet"), most=1)
     if len(value) == 1 or not words_of("no_name").isdisjoint({value, *value.split()}):
@@ -307,16 +321,19 @@ def _value(rule: Rule, before: str, given: str) -> str:
 
 
 def _leading(value: str, is_one: Callable[[str], bool], *, most: int) -> str:
-    """Return the words with which a value begins that are of a kind, where nothing else but a new thought follows."""
+    """Return the first words of a value that `is_one` accepts, with particles ("de", "van") between such words.
+
+    Empty where there are none or more than `most`, or where other words follow than those that begin a new thought.
+    """
     words = value.split()
-    belongs = [is_one(word) or word in words_of("particle") for word in words]
-    count = belongs.index(False) if False in belongs else len(words)
-    while count and not is_one(words[count - 1]):
-        count -= 1  # a particle joins two words
-    rest = words[count:]
+    fits = [is_one(word) or word in words_of("particle") for word in words]
+    length = fits.index(False) if False in fits else len(words)
+    while length and not is_one(words[length - 1]):
+        length -= 1  # a particle joins two words
+    rest = words[length:]
     goes_on = not rest or (rest[0].lower() in words_of("goes_on") and not (len(rest) > 1 and is_one(rest[1])))
-    begins = count > 0 and is_one(words[0])
-    return " ".join(words[:count]) if begins and count <= most and goes_on else ""
+    begins = length > 0 and is_one(words[0])
+    return " ".join(words[:length]) if begins and length <= most and goes_on else ""
 
 
 def _is_capitalised(word: str) -> bool:
@@ -324,7 +341,7 @@ def _is_capitalised(word: str) -> bool:
 
 
 def _is_name_without_capitals(value: str, before: str, form: str) -> bool:
-    """Tell whether a value of a script without capitals is a name, or a place that is known or ends as they do."""
+    """Tell whether a value in a script without capitals is a name, or a place that is listed or ends as places do."""
     if len(value) > _MOST_UNSPACED or _has_vague_part(value):
         return False
     if form == "place":
@@ -342,14 +359,14 @@ def _has_vague_part(value: str) -> bool:
 
 
 def _names_allergen(value: str) -> bool:
-    """Tell whether a value has a word that is an allergen, or begins or ends as one: of other things people joke."""
+    """Tell whether a word of a value is an allergen, or begins or ends with one; being "allergic to work" is a joke."""
     words = [word.lower() for word in _WORD.findall(value)]
     parts = tuple(part for part in words_of("allergen") if len(part) >= _LEAST_PART or not part.isascii())
     return any(word in words_of("allergen") or word.startswith(parts) or word.endswith(parts) for word in words)
 
 
 def _is_thing(value: str) -> bool:
-    """Tell whether a value stands by itself, wherever it is read again."""
+    """Tell whether a value can be understood by itself: short, and without words that point to its context."""
     words = [word.lower() for word in _WORD.findall(value)]
     if not words or len(words) > _MOST_WORDS or "n't" in value or words[0] in words_of("vague_first"):
         return False

@@ -1,4 +1,4 @@
-"""Storing a turn: its items, the facts found in them and its mark, by one append, once."""
+"""Store a turn exactly once, by one append: its items, the facts found in them, and its mark."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ from myria.settings import TurnsSettings
 _SessionName = tuple[str, bytes, str]
 """Tenant, owner and context of a session."""
 
-_BIG = 16 * 1024
-"""Characters from which on facts are looked for in a thread: it may take milliseconds."""
+_THREADED_CHARACTERS = 16 * 1024
+"""Characters from which on facts are found in a thread of its own, since that may take milliseconds."""
 
 _PAUSE_S = 0.02
 _FIRST_LOOK_S = 2.0
-"""Seconds after which a model may be shown a turn: by then it is stored, as a rule."""
+"""Seconds until a queued turn may be shown to a model: by then it is stored, as a rule."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedTurn:
-    """A turn that is over. `is_current` says that `given` is what went in, without the context that led it.
+    """A turn that is over: the items that went into it (`given`) and those that came out.
 
-    `facts` are kept in place of those that rules find, where somebody else found them.
+    `is_current` says that `given` has no items of earlier turns in front; else such context is recognised and dropped.
+    `facts`, where the caller found them, are kept instead of those that the rules find.
     """
 
     session: Session
@@ -49,10 +50,10 @@ class FinishedTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredTurn:
-    """What became of a turn: whether this call stored it, and how many facts of each tier it brought.
+    """What became of a turn: whether this call stored it, and how many new facts of each tier it brought.
 
-    `found` are all facts that it says, also those that were known, and `given` the items that went in, as kept;
-    `redacted` is what was taken out of it.
+    `found` are all facts that it states, also known ones; `given` the items that went in, as kept; `redacted` counts
+    what was redacted in it.
     """
 
     is_new: bool
@@ -65,11 +66,12 @@ class StoredTurn:
 class TurnStore:
     """Stores the turns of one process.
 
-    Turns of one session wait for each other here; between processes the append refuses the later one, which looks
-    again. So no lock outlives a transaction, and a process that is killed holds up nobody.
+    Within this process, turns of one session wait for each other. Between processes, the append refuses the later of
+    two turns, and its process reads the session again and retries. So no lock outlives a transaction, and a killed
+    process blocks no other.
 
     Args:
-        log: where turns are appended, and the state of sessions is looked up.
+        log: where turns are appended, and the state of sessions is read.
     """
 
     def __init__(self, log: EventLog, settings: TurnsSettings) -> None:
@@ -77,17 +79,17 @@ class TurnStore:
         self._log = log
         self._settings = settings
         self._under_way: set[tuple[*_SessionName, str]] = set()
-        # A lock lasts while somebody holds it or waits for it.
+        # Weak, so that a session's lock is dropped once no turn holds it or waits for it.
         self._locks: WeakValueDictionary[_SessionName, asyncio.Lock] = WeakValueDictionary()
 
     async def store(self, tenant: str, turn: FinishedTurn, *, now: int | None = None) -> StoredTurn:
-        """Store a turn, once: a repeat, also with other items, changes nothing.
+        """Store a turn once: a repeat with its id changes nothing, even with other items.
 
         Args:
             now: in microseconds since 1970 UTC; left out, this machine's clock.
 
         Raises:
-            TurnBusy: it is being stored, or too many turns of its session are; retry.
+            TurnBusy: another request is storing this turn, or too many turns of its session wait; retry.
             PayloadTooLarge: the setting ingest.payload_bytes is smaller than one of its items.
             as `EventLog.append_events`.
         """
@@ -105,32 +107,35 @@ class TurnStore:
 
     @asynccontextmanager
     async def alone(self, tenant: str, session: Session) -> AsyncIterator[None]:
-        """Let no turn of a session be stored by this process meanwhile.
+        """Hold off turns of a session: within this context, this process stores none.
 
         Raises:
-            TurnBusy: too many turns of it wait; retry.
+            TurnBusy: too many turns of the session wait; retry.
         """
         deadline = time.monotonic() + self._settings.session_lock_timeout_ms / 1000
         async with self._in_order((tenant, session.owner, session.context_id), deadline):
             yield
 
     async def _store(self, tenant: str, turn: FinishedTurn, now: int, deadline: float) -> StoredTurn:
-        is_awaited = False
+        """Append a turn behind its session's newest one; retry until the deadline where another turn came first."""
+        is_queued = False
         while True:
-            newest, recent, is_stored = await self._before(tenant, turn)
+            newest_mark, recent, is_stored = await self._session_state(tenant, turn)
             if is_stored:
                 return StoredTurn(is_new=False, facts={})
             given = list(turn.given) if turn.is_current else without_echo(turn.given, recent)
-            clean, said, taken = await self._cleaned(tenant, replace(turn, given=given, came_out=list(turn.came_out)))
-            events, kept = await self._events(tenant, clean, said, previous=newest, now=now)
-            asks = self._settings.heuristic_enabled and turn.facts is None and says_something(clean.given)
-            if asks and not is_awaited:
-                await self._await_facts(tenant, turn)
-                is_awaited = True
+            clean_turn, statements, redacted = await self._cleaned(
+                tenant, replace(turn, given=given, came_out=list(turn.came_out))
+            )
+            events, kept = await self._events(tenant, clean_turn, statements, previous=newest_mark, now=now)
+            asks_model = self._settings.heuristic_enabled and turn.facts is None and says_something(clean_turn.given)
+            if asks_model and not is_queued:
+                await self._queue_for_model(tenant, turn)
+                is_queued = True
             try:
                 results = await self._log.append_events(tenant, events)
             except (SessionMoved, AlreadySuperseded, NoteExists) as error:
-                # Another process stored a turn of this session meanwhile: look again, and come behind it.
+                # Another process stored a turn of this session meanwhile: read the session again, to append behind it.
                 pause = _PAUSE_S * random.uniform(0.5, 1.5)  # noqa: S311 - jitter
                 if time.monotonic() + pause >= deadline:
                     raise _busy() from error
@@ -138,28 +143,32 @@ class TurnStore:
                 continue
             if results[-1].deduplicated:
                 return StoredTurn(is_new=False, facts={})
-            return StoredTurn(is_new=True, facts=kept, found=said.facts, given=clean.given, redacted=taken)
+            return StoredTurn(
+                is_new=True, facts=kept, found=statements.facts, given=clean_turn.given, redacted=redacted
+            )
 
     async def _cleaned(self, tenant: str, turn: FinishedTurn) -> tuple[FinishedTurn, StatedFacts, Counts]:
-        """Return a turn without what must not be kept, what the user stated in it, and how much was taken out.
+        """Redact a turn; return it, the facts that the user states and denies in it, and how much was redacted.
 
-        What is denied has the place of the item that denies it.
+        A denied fact has the place of the item that denies it.
         """
         values = [fact.value for fact in turn.facts or ()]
-        said: Json = {"given": turn.given, "came_out": turn.came_out, "values": values}
-        kept, taken = await self._log.clean(tenant, said)
+        texts: Json = {"given": turn.given, "came_out": turn.came_out, "values": values}
+        kept, redacted = await self._log.clean(tenant, texts)
         clean = replace(turn, given=kept["given"], came_out=kept["came_out"])
         if turn.facts is not None:
             facts = (replace(fact, value=value) for fact, value in zip(turn.facts, kept["values"], strict=True))
-            return clean, StatedFacts(facts=tuple(facts)), taken
-        spoken = [text_of(item) if is_spoken_by_user(item) else "" for item in clean.given]
-        if sum(map(len, spoken)) < _BIG:
-            return clean, statements_in(spoken), taken
-        return clean, await asyncio.to_thread(statements_in, spoken), taken
+            return clean, StatedFacts(facts=tuple(facts)), redacted
+        user_texts = [text_of(item) if is_spoken_by_user(item) else "" for item in clean.given]
+        if sum(map(len, user_texts)) < _THREADED_CHARACTERS:
+            return clean, statements_in(user_texts), redacted
+        return clean, await asyncio.to_thread(statements_in, user_texts), redacted
 
-    async def _before(self, tenant: str, turn: FinishedTurn) -> tuple[str | None, tuple[Json, ...], bool]:
-        """Return the newest mark of a turn's session, what was said last where that may lead the turn's items, and
-        whether the turn is stored already."""
+    async def _session_state(self, tenant: str, turn: FinishedTurn) -> tuple[str | None, tuple[Json, ...], bool]:
+        """Return the newest mark of a turn's session, its recent items, and whether the turn is stored already.
+
+        The recent items are only read where the turn's items may begin with a repeat of them.
+        """
         session = turn.session
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(
@@ -167,15 +176,18 @@ class TurnStore:
             )
             if row is None:
                 raise AssertionError("a statement without FROM gives one row")
-            newest: str | None = row["newest_id"]
+            newest_mark: str | None = row["newest_id"]
             recent: tuple[Json, ...] = ()
-            if newest is not None and not turn.is_current and len(turn.given) > 1:
+            if newest_mark is not None and not turn.is_current and len(turn.given) > 1:
                 scopes = await visible_scopes(connection, tenant, session)
                 recent = await recent_items(connection, tenant, session, scopes, self._settings.recent_context_items)
-        return newest, recent, row["is_stored"]
+        return newest_mark, recent, row["is_stored"]
 
-    async def _await_facts(self, tenant: str, turn: FinishedTurn) -> None:
-        """Let a turn wait for a model that looks for facts, before it is stored: so none is forgotten."""
+    async def _queue_for_model(self, tenant: str, turn: FinishedTurn) -> None:
+        """Queue a turn for the model that finds facts.
+
+        Queued before the turn is stored, so that a process killed in between loses no turn's facts.
+        """
         session = turn.session
         async with self._database.write(tenant) as connection:
             await connection.execute(
@@ -186,27 +198,27 @@ class TurnStore:
         self,
         tenant: str,
         turn: FinishedTurn,
-        said: StatedFacts,
+        statements: StatedFacts,
         *,
         previous: str | None,
         now: int,
     ) -> tuple[list[NewEvent], dict[str, int]]:
-        """Return the events of a turn, its mark last, and how many facts of each tier are among them."""
+        """Return the events of a turn, its mark last, and how many new facts of each tier are among them."""
         session = turn.session
         items = item_events(session, turn.turn_id, turn.given, turn.came_out, at=now, user_id=turn.user_id)
         stated: dict[str, Fact] = {}
         versions: list[NewEvent] = []
-        kept: dict[str, int] = {}
-        if said.facts or said.denied:
-            context = session.facts_of(tenant)
-            denying = {fact.identity: items[place].event_id for place, fact in said.denied}
-            facts = [*said.facts, *(fact for _, fact in said.denied)]
+        new_per_tier: dict[str, int] = {}
+        if statements.facts or statements.denied:
+            fact_context = session.facts_of(tenant)
+            denied_by = {fact.identity: items[place].event_id for place, fact in statements.denied}
+            facts = [*statements.facts, *(fact for _, fact in statements.denied)]
             async with self._database.read(tenant) as connection:
-                named, known = await context.known(connection, facts, now=now)
-            stated = {note_id: fact for note_id, fact in named.items() if fact.identity not in denying}
-            versions, kept = context.versions(stated, known, self._settings, at=now, user_id=turn.user_id)
-            denied = {note_id: fact for note_id, fact in named.items() if fact.identity in denying}
-            versions += context.denials(denied, known, denying)
+                fact_of_note, known = await fact_context.known(connection, facts, now=now)
+            stated = {note_id: fact for note_id, fact in fact_of_note.items() if fact.identity not in denied_by}
+            versions, new_per_tier = fact_context.versions(stated, known, self._settings, at=now, user_id=turn.user_id)
+            denied = {note_id: fact for note_id, fact in fact_of_note.items() if fact.identity in denied_by}
+            versions += fact_context.denials(denied, known, denied_by)
         mark = mark_event(
             session,
             turn.turn_id,
@@ -215,11 +227,11 @@ class TurnStore:
             previous=previous,
             at=now,
         )
-        return [*items, *versions, mark], kept
+        return [*items, *versions, mark], new_per_tier
 
     @asynccontextmanager
     async def _in_order(self, session: _SessionName, deadline: float) -> AsyncIterator[None]:
-        """Wait for the turns of a session that this process stores, in the order in which they came."""
+        """Hold a session's lock within this process; turns get it in the order in which they came."""
         lock = self._locks.setdefault(session, asyncio.Lock())
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
