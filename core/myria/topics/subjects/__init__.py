@@ -2,9 +2,8 @@
 
 A pure function of the set of leaves, each with its unit. `keys` says what a leaf may be about, from the leaf alone, and
 which of that it is filed under; `holders` keeps, for each key, who holds it; `trie` puts what is filed under a key into
-bounded nodes; `words` says what they are about, by `statements`; `update` brings all of it from one set
-of leaves to another, and `whole` plans it from all leaves, with `stream`, which makes the nodes of paths that come in
-order.
+bounded nodes; `words` describes these, with `statements`; `update` brings all of it from one set of leaves to another,
+and `whole` plans it from all leaves.
 """
 
 SUBJECTS_VERSION = 9

@@ -27,7 +27,7 @@ _RECORD_BYTES = _UNIT_BYTES + _RENDERING_BYTES + 1
 
 
 class IncompleteHolders(Exception):
-    """A record has lost so many leaves that it cannot tell any more what it must."""
+    """Removals have left a record too few leaves to tell how many units hold the key or are filed under it."""
 
 
 class Holder(NamedTuple):
@@ -40,20 +40,23 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Holders:
-    """The leaves that hold one key, ordered; the flags say whether there are more of a kind than are kept."""
+    """The leaves that hold one key, sorted.
+
+    `has_more` and `has_more_filed` tell whether further leaves hold it, or are filed under it, than are kept.
+    """
 
     kept: tuple[Holder, ...] = ()
     has_more: bool = False
     has_more_filed: bool = False
     subject: bytes | None = None
-    """The rendering of the key's subject; None where the key is none."""
+    """The rendering id of the key's subject; None if the key is no subject."""
 
     @property
     def units(self) -> int:
-        """How many units hold the key, as far as they count.
+        """How many units hold the key, at most `SATURATED`.
 
         Raises:
-            IncompleteHolders: nobody knows.
+            IncompleteHolders: the leaves that are kept cannot tell.
         """
         units = len({holder.unit for holder in self.kept})
         if self.has_more and units < SATURATED:
@@ -65,7 +68,7 @@ class Holders:
         """Whether leaves of enough units are filed under the key.
 
         Raises:
-            IncompleteHolders: nobody knows.
+            IncompleteHolders: the leaves that are kept cannot tell.
         """
         if len({holder.unit for holder in self.kept if holder.is_filed}) >= LEAST_UNITS:
             return True
@@ -75,26 +78,26 @@ class Holders:
 
     @property
     def filed(self) -> tuple[bytes, ...]:
-        """The renderings of the leaves that are filed under the key, as far as they are kept."""
+        """The rendering ids of those kept leaves that are filed under the key."""
         return tuple(holder.rendering_id for holder in self.kept if holder.is_filed)
 
     def changed(self, removed: Iterable[bytes], added: Mapping[bytes, tuple[bytes, bool]]) -> Holders:
-        """Return the record without some renderings and with others: (unit, whether it is filed) by rendering."""
-        left = {holder.rendering_id: holder for holder in self.kept}
+        """Return the record without the rendering ids `removed`, and with `added`: (unit, is_filed) by rendering id."""
+        by_rendering = {holder.rendering_id: holder for holder in self.kept}
         for rendering_id in removed:
-            left.pop(rendering_id, None)
+            by_rendering.pop(rendering_id, None)
         for rendering_id, (unit, is_filed) in added.items():
-            left[rendering_id] = Holder(unit, rendering_id, is_filed)
-        return Holders(tuple(sorted(left.values())), self.has_more, self.has_more_filed, self.subject)
+            by_rendering[rendering_id] = Holder(unit, rendering_id, is_filed)
+        return Holders(tuple(sorted(by_rendering.values())), self.has_more, self.has_more_filed, self.subject)
 
     def bounded(self) -> Holders:
-        """Return the record with as many leaves as are kept."""
+        """Return the record cut to the leaves that are stored: of as many units as possible, the filed ones first."""
         if len(self.kept) <= KEPT_MOST:
             return self
         filed = [holder for holder in self.kept if holder.is_filed]
-        firsts = _of_each_unit(filed)
-        # While a single unit has filed leaves under the key, all of them are needed once a second one comes.
-        kept = set(filed if len(firsts) < LEAST_UNITS else firsts[: KEPT_MOST // 2])
+        first_of_units = _of_each_unit(filed)
+        # If a single unit has filed leaves, keep them all: when a second unit comes, they become the subject together.
+        kept = set(filed if len(first_of_units) < LEAST_UNITS else first_of_units[: KEPT_MOST // 2])
         others = [holder for holder in self.kept if holder not in kept]
         for holder in (*_of_each_unit(others), *others):
             if len(kept) >= KEPT_MOST:
@@ -104,7 +107,7 @@ class Holders:
         return Holders(tuple(sorted(kept)), True, lost_filed, self.subject)
 
     def is_part_of(self, whole: Holders) -> bool:
-        """Tell whether this may be what is kept of a record of all leaves."""
+        """Tell whether this record may be what is stored of `whole`, the record with all leaves."""
         kept = set(self.kept)
         left_out = set(whole.kept) - kept
         return (
@@ -125,10 +128,10 @@ class Holders:
 
     @classmethod
     def from_bytes(cls, stored: bytes, subject: bytes | None = None) -> Holders:
-        """Return the record that `to_bytes` wrote, with what stands beside it.
+        """Return the record that `to_bytes` wrote; the subject is stored beside it.
 
         Raises:
-            InternalError: it did not write this.
+            InternalError: the bytes are not of a length that `to_bytes` writes.
         """
         if not stored:
             return cls(subject=subject)
@@ -147,12 +150,12 @@ class Holders:
 
 
 def units_held(stored: bytes) -> int:
-    """Return how many units hold a key, by the record that `to_bytes` wrote; what is not kept does not count."""
+    """Return how many units the kept leaves of a record are in, given what `to_bytes` wrote."""
     return len({stored[at : at + _UNIT_BYTES] for at in range(1, len(stored), _RECORD_BYTES)})
 
 
 def stored_key(key: str) -> bytes:
-    """Return what a key's record is stored under, in 16 bytes."""
+    """Return the hash, 16 bytes, under which a key's record is stored."""
     return sha256(key.encode("utf-8", "surrogatepass")).digest()[:_KEY_BYTES]
 
 

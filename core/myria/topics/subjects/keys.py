@@ -18,25 +18,25 @@ from myria.topics.english import NOT_ALONE
 from myria.topics.phrases import key_of
 
 SUBJECTS_MOST = 3
-"""Subjects of one leaf."""
+"""Most subjects of one leaf."""
 
 LEAST_UNITS = 2
-"""Units that a subject gathers leaves from, at least: what is said in one conversation alone is in time only."""
+"""Fewest units whose leaves make a subject: what a single conversation says stands in the tree of time only."""
 
 SATURATED = 4
-"""Units that hold a key, as far as they count."""
+"""Number of units holding a key beyond which more of them change nothing."""
 
 _CANDIDATES_MOST = 10
 _LEAST_WEIGHT = 20
-"""A word of everyday use that was said once weighs less: it says nothing of what a leaf is about."""
+"""Least weight of a key: an everyday word that was said once weighs less."""
 
 _LEAST_WORD = 70
-"""What a single word must weigh: one that a single event says in passing weighs less."""
+"""Least weight of a single word: one that a single event says in passing weighs less."""
 
 _KEY_BYTES = 64
 _HINT_TERMS = 4
 _HINT_WEIGHT = 400
-"""What a hint of full confidence weighs: more than the best word of most leaves."""
+"""Weight of a hint of full confidence: more than the best word of most leaves."""
 
 _FULL_CONFIDENCE = 1000
 
@@ -46,12 +46,12 @@ _VAGUE_KINDS = frozenset(
         *("art", "cloud", "editor", "framework", "job", "payment", "program"),
     )
 )
-"""Kinds (as terms) that so much is of, or whose words mostly mean something else, that they say nothing."""
+"""Kinds (as terms) that say nothing: too many things are of them, or their words mostly mean something else."""
 
 _AMBIGUOUS_KINDS = frozenset(
     ("citi", "devic", "messag", "relationship", "transport", "chariti", "live", "diet", "movi", "countri")
 )
-"""Kinds one of whose words is no sign alone where it is one of another kind, too: a hospital may be no charity."""
+"""Kinds for which one word that belongs to another kind too is not enough: a hospital may be no charity."""
 
 
 Candidates = Mapping[str, int]
@@ -61,82 +61,87 @@ Candidates = Mapping[str, int]
 def candidates(metadata: Mapping[str, Any]) -> dict[str, int]:
     """Return the keys that a leaf may be filed under, with their weights, from the metadata of its rendering."""
     weights: dict[str, int] = {}
-    named: set[str] = set()
+    phrase_terms: set[str] = set()
     for phrase, weight in metadata["phrases"]:
         terms = key_of(phrase)
-        named.update(terms)
+        phrase_terms.update(terms)
         if len(terms) == 2 and not phrase.endswith("…"):
             weights[" ".join(terms)] = weight
-    said: dict[str, int] = {}
+    word_weights: dict[str, int] = {}
     for surface, weight in metadata["keywords"]:
         term = key_of(surface)[0]
-        if term not in named:
-            said[term] = weight
+        if term not in phrase_terms:
+            word_weights[term] = weight
             continue
-        # A phrase was made of it: it is a noun, or stands beside one. Other words tell of no thing by themselves.
-        said[term] = weight = weight * 3 // 2
+        # A word of a phrase is a noun, or stands beside one; other words name no thing by themselves.
+        word_weights[term] = weight = weight * 3 // 2
         if weight >= _LEAST_WORD and term not in NOT_ALONE and weights.get(term, 0) < weight:
             weights[term] = weight
-    for kind, weight in _kinds(said, named).items():
+    for kind, weight in _kind_weights(word_weights, phrase_terms).items():
         weights[kind] = max(weights.get(kind, 0), weight)
     for hint, permille in metadata["hints"]:
         terms = key_of(hint)
         if len(terms) <= _HINT_TERMS:
             key = " ".join(terms)
             weights[key] = weights.get(key, 0) + _HINT_WEIGHT * min(permille, _FULL_CONFIDENCE) // _FULL_CONFIDENCE
-    best = sorted([(-weight, key) for key, weight in weights.items() if weight >= _LEAST_WEIGHT and _is_plain(key)])
+    best = sorted([(-weight, key) for key, weight in weights.items() if weight >= _LEAST_WEIGHT and _fits_path(key)])
     return {key: -weight for weight, key in best[:_CANDIDATES_MOST]}
 
 
-def _kinds(said: Mapping[str, int], named: AbstractSet[str]) -> dict[str, int]:
-    """Return the weights of the kinds of thing that a leaf names.
+def _kind_weights(word_weights: Mapping[str, int], phrase_terms: AbstractSet[str]) -> dict[str, int]:
+    """Return the weights of the kinds of thing that a leaf names; `word_weights` are those of its keywords.
 
-    A word may have another sense. So a kind counts where the leaf also calls it by its name, names two of it, or names
-    one as a thing.
+    As a word may have another sense, a kind counts only if the leaf also says the kind's name, or two words of the
+    kind, or one that stands in a phrase.
     """
-    members: dict[str, list[str]] = {}
-    for term in said:
+    words_of_kind: dict[str, list[str]] = {}
+    for term in word_weights:
         for kind in kinds_of(term):
             if kind not in _VAGUE_KINDS:
-                members.setdefault(kind, []).append(term)
-    called = set(chain.from_iterable(map(kinds_called, {*said, *named}))) if members else set()
+                words_of_kind.setdefault(kind, []).append(term)
+    named_kinds = (
+        set(chain.from_iterable(map(kinds_called, {*word_weights, *phrase_terms}))) if words_of_kind else set()
+    )
     return {
-        kind: sum(said[term] for term in of)
-        for kind, of in members.items()
-        if kind in called
-        or len(of) > 1
-        or any(term in named and (kind not in _AMBIGUOUS_KINDS or len(kinds_of(term)) == 1) for term in of)
+        kind: sum(word_weights[term] for term in kind_words)
+        for kind, kind_words in words_of_kind.items()
+        if kind in named_kinds
+        or len(kind_words) > 1
+        or any(
+            term in phrase_terms and (kind not in _AMBIGUOUS_KINDS or len(kinds_of(term)) == 1) for term in kind_words
+        )
     }
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a leaf may be filed under, in the order of keys, with weights; all that its choice depends on."""
+    """The keys that a leaf may be filed under, sorted, with their weights; its choice depends on nothing else."""
 
     keys: tuple[str, ...]
     weights: tuple[int, ...]
     rivals: tuple[int, ...]
-    """For each key which keys are the same thing, itself among them, as bits: "shelter" and "homeless shelter"."""
+    """For each key, as bits, the keys that mean the same thing ("shelter", "homeless shelter"), itself among them."""
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any], weights: Candidates) -> Claims:
-        """Return the claims of a leaf, given its metadata and what `candidates` says of them."""
+        """Return the claims of a leaf, given its metadata and the weights that `candidates` returned for it."""
         keys = sorted(weights)
-        holding: dict[str, int] = {}
-        for at, key in enumerate(keys):
+        key_bits_by_term: dict[str, int] = {}
+        for index, key in enumerate(keys):
             for term in key.split(" "):
-                holding[term] = holding.get(term, 0) | 1 << at
-        things = set(holding.values())
+                key_bits_by_term[term] = key_bits_by_term.get(term, 0) | 1 << index
+        # Keys with a common term, and keys whose terms stand in one phrase, mean the same thing.
+        things = set(key_bits_by_term.values())
         for phrase, _ in metadata["phrases"]:
             thing = 0
             for term in key_of(phrase):
-                thing |= holding.get(term, 0)
+                thing |= key_bits_by_term.get(term, 0)
             things.add(thing)
-        rivals = [1 << at for at in range(len(keys))]
+        rivals = [1 << index for index in range(len(keys))]
         for thing in things:
-            for at in range(len(keys)):
-                if thing >> at & 1:
-                    rivals[at] |= thing
+            for index in range(len(keys)):
+                if thing >> index & 1:
+                    rivals[index] |= thing
         return cls(tuple(keys), tuple(weights[key] for key in keys), tuple(rivals))
 
     def filed(self, units_of: Callable[[str], int]) -> tuple[str, ...]:
@@ -146,20 +151,20 @@ class Claims:
         """
         counts = list(map(units_of, self.keys))
         ranked = sorted(
-            (-weight * min(count, SATURATED), at)
-            for at, (weight, count) in enumerate(zip(self.weights, counts, strict=True))
+            (-weight * min(count, SATURATED), index)
+            for index, (weight, count) in enumerate(zip(self.weights, counts, strict=True))
             if count >= LEAST_UNITS
         )
         best: list[str] = []
-        taken = 0
-        for _, at in ranked:
-            if not taken >> at & 1:
-                best.append(self.keys[at])
-                taken |= self.rivals[at]
+        excluded = 0
+        for _, index in ranked:
+            if not excluded >> index & 1:
+                best.append(self.keys[index])
+                excluded |= self.rivals[index]
         return tuple(best[:SUBJECTS_MOST])
 
 
-def _is_plain(key: str) -> bool:
-    """Tell whether a key can be written into a path: short, and without characters that end one."""
+def _fits_path(key: str) -> bool:
+    """Tell whether a key can be written into a path: it is short and has no NUL character, which ends keys there."""
     size = len(key) if key.isascii() else len(key.encode("utf-8", "surrogatepass"))
     return size <= _KEY_BYTES and "\0" not in key

@@ -23,7 +23,7 @@ from myria.topics.wording import GREETINGS, is_function_word
 STATE_CHARACTERS = 200
 
 _REMEMBERED = 4_096
-"""Summaries of leaves that are remembered: a leaf is described in up to three subjects and their divisions."""
+"""Leaf summaries whose statements are cached: a leaf is described in up to three subjects and their divisions."""
 
 _WEAK, _PLAIN, _TELLING = 1, 2, 4
 """What a word weighs: one that is said about everything, an everyday noun, and any other; a number too."""
@@ -32,7 +32,7 @@ _LEAST_CONTENT = 4
 """What a statement must say beside the subject: one telling word, or several others."""
 
 _QUOTE = re.compile("(?:(?<=[.!?…”]) ([^“”.!?:]{1,40}): )?“([^“”]+)”")
-"""Who says what, and what ends the sentence before."""
+"""A quote with its speaker; group 1 is the speaker, group 2 the words."""
 
 _QUESTION_MARKS = ("?", "？", "؟")
 _EXCLAMATIONS = ("!", "！", "!…")
@@ -40,25 +40,28 @@ _EXCLAMATIONS = ("!", "！", "!…")
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Who says what, "" for nobody, and the terms of it."""
+    """A statement: its speaker ("" where unknown), its words, and the terms of these."""
 
     speaker: str
     words: str
     terms: frozenset[str]
 
     def names(self, key: str) -> bool:
-        """Tell whether it names a subject, or something of its kind."""
+        """Tell whether the statement names the subject of a key, or something of that kind."""
         return not self.terms.isdisjoint(key.split(" ")) or not self.terms.isdisjoint(members_of(key))
 
     def content(self, key: str) -> int:
-        """Return how much it says beside a key; nothing where that is too little to tell a state."""
+        """Return the weight of the statement's words other than the key's; 0 if too little to tell a state.
+
+        An exclamation must weigh one more.
+        """
         content = sum(map(_weight, self.terms.difference(key.split(" "))))
         return content if content >= _LEAST_CONTENT + self.words.endswith(_EXCLAMATIONS) else 0
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def told_by(summary: str) -> tuple[Told, ...]:
-    """Return what the summary of a leaf quotes, as it stands there; questions are no statements."""
+    """Return the statements that a leaf's summary quotes, in its order, without questions."""
     return tuple(
         Told(quote[1] or "", quote[2], frozenset(terms(quote[2].removesuffix("…"))))
         for quote in _QUOTE.finditer(summary)
@@ -67,13 +70,15 @@ def told_by(summary: str) -> tuple[Told, ...]:
 
 
 def state_of(keys: Sequence[str], leaf: Node) -> str | None:
-    """Return what a leaf says of the first of some keys that it says something of; None where it says nothing."""
-    told = told_by(leaf.summary)
+    """Return the statement that tells most of the first key of which the leaf tells a state; None if of none."""
+    statements = told_by(leaf.summary)
     hints = {" ".join(key_of(hint)) for hint, _ in leaf.metadata["hints"]}
     for key in keys:
-        # What an emitter says that a leaf is about need not stand in its words.
-        naming = [statement for statement in told if statement.names(key)] or (told if key in hints else ())
-        best = max(naming, key=lambda statement: statement.content(key), default=None)
+        # For a key from an emitter's hint, which the words need not repeat, every statement counts.
+        candidates = [statement for statement in statements if statement.names(key)] or (
+            statements if key in hints else ()
+        )
+        best = max(candidates, key=lambda statement: statement.content(key), default=None)
         if best is not None and best.content(key):
             text = f"{best.speaker}: “{best.words}”" if best.speaker else f"“{best.words}”"
             return clip(text, STATE_CHARACTERS)

@@ -24,8 +24,8 @@ from myria.topics.radix import LEAVES, UNITS, RadixAssembly, in_order, leads_thr
 from myria.topics.subjects.holders import Holders
 from myria.topics.subjects.words import describe_division, describe_index, describe_subject
 
-_REMEMBERED = 8_192
-"""Keys and times that are remembered as they stand in paths: each stands in several."""
+_CACHED_KEYS = 8_192
+"""Keys whose digits are cached: each stands in several paths."""
 
 _PATHS_AT_ONCE = 512
 """Changed paths whose nodes are read at once; more are followed level by level."""
@@ -33,21 +33,21 @@ _PATHS_AT_ONCE = 512
 FILED_TWICE = "a leaf is filed twice under one key"
 
 _END = "00"
-"""What ends a key in a path: no key holds such a character. One more begins the time."""
+"""Digits that end a key in a path: no key holds a NUL character. A second one begins the time."""
 
 
 class SubjectReader(NodeReader, Protocol):
     """The old tree of subjects of one scope, its leaves, and who holds which key."""
 
     async def along(self, root: bytes, paths: Sequence[str]) -> list[Node]:
-        """Return nodes of subjects that are worth reading at once: the root, and what lies on the way of some paths.
+        """Return the nodes of subjects to read at once: those that some paths lead through, and their children.
 
-        All that a path leads through, and what is directly beneath that. Fewer may be returned, or none.
+        This only saves reads: fewer nodes may be returned, or none.
         """
         ...
 
     async def holders(self, keys: Sequence[str]) -> Mapping[str, Holders]:
-        """Return the records of those keys that have one."""
+        """Return the stored records of these keys; keys without one are left out."""
         ...
 
 
@@ -64,12 +64,12 @@ class SubjectPiece:
 
     @classmethod
     def filed(cls, leaf: Node, key: str, keys: Iterable[str]) -> SubjectPiece:
-        """Return a leaf under one of all the keys that it is filed under."""
+        """Return the piece of a leaf under `key`; `keys` are all that it is filed under."""
         others = tuple([other for other in keys if other != key])
         return cls(path_of(key, others, leaf.key_timestamp, leaf.key_digest), leaf, others)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHED_KEYS)
 def subject_prefix(key: str) -> str:
     """Return the digits that all paths of a subject begin with."""
     return key.encode("utf-8", "surrogatepass").hex() + _END
@@ -91,13 +91,13 @@ async def assemble_subjects(
     participants: Participants,
     settings: PlannerSettings,
 ) -> tuple[Node | None, list[Node]]:
-    """Return the root over the old tree's filings without some and with others, and the nodes that are new.
+    """Return the root over the old tree's filings without those removed and with those added, and the new nodes.
 
     Args:
         old_root: rendering id of the old tree's root; None for no tree.
         removed: paths of filings that the old tree has and the new one must not have.
-        ended: keys of subjects that go with all that is filed under them.
-        added: filings that come; of a subject that the old tree has not, all of them.
+        ended: keys of subjects that are removed with all their filings.
+        added: new filings; for a subject that the old tree does not have, all of its filings.
         reader: the old tree and its leaves.
         participants: the scope.
         settings: the planner's settings.
@@ -134,50 +134,56 @@ class SubjectAssembly(RadixAssembly[SubjectPiece]):
     def __init__(self, reader: NodeReader, participants: Participants, settings: PlannerSettings) -> None:
         super().__init__(settings.max_fan_out)
         self._reader = reader
-        self._at_hand: dict[bytes, Node] = {}
+        self._loaded: dict[bytes, Node] = {}
         self._participants = participants
 
     async def old(self, reader: SubjectReader, root: bytes, changed: Sequence[str]) -> list[SubjectPiece]:
-        """Return the root of the old tree; what few changed paths lead through is read at once."""
+        """Return the root of the old tree; if few paths changed, read ahead the nodes that they lead through."""
         if len(changed) <= _PATHS_AT_ONCE:
             await self._read_along(reader, root, changed)
         (node,) = await self._nodes([root])
         return [SubjectPiece(node.metadata["prefix"], node)]
 
     async def _read_along(self, reader: SubjectReader, old_root: bytes, changed: Sequence[str]) -> None:
-        """Have at hand what lies on the way of changed paths: the nodes of subjects, then all leaves among them."""
+        """Keep in memory the nodes that changed paths lead through, and the leaves directly beneath these."""
         found = {node.rendering_id: node for node in await reader.along(old_root, changed)}
         opened = [node for node in found.values() if leads_through(node.metadata["prefix"], changed)]
         leaves = sorted({child for node in opened for child in node.children if child not in found})
         if leaves:
             found.update(zip(leaves, await reader.nodes(leaves), strict=True))
-        self._at_hand = found
+        self._loaded = found
 
     async def _nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
-        """Return nodes in this order; those that are not at hand are read."""
-        found = self._at_hand
-        missing = [rendering_id for rendering_id in rendering_ids if rendering_id not in found]
+        """Return nodes in this order, reading those that are not in memory."""
+        nodes = self._loaded
+        missing = [rendering_id for rendering_id in rendering_ids if rendering_id not in nodes]
         if missing:
-            found = found | dict(zip(missing, await self._reader.nodes(missing), strict=True))
-        return [found[rendering_id] for rendering_id in rendering_ids]
+            nodes = nodes | dict(zip(missing, await self._reader.nodes(missing), strict=True))
+        return [nodes[rendering_id] for rendering_id in rendering_ids]
 
     async def subject(self, pieces: list[SubjectPiece]) -> SubjectPiece:
-        """Return the subject of some pieces, which are all that is filed under its key, in the order of paths."""
+        """Return the subject made of some pieces: all that is filed under its key, in the order of paths.
+
+        A single piece that is a subject or a group of subjects already is returned as it is.
+
+        Raises:
+            InternalError: only one leaf is filed under the key.
+        """
         if len(pieces) == 1 and (pieces[0].node.is_unit or not keys_of(pieces[0].path)) and not pieces[0].node.is_leaf:
             return pieces[0]
         prefix = subject_prefix(keys_of(pieces[0].path)[0])
         while len(pieces) == 1 and not pieces[0].node.is_leaf:
-            # One division is all that is left: the subject takes its place.
+            # Only one division is left: the subject takes its children as its own.
             pieces = sorted(await self.below(pieces), key=lambda piece: piece.path)
         if len(pieces) == 1:
             raise InternalError("a subject of a single leaf", key=keys_of(prefix)[0])
         return await self.parent(await self.children(pieces, LEAVES), prefix)
 
     async def below(self, pieces: Sequence[SubjectPiece]) -> list[SubjectPiece]:
-        """Return what lies directly under some nodes."""
-        wanted = sorted({child for piece in pieces for child in piece.node.children})
-        nodes = dict(zip(wanted, await self._nodes(wanted), strict=True))
-        found: list[SubjectPiece] = []
+        """Return the pieces directly under some nodes, and note these as opened."""
+        child_ids = sorted({child for piece in pieces for child in piece.node.children})
+        nodes = dict(zip(child_ids, await self._nodes(child_ids), strict=True))
+        child_pieces: list[SubjectPiece] = []
         for piece in pieces:
             self.opened.add(piece.node.rendering_id)
             key = next(iter(keys_of(piece.path)), "")
@@ -185,11 +191,11 @@ class SubjectAssembly(RadixAssembly[SubjectPiece]):
             for rendering_id, others in zip(piece.node.children, filed, strict=True):
                 child = nodes[rendering_id]
                 if others is None:
-                    found.append(SubjectPiece(child.metadata["prefix"], child))
+                    child_pieces.append(SubjectPiece(child.metadata["prefix"], child))
                 else:
                     path = path_of(key, others, child.key_timestamp, child.key_digest)
-                    found.append(SubjectPiece(path, child, tuple(others)))
-        return found
+                    child_pieces.append(SubjectPiece(path, child, tuple(others)))
+        return child_pieces
 
     async def parent(self, children: Sequence[SubjectPiece], prefix: str) -> SubjectPiece:
         """Return the node of a prefix over its children, described from them."""
@@ -216,11 +222,11 @@ class SubjectAssembly(RadixAssembly[SubjectPiece]):
 
 
 def path_of(key: str, others: Sequence[str], key_timestamp: int, key_digest: bytes) -> str:
-    """Return the place in the tree of a leaf under one of its keys, as hexadecimal digits."""
+    """Return the path of a leaf under one of its keys, as hexadecimal digits."""
     of_keys = "".join(map(subject_prefix, (key, *others)))
     return f"{of_keys}{_END}{calendar.digits(key_timestamp)}{key_digest.hex()}"
 
 
 def _by_subject(pieces: Sequence[SubjectPiece]) -> list[list[SubjectPiece]]:
-    """Return pieces in runs of one subject; a group of subjects is a run of its own."""
+    """Return pieces in lists of one subject each; an old group of subjects is a list of itself."""
     return [list(part) for _, part in groupby(pieces, key=lambda piece: keys_of(piece.path)[:1] or piece.path)]

@@ -22,7 +22,7 @@ _READ_AT_ONCE = 500
 
 
 def unit_of(key: UnitKey) -> bytes:
-    """Return what tells a unit from others of its scope, in 16 bytes."""
+    """Return a unit's id within its scope, 16 bytes: timestamp and 8 bytes of content key of its first event."""
     timestamp, content = key
     return timestamp.to_bytes(8, "big", signed=True) + content[:8]
 
@@ -37,8 +37,8 @@ class PlacedLeaf:
 
 def leaves_of(unit: Sequence[Node]) -> list[PlacedLeaf]:
     """Return the leaves of a planned unit, whose top node is last."""
-    name = unit_of(unit[-1].key)
-    return [PlacedLeaf(leaf=node, unit=name) for node in unit if node.is_leaf]
+    unit_id = unit_of(unit[-1].key)
+    return [PlacedLeaf(leaf=node, unit=unit_id) for node in unit if node.is_leaf]
 
 
 async def leaves_under(units: Iterable[Outline], reader: NodeReader) -> list[PlacedLeaf]:
@@ -47,18 +47,18 @@ async def leaves_under(units: Iterable[Outline], reader: NodeReader) -> list[Pla
 
 
 async def leaves_beneath(tops: Iterable[Outline], reader: NodeReader) -> AsyncIterator[PlacedLeaf]:
-    """Yield every leaf beneath some nodes of a tree of time; of the tree no more is held than the way down.
+    """Yield every leaf beneath some nodes of a tree of time, depth first, so that few nodes wait in memory.
 
     Raises:
         InternalError: a leaf is in no unit.
     """
     waiting: list[tuple[bytes, bytes | None]] = [(top.rendering_id, None) for top in tops]
     while waiting:
-        part = waiting[-_READ_AT_ONCE:]
+        batch = waiting[-_READ_AT_ONCE:]
         del waiting[-_READ_AT_ONCE:]
-        nodes = await reader.nodes([rendering_id for rendering_id, _ in part])
-        for node, (_, above) in zip(nodes, part, strict=True):
-            unit = unit_of(node.key) if node.is_unit else above
+        nodes = await reader.nodes([rendering_id for rendering_id, _ in batch])
+        for node, (_, unit_above) in zip(nodes, batch, strict=True):
+            unit = unit_of(node.key) if node.is_unit else unit_above
             if node.is_leaf:
                 if unit is None:
                     raise InternalError("a leaf is in no unit", rendering_id=node.rendering_id.hex())
@@ -68,7 +68,7 @@ async def leaves_beneath(tops: Iterable[Outline], reader: NodeReader) -> AsyncIt
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SubjectUpdate:
-    """The new root (None without subjects), the nodes that are new, children first, and the records that changed."""
+    """The new root (None without subjects), the new nodes, children first, and the changed records by key."""
 
     root: Node | None
     nodes: list[Node]
@@ -77,18 +77,21 @@ class SubjectUpdate:
 
 @dataclass(slots=True)
 class _Leaf:
-    """A leaf that is looked at: its unit before and after (None where it is not there), and its keys then."""
+    """A leaf that may change: its unit and the keys it is filed under in the old and in the new tree.
+
+    A unit is None where the leaf is not in that tree.
+    """
 
     leaf: Node
     weights: Mapping[str, int]
     old_unit: bytes | None = None
     new_unit: bytes | None = None
-    was: tuple[str, ...] = ()
-    now: tuple[str, ...] = ()
+    old_keys: tuple[str, ...] = ()
+    new_keys: tuple[str, ...] = ()
 
     @property
     def claims(self) -> Claims:
-        """What it may be filed under."""
+        """What the leaf may be filed under."""
         return Claims.of(self.leaf.metadata, self.weights)
 
 
@@ -101,9 +104,9 @@ async def update_subjects(
     participants: Participants,
     settings: PlannerSettings,
 ) -> SubjectUpdate:
-    """Return the tree of subjects without some leaves and with others.
+    """Return the tree of subjects without the leaves `removed` and with those `added`.
 
-    All leaves of a unit that changed are removed and those that it has now added, though some may be the same.
+    All old leaves of a unit that changed are in `removed`, all its new ones in `added`; the same leaf may be in both.
 
     Args:
         old_root: rendering id of the old tree's root; None where there was no subject.
@@ -118,12 +121,12 @@ async def update_subjects(
     """
     step = _Step(reader)
     for placed in removed:
-        step.removes(placed)
+        step.take_removed(placed)
     for placed in added:
-        step.adds(placed)
+        step.take_added(placed)
     await step.reach_neighbours()
-    step.choose()
-    await step.move()
+    step.file_leaves()
+    await step.find_moves()
     root, nodes = await assemble_subjects(
         old_root,
         step.removed_paths,
@@ -133,15 +136,21 @@ async def update_subjects(
         participants=participants,
         settings=settings,
     )
-    return SubjectUpdate(root=root, nodes=nodes, holders=step.changed_holders(_made(nodes)))
+    return SubjectUpdate(root=root, nodes=nodes, holders=step.changed_holders(_subject_renderings(nodes)))
 
 
-def _made(nodes: Iterable[Node]) -> dict[str, bytes]:
-    """Return the renderings of those nodes that are a subject, by its key."""
+def _subject_renderings(nodes: Iterable[Node]) -> dict[str, bytes]:
+    """Return the rendering ids of the subjects among some nodes, by key."""
     return {keys_of(node.metadata["prefix"])[0]: node.rendering_id for node in nodes if node.is_unit}
 
 
 class _Step:
+    """One update of the tree of subjects.
+
+    First take all removed and added leaves, then call `reach_neighbours`, `file_leaves` and `find_moves` in this order:
+    each rests on what the one before found.
+    """
+
     def __init__(self, reader: SubjectReader) -> None:
         self._reader = reader
         self.leaves: dict[bytes, _Leaf] = {}
@@ -150,19 +159,24 @@ class _Step:
         self.ended: set[str] = set()
         self._old: dict[str, Holders] = {}
         self._new: dict[str, Holders] = {}
-        self._holding: dict[str, list[_Leaf]] = {}
+        self._leaves_with_key: dict[str, list[_Leaf]] = {}
 
-    def removes(self, placed: PlacedLeaf) -> None:
-        self._leaf(placed.leaf).old_unit = placed.unit
+    def take_removed(self, placed: PlacedLeaf) -> None:
+        self._leaf_state(placed.leaf).old_unit = placed.unit
 
-    def adds(self, placed: PlacedLeaf) -> None:
-        self._leaf(placed.leaf).new_unit = placed.unit
+    def take_added(self, placed: PlacedLeaf) -> None:
+        self._leaf_state(placed.leaf).new_unit = placed.unit
 
     async def reach_neighbours(self) -> None:
-        """Take in the leaves that nothing happened to, but whose keys weigh otherwise: a count crossed a number."""
+        """Take in the unchanged leaves with a key whose number of units changes: they may be filed otherwise.
+
+        Numbers beyond `SATURATED` do not count, so few leaves are reached.
+        """
         await self._load_holders(self.leaves.values())
         crossed = [
-            key for key, holders in self._old.items() if holders.units != self._moved(key, is_settled=False).units
+            key
+            for key, holders in self._old.items()
+            if holders.units != self._record_after(key, is_filed_known=False).units
         ]
         units = {
             holder.rendering_id: holder.unit
@@ -171,72 +185,77 @@ class _Step:
             if holder.rendering_id not in self.leaves
         }
         for node in await self._nodes(units):
-            leaf = self._leaf(node)
+            leaf = self._leaf_state(node)
             leaf.old_unit = leaf.new_unit = units[node.rendering_id]
         await self._load_holders(self.leaves.values())
 
-    def choose(self) -> None:
-        """File every leaf that is looked at, as it was and as it is now."""
-        counted = {key: self._moved(key, is_settled=False).units for key in self._old}
+    def file_leaves(self) -> None:
+        """Find the old and the new keys of every leaf that was taken in, and the records that result."""
+        new_units = {key: self._record_after(key, is_filed_known=False).units for key in self._old}
         for leaf in self.leaves.values():
             if leaf.old_unit is not None:
-                leaf.was = leaf.claims.filed(lambda key: self._old[key].units)
+                leaf.old_keys = leaf.claims.filed(lambda key: self._old[key].units)
             if leaf.new_unit is not None:
-                leaf.now = leaf.claims.filed(counted.__getitem__)
-        self._new = {key: self._moved(key, is_settled=True) for key in self._old}
+                leaf.new_keys = leaf.claims.filed(new_units.__getitem__)
+        self._new = {key: self._record_after(key, is_filed_known=True) for key in self._old}
 
-    async def move(self) -> None:
-        """Find what comes and goes in the tree, subject by subject."""
-        begun: list[str] = []
-        for key in sorted({key for leaf in self.leaves.values() for key in (*leaf.was, *leaf.now)}):
+    async def find_moves(self) -> None:
+        """Find the filings that leave and enter the tree, subject by subject; subjects end and begin as wholes."""
+        new_subjects: list[str] = []
+        for key in sorted({key for leaf in self.leaves.values() for key in (*leaf.old_keys, *leaf.new_keys)}):
             was_subject, is_subject = self._old[key].is_subject, self._new[key].is_subject
             if was_subject and is_subject:
-                self._move_within(key)
+                self._move_filings(key)
             elif was_subject:
                 self.ended.add(key)
             elif is_subject:
-                begun.append(key)
-        await self._begin(begun)
+                new_subjects.append(key)
+        await self._begin_subjects(new_subjects)
 
-    def changed_holders(self, made: Mapping[str, bytes]) -> dict[str, Holders]:
-        """Return the records that change, each with its key's subject; `made` are the new ones, by key."""
+    def changed_holders(self, new_subjects: Mapping[str, bytes]) -> dict[str, Holders]:
+        """Return the records that change, by key; `new_subjects` are the rendering ids of the subjects made, by key."""
         for key, holders in self._new.items():
-            subject = None if key in self.ended else made.get(key, holders.subject)
+            subject = None if key in self.ended else new_subjects.get(key, holders.subject)
             if subject != holders.subject:
                 self._new[key] = replace(holders, subject=subject)
         return {key: holders for key, holders in self._new.items() if holders != self._old[key]}
 
-    def _leaf(self, node: Node) -> _Leaf:
-        known = self.leaves.get(node.rendering_id)
-        if known is None:
+    def _leaf_state(self, node: Node) -> _Leaf:
+        """Return the state of a leaf, taking it in if it is new here."""
+        state = self.leaves.get(node.rendering_id)
+        if state is None:
             weights = {intern(key): weight for key, weight in candidates(node.metadata).items()}
-            known = self.leaves[node.rendering_id] = _Leaf(node, weights)
-            for key in known.weights:
-                self._holding.setdefault(key, []).append(known)
-        return known
+            state = self.leaves[node.rendering_id] = _Leaf(node, weights)
+            for key in state.weights:
+                self._leaves_with_key.setdefault(key, []).append(state)
+        return state
 
-    def _moved(self, key: str, *, is_settled: bool) -> Holders:
-        """Return the record of a key as the leaves that are looked at leave it."""
+    def _record_after(self, key: str, *, is_filed_known: bool) -> Holders:
+        """Return a key's record after the update; its leaves count as filed only once `is_filed_known`."""
         removed: list[bytes] = []
         added: dict[bytes, tuple[bytes, bool]] = {}
-        for leaf in self._holding.get(key, ()):
+        for leaf in self._leaves_with_key.get(key, ()):
             if leaf.new_unit is None:
                 removed.append(leaf.leaf.rendering_id)
             else:
-                added[leaf.leaf.rendering_id] = (leaf.new_unit, is_settled and key in leaf.now)
+                added[leaf.leaf.rendering_id] = (leaf.new_unit, is_filed_known and key in leaf.new_keys)
         return self._old[key].changed(removed, added) if removed or added else self._old[key]
 
-    def _move_within(self, key: str) -> None:
-        for leaf in self._holding[key]:
-            if leaf.was == leaf.now:
+    def _move_filings(self, key: str) -> None:
+        """Note the filings that leave and enter a subject which is in both trees."""
+        for leaf in self._leaves_with_key[key]:
+            if leaf.old_keys == leaf.new_keys:
                 continue
-            if key in leaf.was:
-                self.removed_paths.append(SubjectPiece.filed(leaf.leaf, key, leaf.was).path)
-            if key in leaf.now:
-                self.added_pieces.append(SubjectPiece.filed(leaf.leaf, key, leaf.now))
+            if key in leaf.old_keys:
+                self.removed_paths.append(SubjectPiece.filed(leaf.leaf, key, leaf.old_keys).path)
+            if key in leaf.new_keys:
+                self.added_pieces.append(SubjectPiece.filed(leaf.leaf, key, leaf.new_keys))
 
-    async def _begin(self, keys: Sequence[str]) -> None:
-        """Add all that is filed under keys that become subjects; some was filed before, by leaves of a single unit."""
+    async def _begin_subjects(self, keys: Sequence[str]) -> None:
+        """Add all filings under keys that become subjects, also those of leaves that this update did not take in.
+
+        While a single unit had leaves filed under the key, they made no subject and so are not in the tree yet.
+        """
         if any(self._new[key].has_more_filed for key in keys):
             raise IncompleteHolders
         filed = {rendering_id for key in keys for rendering_id in self._new[key].filed}
@@ -246,20 +265,20 @@ class _Step:
         await self._load_holders(leaves.values())
         for rendering_id in filed - self.leaves.keys():
             leaf = leaves[rendering_id]
-            leaf.now = leaf.claims.filed(lambda key: self._new[key].units)
+            leaf.new_keys = leaf.claims.filed(lambda key: self._new[key].units)
         self.added_pieces.extend(
-            SubjectPiece.filed(leaves[rendering_id].leaf, key, leaves[rendering_id].now)
+            SubjectPiece.filed(leaves[rendering_id].leaf, key, leaves[rendering_id].new_keys)
             for key in keys
             for rendering_id in self._new[key].filed
         )
 
     async def _nodes(self, rendering_ids: Iterable[bytes]) -> list[Node]:
-        wanted = sorted(rendering_ids)
-        return await self._reader.nodes(wanted) if wanted else []
+        sorted_ids = sorted(rendering_ids)
+        return await self._reader.nodes(sorted_ids) if sorted_ids else []
 
     async def _load_holders(self, leaves: Iterable[_Leaf]) -> None:
-        """Read the records of the keys of some leaves that were not read yet."""
-        wanted = sorted({key for leaf in leaves for key in leaf.weights} - self._old.keys())
-        found = await self._reader.holders(wanted) if wanted else {}
-        for key in wanted:
-            self._old[key] = self._new[key] = found.get(key, Holders())
+        """Read the records of these leaves' keys, as far as they were not read yet."""
+        missing_keys = sorted({key for leaf in leaves for key in leaf.weights} - self._old.keys())
+        stored = await self._reader.holders(missing_keys) if missing_keys else {}
+        for key in missing_keys:
+            self._old[key] = self._new[key] = stored.get(key, Holders())
