@@ -730,4 +730,4 @@ async def test_what_is_folded_is_what_the_log_says(memory: Memory, database: Dat
     await memory.memories.amend("default", first.memory_id, MemoryChanges(tags=("b",)), may_see=lambda _: True)
     async with Pool(database.server_dsn) as pool, pool.read("default") as connection:
         assert await connection.fetch(sql("verify.differs_from_log"), "default", "notes") == []
-        assert await connection.fetchval(sql("verify.count_kept"), "default", "notes") == len(drafts)
+        assert await connection.fetchval(sql("verify.count"), "default", "notes") == len(drafts)

@@ -93,9 +93,9 @@ async def test_what_round_trips_a_turn_takes(cost: Cost, memory: Memory) -> None
     assert counted[0] == counted[1]
     appended, kept, queried, prepared = counted[0]
     assert appended == 1
-    assert (
-        kept <= 7
-    )  # a beginning, its bounds, the lock of its session and its newest mark, the events, the fold, the commit
+    # Four to read what stands of the session (a beginning, its bounds, the read, the end); then a beginning, its bounds,
+    # the lock of the session and its newest mark, the events, the fold, the commit.
+    assert kept <= 4 + 7
     assert (
         queried == 6
     )  # a beginning, its bounds, the pin with the scopes' counts, the tail, the events of the answer, the commit
