@@ -93,8 +93,8 @@ async def test_what_round_trips_a_turn_takes(cost: Cost, memory: Memory) -> None
     assert counted[0] == counted[1]
     appended, kept, queried, prepared = counted[0]
     assert appended == 1
-    # Four to read what stands of the session (a beginning, its bounds, the read, the end); then a beginning, its bounds,
-    # the lock of the session and its newest mark, the events, the fold, the commit.
+    # Four read what stands of the session (a beginning, its bounds, the read, the end); then come a beginning, its
+    # bounds, the lock of the session and its newest mark, the events, the fold, the commit.
     assert kept <= 4 + 7
     assert (
         queried == 6
