@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
-
-from pydantic import TypeAdapter
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 from myria.log.canonical import digest
 from myria.settings.planner import PlannerSettings
@@ -25,6 +23,9 @@ from myria.topics.describe import (
 from myria.topics.lines import clean
 from myria.topics.model import LEAF_LEVEL, Description, Node, Outline, Participants, PlanEvent
 from myria.topics.scope_plan import Branch, grown, leaf_over, parent_of
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 RESTS_ON_MOST = 24
 """References that a summary may name as what it rests on."""
@@ -69,10 +70,15 @@ class UnitShape:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> UnitShape:
         """Return a stored shape: what `orjson.dumps` makes of one."""
-        return _SHAPES.validate_python(stored)
+        return _stored_shapes().validate_python(stored)
 
 
-_SHAPES = TypeAdapter(UnitShape)
+@cache
+def _stored_shapes() -> TypeAdapter[UnitShape]:
+    # Only a build that a model planned reads shapes; for all others pydantic would be a third of their start.
+    from pydantic import TypeAdapter  # noqa: PLC0415
+
+    return TypeAdapter(UnitShape)
 
 
 def unit_digest(events: Sequence[PlanEvent]) -> bytes:
