@@ -41,10 +41,10 @@ Json = dict[str, Any]
 
 
 class Registrations:
-    """The registrations of one process; those of an organisation are shared with one participant (`shared`).
+    """Registers agents and sessions; an organisation's are all visible to its one `shared` participant.
 
     Args:
-        log: where they are appended and looked up.
+        log: where registrations are appended and looked up.
         page_bytes: about how many bytes of JSON a list may hold.
     """
 
@@ -67,16 +67,16 @@ class Registrations:
         """Register an agent.
 
         Args:
-            key: the caller's own name for this call: a repeat answers the first.
+            key: the caller's own name for this call: a repeat of the call returns the first call's agent.
             now: in microseconds since 1970 UTC; left out, this machine's clock.
 
         Raises:
             AgentExists: another has this name.
-            IdempotencyKeyReused: another agent was registered with this key.
+            IdempotencyKeyReused: an earlier call registered another agent with this key.
         """
-        said: Json = {"description": description, "config": config}
-        kept, _ = await self._log.clean(tenant, said)
-        entry = Entry(kind="agent", entry_id=_entry_id(tenant, "agent", key), name=name, **kept)
+        texts: Json = {"description": description, "config": config}
+        redacted, _ = await self._log.clean(tenant, texts)
+        entry = Entry(kind="agent", entry_id=_entry_id(tenant, "agent", key), name=name, **redacted)
         return await self._create(tenant, shared, entry, key=key, now=now)
 
     async def open_session(
@@ -89,17 +89,17 @@ class Registrations:
         key: str | None = None,
         now: int | None = None,
     ) -> Entry:
-        """Open a session of an agent that is registered, named by its id or name.
+        """Open a session of a registered agent, given by its id or name.
 
         Raises:
             InvalidArgument: no such agent is registered.
         """
-        known = await self.find_agent(tenant, shared, agent)
-        if known is None:
+        registered = await self.find_agent(tenant, shared, agent)
+        if registered is None:
             raise InvalidArgument("agent_id names no registered agent; register it by POST /agents", field="agent_id")
-        kept, _ = await self._log.clean(tenant, metadata)
+        redacted_metadata, _ = await self._log.clean(tenant, metadata)
         entry_id = _entry_id(tenant, "session", key)
-        entry = Entry(kind="session", entry_id=entry_id, agent_id=known.entry_id, metadata=kept)
+        entry = Entry(kind="session", entry_id=entry_id, agent_id=registered.entry_id, metadata=redacted_metadata)
         return await self._create(tenant, shared, entry, key=key, now=now)
 
     async def change_session(
@@ -112,17 +112,17 @@ class Registrations:
         metadata: Json | None,
         now: int | None = None,
     ) -> Entry:
-        """Change the status of a session, or replace its metadata; None leaves it as it is.
+        """Change the status of a session, or replace its metadata; None leaves either as it is.
 
         Raises:
             SessionNotFound: absent, or of others.
-            Overloaded: it is being changed again and again; retry.
+            Overloaded: other calls kept changing the session; retry.
         """
         if metadata is not None:
             metadata, _ = await self._log.clean(tenant, metadata)
 
         def changed(entry: Entry, at: int) -> Entry:
-            closed_at = entry.closed_at
+            closed_at = entry.closed_at  # closing a closed session again keeps its time
             if status is not None:
                 closed_at = None if status != CLOSED else at if entry.status != CLOSED else closed_at
             return replace(
@@ -137,7 +137,7 @@ class Registrations:
     async def delete_agent(
         self, tenant: str, shared: str, agent_id: str, *, key: str | None = None, now: int | None = None
     ) -> None:
-        """Take an agent out of the registry; what it kept stays.
+        """Remove an agent from the registry; its memories stay.
 
         Args:
             key: the caller's own name for this call: a repeat changes nothing.
@@ -149,11 +149,12 @@ class Registrations:
         def deleted(entry: Entry, _at: int) -> Entry:
             return replace(entry, status=DELETED)
 
-        source = None if key is None else f"registration:{digest([DELETED, shared, agent_id, key]).hex()}"
+        source_key = None if key is None else f"registration:{digest([DELETED, shared, agent_id, key]).hex()}"
         try:
-            await self._change(tenant, shared, "agent", agent_id, deleted, now=now, key=source)
+            await self._change(tenant, shared, "agent", agent_id, deleted, now=now, key=source_key)
         except AgentNotFound:
-            if source is None or not await self._is_stored(tenant, source):
+            # A repeat of the call that deleted it finds that call's event, and has nothing left to do.
+            if source_key is None or not await self._is_stored(tenant, source_key):
                 raise
 
     async def find_agent(self, tenant: str, shared: str, named: str) -> Entry | None:
@@ -166,7 +167,10 @@ class Registrations:
         return None if row is None else entry_of("agent", row)
 
     async def names_of(self, tenant: str, shared: str, named: str) -> list[str]:
-        """Return under which names an agent keeps memories that is named by its id, its name, or as nobody is."""
+        """Return all names under which an agent may keep memories: its id, its name, and the one given here.
+
+        A name that no registered agent has stands for itself.
+        """
         entry = await self.find_agent(tenant, shared, named)
         return [named] if entry is None else list(dict.fromkeys([named, entry.entry_id, entry.name or named]))
 
@@ -195,7 +199,7 @@ class Registrations:
         """Return agents or sessions, newest first, and whether there are more.
 
         Args:
-            agents: the names of the agent whose sessions are asked for; None for those of all.
+            agents: all names of the one agent whose sessions are wanted; None for the sessions of all agents.
         """
         room = PageRoom(limit=limit, most_bytes=self._page_bytes)
         entries: list[Entry] = []
@@ -230,20 +234,21 @@ class Registrations:
         return None if row is None or shared not in row["participants"] else entry_of(kind, row)
 
     async def _create(self, tenant: str, shared: str, entry: Entry, *, key: str | None, now: int | None) -> Entry:
+        """Store a new entry; for a repeat of a call with a key, return the entry of the first call."""
         at = time.time_ns() // 1000 if now is None else now
         entry = replace(entry, created_at=at, updated_at=at)
         source_key = None if key is None else f"registration:{digest([tenant, entry.kind, shared, key]).hex()}"
         try:
             await self._store(tenant, shared, entry, at, key=source_key)
         except SessionMoved:
-            # The id of a call with a key follows from the key: it was made before.
-            known = await self._find(tenant, shared, entry.kind, entry.entry_id)
-            told = (entry.name, entry.agent_id, entry.description, entry.config, entry.metadata)
-            if known is None or told[:2] != (known.name, known.agent_id):
+            # An entry with this id is stored. Only a key gives an id twice, so an earlier call with the key stored it.
+            stored = await self._find(tenant, shared, entry.kind, entry.entry_id)
+            comparable = (entry.name, entry.agent_id, entry.description, entry.config, entry.metadata)
+            if stored is None or comparable[:2] != (stored.name, stored.agent_id):
                 raise IdempotencyKeyReused(
                     "this Idempotency-Key was used before, for something else; nothing was stored: use a new one"
                 ) from None
-            return known
+            return stored
         return entry
 
     async def _change(
@@ -257,6 +262,7 @@ class Registrations:
         now: int | None,
         key: str | None = None,
     ) -> Entry:
+        """Store the next version of an entry, as `changed` makes it; retry where another call stored one meanwhile."""
         for _ in range(_ATTEMPTS):
             entry = await self._find(tenant, shared, kind, entry_id)
             if entry is None:
@@ -291,12 +297,12 @@ def _absent(kind: EntryKind) -> AgentNotFound | SessionNotFound:
 
 
 def _entry_id(tenant: str, kind: EntryKind, key: str | None) -> str:
-    """Return a new id; with a key of the caller's the one that follows from it, so that a repeat finds the first.
+    """Return a new id; with the caller's key, an id computed from it, so that a repeat finds the first call's entry.
 
-    It follows from the tenant too: ids that are equal in two would tell the one what the other keeps.
+    The id depends on the tenant too: ids that are equal in two tenants would tell one what the other keeps.
     """
-    made = new_entry_id(kind)
+    random_id = new_entry_id(kind)
     if key is None:
-        return made
-    prefix, digits = made.split("_")
+        return random_id
+    prefix, digits = random_id.split("_")
     return f"{prefix}_{digest([tenant, kind, key]).hex()[: len(digits)]}"

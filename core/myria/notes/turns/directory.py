@@ -44,7 +44,7 @@ class Directories:
         self._read = read
 
     async def below(self, tenant: str, session: Session, path: str, *, depth: int, limit: int, now: int) -> list[Json]:
-        """Return a directory and those below it, by path, with the contract's keys. A session without turns has none.
+        """Return a directory and those below it as JSON of the contract, by path; none for a session without turns.
 
         Args:
             path: below the session's root, or absolute; empty for the root.
@@ -55,17 +55,18 @@ class Directories:
         Raises:
             InvalidArgument: the path leads out of the session.
         """
-        wanted = _absolute(path, session)
+        directory = _absolute(path, session)
         masks = Masks.containing(session.participants)
-        found = await self._read(tenant, masks, partial(self._all, session, masks, now))
+        all_directories = await self._read(tenant, masks, partial(self._every_directory, session, masks, now))
         inside = [
-            found[path]
-            for path in sorted(found)
-            if path == wanted or (path.startswith(f"{wanted}/") and path.count("/") - wanted.count("/") <= depth)
+            all_directories[path]
+            for path in sorted(all_directories)
+            if path == directory
+            or (path.startswith(f"{directory}/") and path.count("/") - directory.count("/") <= depth)
         ]
         return inside[:limit]
 
-    async def _all(self, session: Session, masks: Masks, now: int, reader: EventFinder) -> dict[str, Json]:
+    async def _every_directory(self, session: Session, masks: Masks, now: int, reader: EventFinder) -> dict[str, Json]:
         connection, tenant = reader.connection, reader.tenant
         scopes = await visible_scopes(connection, tenant, session)
         if not scopes:
@@ -80,6 +81,7 @@ class Directories:
 
 
 def _absolute(path: str, session: Session) -> str:
+    """Return the absolute path of a directory, given relative to the session's root or absolute."""
     root = f"/memory/{session.session_id}"
     given = path.strip().rstrip("/")
     if ".." in given.split("/"):
@@ -101,25 +103,25 @@ def _layout(
     """
     turns, items = sum(row["turns"] for row in days), sum(row["items"] for row in days)
     last = max((to_microseconds(row["last_at"]) for row in days), default=0)
-    about = f" About {'; '.join(labels)}." if labels else ""
-    found: dict[str, Json] = {}
+    topic_text = f" About {'; '.join(labels)}." if labels else ""
+    directories: dict[str, Json] = {}
 
     def add(path: str, abstract: str, at: int = last, *, overview: bool = False) -> None:
-        whole = f"{root}/{path}" if path else root
-        found[whole] = {
-            "path": whole,
+        full_path = f"{root}/{path}" if path else root
+        directories[full_path] = {
+            "path": full_path,
             "abstract": abstract,
             "updated_at": to_rfc3339(at),
             "has_overview": overview,
         }
 
-    add("", f"{turns} turns with {items} items, {len(facts)} facts.{about}", overview=bool(labels))
+    add("", f"{turns} turns with {items} items, {len(facts)} facts.{topic_text}", overview=bool(labels))
     add("meta", f"The session has {turns} turns.")
     add("runtime", "What comes into the next prompt.")
     add("runtime/context", f"The last of {items} items.")
-    add("events", f"{items} items of {turns} turns.{about}", overview=bool(labels))
+    add("events", f"{items} items of {turns} turns.{topic_text}", overview=bool(labels))
     add("events/raw", f"{items} items of {turns} turns, by day.")
-    add("events/compact", about.strip() or "Nothing is summed up yet.", overview=bool(labels))
+    add("events/compact", topic_text.strip() or "Nothing is summed up yet.", overview=bool(labels))
     add("events/archive", "Nothing: the log keeps every item where it is.")
     add("memory_tiers", f"{len(facts)} facts.", overview=bool(facts))
     add("insights", "What the history of facts comes to; computed when a turn begins.")
@@ -128,11 +130,14 @@ def _layout(
         of_tier = [known for known in facts if known.fact.tier == tier]
         at = max((known.at for known in of_tier), default=last)
         add(f"memory_tiers/{tier}", f"{title}: {_named(of_tier)}.", at, overview=bool(of_tier))
-    for name in dict.fromkeys(row["day"][:length] for row in days for length in (4, 7, 10)):  # year, month and day
-        below = [row for row in days if row["day"].startswith(name)]
-        abstract = f"{sum(row['items'] for row in below)} items of {sum(row['turns'] for row in below)} turns."
-        add(f"events/raw/{name}", abstract, max(to_microseconds(row["last_at"]) for row in below))
-    return found
+    # The prefixes of a day's path "2026-02-24" name its year, its month and the day.
+    for date_prefix in dict.fromkeys(row["day"][:length] for row in days for length in (4, 7, 10)):
+        rows_of_name = [row for row in days if row["day"].startswith(date_prefix)]
+        abstract = (
+            f"{sum(row['items'] for row in rows_of_name)} items of {sum(row['turns'] for row in rows_of_name)} turns."
+        )
+        add(f"events/raw/{date_prefix}", abstract, max(to_microseconds(row["last_at"]) for row in rows_of_name))
+    return directories
 
 
 def _named(facts: Sequence[KnownFact]) -> str:

@@ -1,8 +1,8 @@
-"""Maintenance of sessions of turns: facts that have expired are withdrawn, session by session (memory-tools).
+"""Maintain sessions of turns: withdraw expired facts, session by session (memory-tools).
 
-A run takes a session's lock, so that no two processes maintain it at once and no turn of it is stored beside it by the
-same process. It looks at a bounded number of facts of that one context, the longest due first. A run that is killed
-anywhere is taken up by the next, and one that finds nothing due changes nothing: its effects are withdrawals.
+A run takes the session's lock, so that no two processes maintain the session at once, and while it holds off the
+session's turns, this process stores none. It looks at a bounded number of the session's facts, the longest due first.
+After a run that is killed anywhere, the next one goes on; a run with nothing due changes nothing.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from myria.notes.turns.model import Session, visible_scopes
 from myria.notes.turns.storing import TurnStore
 
 MOST_SESSIONS = 200
-"""Sessions of a tenant that one run by schedule looks at; what else is due comes with the next."""
+"""Sessions of a tenant that one scheduled run maintains; further due ones wait for the next run."""
 
 MOST_ROUNDS = 10
-"""Times that one run takes a session's lock anew, each for as many facts as its consolidation looks at."""
+"""Times that one run takes a session's lock, each time for as many facts as one run of consolidation handles."""
 
 _POLL_S = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DueSession:
-    """A session that has facts that are due, by its owner, its context and the scopes in which they are."""
+    """A session with due facts: its owner, its context, and the scopes of these facts."""
 
     owner: bytes
     context_id: str
@@ -53,18 +53,19 @@ class TurnMaintenance:
         self._database = database
         self._consolidation = consolidation
         self._lock_timeout_s = lock_timeout_ms / 1000
-        # Each holds a connection beside those that it works with: one at a time leaves the pool to others.
-        self._one = asyncio.Lock()
+        # A run holds one connection for the lock beside those that it works with; one run at a time leaves the pool
+        # to others.
+        self._one_at_a_time = asyncio.Lock()
 
     async def run(self, tenant: str, session: Session, turns: TurnStore, *, now: int | None = None) -> int:
-        """Maintain a session that somebody names; return how many facts were looked at.
+        """Maintain a session that a caller names; return how many of its facts were looked at.
 
         Args:
-            turns: what stores the turns of this process.
+            turns: stores the turns of this process, and holds those of this session off meanwhile.
             now: in microseconds since 1970 UTC; left out, the database's clock.
 
         Raises:
-            TurnBusy: it is being maintained elsewhere, or too many turns of it wait; retry.
+            TurnBusy: another run maintains the session, or too many of its turns wait; retry.
         """
         async with self._database.read(tenant) as connection:
             scopes = await visible_scopes(connection, tenant, session)
@@ -75,10 +76,10 @@ class TurnMaintenance:
             return await self.maintain(tenant, due, now=now)
 
     async def maintain(self, tenant: str, session: DueSession, *, now: int | None = None) -> int:
-        """Withdraw the facts of a session that have expired; return how many were looked at.
+        """Withdraw the expired facts of a session; return how many of its facts were looked at.
 
         Raises:
-            TurnBusy: it is being maintained elsewhere; retry.
+            TurnBusy: another run maintains the session; retry.
         """
         looked_at = 0
         for _ in range(MOST_ROUNDS):
@@ -92,7 +93,7 @@ class TurnMaintenance:
         return looked_at
 
     async def due(self, tenant: str) -> Sequence[DueSession]:
-        """Return the sessions of a tenant that have facts that are due, those due longest first; at most so many."""
+        """Return the sessions of a tenant with due facts, the longest due first, at most `MOST_SESSIONS`."""
         async with self._database.read(tenant) as connection:
             rows = await connection.fetch(sql("turns.sessions_due"), tenant, MOST_SESSIONS)
         return [
@@ -101,12 +102,16 @@ class TurnMaintenance:
 
     @asynccontextmanager
     async def _locked(self, tenant: str, session: DueSession) -> AsyncIterator[None]:
-        """Hold the session's lock, which ends with its transaction, whatever becomes of this process."""
+        """Hold a session's lock, which the database releases with the transaction, even if this process is killed.
+
+        Raises:
+            TurnBusy: another run held it until the timeout.
+        """
         deadline = time.monotonic() + self._lock_timeout_s
         key = lock_key("maintenance", tenant, session.owner, session.context_id)
         try:
             async with asyncio.timeout(self._lock_timeout_s):
-                await self._one.acquire()
+                await self._one_at_a_time.acquire()
         except TimeoutError as error:
             raise _busy() from error
         try:
@@ -120,7 +125,7 @@ class TurnMaintenance:
                     raise _busy()
                 await asyncio.sleep(pause)
         finally:
-            self._one.release()
+            self._one_at_a_time.release()
 
 
 def _busy() -> TurnBusy:

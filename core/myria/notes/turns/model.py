@@ -1,9 +1,9 @@
-"""Sessions of turns, and what a turn is in the log: an event for each item, notes for its facts, and a mark.
+"""Sessions of turns, and the form of a turn in the log: an event for each item, notes for its facts, and a mark.
 
-The mark says that the turn is complete. It is an internal event of a reserved type that names the items, and the mark
-of the turn before: so turns of one session follow each other, whoever stores them. The append transaction folds marks,
-which take their session's lock before they get their numbers. Where another turn came in between, the caller of the
-later one alone is refused, looks again, and stores it behind that.
+The mark says that the turn is complete. It is an internal event of a reserved type that names the turn's items and the
+mark of the turn before, so the turns of a session form a chain, whichever process stores them. The append transaction
+folds marks, and takes their session's lock before they get their numbers. Where another turn was stored in between,
+only the later turn's caller is refused; it reads the session again, and stores its turn behind that one.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _OWNER_SHOWN = 12
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Session:
-    """Whose turns follow each other: of `own` participants, of a project and a session.
+    """A session of turns, identified by its `own` participants, its project and its id.
 
-    `participants` are canonical, those of its events: `own` and the user.
+    `participants` see its events: the `own` ones and the user, in canonical form.
     """
 
     own: tuple[str, ...]
@@ -47,7 +47,7 @@ class Session:
 
     @property
     def owner(self) -> bytes:
-        """What tells it from a session of others with the same names: 32 bytes."""
+        """A digest of the `own` participants, 32 bytes: others may have a session with the same project and id."""
         return _owner(self.own)
 
     @property
@@ -86,6 +86,8 @@ def item_events(
     """Return the events of a turn's items, with their ids.
 
     Args:
+        given: the items that went into the turn.
+        came_out: the items that came out of it.
         at: in microseconds since 1970 UTC.
     """
     channel, context_id, source_key = session.channel, session.context_id, session.key("")
@@ -115,6 +117,7 @@ def item_events(
 
 
 def _speaker(item: Json, kind: str, user_id: str | None) -> str:
+    """Return who said an item: its role, for a user's the user's id if known; without a role told by its kind."""
     role: str = item.get("role") or ("tool" if "output" in item else "")
     if role == "user" or (not role and kind == INPUT_TYPE):
         return user_id or "user"
@@ -127,11 +130,11 @@ def mark_event(
     """Return the mark of a turn.
 
     Args:
-        items: the ids of its events.
-        facts: the ids of the notes of the facts that it says, also of those that were known.
+        items: the ids of its items' events.
+        facts: the ids of the notes of all facts that the turn states, also of known ones.
         previous: the mark of the turn before, None for the first.
     """
-    said = {
+    mark = {
         "id": turn_id,
         "owner": session.owner.hex(),
         "items": list(items),
@@ -144,7 +147,7 @@ def mark_event(
         timestamp=at,
         channel=session.channel,
         participants=session.participants,
-        payload_json=orjson.dumps({"turn": said}, option=orjson.OPT_SORT_KEYS),
+        payload_json=orjson.dumps({"turn": mark}, option=orjson.OPT_SORT_KEYS),
         source_event_key=session.key(turn_id),
         context_id=session.context_id,
         type=TURN_TYPE,
@@ -161,49 +164,51 @@ class TurnProjection(Projection):
     async def prepare(
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
     ) -> None:
-        """Lock the sessions of marks, and refuse a turn that is stored, or that another came before.
+        """Lock the sessions of marks, and refuse a mark that does not name its session's newest mark as the one before.
 
-        An import repeats what happened elsewhere: nothing of it is refused.
+        An import repeats what another server accepted, so nothing of it is refused.
 
         Raises:
-            SessionMoved: the newest mark of the session is another than the mark says.
+            SessionMoved: another turn of the session was stored meanwhile.
         """
-        marks = [(event, _said(event)) for event in events]
-        keys = {lock_key("turns", tenant, said["owner"], event.event.context_id or "") for event, said in marks}
-        await connection.execute(sql("turns.lock"), sorted(keys))
+        marks = [(event, _read_mark(event)) for event in events]
+        lock_keys = {lock_key("turns", tenant, mark["owner"], event.event.context_id or "") for event, mark in marks}
+        # Sorted, so that two transactions that lock the same sessions never wait for each other crosswise.
+        await connection.execute(sql("turns.lock"), sorted(lock_keys))
         if importing:
             return
         rows = await connection.fetch(
             sql("turns.before_marks"),
             tenant,
-            [said["owner"] for _, said in marks],
+            [mark["owner"] for _, mark in marks],
             [event.event.context_id for event, _ in marks],
             [event.event_id for event, _ in marks],
         )
-        newest: dict[tuple[bytes, str | None], str | None] = {}
-        for (event, said), row in zip(marks, rows, strict=True):
+        newest_of_session: dict[tuple[bytes, str | None], str | None] = {}
+        for (event, mark), row in zip(marks, rows, strict=True):
             if row["is_stored"]:
-                continue  # this very mark, whose first attempt had committed unseen
-            session = (said["owner"], event.event.context_id)
-            last = newest.get(session, row["newest_id"])
-            if said["previous"] != last:
+                continue  # a retry of a mark whose first append had committed, though its caller did not learn of it
+            session = (mark["owner"], event.event.context_id)
+            newest_mark = newest_of_session.get(session, row["newest_id"])
+            if mark["previous"] != newest_mark:
                 raise SessionMoved("another turn of this session was stored meanwhile; nothing was stored: retry")
-            newest[session] = event.event_id
+            newest_of_session[session] = event.event_id
 
     async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
         """Write the rows of the marks of a commit."""
         await connection.execute(sql("turns.fold"), tenant, [event.event_seq for event in events])
 
 
-def _said(event: Incoming) -> dict[str, Any]:
-    said = orjson.loads(event.event.payload_json).get("turn")
-    said = said if isinstance(said, dict) else {}
-    owner = said.get("owner")
+def _read_mark(event: Incoming) -> dict[str, Any]:
+    """Return the fields of a mark, with empty values for those that a foreign event of its type lacks."""
+    mark = orjson.loads(event.event.payload_json).get("turn")
+    mark = mark if isinstance(mark, dict) else {}
+    owner = mark.get("owner")
     return {
         "owner": bytes.fromhex(owner) if isinstance(owner, str) and _is_hex(owner) else b"",
-        "id": said["id"] if isinstance(said.get("id"), str) else "",
-        "items": said["items"] if isinstance(said.get("items"), list) else [],
-        "previous": said.get("previous"),
+        "id": mark["id"] if isinstance(mark.get("id"), str) else "",
+        "items": mark["items"] if isinstance(mark.get("items"), list) else [],
+        "previous": mark.get("previous"),
     }
 
 
@@ -212,10 +217,10 @@ def _is_hex(text: str) -> bool:
 
 
 async def visible_scopes(connection: Connection, tenant: str, session: Session) -> list[int]:
-    """Return the scopes of a session that its participants see, ascending."""
+    """Return the scopes that hold the session's events and are visible to its participants, ascending."""
     rows = await connection.fetch(sql("turns.sessions"), tenant, session.owner, session.context_id)
-    asking = set(session.participants)
-    return [row["scope_id"] for row in rows if asking.issubset(row["participants"])]
+    participants = set(session.participants)
+    return [row["scope_id"] for row in rows if participants.issubset(row["participants"])]
 
 
 async def recent_items(

@@ -1,8 +1,8 @@
-"""Which facts of a session belong into a prompt, and which of them are worth most (memory-tools). Pure.
+"""Choose the facts of a session that belong into a prompt, and rank them by their worth (memory-tools). Pure.
 
-Facts that an answer must heed (a name, an allergy, a preference, today's task) are told whatever is asked, and all are
-where a text is about nothing ("And now?") or about its writer ("What do you know about me?"): memory-tools recalls by
-rank alone. Of a text that is about something, other facts share a word with it or with what it may be said by.
+Facts that an answer must heed (a name, an allergy, a preference, today's task) belong into every prompt. All facts do
+where a text has no subject ("And now?") or asks about its writer ("What do you know about me?"). Else a fact must share
+a word with the text, or have one that is related to a word of it. memory-tools itself recalls by rank alone.
 """
 
 from __future__ import annotations
@@ -34,25 +34,30 @@ _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 
 
 def facts_about(facts: Iterable[KnownFact], question: str) -> list[KnownFact]:
-    """Return the facts that belong to what is said, in their order."""
+    """Return the facts that belong into the prompt of a question, in the order given."""
     about = SoughtWords.of(without_requests(question)).about
-    lowered = question.lower()
-    if not about or any(phrase in lowered for phrase in words_of("of_oneself")):
+    question_in_lower_case = question.lower()
+    if not about or any(phrase in question_in_lower_case for phrase in words_of("of_oneself")):
         return list(facts)
-    said = frozenset(map(root, terms(question)))
-    akin_to = {other for term in terms(question) for other in (*related(term), *members(term))}
-    asked = about | set(map(root, akin_to))
+    question_roots = frozenset(map(root, terms(question)))
+    related_terms = {other for term in terms(question) for other in (*related(term), *members(term))}
+    sought_roots = about | set(map(root, related_terms))
 
     def belongs(fact: Fact) -> bool:
-        own = f"{fact.key} {fact.value} {fact.fact_id.removeprefix('user_')}".replace("_", " ")
-        if not asked.isdisjoint(map(root, terms(own))):
+        # Rules name most facts "user_...", which says nothing of what they are about.
+        fact_text = f"{fact.key} {fact.value} {fact.fact_id.removeprefix('user_')}".replace("_", " ")
+        if not sought_roots.isdisjoint(map(root, terms(fact_text))):
             return True
+        # A rule with a fact for each value names them by its own id, a colon and the value ("user_like:tea").
         rule = _rules().get(fact.fact_id.partition(":")[0])
         return rule is not None and (
             rule.always
-            # By a word with which such facts are asked for; where no spaces part words, it may be within another.
+            # The rule lists words by which people ask for such facts. In scripts without spaces such a word is looked
+            # for anywhere in the question, else among its words.
             or any(
-                word in lowered if _UNSPACED.search(word) is not None else root("".join(terms(word))) in said
+                word in question_in_lower_case
+                if _UNSPACED.search(word) is not None
+                else root("".join(terms(word))) in question_roots
                 for word in rule.about
             )
         )
@@ -62,6 +67,7 @@ def facts_about(facts: Iterable[KnownFact], question: str) -> list[KnownFact]:
 
 @cache
 def _rules() -> dict[str, Rule]:
+    """Return the first rule of each id."""
     return {rule.fact_id: rule for rule in reversed(rules())}
 
 
@@ -72,7 +78,7 @@ def terms_of(text: str) -> frozenset[str]:
 
 
 def recall_score(known: KnownFact, asked: frozenset[str], now: int) -> float:
-    """Return what a fact is worth to a question: confidence, tier, freshness, and words in common."""
+    """Return a fact's worth for a question: the sum of its confidence, tier, freshness, and words in common."""
     fact = known.fact
     hours = max(0, now - known.at) / _HOUR_US
     score = fact.confidence + _TIER_BONUS[fact.tier] + max(0.0, _FRESHNESS - hours / _FADING_HOURS)
@@ -90,10 +96,10 @@ def best_facts(facts: Iterable[KnownFact], asked: frozenset[str], now: int, limi
 def best_insights(
     facts: Iterable[KnownFact], times_said: Mapping[str, int], asked: frozenset[str], limit: int
 ) -> list[Json]:
-    """Return what the history of facts comes to: that one changed, or was said again. The most worth comes first.
+    """Return insights from the history of facts, best first: that a fact changed, or was stated repeatedly.
 
     Args:
-        times_said: how often turns said what a fact says now, by the id of its note.
+        times_said: how often turns stated a fact's current value, by the id of its note.
     """
     found: list[tuple[float, str, Json]] = []
     for known in facts:
@@ -114,5 +120,6 @@ def best_insights(
 
 
 def _matching(text: str, asked: frozenset[str]) -> int:
+    """Count the terms asked for that a text contains, also within words."""
     lowered = text.lower()
     return sum(1 for term in asked if term in lowered)
