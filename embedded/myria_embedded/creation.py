@@ -17,7 +17,7 @@ from myria_embedded.log import tail
 from myria_embedded.processes import as_seen_by, end_group, spawn
 
 POLL_S = 0.02
-_ASIDE = ".creating-"
+_PREFIX = ".creating-"
 _REMOVALS = 100
 """Attempts to remove a folder that somebody still writes into; then it is left to the next start."""
 
@@ -25,9 +25,9 @@ _REMOVALS = 100
 async def create_cluster(
     data_dir: Path, cluster: Path, *, binaries: Binaries, account: Account, password: str, durable: bool
 ) -> None:
-    """Make the cluster in a folder aside, then rename it to `cluster`; an interruption leaves no `cluster`.
+    """Create the cluster in a temporary folder, then rename it to `cluster`, so that no half-made `cluster` exists.
 
-    The next attempt removes what an interrupted one left, the password for initdb included.
+    The next attempt removes what an interrupted one left, including the password for initdb.
 
     Raises:
         DataDirUnusable: the disk is full or read-only.
@@ -36,12 +36,12 @@ async def create_cluster(
     folders.require_room(data_dir)
     await _remove_remains(data_dir)
     with folders.usable(data_dir):
-        aside = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=data_dir))
-        (aside / "password").write_text(password, encoding="utf-8")  # the folder is private
-        give(aside, account)
+        new_folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=data_dir))
+        (new_folder / "password").write_text(password, encoding="utf-8")  # the folder is private
+        give(new_folder, account)
     try:
         for locale in _locales(binaries):
-            problem = await _initdb(aside, binaries, account, (*locale, *(() if durable else ("--no-sync",))))
+            problem = await _initdb(new_folder, binaries, account, (*locale, *(() if durable else ("--no-sync",))))
             if problem is None or "invalid locale" not in problem:
                 break
         if problem is not None:
@@ -49,25 +49,28 @@ async def create_cluster(
                 f"PostgreSQL could not create its database in {data_dir}:\n{tail(problem)}", log=tail(problem)
             )
         with folders.usable(data_dir):
-            (aside / "cluster").rename(cluster)
+            (new_folder / "cluster").rename(cluster)
             folders.sync_folder(data_dir)
     finally:
         await _remove_remains(data_dir)
 
 
 def _locales(binaries: Binaries) -> Sequence[Sequence[str]]:
-    """Code-point order and Unicode classes, the same on every machine; PostgreSQL's own from version 17."""
+    """Return initdb's locale options, in order of preference: code-point order and Unicode's character classes.
+
+    PostgreSQL 17 has them built in, the same on every machine; before, the system's C.UTF-8 is tried, then C.
+    """
     if binaries.major >= 17:
         return [("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")]
     return [("--locale=C.UTF-8",), ("--locale=C",)]
 
 
-async def _initdb(aside: Path, binaries: Binaries, account: Account, options: Sequence[str]) -> str | None:
-    """Run initdb; return what it printed if it failed, in which case it has cleared up."""
-    with tempfile.TemporaryFile() as output, as_seen_by(account, aside) as (path, descriptors):
+async def _initdb(new_folder: Path, binaries: Binaries, account: Account, options: Sequence[str]) -> str | None:
+    """Run initdb; return None, or its output if it failed, after it has removed what it made."""
+    with tempfile.TemporaryFile() as output, as_seen_by(account, new_folder) as (path, descriptors):
         command = [
             *(binaries["initdb"], "-D", f"{path}/cluster", "-U", SUPERUSER, "-E", "UTF8", "--no-instructions"),
-            # These make a pg_hba.conf of the socket, 127.0.0.1 and ::1 alone, none of them without a password.
+            # initdb's pg_hba.conf admits the socket, 127.0.0.1 and ::1 alone; these two ask for a password there.
             *("--auth-local=scram-sha-256", "--auth-host=scram-sha-256", f"--pwfile={path}/password"),
             *options,
         ]
@@ -82,14 +85,15 @@ async def _initdb(aside: Path, binaries: Binaries, account: Account, options: Se
 
 
 async def _remove_remains(data_dir: Path) -> None:
-    """Remove what creations left. An initdb whose starter was killed may go on for a moment, writing there."""
+    """Remove the folders of interrupted creations; retry, as an orphaned initdb may still write there for a moment."""
     for _ in range(_REMOVALS):
-        if _are_removed(data_dir):
+        if _remove_once(data_dir):
             return
         await asyncio.sleep(POLL_S)
 
 
-def _are_removed(data_dir: Path) -> bool:
-    for folder in data_dir.glob(_ASIDE + "*"):
+def _remove_once(data_dir: Path) -> bool:
+    """Try to remove the folders of interrupted creations; return whether none is left."""
+    for folder in data_dir.glob(_PREFIX + "*"):
         shutil.rmtree(folder, ignore_errors=True)
-    return not any(data_dir.glob(_ASIDE + "*"))
+    return not any(data_dir.glob(_PREFIX + "*"))

@@ -46,9 +46,9 @@ class Postmaster:
             return None
 
     def reachable_socket_folder(self) -> str:
-        """Return the socket's folder, or "" to use TCP: the folder may have been cleared away under the server."""
-        there = os.path.exists(os.path.join(self.socket_folder, f".s.PGSQL.{self.port}"))
-        return self.socket_folder if there or not self.listens else ""
+        """Return the socket's folder, or "" to use TCP because the folder was removed under the running server."""
+        socket_exists = os.path.exists(os.path.join(self.socket_folder, f".s.PGSQL.{self.port}"))
+        return self.socket_folder if socket_exists or not self.listens else ""
 
 
 def is_free(port: int) -> bool:
@@ -62,32 +62,33 @@ def is_free(port: int) -> bool:
     return True
 
 
-def free_port(wish: int | None = None) -> int:
-    """Return `wish` if it is free, else a free loopback port."""
-    if wish is not None and is_free(wish):
-        return wish
+def free_port(preferred: int | None = None) -> int:
+    """Return `preferred` if it is free, else any free loopback port."""
+    if preferred is not None and is_free(preferred):
+        return preferred
     with socket.socket() as listener:
         listener.bind((HOST, 0))
         port: int = listener.getsockname()[1]
         return port
 
 
-def make_socket_folder(cluster: Path, account: Account, wish: str | None = None) -> str:
-    """Return an empty 0700 folder of `account` for the socket: short however deep the data directory lies.
+def make_socket_folder(cluster: Path, account: Account, preferred: str | None = None) -> str:
+    """Make an empty 0700 folder of `account` for the socket and return its path.
 
-    Named after the cluster, in the first temporary folder that the account can enter; `wish` (that of a server which
-    died) is taken again.
+    It lies outside the data directory, whose path may be longer than a socket's path may be: in the first temporary
+    folder that the account can enter, named after the cluster. `preferred` (the folder of a server that died) is tried
+    first.
 
     Raises:
         EmbeddedPostgresFailed: there is no such place.
     """
     name = processes.cluster_tag(cluster)
     bases = [tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"]  # noqa: S108 - a 0700 folder of our own is made in it
-    paths = [Path(wish)] if wish else []
+    paths = [Path(preferred)] if preferred else []
     for base in bases:
         if not os.access(base, os.W_OK | os.X_OK) or not account.can_enter(Path(base)):
             continue
-        # Somebody else may own a folder of that name where all may write.
+        # The second name is random: where everybody may write, somebody else may own a folder of the first.
         paths += [Path(base) / name, Path(base) / f"{name}-{secrets.token_hex(4)}"]
     for path in paths:
         if len(os.fsencode(path / ".s.PGSQL.65535")) <= LONGEST_SOCKET_PATH and not set(str(path)) & set(",\"'"):
@@ -103,9 +104,10 @@ def make_socket_folder(cluster: Path, account: Account, wish: str | None = None)
 
 
 def _take(path: Path, account: Account) -> None:
-    """Make `path`, or take it over if it is ours.
+    """Make the folder `path`, or take it over if it is ours; raise OSError if it is neither.
 
-    It is emptied: the lock file of a dead server's socket may name a process id that somebody else has now.
+    Sockets and lock files in it are removed: the lock file of a dead server may name a process id that is in use again,
+    and would keep the next server from starting.
     """
     path.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

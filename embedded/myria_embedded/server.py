@@ -1,8 +1,8 @@
 """One PostgreSQL on one machine, for one data directory.
 
-A process that needs the database finds the server of its data directory running, or starts it. Who started it stops it,
-unless others still use it: then the last of them does. A `myria up` (`exclusive=True`) owns the directory: it stops the
-server when it ends, whoever else uses it. A server that somebody started without Myria is left alone.
+A process that needs the database joins the running server of its data directory, or starts one. The process that
+started the server stops it; if others still use it then, the last of them does. A `myria up` (`exclusive=True`) owns
+the directory: it stops the server when it ends, even if others use it. A server started without Myria is never stopped.
 
 What this does not do: it is no cluster manager. One machine, one server, no replicas, no upgrade to another major
 version.
@@ -46,14 +46,14 @@ START_WAIT_S = 180.0
 READY_WAIT_S = 300.0
 """How long a started server may take to accept connections; recovery after a crash replays up to 1 GB."""
 RETRY_WAIT_S = 30.0
-"""How long to go on trying while remains of a killed server hold its shared memory, or others its port."""
+"""Seconds to retry a start while processes of a killed server hold its shared memory, or others its port."""
 STOP_STEPS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
-"""Fast shutdown, immediate shutdown, force; and the seconds each is given."""
+"""Signals that stop the server (fast shutdown, immediate shutdown, kill), each with the seconds it gets."""
 RESTART_DELAYS_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Back-off of the supervisor; it starts over once the server accepted connections."""
 
-_PASSING = ("shared memory block", "lock file", "could not create any TCP/IP sockets", "Unix-domain sockets")
-"""What the log says of a start that may succeed a moment later."""
+_TEMPORARY_FAILURES = ("shared memory block", "lock file", "could not create any TCP/IP sockets", "Unix-domain sockets")
+"""Phrases in the log of a failed start that may succeed a moment later."""
 
 _log = logging.getLogger("myria.embedded")
 
@@ -94,13 +94,13 @@ class EmbeddedPostgres:
         self._progress = progress
         self._public_port = public_port
         self._log_files = ServerLog(self.data_dir, self.cluster)
-        self._owner = FileLock(self.data_dir / "up.lock")
-        self._using = FileLock(self.data_dir / "users.lock")
+        self._owner_lock = FileLock(self.data_dir / "up.lock")
+        self._user_lock = FileLock(self.data_dir / "users.lock")
         self._binaries: Binaries | None = None
         self._child: Child | None = None
         self._port: int | None = None
         self._socket_folder: str | None = None
-        self._leaving = False
+        self._is_stopping = False
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -122,38 +122,38 @@ class EmbeddedPostgres:
             EmbeddedPostgresFailed: no programs, a cluster of another major version, or a server that does not start.
         """
         folders.prepare(self.data_dir)
-        self._leaving = False
+        self._is_stopping = False
         try:
             self._become_owner()
-            async with self._alone():
-                self._using.try_acquire(shared=True)
+            async with self._start_lock():
+                self._user_lock.try_acquire(shared=True)
                 await self._join_or_launch()
         except BaseException:
-            self._using.release()
-            self._owner.release()
+            self._user_lock.release()
+            self._owner_lock.release()
             raise
 
     async def stop(self) -> None:
-        """Leave the server, and stop it if we own it or nobody else uses it: fast, then immediately, then by force."""
-        self._leaving = True
+        """Leave the server; stop it if this process owns the directory or nobody else uses the server."""
+        self._is_stopping = True
         try:
             if not self.cluster.is_dir():
                 if self._child is not None:
                     end_server(self._child)  # somebody removed the folder under it
             elif self._port is not None:
-                async with self._alone():
-                    if self._falls_to_us():
+                async with self._start_lock():
+                    if self._must_stop():
                         await self._shut_down()
         finally:
             if self._child is not None and self._child.poll() is None:
-                self._child.returncode = 0  # it runs on for its other users: no wait, no warning
+                self._child.returncode = 0  # it runs on for others; without a status Popen would warn
             self._child = self._port = self._socket_folder = None
-            self._using.release()
-            self._owner.release()
+            self._user_lock.release()
+            self._owner_lock.release()
 
     def is_running(self) -> bool:
         """Whether a living server serves this data directory, whoever started it."""
-        return self._postmaster() is not None
+        return self._find_postmaster() is not None
 
     async def wait_ready(self, timeout_s: float = READY_WAIT_S) -> None:
         """Return when the server accepts connections with our password.
@@ -162,7 +162,7 @@ class EmbeddedPostgres:
             EmbeddedPostgresFailed: there is no server, or it took longer than `timeout_s` seconds.
         """
         deadline = time.monotonic() + timeout_s
-        while not await self._answers():
+        while not await self._accepts_connections():
             if not self.is_running():
                 raise self._failure("PostgreSQL does not run")
             if time.monotonic() > deadline:
@@ -175,7 +175,7 @@ class EmbeddedPostgres:
         A restart that fails (a full disk, say) is logged and tried again: the cause may pass.
         """
         failures = 0
-        while not self._leaving:
+        while not self._is_stopping:
             if self.is_running():
                 await asyncio.sleep(WATCH_S)
                 continue
@@ -183,7 +183,7 @@ class EmbeddedPostgres:
             _log.warning("PostgreSQL died", extra={"action": "postgres_died", "restart_in_s": delay})
             await asyncio.sleep(delay)
             try:
-                async with self._alone():
+                async with self._start_lock():
                     await self._join_or_launch()
             except OperationalError as problem:
                 failures += 1
@@ -228,7 +228,7 @@ class EmbeddedPostgres:
     @property
     def pid(self) -> int | None:
         """The postmaster's process id, if it lives."""
-        postmaster = self._postmaster()
+        postmaster = self._find_postmaster()
         return postmaster.pid if postmaster else None
 
     # -- starting -----------------------------------------------------------------------------------------------------
@@ -236,30 +236,31 @@ class EmbeddedPostgres:
     def _become_owner(self) -> None:
         if not self.exclusive:
             return
-        if not self._owner.try_acquire():
-            pid = self._owner.read_pid()
+        if not self._owner_lock.try_acquire():
+            pid = self._owner_lock.read_pid()
             raise DataDirInUse(
                 f"Another `myria up` (process {pid or 'unknown'}) uses the data folder {self.data_dir}. "
                 "Stop it, or choose another folder with --data-dir",
                 data_dir=str(self.data_dir),
                 pid=pid,
             )
-        self._owner.write_pid()
+        self._owner_lock.write_pid()
 
-    def _alone(self) -> AbstractAsyncContextManager[None]:
-        # A lock of its own each time: flock would let two holders of one descriptor in.
+    def _start_lock(self) -> AbstractAsyncContextManager[None]:
+        """Return the lock that one process at a time holds to start or stop the server."""
+        # A new FileLock at each call: flock lets every holder of the same descriptor in.
         return FileLock(self.data_dir / "start.lock").held(START_WAIT_S)
 
     async def _join_or_launch(self) -> None:
         """Join the running server, or start one. The caller holds the start lock."""
         if not self.cluster.is_dir():
-            await self._create()
+            await self._create_cluster()
         elif not self.credentials.exist():
             raise EmbeddedPostgresFailed(
                 f"{self.data_dir / 'passwords.json'} is gone, and with it the passwords of the database beside it: "
                 "restore it from a backup"
             )
-        if (postmaster := self._postmaster()) is not None:
+        if (postmaster := self._find_postmaster()) is not None:
             self._port, self._socket_folder = postmaster.port, postmaster.reachable_socket_folder()
             try:
                 await self.wait_ready()
@@ -270,7 +271,7 @@ class EmbeddedPostgres:
                 return
         await self._launch()
 
-    async def _create(self) -> None:
+    async def _create_cluster(self) -> None:
         account = server_account(self.cluster)
         self._progress("find PostgreSQL")
         self._binaries = await asyncio.to_thread(find_binaries, account)
@@ -287,9 +288,9 @@ class EmbeddedPostgres:
         )
 
     async def _launch(self) -> None:
-        """Start the server. A port and socket known already are kept: connection strings were handed out."""
+        """Start the server. A restart keeps port and socket folder, since connection strings with them are in use."""
         account, binaries = await self._prepare_launch()
-        restart = self._port is not None and bool(self._socket_folder)
+        is_restart = self._port is not None and bool(self._socket_folder)
         deadline = time.monotonic() + RETRY_WAIT_S
         self._progress("start PostgreSQL")
         while True:
@@ -298,18 +299,18 @@ class EmbeddedPostgres:
                 (self.cluster / "postmaster.pid").unlink(missing_ok=True)  # its process is dead
                 self._log_files.prune()
             self._socket_folder = make_socket_folder(self.cluster, account, self._socket_folder)
-            # Without its port a restarted server still serves those who hold the socket's connection string.
-            listen = not restart or is_free(self.port)
-            if not restart:
-                managed = self._managed()
-                self._port = self._public_port or free_port(self._port or (managed[2] if managed else None))
-            text = await self._try_launch(account, binaries, listen=listen)
-            if text is None:
+            # If its port was taken, a restarted server listens on the socket alone, for connection strings that use it.
+            listen = not is_restart or is_free(self.port)
+            if not is_restart:
+                last_server = self._read_managed()
+                self._port = self._public_port or free_port(self._port or (last_server[2] if last_server else None))
+            log_text = await self._try_launch(account, binaries, listen=listen)
+            if log_text is None:
                 return
-            if refusal := folders.refusal_in(text, self.data_dir):
+            if refusal := folders.refusal_in(log_text, self.data_dir):
                 raise refusal
-            if time.monotonic() > deadline or not any(phrase in text for phrase in _PASSING):
-                raise self._failure("PostgreSQL does not start", text)
+            if time.monotonic() > deadline or not any(phrase in log_text for phrase in _TEMPORARY_FAILURES):
+                raise self._failure("PostgreSQL does not start", log_text)
             await asyncio.sleep(10 * POLL_S)
 
     async def _prepare_launch(self) -> tuple[Account, Binaries]:
@@ -328,7 +329,7 @@ class EmbeddedPostgres:
         return account, self._binaries
 
     async def _try_launch(self, account: Account, binaries: Binaries, *, listen: bool) -> str | None:
-        """Start one postmaster; return None once it accepts connections, or what it logged before it gave up."""
+        """Start one postmaster; return None once it accepts connections, or its log if it ended before that."""
         settings = {
             **self._settings,
             "listen_addresses": (HOST if self._public_port is None else "*") if listen else "",
@@ -337,7 +338,7 @@ class EmbeddedPostgres:
             "unix_socket_permissions": "0700",
             "cluster_name": processes.cluster_tag(self.cluster),
         }
-        marks = self._log_files.marks()
+        log_sizes = self._log_files.marks()
         with folders.usable(self.data_dir):
             self._log_files.first.unlink(missing_ok=True)
             output = self._log_files.first.open("xb")
@@ -348,8 +349,8 @@ class EmbeddedPostgres:
         deadline = time.monotonic() + READY_WAIT_S
         try:
             while child.poll() is None:
-                if await self._answers():
-                    self._remember()
+                if await self._accepts_connections():
+                    self._record_managed()
                     return None
                 if time.monotonic() > deadline:
                     raise self._failure(f"PostgreSQL did not accept connections within {READY_WAIT_S:.0f} seconds")
@@ -358,10 +359,10 @@ class EmbeddedPostgres:
             end_server(child)
             processes.end_remains(self.cluster)  # its logger outlives it by a moment
             raise
-        return self._log_files.since(marks)
+        return self._log_files.since(log_sizes)
 
-    async def _answers(self) -> bool:
-        """Whether the server lets us in now.
+    async def _accepts_connections(self) -> bool:
+        """Whether the server accepts a connection with our password now.
 
         Raises:
             EmbeddedPostgresFailed: the server has another password.
@@ -382,21 +383,21 @@ class EmbeddedPostgres:
 
     # -- what is known of the running server --------------------------------------------------------------------------
 
-    def _postmaster(self) -> Postmaster | None:
+    def _find_postmaster(self) -> Postmaster | None:
         if self._child is not None:
-            self._child.poll()  # else our own zombie would keep its process id, and the next postmaster refuse to start
+            self._child.poll()  # reap it: a zombie keeps its process id, and the next postmaster would not start
         return Postmaster.of(self.cluster) if self.cluster.is_dir() else None
 
-    def _remember(self) -> None:
-        """Note which server is Myria's to stop, and the port to ask for next time."""
-        if (postmaster := self._postmaster()) is not None:
+    def _record_managed(self) -> None:
+        """Write down which server Myria started, and so may stop, and the port to prefer at the next start."""
+        if (postmaster := self._find_postmaster()) is not None:
             with folders.usable(self.data_dir):
                 (self.data_dir / "managed").write_text(
                     f"{postmaster.pid} {postmaster.started} {postmaster.port}\n", encoding="ascii"
                 )
 
-    def _managed(self) -> tuple[int, str, int] | None:
-        """Return process id, start time and port of the server that Myria started last; see `_remember`."""
+    def _read_managed(self) -> tuple[int, str, int] | None:
+        """Return process id, start time and port of the server that Myria started last; see `_record_managed`."""
         try:
             pid, started, port = (self.data_dir / "managed").read_text(encoding="ascii").split()
             return int(pid), started, int(port)
@@ -409,17 +410,21 @@ class EmbeddedPostgres:
 
     # -- stopping -----------------------------------------------------------------------------------------------------
 
-    def _falls_to_us(self) -> bool:
-        """Whether nobody else needs the server. The caller holds the start lock, so nobody joins meanwhile."""
-        postmaster = self._postmaster()
+    def _must_stop(self) -> bool:
+        """Whether this process must stop the server: it owns the directory, or nobody else uses the server.
+
+        The caller holds the start lock, so nobody joins meanwhile.
+        """
+        postmaster = self._find_postmaster()
         if postmaster is not None:
-            managed = self._managed()
-            if managed is None or managed[:2] != (postmaster.pid, postmaster.started):
+            last_server = self._read_managed()
+            if last_server is None or last_server[:2] != (postmaster.pid, postmaster.started):
                 return False  # somebody started it without Myria
-        return self.exclusive or self._using.try_acquire()
+        return self.exclusive or self._user_lock.try_acquire()
 
     async def _shut_down(self) -> None:
-        postmaster = self._postmaster()
+        """Stop the server by the signals of `STOP_STEPS`, one after the other until it is gone."""
+        postmaster = self._find_postmaster()
         for number, patience_s in STOP_STEPS:
             if postmaster is None:
                 break
@@ -431,9 +436,7 @@ class EmbeddedPostgres:
             except TimeoutError:
                 continue
             except asyncio.CancelledError:
-                processes.send(
-                    postmaster.pid, signal.SIGQUIT
-                )  # interrupted: stop without a checkpoint; nothing is lost
+                processes.send(postmaster.pid, signal.SIGQUIT)  # stop at once, without a checkpoint; nothing is lost
                 raise
             break
         if self._child is not None:

@@ -1,7 +1,7 @@
 """A PostgreSQL that others reach over the network, to try Myria out on Kubernetes: one process, one folder.
 
-Who may log in is given as connection strings, which come from Secrets; the superuser stays on the Unix socket and on
-loopback. There is no TLS, no replica and no backup.
+The roles that may log in come as connection strings, out of Secrets; the superuser can log in only through the Unix
+socket and over loopback. There is no TLS, no replica and no backup.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from myria_embedded.roles import make_roles
 from myria_embedded.server import EmbeddedPostgres, Progress
 
 CONNECTIONS = 200
-_RULES = f"""\
+_HBA_RULES = f"""\
 local all all scram-sha-256
 host all all 127.0.0.1/32 scram-sha-256
 host all all ::1/128 scram-sha-256
@@ -42,7 +42,7 @@ class TrialLogin:
 
     @classmethod
     def of(cls, dsn: str, name: str) -> TrialLogin:
-        """Take a connection string apart; `name` is what it is called in the error.
+        """Split a connection string into role, password and database; `name` is the setting's name for the error.
 
         Raises:
             ConfigurationError: it lacks one of the three, or names the superuser.
@@ -69,16 +69,16 @@ class TrialLogin:
 async def trial_server(
     data_dir: Path, port: int, *, owner: TrialLogin, others: Sequence[TrialLogin], progress: Progress
 ) -> AsyncIterator[EmbeddedPostgres]:
-    """Run a server of `data_dir` on every address, with a database of `owner` and the roles of all logins.
+    """Run the server of `data_dir` on every address, with the database of `owner` and a role for each login.
 
-    Passwords that changed since the last start are changed in the database.
+    Roles whose password changed since the last start get the new one.
 
     Raises:
         ConfigurationError: the logins name different databases.
         DataDirUnusable, EmbeddedPostgresFailed: as `EmbeddedPostgres`.
     """
-    if others_in := sorted({login.database for login in others} - {owner.database}):
-        raise ConfigurationError(f"the logins name several databases: {owner.database}, {', '.join(others_in)}")
+    if other_databases := sorted({login.database for login in others} - {owner.database}):
+        raise ConfigurationError(f"the logins name several databases: {owner.database}, {', '.join(other_databases)}")
     folders.prepare(data_dir)
     cluster = data_dir / "postgres"
     if cluster.is_dir() and cluster.stat().st_uid == os.geteuid():
@@ -89,12 +89,12 @@ async def trial_server(
         )
         for login in (owner, *others)
     ]
-    # Private first: once the public port is open, roles and database exist.
+    # The server first runs on loopback alone: roles, database and access rules must exist before the port opens.
     async with EmbeddedPostgres(data_dir, exclusive=True, progress=progress) as server:
         await make_roles(server, credentials, owner.database, owner.role)
         rules = cluster / "pg_hba.conf"
         with folders.usable(data_dir):
-            rules.write_text(_RULES, encoding="ascii")
+            rules.write_text(_HBA_RULES, encoding="ascii")
             give(rules, server_account(cluster))
     settings = {"max_connections": str(CONNECTIONS)}
     async with EmbeddedPostgres(

@@ -2,7 +2,7 @@
 
 kopf only reports that a MyriaRebuild or a Job has changed: no handler keeps state on a resource, so there are no
 finalizers and no annotations. The operator survives any outage of the API server or the database, and the end of kopf;
-only when its queue no longer ticks does it count as dead.
+it counts as dead only when its queue no longer ticks.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Operator:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.queue.run(), name="queue")
             group.create_task(self.loop.run(), name="triggers")
-            group.create_task(_again_and_again("poll", self._poll, section.poll_s), name="poll")
-            group.create_task(_again_and_again("sweep", self._sweep, section.sweep_s), name="sweep")
+            group.create_task(_repeat("poll", self._poll, section.poll_s), name="poll")
+            group.create_task(_repeat("sweep", self._sweep, section.sweep_s), name="sweep")
 
     def idle_s(self) -> float:
         """Return how long ago the queue ticked, in seconds."""
@@ -90,8 +90,8 @@ class Operator:
         self.metrics.swept(await sweep(self.api, self.ledger, self.queue.add, self.settings.operator))
 
 
-async def _again_and_again(what: str, work: Callable[[], Awaitable[None]], every_s: float) -> None:
-    """Do some work every so many seconds, until cancelled; a failure is logged, and only delays the next time."""
+async def _repeat(what: str, work: Callable[[], Awaitable[None]], every_s: float) -> None:
+    """Call `work` every `every_s` seconds until cancelled; a failure is logged, and only delays the next call."""
     wait = every_s
     while True:
         started = time.monotonic()
@@ -119,7 +119,7 @@ async def operate(settings: Settings, dsn: str) -> None:
     section = settings.operator
     operator: Operator | None = None
     async with AsyncExitStack() as stack:
-        # The probe answers while the schema is waited for, too.
+        # The probe must answer while the schema is still awaited, so it starts first.
         probe = liveness(
             section.probe_port,
             lambda: operator.idle_s() if operator is not None else 0.0,
@@ -129,11 +129,11 @@ async def operate(settings: Settings, dsn: str) -> None:
         api = await stack.enter_async_context(Connection(configured, namespace, MANAGER))
         pool = pool_options(settings, size=max(4, section.workers))
         database = await stack.enter_async_context(Database(dsn, pool))
-        await _schema(database, settings)
+        await _await_schema(database, settings)
         operator = Operator(api, database, settings)
         stack.push_async_callback(operator.metrics.close)
         deployment = OwnDeployment(api, section.deployment)
-        stack.push_async_callback(_leave, operator, deployment)
+        stack.push_async_callback(_end_if_uninstalled, operator, deployment)
         if section.metrics_port:
             metrics = scraped("0.0.0.0", section.metrics_port, operator.families, process=True)  # noqa: S104 - see probe
             stack.enter_context(metrics)
@@ -145,8 +145,8 @@ async def operate(settings: Settings, dsn: str) -> None:
             group.create_task(deployment.find(), name="deployment")
 
 
-async def _leave(operator: Operator, deployment: OwnDeployment) -> None:
-    """End running builds when the operator will not come back; do nothing if the database is gone too."""
+async def _end_if_uninstalled(operator: Operator, deployment: OwnDeployment) -> None:
+    """End running builds if the operator was uninstalled; if the database is gone too, only remove the rights."""
     if await deployment.is_gone():
         try:
             await end_builds(operator.api, operator.ledger, operator.reconciler)
@@ -155,8 +155,8 @@ async def _leave(operator: Operator, deployment: OwnDeployment) -> None:
         await deployment.remove_rights()
 
 
-async def _schema(database: Database, settings: Settings) -> None:
-    """Wait for the schema. Without a configured wait, a missing database is ignored."""
+async def _await_schema(database: Database, settings: Settings) -> None:
+    """Wait until the schema is this program's; an unreachable database is an error only if `migrate.wait_s` is set."""
     try:
         await until_current(database, settings.migrate.wait_s)
     except errors.UnavailableError as error:

@@ -40,17 +40,17 @@ async def make_logins(
         ClusterUnavailable, ClusterRefused: it did not answer, or may not.
     """
     configured, own_namespace = await configuration()
-    made = []
+    new_names = []
     async with Connection(configured, namespace or own_namespace, MANAGER) as api:
         for name, role in roles.items():
             password = token_urlsafe(PASSWORD_BYTES)
-            who = f"{quote(role, safe='')}:{quote(password, safe='')}"
-            dsn = f"postgresql://{who}@{host}:{port}/{quote(database, safe='')}"
+            login = f"{quote(role, safe='')}:{quote(password, safe='')}"
+            dsn = f"postgresql://{login}@{host}:{port}/{quote(database, safe='')}"
             data = {"username": role, "password": password, "dsn": dsn}
-            # The type is what CloudNativePG wants to read.
-            if await _make(api, name, labels, data, "kubernetes.io/basic-auth"):
-                made.append(name)
-    return made
+            # CloudNativePG reads logins only from Secrets of this type.
+            if await _make_secret(api, name, labels, data, "kubernetes.io/basic-auth"):
+                new_names.append(name)
+    return new_names
 
 
 async def make_key_secret(name: str, *, field: str, labels: Mapping[str, str], namespace: str = "") -> bool:
@@ -61,10 +61,12 @@ async def make_key_secret(name: str, *, field: str, labels: Mapping[str, str], n
     """
     configured, own_namespace = await configuration()
     async with Connection(configured, namespace or own_namespace, MANAGER) as api:
-        return await _make(api, name, labels, {field: make_key().text}, "Opaque")
+        return await _make_secret(api, name, labels, {field: make_key().text}, "Opaque")
 
 
-async def _make(api: Connection, name: str, labels: Mapping[str, str], data: Mapping[str, str], kind: str) -> bool:
+async def _make_secret(
+    api: Connection, name: str, labels: Mapping[str, str], data: Mapping[str, str], kind: str
+) -> bool:
     manifest: Json = {
         "apiVersion": "v1",
         "kind": "Secret",

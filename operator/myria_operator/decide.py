@@ -1,8 +1,8 @@
 """Decide about a MyriaRebuild: its status and the next step, as a pure function of what was observed.
 
-Nothing depends on what the operator did before, with two exceptions that the resource itself carries: an end is kept,
-and so is the snapshot to which a rollback's `previous` was resolved. A step may be repeated or lost without harm:
-everything is observed again after it.
+Nothing depends on what the operator did before, with two exceptions, both stored in the resource's status: a final
+status is kept, and so is the snapshot to which a rollback's `previous` was resolved. A step may be repeated or lost
+without harm: everything is observed again after it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ UNKNOWN: Final = "Unknown"
 
 EXCLUSIVE: Final = "build and rollback exclude each other; leave one of them out"
 NO_APPROVAL: Final = "approve publishes a held build, and a rollback needs no approval; leave approve out"
-"""Messages of the definition's rules about one spec, which API servers before 1.25 do not evaluate."""
+"""Messages of the CustomResourceDefinition's rules about a spec, which API servers before 1.25 do not evaluate."""
 
 _MESSAGE: Final = 1024
+"""Most characters of a condition's message."""
 
 _JOB_FAILURES: Final = {
     "DeadlineExceeded": reasons.DEADLINE_EXCEEDED,
@@ -50,10 +51,10 @@ _ADVICE: Final = {
     ),
     reasons.POD_NOT_STARTING: "mend what keeps its pods from starting, then create another MyriaRebuild",
 }
-"""What to do, by the reason with which the operator itself ended a build (it stands in the details of its error)."""
+"""Advice for people, by the reason with which the operator itself ended a build (in `details` of the build's error)."""
 
 _ENDS_BY_ITSELF: Final = frozenset({Outcome.SUCCEEDED, Outcome.HELD, Outcome.NOTHING_TO_DO})
-"""Outcomes of a build after which its pods end by themselves."""
+"""Outcomes of a build after which its pods exit without being stopped."""
 
 
 class Do(StrEnum):
@@ -86,7 +87,7 @@ class Do(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do; `reason` and `message` are those of a build that is ended."""
+    """What to do next; `reason` and `message` are set for `END_BUILD`, and say why the build ends."""
 
     do: Do
     reason: str = ""
@@ -98,7 +99,7 @@ NOTHING: Final = Step(Do.NOTHING)
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition without its time."""
+    """One condition of a resource's status, without its time."""
 
     kind: str
     status: str
@@ -116,13 +117,13 @@ class Decision:
 
     @property
     def succeeded(self) -> Condition:
-        """The summary."""
+        """The condition Succeeded, which sums up the others."""
         return self.conditions[0]
 
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """The conditions Succeeded and Published, the step, and what goes into the status beside the conditions."""
+    """A decision in the making: two conditions, the next step, and the status fields beside the conditions."""
 
     succeeded: Condition
     published: Condition
@@ -140,36 +141,36 @@ def decide(observed: Observed) -> Decision:
         step = Step(Do.STOP_JOB) if _has_pods_to_stop(observed) else NOTHING
         return Decision({**earlier, **fields}, conditions, step)
     if observed.trouble is not None:
-        return Decision({**earlier, **fields}, _in_trouble(rebuild, *observed.trouble), NOTHING)
+        return Decision({**earlier, **fields}, _trouble_conditions(rebuild, *observed.trouble), NOTHING)
     if rebuild.rollback_to is not None:
-        verdict = _rollback(observed)
+        verdict = _verdict_on_rollback(observed)
     elif observed.build is None:
-        verdict = _before_the_build(observed)
+        verdict = _verdict_before_build(observed)
     elif observed.build.outcome is None:
-        verdict = _during_the_build(observed, observed.build)
+        verdict = _verdict_during_build(observed, observed.build)
     else:
-        verdict = _after_the_build(observed, observed.build, observed.build.outcome)
+        verdict = _verdict_after_build(observed, observed.build, observed.build.outcome)
     step = Step(Do.DELETE) if observed.is_surplus else verdict.step
     if _has_pods_to_stop(observed):
         step = Step(Do.STOP_JOB)
     succeeded = verdict.succeeded
     if step.do is not Do.NOTHING and succeeded.status == UNKNOWN:
-        # A missing permission stays reported until the step that it kept is done: otherwise each attempt would withdraw
-        # the report and make it again.
+        # A missing permission stays reported until the step that it blocks is done: otherwise each attempt would
+        # withdraw the report and make it again.
         reported = _as_written(rebuild, reasons.SUCCEEDED)
         succeeded = reported if reported.reason == reasons.PERMISSION_MISSING else succeeded
-    # Fields written earlier stay even if their source is gone (tasks that retention deleted), but for the snapshot of a
-    # build that had begun one and then found nothing to do.
+    # Fields written earlier stay even if their source is gone (tasks that retention deleted). The exception: a build
+    # that found nothing to do gives up the snapshot it had begun.
     if observed.build is not None and observed.build.outcome is Outcome.NOTHING_TO_DO:
         earlier.pop("snapshotID", None)
-    conditions = (succeeded, verdict.published, _suspended(observed, succeeded))
+    conditions = (succeeded, verdict.published, _suspended_condition(observed, succeeded))
     return Decision({**earlier, **fields, **verdict.fields}, conditions, step)
 
 
 def with_times(decision: Decision, rebuild: Rebuild, now: str) -> Json:
-    """Return the status to write: a condition's time is that of its last change of status.
+    """Return the status to write, `now` being the time of every condition whose status changed.
 
-    An end has a time: a build's is the database's, any other is when the operator saw it.
+    An ended resource gets `completedAt`: the database's time where the decision has it, else `now`.
     """
     conditions = []
     for condition in decision.conditions:
@@ -189,7 +190,7 @@ def with_times(decision: Decision, rebuild: Rebuild, now: str) -> Json:
 
 
 def transitions(decision: Decision, rebuild: Rebuild) -> list[Condition]:
-    """Return the conditions whose status or reason is news, for Kubernetes Events."""
+    """Return the conditions that need a Kubernetes Event: those whose status or reason is new and worth one."""
     return [
         condition
         for condition in decision.conditions
@@ -200,7 +201,7 @@ def transitions(decision: Decision, rebuild: Rebuild) -> list[Condition]:
 
 
 def violations(spec: Mapping[str, Any]) -> list[str]:
-    """Return the messages of the definition's rules that a spec breaks; its shape is the API server's business."""
+    """Return a message for each rule that a spec breaks; types and required fields are checked by the API server."""
     rules = (
         (EXCLUSIVE, "build" in spec and "rollback" in spec),
         (NO_APPROVAL, "rollback" in spec and bool(spec.get("approve"))),
@@ -209,7 +210,7 @@ def violations(spec: Mapping[str, Any]) -> list[str]:
 
 
 def _problem(observed: Observed) -> tuple[str, str] | None:
-    """Return why nothing can be done for a resource, or None."""
+    """Return the reason and message for which nothing can be done for a resource, or None."""
     broken = violations(observed.rebuild.spec)
     if broken:
         return reasons.INVALID_SPEC, "; ".join(broken)
@@ -219,16 +220,17 @@ def _problem(observed: Observed) -> tuple[str, str] | None:
     return None
 
 
-def _before_the_build(observed: Observed) -> _Verdict:
+def _verdict_before_build(observed: Observed) -> _Verdict:
+    """Decide about a resource that has no build yet: it is queued, waits, or ends without a build."""
     rebuild, situation = observed.rebuild, observed.situation
     is_open = situation.request_id is not None and not situation.closed
-    close = Step(Do.CLOSE_REQUEST) if is_open else NOTHING
+    close_request = Step(Do.CLOSE_REQUEST) if is_open else NOTHING
     if (problem := _problem(observed)) is not None:
         published = _published(FALSE, reasons.NOT_SUCCEEDED, "nothing was built")
-        return _Verdict(_succeeded(FALSE, *problem), published, close)
+        return _Verdict(_succeeded(FALSE, *problem), published, close_request)
     if rebuild.wants("abort") or situation.closed:
-        return _Verdict(*_both(FALSE, reasons.ABORTED, "aborted before it began"), close)
-    pending = _published(UNKNOWN, reasons.PENDING, "the build has not begun")
+        return _Verdict(*_both(FALSE, reasons.ABORTED, "aborted before it began"), close_request)
+    not_published = _published(UNKNOWN, reasons.PENDING, "the build has not begun")
     if situation.request_id is None:
         step = Step(Do.ASK)
     elif situation.suspended != rebuild.wants("suspend"):
@@ -238,9 +240,9 @@ def _before_the_build(observed: Observed) -> _Verdict:
     else:
         step = Step(Do.TAKE_UP)
     if rebuild.wants("suspend"):
-        waits = _succeeded(UNKNOWN, reasons.SUSPEND_REQUESTED, "waits until suspend is false")
+        not_ended = _succeeded(UNKNOWN, reasons.SUSPEND_REQUESTED, "waits until suspend is false")
     elif situation.request_id is None:
-        waits = _succeeded(UNKNOWN, reasons.PENDING, "about to be queued")
+        not_ended = _succeeded(UNKNOWN, reasons.PENDING, "about to be queued")
     else:
         message = "waits for its turn among the tenant's builds"
         if situation.unfinished_resource is not None:
@@ -249,11 +251,12 @@ def _before_the_build(observed: Observed) -> _Verdict:
             message = f"waits for the tenant's build {situation.unfinished_build_id} to end"
         elif situation.paused and rebuild.trigger != "manual":
             message = "automatic builds pause since a rollback, until a manual build, a publish or `myria resume`"
-        waits = _succeeded(UNKNOWN, reasons.QUEUED, message)
-    return _Verdict(waits, pending, step)
+        not_ended = _succeeded(UNKNOWN, reasons.QUEUED, message)
+    return _Verdict(not_ended, not_published, step)
 
 
-def _during_the_build(observed: Observed, build: BuildFacts) -> _Verdict:
+def _verdict_during_build(observed: Observed, build: BuildFacts) -> _Verdict:
+    """Decide about a resource whose build has not ended: say how far it is, and take the next step."""
     rebuild, situation = observed.rebuild, observed.situation
     if rebuild.wants("abort"):
         reason, message = reasons.ABORTING, "the build is about to be ended"
@@ -262,8 +265,8 @@ def _during_the_build(observed: Observed, build: BuildFacts) -> _Verdict:
     elif observed.job is None and build.job_uid is None and situation.ahead < observed.slots:
         reason, message = reasons.PENDING, "its Job is about to be made"
     elif observed.job is None and build.job_uid is None:
-        more = situation.ahead - len(situation.ahead_names)
-        names = ", ".join(situation.ahead_names) + (f" and {more} more" if more > 0 else "")
+        unnamed = situation.ahead - len(situation.ahead_names)
+        names = ", ".join(situation.ahead_names) + (f" and {unnamed} more" if unnamed > 0 else "")
         reason, message = (
             reasons.QUEUED,
             f"waits for one of the installation's {observed.slots} slots; "
@@ -279,11 +282,11 @@ def _during_the_build(observed: Observed, build: BuildFacts) -> _Verdict:
     else:
         reason, message = reasons.STARTING, "its Job exists; no pod was seen at work yet"
     published = _published(UNKNOWN, reasons.PENDING, "the build has not ended")
-    step = _work_on(observed, build)
+    step = _next_step(observed, build)
     return _Verdict(_succeeded(UNKNOWN, reason, message), published, step, _build_fields(observed, build))
 
 
-def _work_on(observed: Observed, build: BuildFacts) -> Step:
+def _next_step(observed: Observed, build: BuildFacts) -> Step:
     """Return the next step of an unfinished build."""
     rebuild, job = observed.rebuild, observed.job
     if rebuild.wants("abort"):
@@ -320,7 +323,7 @@ def _work_on(observed: Observed, build: BuildFacts) -> Step:
 
 
 def _is_overdue(observed: Observed, build: BuildFacts) -> bool:
-    """Tell whether a build is given up, because its pods could not work for too long."""
+    """Tell whether a build must be given up because no pod has worked on it for `pod_start_timeout_s`."""
     if build.alive or build.podless_s is None or observed.rebuild.wants("suspend"):
         return False
     return build.podless_s >= observed.pod_start_timeout_s
@@ -331,22 +334,24 @@ def _has_pods_to_stop(observed: Observed) -> bool:
     build, job = observed.build, observed.job
     if build is None or build.outcome is None or build.outcome in _ENDS_BY_ITSELF or build.completed:
         return False
-    # A Job that was stopped already has a deadline of one second.
+    # The deadline of a Job that was already stopped is STOP_DEADLINE_S, one second.
     return (
         job is not None and job.uid == build.job_uid and not job.finished and not job.deleting and job.deadline_s != 1
     )
 
 
 def _build_fields(observed: Observed, build: BuildFacts) -> Json:
+    """Return the status fields about a build and its Job."""
     fields = status_fields(build)
-    # The name is written down before the Job is made: an operator that is stopped in between finds it.
+    # The Job's name is written before the Job is made: an operator that is stopped in between finds the Job by it.
     if observed.job is not None or build.job_uid is not None or observed.wants_job:
         fields["jobName"] = job_name(observed.rebuild.name, observed.rebuild.uid)
     return fields
 
 
-def _after_the_build(observed: Observed, build: BuildFacts, outcome: Outcome) -> _Verdict:
-    succeeded, published = _ended(observed, build, outcome)
+def _verdict_after_build(observed: Observed, build: BuildFacts, outcome: Outcome) -> _Verdict:
+    """Decide about a resource whose build has ended; only a held build may need another step."""
+    succeeded, published = _end_conditions(observed, build, outcome)
     step = NOTHING
     if outcome is Outcome.HELD and not observed.situation.closed:
         if observed.rebuild.wants("abort"):
@@ -358,7 +363,8 @@ def _after_the_build(observed: Observed, build: BuildFacts, outcome: Outcome) ->
     return _Verdict(succeeded, published, step, _build_fields(observed, build))
 
 
-def _ended(observed: Observed, build: BuildFacts, outcome: Outcome) -> tuple[Condition, Condition]:
+def _end_conditions(observed: Observed, build: BuildFacts, outcome: Outcome) -> tuple[Condition, Condition]:
+    """Return the conditions Succeeded and Published of an ended build."""
     row = build.row
     snapshot = row.snapshot_id or "none"
     degraded = Degraded.of_build(row.counts, build.degraded_reason)
@@ -407,6 +413,7 @@ def _ended(observed: Observed, build: BuildFacts, outcome: Outcome) -> tuple[Con
 
 
 def _failure(error: Mapping[str, Any]) -> tuple[str, str]:
+    """Return reason and message of a failed build, with advice if the operator ended it."""
     message = str(error.get("message") or "the build failed")
     reason = (error.get("details") or {}).get("reason")
     if reason in _ADVICE:
@@ -414,7 +421,8 @@ def _failure(error: Mapping[str, Any]) -> tuple[str, str]:
     return reasons.BUILD_FAILED, f"{error.get('code', 'internal_error')}: {message}"
 
 
-def _rollback(observed: Observed) -> _Verdict:
+def _verdict_on_rollback(observed: Observed) -> _Verdict:
+    """Decide about a resource that asks for a rollback."""
     rebuild, situation, target = observed.rebuild, observed.situation, observed.target
     if situation.moved_to is not None:
         fields: Json = {"snapshotID": situation.moved_to}
@@ -433,14 +441,14 @@ def _rollback(observed: Observed) -> _Verdict:
     if problem is not None:
         published = _published(FALSE, reasons.NOT_SUCCEEDED, "the pointer was not moved")
         return _Verdict(_succeeded(FALSE, *problem), published, give_up)
-    is_here = target is not None and target.snapshot_id in {None, situation.active_snapshot_id}
-    if rebuild.wants("abort") or (situation.closed and not is_here):
+    needs_no_move = target is not None and target.snapshot_id in {None, situation.active_snapshot_id}
+    if rebuild.wants("abort") or (situation.closed and not needs_no_move):
         return _Verdict(*_both(FALSE, reasons.ABORTED, "aborted before the pointer moved"), give_up)
-    pending = _published(UNKNOWN, reasons.PENDING, "the pointer was not moved yet")
+    not_published = _published(UNKNOWN, reasons.PENDING, "the pointer was not moved yet")
     if rebuild.wants("suspend"):
-        return _Verdict(_succeeded(UNKNOWN, reasons.SUSPEND_REQUESTED, "waits until suspend is false"), pending)
+        return _Verdict(_succeeded(UNKNOWN, reasons.SUSPEND_REQUESTED, "waits until suspend is false"), not_published)
     if target is None or target.snapshot_id is None:
-        return _Verdict(_succeeded(UNKNOWN, reasons.PENDING, "about to look for the snapshot"), pending)
+        return _Verdict(_succeeded(UNKNOWN, reasons.PENDING, "about to look for the snapshot"), not_published)
     fields = {"snapshotID": target.snapshot_id}
     if target.snapshot_id == situation.active_snapshot_id:
         message = f"snapshot {target.snapshot_id} is active already"
@@ -449,22 +457,23 @@ def _rollback(observed: Observed) -> _Verdict:
     if situation.active_snapshot_id is not None:
         fields["previousSnapshotID"] = situation.active_snapshot_id
     succeeded = _succeeded(UNKNOWN, reasons.PENDING, f"about to go back to snapshot {target.snapshot_id}")
-    return _Verdict(succeeded, pending, Step(Do.ROLL_BACK), fields)
+    return _Verdict(succeeded, not_published, Step(Do.ROLL_BACK), fields)
 
 
-def _suspended(observed: Observed, succeeded: Condition) -> Condition:
-    job, is_wanted = observed.job, observed.rebuild.wants("suspend")
+def _suspended_condition(observed: Observed, succeeded: Condition) -> Condition:
+    """Return the condition Suspended: true once `suspend` is set, nothing has ended and no pod works."""
+    job, is_requested = observed.job, observed.rebuild.wants("suspend")
     has_pods = job is not None and not job.finished and (not job.halted or job.active > 0)
-    if is_wanted and succeeded.status == UNKNOWN and not has_pods:
+    if is_requested and succeeded.status == UNKNOWN and not has_pods:
         return Condition(reasons.SUSPENDED, TRUE, reasons.SUSPEND_REQUESTED, "no pod works for it")
     message = "suspend is not set"
-    if is_wanted:
+    if is_requested:
         message = "its pods are being stopped" if succeeded.status == UNKNOWN else "suspend came after the end"
     return Condition(reasons.SUSPENDED, FALSE, reasons.NOT_SUSPENDED, message)
 
 
-def _in_trouble(rebuild: Rebuild, reason: str, message: str) -> tuple[Condition, ...]:
-    """Return the conditions of a resource that cannot be examined now: only the reason changes."""
+def _trouble_conditions(rebuild: Rebuild, reason: str, message: str) -> tuple[Condition, ...]:
+    """Return the conditions of a resource that cannot be examined now: Succeeded gets the reason, the others stay."""
     published = _published(UNKNOWN, reasons.PENDING, "the build has not begun")
     if rebuild.condition(reasons.PUBLISHED):
         published = _as_written(rebuild, reasons.PUBLISHED)
@@ -472,6 +481,7 @@ def _in_trouble(rebuild: Rebuild, reason: str, message: str) -> tuple[Condition,
 
 
 def _as_written(rebuild: Rebuild, kind: str) -> Condition:
+    """Return a condition as it stands in the resource's status."""
     written = rebuild.condition(kind)
     if not written:
         return Condition(kind, FALSE, reasons.NOT_SUSPENDED, "suspend is not set")
@@ -487,4 +497,5 @@ def _published(status: str, reason: str, message: str) -> Condition:
 
 
 def _both(status: str, reason: str, message: str) -> tuple[Condition, Condition]:
+    """Return the conditions Succeeded and Published with the same content."""
     return _succeeded(status, reason, message), _published(status, reason, message)

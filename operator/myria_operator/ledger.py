@@ -32,7 +32,7 @@ _MAX_REASON: Final = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unfinished:
-    """An unfinished build; `idle_s` is the time since a worker last gave a sign of life."""
+    """An unfinished build, with the name and uid of its resource; `idle_s` is the time since a worker last reported."""
 
     tenant: str
     build_id: str
@@ -44,7 +44,7 @@ class Unfinished:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToMake:
-    """A request that is to become a resource; `name` where an operator has named the resource already."""
+    """A request that is to become a resource; `name` is set once an operator has chosen the resource's name."""
 
     tenant: str
     request_id: str
@@ -69,7 +69,7 @@ class Ledger:
         self._horizon = "0"
         self._seen: set[tuple[str, str]] = set()
 
-    async def _rows(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+    async def _fetch_rows(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
         async with self._database.read(ALL_TENANTS) as connection:
             return await connection.fetch(sql(statement), *arguments)
 
@@ -81,11 +81,11 @@ class Ledger:
     async def installation(self) -> str:
         """Return the id of this installation's database."""
         if self._installation is None:
-            ((self._installation,),) = await self._rows("rebuilds.installation")
+            ((self._installation,),) = await self._fetch_rows("rebuilds.installation")
         return self._installation
 
     async def look(self, rebuild: Rebuild) -> tuple[Situation, BuildFacts | None]:
-        """Return what the database says about a resource and its build, as of one moment."""
+        """Read a resource's situation and its build in one transaction; the build is None before there is one."""
         turn_s, overtime_builds = self._settings.builder.turn_s, self._settings.operator.overtime_builds
         async with self._database.read(ALL_TENANTS) as connection:
             row = await connection.fetchrow(
@@ -102,40 +102,45 @@ class Ledger:
         return situation, BuildFacts.from_row(facts) if facts is not None else None
 
     def now(self) -> datetime:
-        """Return the time by the database's clock (before its first answer, by ours, which may be wrong)."""
+        """Return the time of the database's clock; before the database first answered, of ours, which may be wrong."""
         if self._clock is None:
             return datetime.now(UTC)
-        moment, heard_at = self._clock
-        return moment + timedelta(seconds=time.monotonic() - heard_at)
+        database_time, read_at = self._clock
+        return database_time + timedelta(seconds=time.monotonic() - read_at)
 
     async def target(self, rebuild: Rebuild, situation: Situation) -> Target:
-        """Return the snapshot a rollback means; once `previous` was resolved, the same snapshot is returned again."""
-        wanted = rebuild.rollback_to
-        resolved = rebuild.status.get("snapshotID")
-        if resolved is not None:
-            wanted = str(resolved)
-        elif wanted == "previous":
+        """Return the snapshot to which a rollback goes, or why there is none.
+
+        Once `previous` was resolved, the status holds that snapshot's id, and the same snapshot is returned again.
+        """
+        snapshot_id = rebuild.rollback_to
+        resolved_id = rebuild.status.get("snapshotID")
+        if resolved_id is not None:
+            snapshot_id = str(resolved_id)
+        elif snapshot_id == "previous":
             if situation.previous_snapshot_id is None:
                 message = "no snapshot before the active one is kept that differs from it"
                 if situation.active_snapshot_id is None:
                     message = "no snapshot is active yet, so there is none to go back to"
                 return Target(problem=reasons.NO_PREVIOUS_SNAPSHOT, message=message)
-            wanted = situation.previous_snapshot_id
+            snapshot_id = situation.previous_snapshot_id
         try:
-            snapshot = await self._registry.snapshot(rebuild.tenant, wanted or "")
+            snapshot = await self._registry.snapshot(rebuild.tenant, snapshot_id or "")
         except errors.SnapshotNotFound:
-            if rebuild.rollback_to == "previous" and resolved is None:
+            if rebuild.rollback_to == "previous" and resolved_id is None:
                 message = "the snapshot before the active one is no longer kept"
                 return Target(problem=reasons.NO_PREVIOUS_SNAPSHOT, message=message)
-            message = f"the tenant has no snapshot {wanted}; `myria snapshots` lists those that are kept"
+            message = f"the tenant has no snapshot {snapshot_id}; `myria snapshots` lists those that are kept"
             return Target(problem=reasons.UNKNOWN_SNAPSHOT, message=message)
         if snapshot["status"] not in {"active", "archived"}:
-            message = f"snapshot {wanted} is {snapshot['status']}, and only one that was active can be gone back to"
+            message = (
+                f"snapshot {snapshot_id} is {snapshot['status']}, and only one that was active can be gone back to"
+            )
             return Target(problem=reasons.SNAPSHOT_NOT_RESTORABLE, message=message)
-        return Target(snapshot_id=wanted)
+        return Target(snapshot_id=snapshot_id)
 
     async def ask(self, rebuild: Rebuild) -> None:
-        """Write a resource's request, once."""
+        """Write the request that a resource makes for a build, unless it is already written."""
         build = rebuild.build
         await self._write(
             "rebuilds.ask",
@@ -154,15 +159,18 @@ class Ledger:
         )
 
     async def adopt(self, tenant: str, request_id: str, name: str, uid: str) -> bool:
-        """Tie a resource to the request it was made from; False when the request is another's, or closed."""
+        """Tie a resource to the request from which it was made.
+
+        Returns False when the request belongs to another resource, or is closed.
+        """
         return await self._write("rebuilds.adopt", tenant, request_id, name, uid) is not None
 
     async def suspend_request(self, rebuild: Rebuild, *, suspended: bool) -> None:
-        """Have a waiting request skipped while it is suspended, or considered again."""
+        """Suspend a waiting request, so that the queue skips it, or let the queue consider it again."""
         await self._write("rebuilds.suspend_request", rebuild.uid, suspended)
 
     async def suspend_build(self, build: BuildFacts, *, suspended: bool) -> None:
-        """Have a build give up its slot of the installation while it is suspended, or compete for one again."""
+        """Suspend a build, so that it gives up its slot of the installation, or let it compete for a slot again."""
         await self._write("rebuilds.suspend_build", build.tenant, build.row.build_id, suspended)
 
     async def close_request(self, uid: str) -> None:
@@ -170,8 +178,9 @@ class Ledger:
         await self._write("rebuilds.close_request", uid)
 
     async def give_up(self, rebuild: Rebuild) -> None:
-        """Keep an ended rollback or held build from moving the pointer; one that has moved it stays as it is."""
+        """Make sure that an ended rollback or held build never moves the pointer; one that has moved it stays."""
         async with self._database.write(rebuild.tenant) as connection:
+            # The lock that publishing takes: no pointer moves between the check and the mark.
             await connection.execute(sql("session.own_publish_lock"), lock_key("publish", rebuild.tenant))
             await connection.execute(
                 sql("rebuilds.give_up"),
@@ -189,24 +198,24 @@ class Ledger:
         await take_up(self._database, tenant, only_resources=True)
 
     async def note_job(self, build: BuildFacts, uid: str) -> bool:
-        """Record the only Job that a build may ever have; False when another one was recorded before."""
+        """Record the only Job that a build may ever have; return False when another Job was recorded before."""
         return await self._write("rebuilds.note_job", build.tenant, build.row.build_id, uid) in {uid, None}
 
     async def scopes_to_build(self, build: BuildFacts, limit: int) -> int:
         """Return how many scopes a build will work on, counted up to a limit."""
         statement = "rebuilds.all_scopes" if build.row.is_full else "rebuilds.dirty_scopes"
-        ((scopes,),) = await self._rows(statement, build.tenant, limit)
+        ((scopes,),) = await self._fetch_rows(statement, build.tenant, limit)
         return int(scopes)
 
     async def end_build(self, tenant: str, build_id: str, reason: str, message: str) -> None:
-        """Fail a build that no worker will end; one that has ended stays as it is."""
+        """Mark a build as failed that no worker will end; a build that has ended is unchanged."""
         error = errors.BuildInterrupted(message, reason=reason, transient=reason in reasons.TRANSIENT)
         await end_without_result(
             self._database, tenant, build_id, Outcome.FAILED, error=error, settings=self._settings.builder
         )
 
     async def abort(self, tenant: str, build_id: str) -> None:
-        """Abort a build, or give up a held one; one that ended otherwise stays as it is."""
+        """Abort a running build, or give up a held one; a build that ended otherwise is unchanged."""
         await self._registry.abort(tenant, build_id)
         await self._registry.tidy(tenant)
 
@@ -235,41 +244,44 @@ class Ledger:
             logger.info("not moved: %s", error.message, extra={"action": "rollback_refused", "resource": rebuild.name})
 
     async def changed(self) -> set[str]:
-        """Return the names of resources whose build or request changed since the last call; the first returns all.
+        """Return the names of resources whose build or request changed since the last call; the first call returns all.
 
-        When a build has ended, the resources that wait for their turn are among them.
+        If a build has ended, the names of all resources that wait for their turn are added.
         """
-        rows = await self._rows("rebuilds.changes", self._horizon)
+        rows = await self._fetch_rows("rebuilds.changes", self._horizon)
         self._horizon = rows[0]["horizon"]
         rows = [row for row in rows if row["kind"] is not None]
-        news = [row for row in rows if (row["id"], row["revision"]) not in self._seen]
+        new_rows = [row for row in rows if (row["id"], row["revision"]) not in self._seen]
         self._seen = {(row["id"], row["revision"]) for row in rows}
-        names = {row["resource_name"] for row in news if row["resource_name"] is not None}
-        if any(row["ended"] for row in news):
+        names = {row["resource_name"] for row in new_rows if row["resource_name"] is not None}
+        if any(row["ended"] for row in new_rows):
             names |= {name for name, _ in await self.waiting()}
         return names
 
     async def waiting(self) -> list[tuple[str, str]]:
         """Return (name, uid) of the resources that wait for their turn."""
-        return [(row["resource_name"], row["resource_uid"]) for row in await self._rows("rebuilds.waiting")]
+        return [(row["resource_name"], row["resource_uid"]) for row in await self._fetch_rows("rebuilds.waiting")]
 
     async def unfinished(self) -> list[Unfinished]:
         """Return every unfinished build."""
-        return [Unfinished(**dict(row)) for row in await self._rows("rebuilds.unfinished")]
+        return [Unfinished(**dict(row)) for row in await self._fetch_rows("rebuilds.unfinished")]
 
     async def others_of_my_role(self) -> int:
-        """Return how many other sessions there are of the role that this ledger connects as."""
-        ((others,),) = await self._rows("rebuilds.others_of_my_role")
+        """Return how many other database sessions use the role with which this ledger connects."""
+        ((others,),) = await self._fetch_rows("rebuilds.others_of_my_role")
         return int(others)
 
     async def of_name(self, name: str) -> list[tuple[str, str | None, str]]:
-        """Return (tenant, build id or None for a request, resource's uid) of what is unfinished under a name."""
-        rows = await self._rows("rebuilds.of_resource_name", name)
+        """Return all unfinished work of resources of a name, as (tenant, build id, resource's uid).
+
+        The build id is None for a request that has no build yet.
+        """
+        rows = await self._fetch_rows("rebuilds.of_resource_name", name)
         return [(row["tenant_id"], row["build_id"], row["resource_uid"]) for row in rows]
 
     async def made(self, uids: Iterable[str]) -> set[str]:
-        """Return which of these resources the operator made."""
-        return {row["resource_uid"] for row in await self._rows("rebuilds.made_resources", list(uids))}
+        """Return the uids, out of these, of the resources that the operator made."""
+        return {row["resource_uid"] for row in await self._fetch_rows("rebuilds.made_resources", list(uids))}
 
     async def next_to_make(self, tenant: str) -> ToMake | None:
         """Return the tenant's request that is to become a resource now, if any."""
@@ -280,11 +292,11 @@ class Ledger:
 
     async def has_waiting(self, tenant: str) -> bool:
         """Tell whether a resource of the tenant waits for its build."""
-        ((is_waiting,),) = await self._rows("rebuilds.has_waiting", tenant)
+        ((is_waiting,),) = await self._fetch_rows("rebuilds.has_waiting", tenant)
         return bool(is_waiting)
 
     async def name_resource(self, made: ToMake, name: str) -> bool:
-        """Record the intention to make a resource; False when the request was taken up meanwhile."""
+        """Record the name of the resource about to be made; return False when the request was taken up meanwhile."""
         return await self._write("rebuilds.name_resource", made.tenant, made.request_id, name) is not None
 
 

@@ -55,38 +55,40 @@ class OperatorMetrics:
         self._heard.setdefault(name, time.monotonic())
 
     def timed(self, work: Callable[[str], Awaitable[float | None]]) -> Callable[[str], Awaitable[float | None]]:
-        """Return the same work, measured."""
+        """Wrap work on a resource, so that its duration and the latency of the watch's report are measured."""
 
-        async def measured(name: str) -> float | None:
-            began = time.monotonic()
+        async def timed_work(name: str) -> float | None:
+            started_at = time.monotonic()
             heard_at = self._heard.pop(name, None)
             try:
-                again = await work(name)
+                delay_s = await work(name)
             except Exception:
-                self._retry.observe(time.monotonic() - began)
+                self._retry.observe(time.monotonic() - started_at)
                 if heard_at is not None:
                     self._heard[name] = heard_at
                 raise
             now = time.monotonic()
-            self._ok.observe(now - began)
+            self._ok.observe(now - started_at)
             if heard_at is not None:
                 self._latency.observe(now - heard_at)
-            return again
+            return delay_s
 
-        return measured
+        return timed_work
 
     def swept(self, rebuilds: Iterable[Rebuild]) -> None:
-        """Note that a sweep has succeeded, and the resources it saw."""
+        """Record that a sweep has succeeded, and count by reason the resources that it saw."""
         self._swept_at = time.time()
-        shown = (str(rebuild.condition(reasons.SUCCEEDED).get("reason", reasons.PENDING)) for rebuild in rebuilds)
-        self._rebuilds = Counter(reason if reason in _REASONS else OTHER for reason in shown)
+        resource_reasons = (
+            str(rebuild.condition(reasons.SUCCEEDED).get("reason", reasons.PENDING)) for rebuild in rebuilds
+        )
+        self._rebuilds = Counter(reason if reason in _REASONS else OTHER for reason in resource_reasons)
 
     async def families(self, *, queue_length: int, idle_s: float) -> list[Metric]:
-        """Return everything, after looking at the database if the last look is old."""
+        """Return all metrics; the figures from the database are read again if the last ones are old."""
         figures = await self._figures.latest()
         return [
             *about_process("control", database_up=self._figures.up),
-            *self._own(queue_length, idle_s),
+            *self._own_families(queue_length, idle_s),
             *about_memory(figures, tenant_label=self._tenant_label),
         ]
 
@@ -94,7 +96,7 @@ class OperatorMetrics:
         """Close the connection to the database."""
         await self._figures.close()
 
-    def _own(self, queue_length: int, idle_s: float) -> Iterator[Metric]:
+    def _own_families(self, queue_length: int, idle_s: float) -> Iterator[Metric]:
         yield from self._counted.collect()
         yield gauge("myria_operator_queue_length", queue_length)
         yield counter("myria_operator_api_requests_total", self._requests)

@@ -14,20 +14,21 @@ _HASH: Final = 10
 
 def job_name(rebuild: str, uid: str) -> str:
     """Return the name of the Job of a resource: the start of its name, and a hash of its uid."""
-    return _named(rebuild, uid, MAX_JOB_NAME)
+    return _name(rebuild, uid, MAX_JOB_NAME)
 
 
 def rebuild_name(tenant: str, trigger: str, cause_key: str) -> str:
     """Return the name of the resource that is made out of a request."""
-    return _named(f"{tenant}-{trigger}", f"{tenant}\n{cause_key}", 63)
+    return _name(f"{tenant}-{trigger}", f"{tenant}\n{cause_key}", 63)
 
 
 def event_name(rebuild: str, *parts: str) -> str:
     """Return the name of the Kubernetes Event that tells of one transition."""
-    return _named(rebuild, "\n".join(parts), 63)
+    return _name(rebuild, "\n".join(parts), 63)
 
 
-def _named(words: str, distinct: str, length: int) -> str:
+def _name(words: str, distinct: str, length: int) -> str:
+    """Return a name of at most `length` characters: `words` for people, then a hash of `distinct`, for uniqueness."""
     slug = re.sub(r"[^a-z0-9-]+", "-", words.lower()).strip("-") or "myria"
     digest = hashlib.sha256(distinct.encode()).hexdigest()[:_HASH]
     return f"{slug[: length - _HASH - 1].rstrip('-')}-{digest}"

@@ -60,7 +60,7 @@ class Rebuild:
 
     @property
     def trigger(self) -> str:
-        """Its trigger as the database calls it."""
+        """The trigger by its name in the database."""
         return TRIGGERS.get(self.spec.get("trigger", "Manual"), "manual")
 
     @property
@@ -87,26 +87,26 @@ class Rebuild:
 
     @property
     def settled(self) -> bool:
-        """Whether it has ended for good: its status stays, whatever becomes of its Job and build."""
+        """Whether its status is final, whatever happens to its Job and build."""
         return self.condition(reasons.SUCCEEDED).get("status") in {"True", "False"} and not self.awaits_approval
 
     @property
     def awaits_approval(self) -> bool:
-        """Whether its build is held and nothing was decided yet."""
+        """Whether its build is held, and neither approved nor aborted yet."""
         return self.condition(reasons.PUBLISHED).get("reason") == reasons.AWAITING_APPROVAL
 
     @property
     def author(self) -> str | None:
-        """Who asked for it, as they called themselves; a tenant that was filled in has no manager of its own."""
+        """The field manager that asked for it: the writer of `spec.tenant`, or of `spec` if the tenant is a default."""
         return self.manager_of("tenant") or self.manager_of()
 
     def manager_of(self, *path: str) -> str | None:
-        """Return who last wrote a field of the spec, as they called themselves; see managedFields."""
-        wanted = [f"f:{part}" for part in ("spec", *path)]
+        """Return the name of the field manager that last wrote a field of the spec (`managedFields`), or None."""
+        field_path = [f"f:{part}" for part in ("spec", *path)]
         latest: tuple[str, str] | None = None
         for entry in self.managed_fields:
             fields: Any = entry.get("fieldsV1") or {}
-            for part in wanted:
+            for part in field_path:
                 fields = fields.get(part) if isinstance(fields, Mapping) else None
             if fields is not None:
                 latest = max(latest or ("", ""), (str(entry.get("time", "")), str(entry.get("manager", ""))))
@@ -137,7 +137,7 @@ class Job:
 
     @property
     def finished(self) -> bool:
-        """Whether the Job controller is done with it."""
+        """Whether it is complete or has failed: the Job controller does nothing more for it."""
         return self.complete or self.failed
 
     @property
@@ -152,18 +152,18 @@ class Job:
         owners = [
             reference["uid"] for reference in metadata.get("ownerReferences") or () if reference.get("controller")
         ]
-        ended = {
+        true_conditions = {
             condition["type"]: condition
             for condition in status.get("conditions") or ()
             if condition.get("status") == "True"
         }
-        failed = ended.get("Failed")
+        failed = true_conditions.get("Failed")
         return cls(
             name=metadata["name"],
             uid=metadata["uid"],
             owner_uid=owners[0] if owners else None,
             active=status.get("active", 0),
-            complete="Complete" in ended,
+            complete="Complete" in true_conditions,
             failed=failed is not None,
             had_pods=any(status.get(count) for count in ("active", "succeeded", "failed")),
             failed_reason=(failed or {}).get("reason", ""),
@@ -178,7 +178,7 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
-    """What the database says about a resource beside its build: a row of `rebuilds.situation`, which explains it.
+    """What the database says about a resource besides its build: a row of `rebuilds.situation`, explained there.
 
     `unfinished_resource`: the resource that owns the tenant's unfinished build, or None. `ahead`: the number of the
     installation's unfinished builds that come before this one's; `ahead_names`: the owners of the first of them.
@@ -237,12 +237,12 @@ class Observed:
 
     @property
     def slots(self) -> int:
-        """How many builds at once the resource's may be one of: the last slot is for tenants that do not fail."""
+        """How many builds may run at once, this one included: the last slot is kept for tenants that do not fail."""
         return max(1, self.max_builds - 1) if self.situation.failed_last else self.max_builds
 
     @property
     def wants_job(self) -> bool:
-        """Whether the resource's build is to have a Job now: it is its turn, and nothing keeps it."""
+        """Whether to make the build's Job now: it has none, a slot is free, and neither suspend nor abort is set."""
         return (
             self.build is not None
             and self.build.outcome is None

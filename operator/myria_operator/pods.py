@@ -16,7 +16,7 @@ _LIVING: Final = frozenset({"Pending", "Running", "Unknown"})
 
 
 async def pods_problem(api: Connection, job: Job) -> tuple[str, str] | None:
-    """Return a reason (POD_NOT_STARTING, PODS_REFUSED) and a message, None when nothing is known to be wrong."""
+    """Return why no pod of a Job works: POD_NOT_STARTING or PODS_REFUSED, and a message; None if nothing is known."""
     try:
         pods = await api.objects(PODS, labelSelector=f"job-name={job.name}")
         for pod in pods:
@@ -24,8 +24,8 @@ async def pods_problem(api: Connection, job: Job) -> tuple[str, str] | None:
                 return reasons.POD_NOT_STARTING, f"pod {pod['metadata']['name']}: {problem}"
         if any((pod.get("status") or {}).get("phase") in _LIVING for pod in pods):
             return None
-        about = f"involvedObject.kind=Job,involvedObject.name={job.name},involvedObject.uid={job.uid}"
-        events = await api.objects(EVENTS, fieldSelector=f"{about},reason=FailedCreate,type=Warning")
+        of_job = f"involvedObject.kind=Job,involvedObject.name={job.name},involvedObject.uid={job.uid}"
+        events = await api.objects(EVENTS, fieldSelector=f"{of_job},reason=FailedCreate,type=Warning")
     except ClusterRefused:
         return None  # only details are lost; the permission review at the start names the missing right
     refusal = newest_refusal(events, since=max((pod["metadata"]["creationTimestamp"] for pod in pods), default=""))
@@ -46,7 +46,7 @@ def not_starting(pod: Mapping[str, Any]) -> str | None:
 
 
 def newest_refusal(events: Sequence[Mapping[str, Any]], *, since: str) -> str | None:
-    """Return why the newest of a Job's pods were refused, None when pods came after that (`since`, RFC 3339)."""
+    """Return the newest refusal of a Job's pods; None if pods were created after it (the last at `since`, RFC 3339)."""
 
     def last_seen(event: Mapping[str, Any]) -> str:
         series = (event.get("series") or {}).get("lastObservedTime")

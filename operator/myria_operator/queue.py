@@ -1,6 +1,6 @@
-"""A queue of names: each waits there at most once, is worked on by one task at a time, and comes back after a failure.
+"""A queue of names: each is in it at most once, is worked on by one task at a time, and is retried after a failure.
 
-The queue remembers only names, not what happened: the work on one observes everything anew.
+The queue holds only names, not what happened to them: the work on a name observes everything again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 _FIRST_BACKOFF_S: Final = 0.2
 _LONGEST_BACKOFF_S: Final = 30.0
 _LONGEST_OUTAGE_WAIT_S: Final = 5.0
-"""The longest wait after a failure during an outage, and so the longest time until its end is noticed."""
+"""The longest wait after a failure during an outage, which bounds the time until its end is noticed."""
 _OUTAGE_PER_S: Final = 4.0
-"""About how many attempts a second are made during an outage; the more names wait, the longer each waits."""
+"""About how many attempts a second all names together make during an outage: the more wait, the longer each waits."""
 _OUTAGE: Final = 5
-"""UnavailableErrors in a row, of any names, that count as an outage of everything."""
+"""UnavailableErrors in a row, whatever their names, that count as an outage of everything."""
 _RELEASED_PER_S: Final = 20.0
 """Names released per second once an outage has ended."""
 
@@ -37,14 +37,14 @@ class _Entry:
     running: bool = False
     failures: int = 0
     outage: bool = False
-    """Whether the last failure was an UnavailableError, which says nothing about the name."""
+    """Whether the last failure was an UnavailableError, which is not the name's fault."""
 
 
 class Queue:
-    """Works on names with `work`, at most `workers` of them at once; `work` returns when to work on the name again.
+    """Calls `work` with each name, at most `workers` at once. `work` returns the seconds until the next call, or None.
 
     A name that is added while it is worked on is worked on again afterwards. A failure is logged, and the name is tried
-    again after a wait that doubles up to half a minute; a new `add` does not shorten it. In an outage
+    again after a wait that doubles up to half a minute; a new `add` does not shorten that wait. In an outage
     (UnavailableError) the waits stay shorter, so that its end is noticed soon; the first success releases all names.
     """
 
@@ -56,10 +56,10 @@ class Queue:
         self._unavailable = 0
         """UnavailableErrors in a row, of any names."""
         self.ticked_at = time.monotonic()
-        """When the queue last looked for something to do: it does so every second, whatever fails."""
+        """When the queue last looked for due names, by the monotonic clock: every second, whatever fails."""
 
     def add(self, name: str) -> None:
-        """Have a name worked on."""
+        """Make a name due now, unless it waits after a failure."""
         now = time.monotonic()
         entry = self._entries.setdefault(name, _Entry(due=now))
         if not entry.failures or entry.running:
@@ -91,36 +91,37 @@ class Queue:
                     continue
 
     async def _work_on(self, name: str, entry: _Entry) -> None:
-        again: float | None = None
+        """Work on one name; then schedule it again, or forget it if nothing more is due."""
+        delay_s: float | None = None
         try:
-            again = await self._work(name)
+            delay_s = await self._work(name)
             entry.failures, entry.outage = 0, False
             if self._unavailable >= _OUTAGE:
                 self._release()
             self._unavailable = 0
         except Exception as error:
             is_outage = isinstance(error, UnavailableError)
-            # Another kind of failure resets the count: an API server that has just started refuses what it soon allows.
+            # Another kind of failure restarts the count: a starting API server is first away, then refuses for a while.
             entry.failures = entry.failures + 1 if is_outage == entry.outage else 1
             entry.outage = is_outage
             self._unavailable = self._unavailable + 1 if is_outage else 0
-            # Whoever added the name meanwhile waits as well.
-            entry.due, again = math.inf, self._backoff(entry, error)
-            known = isinstance(error, (MyriaError, OSError, TimeoutError))
+            # An `add` during the work must not shorten the wait.
+            entry.due, delay_s = math.inf, self._backoff(entry, error)
+            is_expected = isinstance(error, (MyriaError, OSError, TimeoutError))
             logger.log(
-                logging.WARNING if known else logging.ERROR,
+                logging.WARNING if is_expected else logging.ERROR,
                 "%s waits %.1f s: %s",
                 name,
-                again,
+                delay_s,
                 str(error) or type(error).__name__,
-                exc_info=None if known else error,
+                exc_info=None if is_expected else error,
                 extra={"action": "reconcile_waits", "key": name, "failures": entry.failures},
             )
         finally:
             self._slots.release()
             entry.running = False
-            if again is not None:
-                entry.due = min(entry.due, time.monotonic() + again)
+            if delay_s is not None:
+                entry.due = min(entry.due, time.monotonic() + delay_s)
             if math.isinf(entry.due):
                 self._entries.pop(name, None)
             self._wake.set()

@@ -29,20 +29,20 @@ from myria_rebuilds.resource import API_VERSION, EVENTS, JOBS, KIND, PLURAL, REB
 logger = logging.getLogger(__name__)
 
 AT_ONCE: Final = 0.0
-"""Returned by a pass that changed something: observe anew, there may be more to do."""
+"""Delay in seconds that a pass returns if it changed something: observe again at once, there may be more to do."""
 _CHECK_AGAIN_S: Final = 10.0
 """Seconds after which a resource is looked at again when only time can change it (a lease that runs out)."""
 _NO_POD_S: Final = 1.0
-"""The same while a Job has no pod; also the shortest such wait for a build that is about to be given up."""
+"""As `_CHECK_AGAIN_S`, while a Job has no pod; also the shortest wait for a build that is about to be given up."""
 _DEFINITION_S: Final = 30.0
-"""Seconds after which a field that the installed definition did not know is tried again."""
+"""Seconds until a status field that the installed CustomResourceDefinition did not know is written again."""
 _UNDECLARED: Final = re.compile(r"\.status\.(\w+)[^:]*: field not declared in schema")
 
 _BEFORE_THE_STATUS: Final = frozenset({Do.CLOSE_REQUEST, Do.GIVE_UP, Do.DELETE})
-"""Steps that come before the end is written: afterwards nobody looks at the resource again."""
+"""Steps taken before the status is written: once it is final, nobody looks at the resource again."""
 
 _WITHOUT_POD: Final = frozenset({reasons.STARTING, reasons.POD_NOT_STARTING, reasons.PODS_REFUSED})
-"""Reasons of a resource whose Job is there and whose pods were not seen at work."""
+"""Reasons of a resource whose Job exists, but none of whose pods was seen at work."""
 
 _TROUBLES: Final = frozenset(
     {
@@ -65,7 +65,7 @@ class Reconciler:
         self._template = template
         self._settings = settings
         self._undeclared: dict[str, float] = {}
-        """Status fields that the installed definition was found not to know, and when, by the monotonic clock."""
+        """By status field that the installed definition does not know: when that was last found (monotonic clock)."""
 
     async def reconcile(self, name: str) -> float | None:
         """Bring one resource a step forward; return the seconds until the next pass, None when an event starts it.
@@ -77,7 +77,7 @@ class Reconciler:
         if rebuild is None:
             return None
         try:
-            return await self._pass(rebuild)
+            return await self._advance(rebuild)
         except ClusterRefused as error:
             if error.details["status"] in {404, 409}:  # it was written meanwhile, or is gone
                 raise ClusterUnavailable(error.message, status=error.details["status"]) from error
@@ -92,32 +92,33 @@ class Reconciler:
             raise
 
     async def _read(self, name: str) -> Rebuild | None:
-        """Return a resource, None when there is none, and end what belongs to deleted resources of the same name.
+        """Return a resource, or None when there is none; end the work left by deleted resources of the same name.
 
-        Unfinished work is read before the resource: an owner that is missing afterwards is gone. In the other order the
-        work could belong to a resource made in between, which another operator has taken on.
+        The unfinished work is read before the resource: if its owner is missing afterwards, the owner was deleted. In
+        the other order the work could belong to a resource created in between, and served by another operator.
         """
         unfinished: list[tuple[str, str | None, str]] = []
-        away: UnavailableError | None = None
+        outage: UnavailableError | None = None
         try:
             unfinished = await self._ledger.of_name(name)
         except UnavailableError as error:
-            away = error
-        rebuild = await self._present(name)
-        if rebuild is None and away is not None:
-            raise away
-        for tenant, build_id, owner in unfinished:
-            if rebuild is not None and owner == rebuild.uid:
+            outage = error
+        rebuild = await self._fetch(name)
+        if rebuild is None and outage is not None:
+            raise outage
+        for tenant, build_id, owner_uid in unfinished:
+            if rebuild is not None and owner_uid == rebuild.uid:
                 continue
-            logger.info("a resource is gone", extra={"action": "resource_gone", "resource": name, "uid": owner})
+            logger.info("a resource is gone", extra={"action": "resource_gone", "resource": name, "uid": owner_uid})
             if build_id is not None:
                 await self._ledger.abort(tenant, build_id)
             else:
-                await self._ledger.close_request(owner)
-            await self._delete_job(name, owner)
+                await self._ledger.close_request(owner_uid)
+            await self._delete_job(name, owner_uid)
         return rebuild
 
-    async def _present(self, name: str) -> Rebuild | None:
+    async def _fetch(self, name: str) -> Rebuild | None:
+        """Return the resource of this name, None if there is none or it is being deleted."""
         body = await self._api.get(REBUILDS, name)
         rebuild = Rebuild.from_object(body) if body is not None else None
         return None if rebuild is None or rebuild.deleting else rebuild
@@ -128,12 +129,17 @@ class Reconciler:
         if body is not None and (job := Job.from_object(body)).owner_uid == uid:
             await self._api.delete(JOBS, job.name, job.uid)
 
-    async def _pass(self, rebuild: Rebuild) -> float | None:
+    async def _advance(self, rebuild: Rebuild) -> float | None:
+        """Observe, decide, and write the status or take one step; return as `reconcile` does.
+
+        A status that differs is written first, and the step is left to the next pass; `_BEFORE_THE_STATUS` names the
+        exceptions.
+        """
         installation = await self._ledger.installation()
-        owner = rebuild.status.get("installationID")
-        if owner is None:
+        owner_installation = rebuild.status.get("installationID")
+        if owner_installation is None:
             return await self._claim(rebuild, installation)
-        if owner != installation or (rebuild.settled and not _needs_attention(rebuild)):
+        if owner_installation != installation or (rebuild.settled and not _needs_attention(rebuild)):
             return None
         observed = await self._observe(rebuild, installation)
         decision = decide(observed)
@@ -141,40 +147,41 @@ class Reconciler:
         if step.do not in _BEFORE_THE_STATUS and await self._write(rebuild, decision):
             return AT_ONCE
         if step.do is Do.NOTHING:
-            return _again(observed)
+            return _recheck_after_s(observed)
         fields = {"action": step.do.value, "resource": rebuild.name, "tenant": rebuild.tenant}
         logger.info("%s", step.do, extra=fields)
         return await self._carry_out(step, observed)
 
     async def _claim(self, rebuild: Rebuild, installation: str) -> float:
-        """Write this installation's id before anything else.
+        """Write this installation's id into the status, before anything else is done for the resource.
 
-        Where the definition drops it, nothing is done: two installations might both take the resource.
+        While the installed definition drops the field, nothing is done: two installations could both take the resource.
         """
-        wanted = {"observedGeneration": rebuild.generation, "installationID": installation}
-        if "installationID" in self._declared(wanted):
-            await self._apply(rebuild, wanted)
-        return AT_ONCE if "installationID" in self._declared(wanted) else _DEFINITION_S
+        new_status = {"observedGeneration": rebuild.generation, "installationID": installation}
+        if "installationID" in self._known_fields(new_status):
+            await self._apply(rebuild, new_status)
+        return AT_ONCE if "installationID" in self._known_fields(new_status) else _DEFINITION_S
 
     async def _observe(self, rebuild: Rebuild, installation: str) -> Observed:
+        """Read everything that the decision needs: first the Job, then the database, last the pods."""
         job = None
         if rebuild.rollback_to is None and rebuild.status.get("jobName"):
             body = await self._api.get(JOBS, job_name(rebuild.name, rebuild.uid))
             job = Job.from_object(body) if body is not None else None
         situation, build = await self._ledger.look(rebuild)
-        request = rebuild.labels.get(REQUEST_LABEL)
+        request_id = rebuild.labels.get(REQUEST_LABEL)
         is_surplus = False
-        if build is None and situation.request_id is None and request is not None and not rebuild.settled:
-            await self._ledger.adopt(rebuild.tenant, request, rebuild.name, rebuild.uid)
+        if build is None and situation.request_id is None and request_id is not None and not rebuild.settled:
+            await self._ledger.adopt(rebuild.tenant, request_id, rebuild.name, rebuild.uid)
             situation, build = await self._ledger.look(rebuild)
-            # A slow operator made a resource again that had its build already and has been deleted since.
+            # Surplus: a slow operator made this resource again, after its first copy had got its build and was deleted.
             is_surplus = build is None and situation.request_id is None and rebuild.manager_of("tenant") == MANAGER
         target = None
         if rebuild.rollback_to is not None and situation.moved_to is None and situation.tenant_known:
             target = await self._ledger.target(rebuild, situation)
         pod_problem = None
-        waits = rebuild.condition(reasons.SUCCEEDED).get("reason") in _WITHOUT_POD
-        if waits and job is not None and not job.finished and build is not None and not build.alive:
+        is_without_pod = rebuild.condition(reasons.SUCCEEDED).get("reason") in _WITHOUT_POD
+        if is_without_pod and job is not None and not job.finished and build is not None and not build.alive:
             pod_problem = await pods_problem(self._api, job)
         return Observed(
             rebuild=rebuild,
@@ -190,7 +197,7 @@ class Reconciler:
         )
 
     async def _report_trouble(self, rebuild: Rebuild, reason: str, message: str) -> None:
-        """Write on a resource what keeps the operator from going on; a failure to write it is only logged."""
+        """Write into a resource's status why the operator cannot go on; if that fails, only log it."""
         installation = rebuild.status.get("installationID")
         if installation is None or rebuild.settled or rebuild.awaits_approval:
             return
@@ -208,38 +215,38 @@ class Reconciler:
             logger.info("trouble could not be told: %s", error.message, extra={"action": "status_not_written"})
 
     async def _write(self, rebuild: Rebuild, decision: Decision) -> bool:
-        """Write a status that differs from what was read, with an Event of each transition; tell whether it did."""
-        wanted = self._declared(with_times(decision, rebuild, self._time()))
-        if wanted == rebuild.status:
+        """Write a status that differs from the one read, and an Event for each transition; tell if that changed it."""
+        new_status = self._known_fields(with_times(decision, rebuild, self._now_text()))
+        if new_status == rebuild.status:
             return False
-        written = await self._apply(rebuild, wanted)
+        written = await self._apply(rebuild, new_status)
         for condition in transitions(decision, rebuild):
             await self._make_event(rebuild, condition)
         return bool(written["metadata"]["resourceVersion"] != rebuild.resource_version)
 
-    async def _apply(self, rebuild: Rebuild, wanted: Mapping[str, Any]) -> Json:
-        """Apply a status without the fields that the installed definition does not know, which are reported."""
+    async def _apply(self, rebuild: Rebuild, new_status: Mapping[str, Any]) -> Json:
+        """Apply a status and return the resource; leave out, and report, fields that the installed definition drops."""
         while True:
-            known = self._declared(wanted)
+            known_fields = self._known_fields(new_status)
             try:
                 written = await self._api.apply_status(
-                    rebuild.name, rebuild.uid, known, resource_version=rebuild.resource_version
+                    rebuild.name, rebuild.uid, known_fields, resource_version=rebuild.resource_version
                 )
             except (ClusterRefused, ClusterUnavailable) as error:
-                unknown = _UNDECLARED.search(error.message)
-                if unknown is None or unknown[1] not in known:
+                undeclared = _UNDECLARED.search(error.message)
+                if undeclared is None or undeclared[1] not in known_fields:
                     raise
-                await self._report_undeclared(rebuild, [unknown[1]])
+                await self._report_undeclared(rebuild, [undeclared[1]])
                 continue
             # Other API servers drop such fields without a word.
-            if missing := known.keys() - (written.get("status") or {}).keys():
+            if missing := known_fields.keys() - (written.get("status") or {}).keys():
                 await self._report_undeclared(rebuild, sorted(missing))
             return written
 
-    def _declared(self, wanted: Mapping[str, Any]) -> Json:
-        """Return a status without the fields that the installed definition did not know when last tried."""
+    def _known_fields(self, new_status: Mapping[str, Any]) -> Json:
+        """Return a status without the fields that the definition was found to drop in the last `_DEFINITION_S`."""
         since = time.monotonic() - _DEFINITION_S
-        return {name: value for name, value in wanted.items() if self._undeclared.get(name, since - 1) < since}
+        return {name: value for name, value in new_status.items() if self._undeclared.get(name, since - 1) < since}
 
     async def _report_undeclared(self, rebuild: Rebuild, names: Iterable[str]) -> None:
         self._undeclared |= dict.fromkeys(names, time.monotonic())
@@ -249,11 +256,11 @@ class Reconciler:
         await self._make_event(rebuild, Condition(reasons.SUCCEEDED, UNKNOWN, reasons.CRD_OUTDATED, message))
 
     async def _make_event(self, rebuild: Rebuild, condition: Condition) -> None:
-        """Make one Kubernetes Event of a transition; a refusal is only logged.
+        """Create the Kubernetes Event of a transition; a refusal is only logged.
 
-        Its name is that of the transition, so a pass that is repeated does not make a second one.
+        The Event's name is derived from the transition, so a repeated pass does not create a second one.
         """
-        now = self._time()
+        now = self._now_text()
         name = event_name(
             rebuild.name, rebuild.uid, condition.kind, condition.status, condition.reason, str(rebuild.generation)
         )
@@ -284,10 +291,11 @@ class Reconciler:
             if error.details.get("status") != 409:  # it is there already
                 logger.info("an Event was not made: %s", error.message, extra={"action": "event_not_made"})
 
-    def _time(self) -> str:
+    def _now_text(self) -> str:
         return self._ledger.now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
     async def _carry_out(self, step: Step, observed: Observed) -> float | None:
+        """Take one step; return the seconds until the next pass."""
         api, ledger = self._api, self._ledger
         rebuild, build, job = observed.rebuild, observed.build, observed.job
         suspended = rebuild.wants("suspend")
@@ -323,9 +331,9 @@ class Reconciler:
             case Do.STOP_JOB if job is not None:
                 await api.patch(JOBS, job.name, {"spec": {"activeDeadlineSeconds": STOP_DEADLINE_S}})
             case Do.END_BUILD if build is not None:
-                present = await self._present(rebuild.name) if job is None else rebuild
-                # A Job that was deleted with its resource lost no worker: the next pass ends what is left.
-                if present is not None and present.uid == rebuild.uid:
+                current = await self._fetch(rebuild.name) if job is None else rebuild
+                # If the Job is gone because its resource was deleted, no worker was lost: the next pass cleans up.
+                if current is not None and current.uid == rebuild.uid:
                     await ledger.end_build(build.tenant, build.row.build_id, step.reason, step.message)
             case Do.ABORT if build is not None:
                 await ledger.abort(build.tenant, build.row.build_id)
@@ -334,21 +342,22 @@ class Reconciler:
         return AT_ONCE
 
     async def _make_job(self, rebuild: Rebuild, build: BuildFacts) -> None:
-        most = int(rebuild.build.get("parallelism", self._settings.default_parallelism))
-        pods = max(1, await self._ledger.scopes_to_build(build, most))  # a pod more than changed scopes would idle
-        wanted = manifest(rebuild, build, self._template, self._settings, pods=pods)
+        """Create the build's Job and record it in the database."""
+        max_pods = int(rebuild.build.get("parallelism", self._settings.default_parallelism))
+        pods = max(1, await self._ledger.scopes_to_build(build, max_pods))  # more pods than changed scopes would idle
+        job_manifest = manifest(rebuild, build, self._template, self._settings, pods=pods)
         try:
-            made = Job.from_object(await self._api.create(JOBS, wanted))
+            job = Job.from_object(await self._api.create(JOBS, job_manifest))
         except ClusterRefused as error:
-            await self._job_refused(rebuild, build, wanted["metadata"]["name"], error)
+            await self._handle_refused_job(rebuild, build, job_manifest["metadata"]["name"], error)
             return
-        if not await self._ledger.note_job(build, made.uid):
-            # Another operator's Job was first and is gone already (deleted, or past its TTL): this second one must go.
+        if not await self._ledger.note_job(build, job.uid):
+            # Another operator's Job came first, and is gone (deleted, or past its TTL): this second one must go.
             logger.warning("a second Job is taken back", extra={"action": "job_taken_back", "resource": rebuild.name})
-            await self._api.delete(JOBS, made.name, made.uid)
+            await self._api.delete(JOBS, job.name, job.uid)
 
-    async def _job_refused(self, rebuild: Rebuild, build: BuildFacts, name: str, error: ClusterRefused) -> None:
-        """Take a Job that is there already for the build's own, or end the build over it; raise what passes."""
+    async def _handle_refused_job(self, rebuild: Rebuild, build: BuildFacts, name: str, error: ClusterRefused) -> None:
+        """Record the Job if it exists already and is the build's own; else end the build, or raise what may pass."""
         code = error.details["status"]
         reason, message = reasons.JOB_REFUSED, error.message
         if code == 409:
@@ -368,14 +377,14 @@ class Reconciler:
 
 
 def _needs_attention(rebuild: Rebuild) -> bool:
-    """Tell whether a settled resource may still have something to do: its generation moved, or a Job to be stopped."""
+    """Tell whether a settled resource may still need work: its spec was changed, or its Job may have to be stopped."""
     if rebuild.status.get("observedGeneration") != rebuild.generation:
         return True
     return bool(rebuild.status.get("jobName")) and rebuild.condition(reasons.SUCCEEDED).get("status") == FALSE
 
 
-def _again(observed: Observed) -> float | None:
-    """Return when to look again although nothing is to be done now."""
+def _recheck_after_s(observed: Observed) -> float | None:
+    """Return the seconds until a resource with nothing to do is looked at again; None if an event will say so."""
     build, job = observed.build, observed.job
     if observed.rebuild.settled or build is None or build.outcome is not None or build.job_uid is None:
         return None

@@ -27,31 +27,31 @@ logger = logging.getLogger(__name__)
 _NAMES: Final = {trigger: name for name, trigger in TRIGGERS.items()}
 
 
-def manifest(made: ToMake, name: str, namespace: str) -> Json:
+def manifest(to_make: ToMake, name: str, namespace: str) -> Json:
     """Return the resource of a request."""
-    spec: Json = {"tenant": made.tenant, "trigger": _NAMES[made.trigger]}
-    if made.reason:
-        spec["reason"] = made.reason[:1000]
+    spec: Json = {"tenant": to_make.tenant, "trigger": _NAMES[to_make.trigger]}
+    if to_make.reason:
+        spec["reason"] = to_make.reason[:1000]
     build: Json = {}
-    if made.is_full:
+    if to_make.is_full:
         build["full"] = True
-    if made.is_forced:
+    if to_make.is_forced:
         build["force"] = True
-    if made.hold:
+    if to_make.hold:
         build["publish"] = "Hold"
     if build:
         spec["build"] = build
     labels = {
         "app.kubernetes.io/name": "myria",
         "app.kubernetes.io/managed-by": "myria-operator",
-        REQUEST_LABEL: made.request_id,
+        REQUEST_LABEL: to_make.request_id,
     }
     metadata = {"name": name, "namespace": namespace, "labels": labels}
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
 
 
 class ClusterLoop(ControlLoop):
-    """The core's control loop with resources in the place of builders: it finds who is due, and makes resources.
+    """The core's control loop, but one that makes resources instead of starting builders.
 
     The reconciler does everything that follows for a resource, its build and its Job.
 
@@ -62,46 +62,52 @@ class ClusterLoop(ControlLoop):
     def __init__(
         self, database: Database, settings: Settings, ledger: Ledger, api: Connection, enqueue: Callable[[str], None]
     ) -> None:
-        super().__init__(database, settings, self._never)
+        super().__init__(database, settings, self._start_no_builder)
         self._pool = database
         self._ledger = ledger
         self._api = api
         self._enqueue = enqueue
 
     async def look(self, tenant: str) -> None:
-        """Make the tenant's next resource when a request waits or is due, and nothing of the tenant is unfinished."""
+        """Make the tenant's next resource if a request waits or a trigger is due, and no build is unfinished."""
         async with self._pool.read(tenant) as connection:
             if await connection.fetchrow(sql("builds.unfinished"), tenant) is not None:
                 return
-        made = await self._ledger.next_to_make(tenant)
-        if made is None and not await self._ledger.has_waiting(tenant) and await self.ask_when_due(tenant):
-            made = await self._ledger.next_to_make(tenant)
-        if made is not None:
-            await self._make(made)
+        to_make = await self._ledger.next_to_make(tenant)
+        if to_make is None and not await self._ledger.has_waiting(tenant) and await self.ask_when_due(tenant):
+            to_make = await self._ledger.next_to_make(tenant)
+        if to_make is not None:
+            await self._make_resource(to_make)
 
-    async def _make(self, made: ToMake) -> None:
-        name = made.name or rebuild_name(made.tenant, made.trigger.replace("_", "-"), made.cause_key)
-        if made.name is None and not await self._ledger.name_resource(made, name):
+    async def _make_resource(self, to_make: ToMake) -> None:
+        """Make the resource of a request, or find the one that an interrupted operator made, and tie them."""
+        name = to_make.name or rebuild_name(to_make.tenant, to_make.trigger.replace("_", "-"), to_make.cause_key)
+        if to_make.name is None and not await self._ledger.name_resource(to_make, name):
             return
         try:
-            resource = await self._api.create(REBUILDS, manifest(made, name, self._api.namespace))
+            resource = await self._api.create(REBUILDS, manifest(to_make, name, self._api.namespace))
         except ClusterRefused as error:
             if error.details["status"] != 409:
                 raise
-            there = await self._api.get(REBUILDS, name)
-            if there is None:
+            existing = await self._api.get(REBUILDS, name)
+            if existing is None:
                 return  # it was refused for another reason, or deleted at once: the next look makes it again
-            resource = there
+            resource = existing
         metadata = resource["metadata"]
-        if (metadata.get("labels") or {}).get(REQUEST_LABEL) == made.request_id:
-            await self._ledger.adopt(made.tenant, made.request_id, name, metadata["uid"])
+        if (metadata.get("labels") or {}).get(REQUEST_LABEL) == to_make.request_id:
+            await self._ledger.adopt(to_make.tenant, to_make.request_id, name, metadata["uid"])
         logger.info(
             "made a resource: %s",
-            made.trigger,
-            extra={"action": "resource_made", "tenant": made.tenant, "resource": name, "request_id": made.request_id},
+            to_make.trigger,
+            extra={
+                "action": "resource_made",
+                "tenant": to_make.tenant,
+                "resource": name,
+                "request_id": to_make.request_id,
+            },
         )
         self._enqueue(name)
 
     @staticmethod
-    async def _never(tenant: str, build_id: str) -> int:
+    async def _start_no_builder(tenant: str, build_id: str) -> int:
         raise AssertionError(f"builders are Jobs here: {tenant} {build_id}")

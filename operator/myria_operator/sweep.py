@@ -1,7 +1,7 @@
 """Compare all resources, Jobs and unfinished builds with each other, and repair what no watch reported.
 
-Watches die silently, a crash leaves work half done, people delete objects by hand. The sweep leaves repairs to the
-reconciler where that can do them: it queues resources, ends builds that no resource owns, and prunes.
+Watches die silently, a crash leaves work half done, people delete objects by hand. Where the reconciler can repair a
+resource, the sweep only queues it; itself it ends builds that no resource owns, and prunes.
 """
 
 from __future__ import annotations
@@ -29,34 +29,35 @@ ABANDONED_S: Final = 20.0
 async def sweep(
     api: Connection, ledger: Ledger, enqueue: Callable[[str], None], settings: OperatorSettings
 ) -> list[Rebuild]:
-    """Look at everything once, call `enqueue` with who has something to do; return the resources there are.
+    """Compare everything once; call `enqueue` with each resource that needs work; return all resources.
 
-    Builds, requests and Jobs are read before their resources: a resource that is missing then is gone, not new.
+    Builds, requests and Jobs are read before the resources: if a resource is missing then, it was deleted. In the other
+    order it could merely be newer than the list of resources.
     """
     unfinished = await ledger.unfinished()
-    waiting = await ledger.waiting()
+    waiting_resources = await ledger.waiting()
     jobs = [Job.from_object(body) for body in await api.objects(JOBS, labelSelector=SELECTOR)]
     rebuilds = [Rebuild.from_object(body) for body in await api.objects(REBUILDS)]
     uids = {rebuild.uid for rebuild in rebuilds if not rebuild.deleting}
-    over = {rebuild.uid for rebuild in rebuilds if rebuild.settled}
-    active = {job.owner_uid for job in jobs if not job.finished}
+    settled_uids = {rebuild.uid for rebuild in rebuilds if rebuild.settled}
+    uids_with_jobs = {job.owner_uid for job in jobs if not job.finished}
     for rebuild in rebuilds:
-        if not rebuild.settled or rebuild.uid in active:
+        if not rebuild.settled or rebuild.uid in uids_with_jobs:
             enqueue(rebuild.name)
     for build in unfinished:
         if build.uid is not None and build.uid not in uids and build.name is not None:
             enqueue(build.name)
-        elif build.uid in over:
-            # A slow operator took it up after another one had written the end; the reconciler would never see it again.
+        elif build.uid in settled_uids:
+            # A slow operator took the build up after another had written the final status, which the reconciler skips.
             logger.info("ending a build of what has ended", extra={"action": "late_build", "build_id": build.build_id})
             await ledger.abort(build.tenant, build.build_id)
         elif build.uid is None and not build.alive and build.idle_s > ABANDONED_S:
             message = "nobody works on the build, and no resource owns it"
             await ledger.end_build(build.tenant, build.build_id, reasons.WORKER_LOST, message)
-    for name, uid in waiting:
+    for name, uid in waiting_resources:
         if uid not in uids:
             enqueue(name)
-        elif uid in over:
+        elif uid in settled_uids:
             await ledger.close_request(uid)
     for job in jobs:
         if job.owner_uid is not None and job.owner_uid not in uids and not job.deleting:

@@ -2,9 +2,9 @@
 
 An operator that is stopped looks for its own Deployment. If it exists, this is a restart or an upgrade, and builds go
 on without an operator. If it is gone, no operator will come back: this one ends the unfinished builds in the database,
-which fences off their pods, writes that on their resources, and deletes their Jobs. `helm uninstall` waits for no pod,
-so what this takes outlives it: the chart keeps the operator's account and rights, which it removes when it is done, and
-the trial's PostgreSQL stays until no build is left. No hook, pod or image is needed.
+which fences off their pods, writes that into their resources' status, and deletes their Jobs. `helm uninstall` waits
+for no pod, so everything needed for this must outlive it: the chart keeps the operator's account and rights, which the
+operator removes at its end, and the trial's PostgreSQL stays until no build is left. No hook, pod or image is needed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from myria_rebuilds.resource import DEPLOYMENTS, JOBS, ROLE_BINDINGS, ROLES, SER
 logger = logging.getLogger(__name__)
 
 _AGAIN_S: Final = 10.0
-"""Seconds between two looks for the Deployment until it has been seen."""
+"""Seconds between two requests for the Deployment, until it was found once."""
 _ATTEMPTS: Final = 5
-"""Looks for the Deployment at the end, one a second, while the API server does not answer."""
+"""Requests for the Deployment when the operator stops, one a second, while the API server does not answer."""
 
 
 class OwnDeployment:
-    """The Deployment that the operator's pod belongs to; without a name it is never looked for."""
+    """The Deployment that the operator's pod belongs to; with an empty name it counts as present for ever."""
 
     def __init__(self, api: Connection, name: str) -> None:
         self._api = api
@@ -40,7 +40,7 @@ class OwnDeployment:
         self._uid: str | None = None
 
     async def find(self) -> None:
-        """Return once it has been seen: only then does its absence mean that it was deleted."""
+        """Return once the Deployment was found: only then does its later absence mean that it was deleted."""
         while self._name:
             try:
                 deployment = await self._api.get(DEPLOYMENTS, self._name)
@@ -54,9 +54,9 @@ class OwnDeployment:
             await asyncio.sleep(_AGAIN_S)
 
     async def is_gone(self) -> bool:
-        """Tell whether it was deleted: absent, going, or another one of its name.
+        """Tell whether the Deployment was deleted: it is absent, being deleted, or another one of its name.
 
-        A refusal says nothing of the Deployment: rights may be taken away from an operator whose builds must go on.
+        If the API server refuses to say, it counts as present: an operator may lose rights while its builds must go on.
         """
         for _ in range(_ATTEMPTS if self._uid is not None else 0):
             try:
@@ -73,7 +73,7 @@ class OwnDeployment:
         return False
 
     async def remove_rights(self) -> None:
-        """Remove the operator's account and rights, unless another installation of this name uses them by now."""
+        """Remove the operator's account and rights, unless a new installation of the same name already uses them."""
         with _logged("my rights stay"):
             if await self._api.get(DEPLOYMENTS, self._name) is None:
                 await _remove_rights(self._api, self._name)
@@ -81,7 +81,9 @@ class OwnDeployment:
 
 
 async def end_builds(api: Connection, ledger: Ledger, reconciler: Reconciler) -> int:
-    """End every unfinished build of a resource, delete their Jobs where that is still allowed, return how many.
+    """End every unfinished build that a resource owns, delete all Jobs, and return how many builds were ended.
+
+    What Kubernetes no longer allows is logged and left.
 
     Raises:
         UnavailableError: the database is away; it may have been uninstalled as well.
@@ -104,20 +106,21 @@ async def end_builds(api: Connection, ledger: Ledger, reconciler: Reconciler) ->
 
 
 async def _remove_rights(api: Connection, name: str) -> None:
-    """Delete the Role of a name, and through the garbage collector its RoleBinding and the account that this names.
+    """Delete the operator's Role, and with it its RoleBinding and service account.
 
-    Whoever deletes its own Role or RoleBinding may delete nothing more, so the others are made to go with the Role.
+    After deleting its own Role or RoleBinding the operator may delete nothing more. So it first makes the Role the
+    owner of the other two; the garbage collector then deletes them.
     """
     role, binding = await api.get(ROLES, name), await api.get(ROLE_BINDINGS, name)
     if role is None or binding is None:
         return
     uid = role["metadata"]["uid"]
     owner = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "name": name, "uid": uid}
-    owned = {"metadata": {"ownerReferences": [owner]}}
+    owner_patch = {"metadata": {"ownerReferences": [owner]}}
     (account,) = binding["subjects"]
     for kind, child in ((SERVICE_ACCOUNTS, account["name"]), (ROLE_BINDINGS, name)):
         try:
-            await api.patch(kind, child, owned)
+            await api.patch(kind, child, owner_patch)
         except ClusterRefused as error:
             if error.details["status"] not in {403, 404}:  # an account that the chart did not make is not ours
                 raise

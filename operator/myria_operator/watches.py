@@ -33,16 +33,16 @@ _PATIENCE_S: Final = 2.0
 
 
 class Watches:
-    """Reports each MyriaRebuild of a namespace that changes, or whose Job does, by its name.
+    """Reports the name of each MyriaRebuild that changes, or whose Job changes.
 
     Args:
         namespace: the only one that is watched.
-        tell: called in the event loop that calls `run`.
+        tell: called with the name, in the event loop that calls `run`.
     """
 
     def __init__(self, namespace: str, tell: Callable[[str], None]) -> None:
         self.starts = 0
-        """How often the watches began; more than once means that something ended them."""
+        """How often the watches started; more than once means that something ended them."""
         self._namespace = namespace
         self._tell = tell
         self._stopping = threading.Event()
@@ -60,7 +60,7 @@ class Watches:
         def hand_over(name: str) -> None:
             loop.call_soon_threadsafe(self._tell, name)
 
-        thread = threading.Thread(target=self._watch_on, args=(hand_over,), name="watches", daemon=True)
+        thread = threading.Thread(target=self._keep_watching, args=(hand_over,), name="watches", daemon=True)
         thread.start()
         try:
             while thread.is_alive():  # noqa: ASYNC110 - a thread that dies sets no event
@@ -74,7 +74,8 @@ class Watches:
                     watching_loop.call_soon_threadsafe(stop.set)
             await asyncio.to_thread(thread.join, 5.0)
 
-    def _watch_on(self, tell: Callable[[str], None]) -> None:
+    def _keep_watching(self, tell: Callable[[str], None]) -> None:
+        """Run kopf, and start it again whenever it ends, until `run` is cancelled; the watching thread's program."""
         while not self._stopping.is_set():
             loop = asyncio.new_event_loop()
             error: BaseException | None = None
@@ -90,6 +91,7 @@ class Watches:
                 self._stopping.wait(_AGAIN_S)
 
     async def _watch(self, tell: Callable[[str], None]) -> None:
+        """Run kopf once, until it ends or is told to stop; raise what ended it."""
         stop = asyncio.Event()
         with self._lock:
             self._running = asyncio.get_running_loop(), stop
@@ -98,7 +100,7 @@ class Watches:
         stopped = asyncio.create_task(stop.wait(), name="stop")
         roots = {
             *await kopf.spawn_tasks(
-                registry=self._registry(tell), settings=_settings(), standalone=True, namespaces=[self._namespace]
+                registry=self._make_registry(tell), settings=_settings(), standalone=True, namespaces=[self._namespace]
             )
         }
         try:
@@ -110,7 +112,7 @@ class Watches:
                 self._running = None
             await _end(roots)
 
-    def _registry(self, tell: Callable[[str], None]) -> kopf.OperatorRegistry:
+    def _make_registry(self, tell: Callable[[str], None]) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
 
         @kopf.on.startup(registry=registry)
@@ -138,20 +140,20 @@ class Watches:
 
 
 async def _end(roots: set[asyncio.Task[None]]) -> None:
-    """End kopf: the streams first, which its orchestrator forgets when it fails, then its root tasks, then the rest."""
-    for chosen in (
+    """Cancel kopf's tasks: first the streams, which a failed orchestrator forgets, then the roots, then the rest."""
+    for is_chosen in (
         lambda task: task.get_name().startswith("watcher for"),
         lambda task: task in roots,
         lambda _task: True,
     ):
-        tasks = {task for task in asyncio.all_tasks() if task is not asyncio.current_task() and chosen(task)}
+        tasks = {task for task in asyncio.all_tasks() if task is not asyncio.current_task() and is_chosen(task)}
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=_PATIENCE_S)
     for task in roots:
         if task.done() and not task.cancelled():
-            task.exception()  # told of already
+            task.exception()  # read here, or asyncio would log it as never retrieved
 
 
 def _settings() -> kopf.OperatorSettings:
