@@ -59,7 +59,7 @@ from myria_server.readiness import Readiness
 
 BODY_TIMEOUT_S = 30.0
 
-_Work = Callable[[], Coroutine[Any, Any, None]]
+_BackgroundWork = Callable[[], Coroutine[Any, Any, None]]
 
 
 class ServerApp:
@@ -67,8 +67,8 @@ class ServerApp:
 
     Args:
         at: what answers at each path, with or without a slash at its end.
-        below: what answers at every path that begins with a prefix, unless it is open.
-        beside: what is open, and refuses all other paths; it runs what begins and ends with the process, too.
+        below: what answers at every path that begins with a prefix, unless `beside` has a route for that path.
+        beside: serves the open routes and refuses all other paths; its lifespan runs the background work, too.
         reader: reads the bodies of requests to APIs.
     """
 
@@ -107,11 +107,11 @@ class ServerApp:
 
 @dataclass(kw_only=True, slots=True)
 class _Credentials:
-    """How callers prove who they are, what is served to everybody for that, and what runs for it."""
+    """How callers prove who they are; the open routes and the background work that this needs."""
 
     authentication: Authentication
     routes: list[Route] = field(default_factory=list)
-    work: list[_Work] = field(default_factory=list)
+    work: list[_BackgroundWork] = field(default_factory=list)
 
 
 def build_app(
@@ -131,8 +131,8 @@ def build_app(
         tenant: whose memory is used where there are no credentials (auth.mode none).
         metrics: where to count; share it with the memory's hooks.
         body_timeout: seconds within which a request body must have arrived.
-        now: seconds since 1970, by which credentials expire.
-        ticks: a steady clock in seconds, by which rates count, and what is known of credentials grows old.
+        now: clock for the expiry of credentials, in seconds since 1970.
+        ticks: steady clock in seconds, for rates and for the age of cached credentials.
 
     Raises:
         ConfigurationError: section `auth` is not whole, or the file of issuers is not as it must be.
@@ -142,26 +142,26 @@ def build_app(
     auth.require_servable()
     metrics = metrics or ServerMetrics(tenant_label=settings.metrics.tenant_label)
     served = served_faces(settings)
-    local = local_principal(tenant, fallback=auth.local_participants)
+    local_caller = local_principal(tenant, fallback=auth.local_participants)
     journal = Journal(memory.appending, settings.audit, dropped=metrics.record_dropped)
     limiter = FailureLimiter(Failures(auth.failures_per_minute, ticks=ticks), Proxies(auth.proxies), journal)
     if auth.mode == "keys":
-        credentials = _keys_and_tokens(memory, settings, limiter, served, now=now, ticks=ticks)
+        credentials = _accept_keys_and_tokens(memory, settings, limiter, served, now=now, ticks=ticks)
     else:
-        credentials = _Credentials(authentication=Anybody(local, memory.appending, ticks=ticks))
+        credentials = _Credentials(authentication=Anybody(local_caller, memory.appending, ticks=ticks))
     limits = CredentialLimits(requests_per_s=auth.requests_per_s, concurrency=auth.concurrency, ticks=ticks)
     access = Access(credentials.authentication, limits, limiter, metrics)
     origins = CrossOrigins(mcp.cors_origins)
-    public = () if auth.public_url is None else (urlsplit(auth.public_url).netloc,)
-    hosts = HostList((*mcp.allowed_hosts, *public), origins)
+    public_hosts = () if auth.public_url is None else (urlsplit(auth.public_url).netloc,)
+    hosts = HostList((*mcp.allowed_hosts, *public_hosts), origins)
     bodies = Bodies(values=mcp.body_values, wait_s=body_timeout)
     reader = BodyReader(bodies, body_bytes=mcp.body_bytes, timeout_s=body_timeout)
     answers = Answers.within(settings)
     readiness = Readiness(memory.ready, grace_s=mcp.ready_grace_s)
 
     def guarded(endpoint: ASGIApp, api: ServedApi) -> ASGIApp:
-        """Return an endpoint of an API with the checks before it, which come in this order."""
-        return _behind(
+        """Return an endpoint of an API behind these checks; a request passes them from the first to the last."""
+        return _wrap_in_checks(
             endpoint,
             # Outermost, so that every answer passes it; the host before anything that waits or counts.
             Middleware(Compression, least_bytes=mcp.compress_bytes),
@@ -175,15 +175,15 @@ def build_app(
     at: dict[str, ASGIApp] = {}
     below: dict[str, ASGIApp] = {}
     legacy: LegacyTransport | None = None
-    for face in served:
-        toolbox = Toolbox(memory, settings, metrics, face=face, journal=journal, answers=answers)
-        server = build_server(toolbox, settings, local)
+    for api_name in served:
+        toolbox = Toolbox(memory, settings, metrics, face=api_name, journal=journal, answers=answers)
+        server = build_server(toolbox, settings, local_caller)
         manager = StreamableHTTPSessionManager(
             app=server, json_response=True, stateless=True, max_request_body_size=mcp.body_bytes
         )
         managers.append(manager)
-        most = min(mcp.body_bytes, settings.turns.request_bytes) if face == "turns" else mcp.body_bytes
-        api = ServedApi(toolbox=toolbox, body_bytes=most)
+        max_body_bytes = min(mcp.body_bytes, settings.turns.request_bytes) if api_name == "turns" else mcp.body_bytes
+        api = ServedApi(toolbox=toolbox, body_bytes=max_body_bytes)
         plain = replace(api, refuses="contract")
         endpoint = McpEndpoint(
             api,
@@ -194,14 +194,14 @@ def build_app(
             answers=answers,
             streams=idle_stream if mcp.legacy_sse else None,
         )
-        at[PATH_OF[face]] = guarded(endpoint, api)
-        if face == "turns":
+        at[PATH_OF[api_name]] = guarded(endpoint, api)
+        if api_name == "turns":
             for path, tool in TURNS_OVER_HTTP.items():
                 at[path] = guarded(PlainCallEndpoint(plain, tool, bodies=bodies, answers=answers), plain)
-        if face == "rest":
+        if api_name == "rest":
             routes = RestEndpoint(plain, MemtraceApi(memory, settings), access=access, bodies=bodies, answers=answers)
             at[REST_PREFIX] = below[REST_PREFIX + "/"] = guarded(routes, plain)
-        if face == "agent" and mcp.legacy_sse:
+        if api_name == "agent" and mcp.legacy_sse:
             legacy = LegacyTransport(server, api, guarded, bodies)
 
     at[STREAM_PATH] = refuse_legacy if legacy is None else legacy.stream
@@ -241,13 +241,13 @@ def build_app(
     )
 
 
-def _behind(endpoint: ASGIApp, *checks: Middleware) -> ASGIApp:
-    for check in reversed(checks):
+def _wrap_in_checks(endpoint: ASGIApp, *checks: Middleware) -> ASGIApp:
+    for check in reversed(checks):  # each wraps what is there already, so the first check must wrap last
         endpoint = check.cls(endpoint, *check.args, **check.kwargs)
     return endpoint
 
 
-def _keys_and_tokens(
+def _accept_keys_and_tokens(
     memory: Memory,
     settings: Settings,
     limiter: FailureLimiter,
@@ -256,17 +256,17 @@ def _keys_and_tokens(
     now: Callable[[], float],
     ticks: Callable[[], float],
 ) -> _Credentials:
-    """Return what takes keys, and tokens of other authorization servers and of our own where they are set."""
+    """Return credentials for auth.mode keys: keys, and tokens of the authorization servers that the settings name."""
     auth = settings.auth
-    anyone = auth.append_others == "anyone"
-    key_cache = KeyCache(memory.appending, appends_for_anyone=anyone, now=now, ticks=ticks)
+    appends_for_anyone = auth.append_others == "anyone"
+    key_cache = KeyCache(memory.appending, appends_for_anyone=appends_for_anyone, now=now, ticks=ticks)
     if auth.public_url is None or (auth.issuers_file is None and not auth.server):
         return _Credentials(authentication=KeysAndTokens(key_cache), work=[key_cache.run])
     issuers = () if auth.issuers_file is None else load_issuers(auth.issuers_file)
     resource = ProtectedResource(auth.public_url, issuers, own=auth.server, faces=served)
     tokens = None
     if issuers:
-        tokens = Tokens(issuers, key_cache, resource.urls, appends_for_anyone=anyone, now=now, ticks=ticks)
+        tokens = Tokens(issuers, key_cache, resource.urls, appends_for_anyone=appends_for_anyone, now=now, ticks=ticks)
     credentials = _Credentials(
         authentication=KeysAndTokens(key_cache, tokens, resource),
         routes=resource.routes(),

@@ -33,7 +33,7 @@ LINGER_S = 10.0
 """How long the rest of what was refused is read and dropped, so that its sender sees the answer."""
 
 TAKING_TIMEOUT_S = 30.0
-"""How long a client may take nothing of an answer before its connection is ended: the answer is held until then."""
+"""How long a client may read nothing of an answer, which is held until then, before its connection is aborted."""
 
 HEADER_BYTES = 64 * 1024
 """How many bytes the request line and the headers of one request may have."""
@@ -44,8 +44,8 @@ YOUNG_OBJECTS = 10_000
 """New objects after which the garbage collector looks at them. A batch makes thousands and no cycle: at Python's own
 700 it would be looked through several times while it is worked on, for a microsecond per event."""
 
-_REST = f"{PREFIX}/".encode()
-_LINE_BYTES = 128
+_REST_PATH = f"{PREFIX}/".encode()
+_SHOWN_LINE_BYTES = 128
 _SWEEP_S = 1.0
 
 
@@ -107,7 +107,7 @@ class HttpServer:
     async def run(self, ready: asyncio.Event | None = None) -> None:
         """Serve until `stop` is called, then drain."""
         self._server.ready = ready
-        sweep = asyncio.create_task(self._sweep())
+        sweep = asyncio.create_task(self._sweep_connections())
         try:
             await self._server.serve(sockets=[self._sock])
         finally:
@@ -123,19 +123,21 @@ class HttpServer:
         """Stop waiting for open requests."""
         self._server.force_exit = True
 
-    async def _sweep(self) -> None:
+    async def _sweep_connections(self) -> None:
+        """Every `_SWEEP_S`, look for a renewed certificate and close connections that are too slow."""
         loop = asyncio.get_running_loop()
-        swept = loop.time()
+        last_sweep = loop.time()
         while True:
             await asyncio.sleep(_SWEEP_S)
             if self._certificate is not None:
                 self._certificate.refresh()
             now = loop.time()
-            stood_s, swept = max(0.0, now - swept - 2 * _SWEEP_S), now
+            # A sweep that comes late means that the event loop stood still; some lateness is normal.
+            stalled_s, last_sweep = max(0.0, now - last_sweep - 2 * _SWEEP_S), now
             for connection in list(self._server.server_state.connections):
                 if isinstance(connection, _GuardedProtocol):
-                    if stood_s:
-                        connection.forgive(stood_s, now)
+                    if stalled_s:
+                        connection.forgive(stalled_s, now)
                     connection.close_if_slow(now)
 
 
@@ -183,16 +185,17 @@ async def serve_http(
     departure = departure or Departure()
     linger_s = settings.mcp.linger_s if linger_s is None else linger_s
     async with _running(server, ready, departure.hurried):
-        await _first(departure.asked, stop or asyncio.Event())
+        await _wait_for_any(departure.asked, stop or asyncio.Event())
         if departure.asked.is_set():
             app.readiness.draining = True
             logger.info("leaving in %g s", linger_s, extra={"action": "server_leaving", "linger_s": linger_s})
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(linger_s):
-                    await _first(departure.hurried, stop or asyncio.Event())
+                    await _wait_for_any(departure.hurried, stop or asyncio.Event())
 
 
-async def _first(*events: asyncio.Event) -> None:
+async def _wait_for_any(*events: asyncio.Event) -> None:
+    """Wait until one of the events is set."""
     waiting = [asyncio.create_task(event.wait()) for event in events]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -208,9 +211,9 @@ async def _running(server: HttpServer, ready: asyncio.Event | None, hurried: asy
         server.hurry()
 
     task = asyncio.create_task(server.run(ready))
-    waiting = asyncio.current_task()
-    if waiting is not None:
-        task.add_done_callback(lambda done: waiting.cancel() if done.exception() is not None else None)
+    serving_task = asyncio.current_task()
+    if serving_task is not None:
+        task.add_done_callback(lambda done: serving_task.cancel() if done.exception() is not None else None)
     try:
         yield
     finally:
@@ -253,7 +256,7 @@ class HeadWithBody:
         self._later: asyncio.Handle | None = None
 
     def write(self, data: bytes) -> None:
-        """Send bytes, after those that were held back; the first are held back."""
+        """Hold back the first bytes, the head; send later ones after it, and the second write together with it."""
         if self._later is None:
             self._head = data
             self._later = self._loop.call_soon(self.flush)
@@ -281,14 +284,14 @@ class HeadWithBody:
         return self._transport.is_closing()
 
 
-class _Dropped(list[tuple[bytes, bytes]]):
-    """Where trailers go: nobody looked for them, and as headers they would say who calls after that was decided."""
+class _DroppedTrailers(list[tuple[bytes, bytes]]):
+    """A list that drops the trailers put into it: as headers they could change who calls after that was decided."""
 
     def append(self, _field: tuple[bytes, bytes]) -> None:
         """Keep nothing."""
 
 
-_DROPPED = _Dropped()
+_DROPPED_TRAILERS = _DroppedTrailers()
 
 
 class _GuardedProtocol(HttpToolsProtocol):
@@ -296,16 +299,16 @@ class _GuardedProtocol(HttpToolsProtocol):
 
     _waiting_since: float | None = None
     _body_since: float | None = None
-    _untaken_since: float | None = None
+    _write_paused_since: float | None = None
     _refused_at: float | None = None
-    _piece = b""
-    _mixed = False
-    """Whether the piece holds more than a part of the head that is read."""
+    _current_piece = b""
+    _piece_is_mixed = False
+    """Whether the current piece also holds bytes that are not part of the head being read."""
     _too_large = False
     _head_bytes = 0
-    """What the pieces hold that came before and are nothing but parts of this head."""
-    _beside_body = 0
-    """What came since the last piece of the body that is read: trailers, or what chunks say of themselves."""
+    """Bytes of earlier pieces that held nothing but parts of this head."""
+    _overhead_bytes = 0
+    """Bytes since the last piece of the body: trailers, or the framing and extensions of chunks."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -314,14 +317,14 @@ class _GuardedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._refused_at is not None:
             return
-        self._piece, self._mixed = data, self._body_since is not None
-        self._beside_body += len(data)
+        self._current_piece, self._piece_is_mixed = data, self._body_since is not None
+        self._overhead_bytes += len(data)
         super().data_received(data)
-        self._piece = b""
-        if self._body_since is not None and self._beside_body > HEADER_BYTES and self._refused_at is None:
+        self._current_piece = b""
+        if self._body_since is not None and self._overhead_bytes > HEADER_BYTES and self._refused_at is None:
             self.transport.close()
             return
-        if self._refused_at is not None or self._waiting_since is None or self._mixed:
+        if self._refused_at is not None or self._waiting_since is None or self._piece_is_mixed:
             return
         self._head_bytes += len(data)
         if self._head_bytes > HEADER_BYTES and not self.transport.is_closing():
@@ -329,14 +332,14 @@ class _GuardedProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._untaken_since = self.loop.time()
+        self._write_paused_since = self.loop.time()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._untaken_since = None
+        self._write_paused_since = None
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Answer what was asked for before the client closed its side (RFC 9112, 9.6), then close the connection.
+        """Answer a request whose client closed its side (RFC 9112, 9.6), then close; return whether to wait for that.
 
         An answer that has begun already is given up: a stream has no other way to learn that its reader is gone. TLS
         has no half of a connection that could be closed.
@@ -351,37 +354,40 @@ class _GuardedProtocol(HttpToolsProtocol):
         self._waiting_since = self.loop.time()
 
     def on_headers_complete(self) -> None:
-        if self._head_bytes + len(self._piece) > HEADER_BYTES and self._head_size() > HEADER_BYTES:
+        if self._head_bytes + len(self._current_piece) > HEADER_BYTES and self._head_size() > HEADER_BYTES:
             self._too_large = True
             raise ValueError("a head too large")  # stops the parser, which has it refused
-        self._head_bytes, self._mixed = 0, True
+        self._head_bytes, self._piece_is_mixed = 0, True
         self._body_since = self._waiting_since
         self._waiting_since = None
         super().on_headers_complete()
-        self.headers, self._beside_body = _DROPPED, 0  # the application has the list of those before the body
+        self.headers, self._overhead_bytes = (
+            _DROPPED_TRAILERS,
+            0,
+        )  # the application has the list of those before the body
         if self.cycle is not None:
             self.cycle.transport = HeadWithBody(self.transport, self.loop)  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
-        self._beside_body = 0
+        self._overhead_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._body_since = None
         super().on_message_complete()
 
-    def forgive(self, stood_s: float, now: float) -> None:
-        """Leave out time in which this process stood still: what a client sent meanwhile may not be here yet."""
+    def forgive(self, stalled_s: float, now: float) -> None:
+        """Do not count time in which this process was stalled against the client, whose data may have waited unread."""
         if self._waiting_since is not None:
-            self._waiting_since = min(now, self._waiting_since + stood_s)
+            self._waiting_since = min(now, self._waiting_since + stalled_s)
         if self._body_since is not None:
-            self._body_since = min(now, self._body_since + stood_s)
-        if self._untaken_since is not None:
-            self._untaken_since = min(now, self._untaken_since + stood_s)
+            self._body_since = min(now, self._body_since + stalled_s)
+        if self._write_paused_since is not None:
+            self._write_paused_since = min(now, self._write_paused_since + stalled_s)
 
     def close_if_slow(self, now: float) -> None:
         """Close the connection if it sends its headers, or the first piece of a body, too slowly, or takes nothing."""
-        if self._untaken_since is not None and now - self._untaken_since > TAKING_TIMEOUT_S:
+        if self._write_paused_since is not None and now - self._write_paused_since > TAKING_TIMEOUT_S:
             self.transport.abort()
             return
         if self.transport.is_closing():
@@ -394,46 +400,46 @@ class _GuardedProtocol(HttpToolsProtocol):
             if now - self._body_since > LINGER_S:
                 self.transport.close()
             return
-        headers_late = self._waiting_since is not None and now - self._waiting_since > HEADER_TIMEOUT_S
-        body_late = self._body_since is not None and now - self._body_since > BODY_TIMEOUT_S + _SWEEP_S
-        if headers_late or (body_late and not self.cycle.response_started and not self.cycle.body):
-            self._end(b"408 Request Timeout", DeadlineExceeded("the request did not arrive in time"))
+        are_headers_late = self._waiting_since is not None and now - self._waiting_since > HEADER_TIMEOUT_S
+        is_body_late = self._body_since is not None and now - self._body_since > BODY_TIMEOUT_S + _SWEEP_S
+        if are_headers_late or (is_body_late and not self.cycle.response_started and not self.cycle.body):
+            self._answer_and_close(b"408 Request Timeout", DeadlineExceeded("the request did not arrive in time"))
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what stopped the parser: what is no HTTP, or a head too large."""
+        """Refuse the request that stopped the parser: it is no HTTP, or its head is too large."""
         if self._too_large:
             self._refuse_head()
             return
-        self._end(b"400 Bad Request", InvalidArgument(f"this is no HTTP request: {msg}"))
+        self._answer_and_close(b"400 Bad Request", InvalidArgument(f"this is no HTTP request: {msg}"))
 
     def _head_size(self) -> int:
-        """Return how many bytes the head has that was read, as most clients write it."""
-        line = len(self.parser.get_method()) + len(self.url) + len(b"  HTTP/1.1\r\n\r\n")
-        return line + sum(len(name) + len(value) + len(b": \r\n") for name, value in self.headers)
+        """Return the size of the head that was read, in bytes, as if the client wrote it without extra white space."""
+        line_bytes = len(self.parser.get_method()) + len(self.url) + len(b"  HTTP/1.1\r\n\r\n")
+        return line_bytes + sum(len(name) + len(value) + len(b": \r\n") for name, value in self.headers)
 
     def _refuse_head(self) -> None:
         message = f"the request line and the headers of a request may have {HEADER_BYTES} bytes"
-        self._end(b"431 Request Header Fields Too Large", InvalidArgument(message, limit=HEADER_BYTES))
+        self._answer_and_close(b"431 Request Header Fields Too Large", InvalidArgument(message, limit=HEADER_BYTES))
 
-    def _end(self, status: bytes, error: MyriaError) -> None:
-        """Answer beside the application, which never saw the request, and close the connection.
+    def _answer_and_close(self, status: bytes, error: MyriaError) -> None:
+        """Send an error without the application, which never saw the request, and close the connection.
 
-        What its sender still sends is dropped for a while: closed at once, the connection would be reset, and the
-        answer lost before it was read.
+        For `LINGER_S` further input is read and dropped: closed at once, the connection would be reset, and the client
+        could lose the answer before reading it.
         """
         url: bytes = getattr(self, "url", b"")
         if not url:  # a line that is no HTTP names no path, but may hold one
-            url = b"".join(self._piece[:_LINE_BYTES].split(b" ", 2)[1:2])
-        if url.startswith(_REST):
+            url = b"".join(self._current_piece[:_SHOWN_LINE_BYTES].split(b" ", 2)[1:2])
+        if url.startswith(_REST_PATH):
             body = orjson.dumps(refused(error))
         else:
             body = rpc_error(None, mcp_types.INVALID_REQUEST, error.message, error.to_json())
-        fixed = (
+        fixed_headers = (
             b"content-type: application/json\r\ncache-control: no-store\r\n"
             b"x-content-type-options: nosniff\r\nreferrer-policy: no-referrer\r\n"
         )
-        length = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-        self.transport.write(b"HTTP/1.1 " + status + b"\r\n" + fixed + length + body)
+        last_headers = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self.transport.write(b"HTTP/1.1 " + status + b"\r\n" + fixed_headers + last_headers + body)
         if self.cycle is not None and not self.cycle.response_complete:
             self.transport.close()
             return

@@ -50,11 +50,12 @@ MOST_REMEMBERED = 10_000
 PIECE_BYTES = 64 * 1024
 """Bytes of an answer that are handed over at a time; the next ones wait until the client has taken them."""
 
-_SHARE = 2
+_TENANT_SHARE = 2
+"""One tenant may hold one part in so many of what the process may."""
 
 
 class Answers:
-    """The answers of one process, on whatever face.
+    """The answers of one process, over all its APIs.
 
     Args:
         page_bytes: largest page as JSON.
@@ -62,12 +63,12 @@ class Answers:
 
     def __init__(self, page_bytes: int) -> None:
         self.most_bytes = COPIES * page_bytes
-        self._room = ANSWERS_AT_ONCE * self.most_bytes
+        self._max_held = ANSWERS_AT_ONCE * self.most_bytes
         self._held = 0
         self._of_tenants: Counter[str] = Counter()
         self._turns = FairTurns(LARGE_AT_ONCE, each=1, patience=PATIENCE_S)
-        self._large: OrderedDict[tuple[Caller, str], None] = OrderedDict()
-        self._served = 0
+        self._large_calls: OrderedDict[tuple[Caller, str], None] = OrderedDict()
+        self._small_answers = 0
 
     @classmethod
     def within(cls, settings: Settings) -> Answers:
@@ -75,11 +76,11 @@ class Answers:
         return cls(max(settings.retrieval.answer_bytes, settings.ingest.payload_bytes))
 
     def check(self, asker: Caller, size: int) -> None:
-        """Return where an answer of so many bytes may go out.
+        """Check that an answer of `size` bytes may be sent.
 
         Raises:
-            AnswerTooLarge: it never may.
-            Overloaded: too much is held already, of everybody or of the caller's tenant.
+            AnswerTooLarge: it is larger than one request may be answered.
+            Overloaded: too many bytes are held already, of all tenants or of the caller's.
         """
         if size > self.most_bytes:
             raise AnswerTooLarge(
@@ -88,13 +89,13 @@ class Answers:
                 limit=self.most_bytes,
             )
         if size > SMALL_BYTES and (
-            self._held + size > self._room or self._of_tenants[asker[0]] + size > self._room // _SHARE
+            self._held + size > self._max_held or self._of_tenants[asker[0]] + size > self._max_held // _TENANT_SHARE
         ):
             raise Overloaded("too many large answers wait to be taken; read them, ask for less at once, or retry")
 
     @contextmanager
     def held(self, asker: Caller) -> Iterator[Held]:
-        """Hold answers to one request for the block."""
+        """Count the answers to one request as held until the block ends."""
         held = Held(self, asker[0])
         try:
             yield held
@@ -102,7 +103,7 @@ class Answers:
             self.hold(asker[0], -held.size)
 
     def hold(self, tenant: str, size: int) -> None:
-        """Count bytes that are held, or no longer."""
+        """Add to the bytes that are held; a negative `size` releases them."""
         self._held += size
         self._of_tenants[tenant] += size
         if not self._of_tenants[tenant]:
@@ -110,35 +111,38 @@ class Answers:
 
     @asynccontextmanager
     async def making(self, asker: Caller, name: str) -> AsyncIterator[Outgoing]:
-        """Make an answer to a call of this name in the block, in turn where the caller's last one was large.
+        """Make the answer to a call in the block; it first waits for a turn if the caller's last such answer was large.
+
+        Args:
+            name: of the tool or route.
 
         Raises:
-            Overloaded: its turn did not come in time.
+            Overloaded: the turn did not come within `PATIENCE_S`.
         """
-        has_turn = (asker, name) in self._large
+        has_turn = (asker, name) in self._large_calls
         if has_turn:
             await self._turns.begin(asker)
         loop = asyncio.get_running_loop()
-        began, served = loop.time(), self._served
-        made = Outgoing()
+        began, small_before = loop.time(), self._small_answers
+        outgoing = Outgoing()
         try:
-            yield made
+            yield outgoing
         finally:
-            is_large = made.size >= LARGE_BYTES
-            self._remember((asker, name), is_large=is_large)
+            is_large = outgoing.size >= LARGE_BYTES
+            self._remember_size((asker, name), is_large=is_large)
             if not has_turn:
-                self._served += not is_large
-            elif is_large and served != self._served:
+                self._small_answers += not is_large
+            elif is_large and small_before != self._small_answers:
                 loop.call_later(min(REST * (loop.time() - began), LONGEST_REST_S), self._turns.end, asker)
             else:
                 self._turns.end(asker)
 
-    def _remember(self, call: tuple[Caller, str], *, is_large: bool) -> None:
-        self._large.pop(call, None)
+    def _remember_size(self, call: tuple[Caller, str], *, is_large: bool) -> None:
+        self._large_calls.pop(call, None)
         if is_large:
-            self._large[call] = None
-            if len(self._large) > MOST_REMEMBERED:
-                self._large.popitem(last=False)
+            self._large_calls[call] = None
+            if len(self._large_calls) > MOST_REMEMBERED:
+                self._large_calls.popitem(last=False)
 
 
 @dataclass(slots=True)
@@ -149,7 +153,7 @@ class Outgoing:
 
 
 class Held:
-    """What is held of the answers to one request, in bytes."""
+    """Counts the bytes of the answers to one request that are held."""
 
     __slots__ = ("_answers", "_tenant", "most_bytes", "size")
 
@@ -166,7 +170,7 @@ class Held:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is as much as one request may be answered."""
+        """Whether it has reached the most that one request may be answered."""
         return self.size >= self.most_bytes
 
 

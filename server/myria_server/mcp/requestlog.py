@@ -20,15 +20,15 @@ from myria.log.ids import new_id
 
 _log = logging.getLogger("myria.requests")
 
-_SESSIONS: Final = ("session_id", "sessionId", "context_id", "contextId")
-_TURNS: Final = ("turn_id", "turnId")
-_CHARACTERS: Final = 100
-"""Of names that callers give."""
+_SESSION_ARGUMENTS: Final = ("session_id", "sessionId", "context_id", "contextId")
+_TURN_ARGUMENTS: Final = ("turn_id", "turnId")
+_MAX_NAME_CHARACTERS: Final = 100
+"""Characters that are logged of a name that a caller gives."""
 
 
 @dataclass(slots=True)
 class NotedRequest:
-    """An HTTP request while it is answered; `lines` counts those that its calls have got."""
+    """An HTTP request while it is answered; `lines` counts the log lines that its calls wrote."""
 
     request_id: str
     face: str
@@ -54,15 +54,15 @@ _current: ContextVar[NotedRequest | None] = ContextVar("request", default=None)
 
 
 def is_on() -> bool:
-    """Tell whether lines are wanted."""
+    """Tell whether the log takes these lines, at level debug."""
     return _log.isEnabledFor(logging.DEBUG)
 
 
 @contextmanager
-def noting(headers: Mapping[bytes, bytes], face: str) -> Iterator[NotedRequest]:
-    """Note the request that the block answers; one of which no call has a line gets one at its end."""
-    given = _shown(headers.get(b"x-request-id", b"").decode("latin-1"))
-    noted = NotedRequest(given or new_id("req"), face, time.perf_counter())
+def noting(headers: Mapping[bytes, bytes], api: str) -> Iterator[NotedRequest]:
+    """Note the request that the block answers; if none of its calls wrote a log line, write one at the end."""
+    client_id = _shorten_printable(headers.get(b"x-request-id", b"").decode("latin-1"))
+    noted = NotedRequest(client_id or new_id("req"), api, time.perf_counter())
     token = _current.set(noted)
     try:
         yield noted
@@ -71,7 +71,15 @@ def noting(headers: Mapping[bytes, bytes], face: str) -> Iterator[NotedRequest]:
         if not noted.lines:
             code = noted.code or ("ok" if noted.status < 400 else f"http_{noted.status}")
             seconds = time.perf_counter() - noted.began
-            _write(noted.request_id, seconds, tenant=noted.tenant, face=face, tool=noted.method, code=code, named={})
+            _write(
+                noted.request_id,
+                seconds,
+                tenant=noted.tenant,
+                face=api,
+                tool=noted.method,
+                code=code,
+                naming_arguments={},
+            )
 
 
 class RequestLog:
@@ -91,7 +99,7 @@ class RequestLog:
 
 
 def current() -> NotedRequest | None:
-    """Return the request that is answered now, None outside of one or where no lines are wanted."""
+    """Return the request that is being answered; None outside of one, or where the log takes no lines."""
     return _current.get()
 
 
@@ -101,24 +109,26 @@ def refused(code: str) -> None:
         noted.code = code
 
 
-def called(tenant: str | None, face: str, tool: str, arguments: Any, *, seconds: float, code: str) -> None:
-    """Write the line of a call; of its arguments only the names of session and turn."""
+def called(tenant: str | None, api: str, tool: str, arguments: Any, *, seconds: float, code: str) -> None:
+    """Write the log line of a call; of its arguments it holds only the ids of session and turn."""
     if not is_on():
         return
     request_id = None
     if (noted := _current.get()) is not None:
         noted.lines += 1
         request_id, tenant = noted.request_id, tenant or noted.tenant
-    named = arguments if isinstance(arguments, dict) else {}
-    _write(request_id, seconds, tenant=tenant, face=face, tool=tool, code=code, named=named)
+    naming_arguments = arguments if isinstance(arguments, dict) else {}
+    _write(request_id, seconds, tenant=tenant, face=api, tool=tool, code=code, naming_arguments=naming_arguments)
 
 
-def _write(request_id: str | None, seconds: float, *, named: Mapping[str, Any], code: str, **known: str | None) -> None:
+def _write(
+    request_id: str | None, seconds: float, *, naming_arguments: Mapping[str, Any], code: str, **more_fields: str | None
+) -> None:
     fields = {
         "request_id": request_id or new_id("req"),
-        **known,
-        "session": _named(named, _SESSIONS),
-        "turn": _named(named, _TURNS),
+        **more_fields,
+        "session": _first_name(naming_arguments, _SESSION_ARGUMENTS),
+        "turn": _first_name(naming_arguments, _TURN_ARGUMENTS),
         "ms": round(seconds * 1000, 1),
         "code": code,
     }
@@ -126,9 +136,9 @@ def _write(request_id: str | None, seconds: float, *, named: Mapping[str, Any], 
     _log.debug("%s", line, extra={"action": "request", **fields})
 
 
-def _named(arguments: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
-    return next((_shown(given) for name in names if isinstance(given := arguments.get(name), str)), None)
+def _first_name(arguments: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+    return next((_shorten_printable(value) for name in names if isinstance(value := arguments.get(name), str)), None)
 
 
-def _shown(name: str) -> str | None:
-    return name[:_CHARACTERS] if name.isprintable() and name.strip() else None
+def _shorten_printable(name: str) -> str | None:
+    return name[:_MAX_NAME_CHARACTERS] if name.isprintable() and name.strip() else None

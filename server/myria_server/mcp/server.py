@@ -60,7 +60,7 @@ PRINCIPAL_KEY = "myria.principal"
 """Where the ASGI scope holds the `Principal`."""
 
 ADDRESS_KEY = "myria.address"
-"""Where the ASGI scope holds what tells from where the request comes (`toolbox.AddressOf`)."""
+"""Where the ASGI scope holds the function that returns the caller's address (`toolbox.AddressOf`)."""
 
 _LISTINGS: tuple[CacheableMethod, ...] = (
     "server/discover",
@@ -74,30 +74,30 @@ _Context = ServerRequestContext[Any, Any]
 
 
 def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Server[Any]:
-    """Return the SDK's server with the tools of one face.
+    """Return the SDK's server with the tools of one API.
 
     Args:
-        local: on whose behalf calls run that bring no principal of their own (stdio).
+        local: the principal of calls that bring none of their own (stdio).
     """
 
-    def calling(context: _Context) -> Principal:
+    def principal_of(context: _Context) -> Principal:
         principal: Principal = local if context.request is None else context.request.scope.get(PRINCIPAL_KEY, local)
         return principal
 
     def address_of(context: _Context) -> AddressOf | None:
-        found: AddressOf | None = None if context.request is None else context.request.scope.get(ADDRESS_KEY)
-        return found
+        address: AddressOf | None = None if context.request is None else context.request.scope.get(ADDRESS_KEY)
+        return address
 
     async def list_tools(
         context: _Context, _params: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListToolsResult:
-        allowed = set(toolbox.offered_to(calling(context)))
-        shown = []
+        allowed = set(toolbox.offered_to(principal_of(context)))
+        described_tools = []
         for tool in toolbox.offered:
             if tool in allowed:
-                shown.append(describe(tool, settings))
+                described_tools.append(describe(tool, settings))
                 await asyncio.sleep(0)  # the first time, each takes milliseconds
-        return mcp_types.ListToolsResult(tools=shown)
+        return mcp_types.ListToolsResult(tools=described_tools)
 
     # Empty on purpose: a client may ask for whatever a server can list, and gets an answer it may cache.
     async def list_prompts(
@@ -113,9 +113,11 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
     ) -> mcp_types.ListResourcesResult:
         return mcp_types.ListResourcesResult(resources=listed_resources() if toolbox.face == "agent" else [])
 
-    async def read(context: _Context, params: mcp_types.ReadResourceRequestParams) -> mcp_types.ReadResourceResult:
-        asking = partial(toolbox.call, address_of=address_of(context))
-        return await read_resource(asking, settings, calling(context), str(params.uri))
+    async def read_named_resource(
+        context: _Context, params: mcp_types.ReadResourceRequestParams
+    ) -> mcp_types.ReadResourceResult:
+        call_tool_here = partial(toolbox.call, address_of=address_of(context))
+        return await read_resource(call_tool_here, settings, principal_of(context), str(params.uri))
 
     async def list_resource_templates(
         _context: _Context, _params: mcp_types.PaginatedRequestParams | None
@@ -125,11 +127,11 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
     async def call_tool(context: _Context, params: mcp_types.CallToolRequestParams) -> mcp_types.CallToolResult:
         if not toolbox.knows(params.name):
             raise unknown_tool(toolbox, params.name)
-        reporting = REPORT.set(context.session.report_progress)
+        report_token = REPORT.set(context.session.report_progress)
         try:
-            outcome = await toolbox.call(params.name, params.arguments, calling(context), address_of(context))
+            outcome = await toolbox.call(params.name, params.arguments, principal_of(context), address_of(context))
         finally:
-            REPORT.reset(reporting)
+            REPORT.reset(report_token)
         text = outcome.text_for(structured=context.protocol_version not in TEXT_VERSIONS)
         return mcp_types.CallToolResult(
             content=[mcp_types.TextContent(type="text", text=text)],
@@ -149,7 +151,7 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
         on_list_prompts=list_prompts,
         on_get_prompt=get_prompt if toolbox.face == "agent" else None,
         on_list_resources=list_resources,
-        on_read_resource=read if toolbox.face == "agent" else None,
+        on_read_resource=read_named_resource if toolbox.face == "agent" else None,
         on_list_resource_templates=list_resource_templates,
     )
     server.middleware.clear()
@@ -157,7 +159,7 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
 
 
 def describe(tool: Tool, settings: Settings) -> mcp_types.Tool:
-    """Return a tool as `tools/list` shows it, with the names and limits of the settings; not to be changed."""
+    """Return a tool as `tools/list` shows it, with names and limits of the settings. Do not change it: it is cached."""
     return _described(tool, settings.mcp.tool_names, limits_of(settings))
 
 

@@ -49,7 +49,7 @@ async def serve_stdio(
     """Serve one client over a pair of byte streams until its input ends.
 
     Args:
-        face: whose tools are offered.
+        face: the API whose tools are offered.
         stdin: where messages come from, one JSON text per line; the process's own by default.
         stdout: where answers go.
     """
@@ -63,7 +63,7 @@ async def serve_stdio(
         if stdin is not None and stdout is not None:
             await _Pipe(stdin, stdout, server, toolbox, settings).run()
             return
-        with _own_descriptors() as (wire_in, wire_out):
+        with _claim_descriptors() as (wire_in, wire_out):
             await _Pipe(stdin or wire_in, stdout or wire_out, server, toolbox, settings).run()
 
 
@@ -78,19 +78,20 @@ class _Pipe:
         self._calls = Calls(toolbox, server.server_info_stamp)
         self._bodies = Bodies(values=settings.mcp.body_values, wait_s=settings.mcp.request_deadline_s)
         self._unanswered: set[object] = set()
-        self._settled = asyncio.Condition()
+        self._unanswered_changed = asyncio.Condition()
         self._write_lock = asyncio.Lock()
 
     async def run(self) -> None:
         to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
         async with anyio.create_task_group() as group:
-            group.start_soon(self._read, to_server)
-            group.start_soon(self._write, from_server)
+            group.start_soon(self._read_lines, to_server)
+            group.start_soon(self._write_answers, from_server)
             await self._server.run(from_client, to_client, self._server.create_initialization_options())
             group.cancel_scope.cancel()
 
-    async def _read(self, to_server: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    async def _read_lines(self, to_server: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        """Hand the lines of the input to the server until it ends, then wait for answers under way."""
         lines: asyncio.Queue[bytes | MyriaError | None] = asyncio.Queue(maxsize=1)
         loop = asyncio.get_running_loop()
 
@@ -106,13 +107,14 @@ class _Pipe:
         async with to_server:
             while (line := await lines.get()) is not None:
                 if isinstance(line, MyriaError):
-                    await self._say(rpc_error(None, mcp_types.INVALID_REQUEST, line.message, line.to_json()))
+                    await self._write_line(rpc_error(None, mcp_types.INVALID_REQUEST, line.message, line.to_json()))
                 elif line.strip():
-                    await self._take(line, to_server)
+                    await self._take_line(line, to_server)
             with anyio.move_on_after(self._drain_s):
-                await self._at_most(0)
+                await self._wait_for_unanswered(0)
 
     def _next_line(self) -> bytes | MyriaError | None:
+        """Return the next line, an error where it is too long, or None at the end of the input."""
         line = self._stdin.readline(self._line_bytes + 1)
         if not line:
             return None
@@ -122,34 +124,34 @@ class _Pipe:
             line = self._stdin.readline(1024 * 1024)
         return BodyTooLarge(f"a message is longer than {self._line_bytes} bytes", limit=self._line_bytes)
 
-    async def _take(self, line: bytes, to_server: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    async def _take_line(self, line: bytes, to_server: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         try:
             decoded = with_object_arguments(await self._bodies.decode(line))
         except Refused as refused:
-            await self._say(self._refused(refused))
+            await self._write_line(self._refusal_of(refused))
             return
         if type(decoded) is list:
             text = "send one JSON-RPC message per line; batches are not taken over stdio"
-            await self._say(rpc_error(None, mcp_types.INVALID_REQUEST, text))
+            await self._write_line(rpc_error(None, mcp_types.INVALID_REQUEST, text))
             return
-        if (wrong := fault(decoded)) is not None:
-            await self._say(rpc_error(id_of(decoded), *wrong))
+        if (problem := fault(decoded)) is not None:
+            await self._write_line(rpc_error(id_of(decoded), *problem))
             return
         try:
             message = mcp_types.jsonrpc_message_adapter.validate_python(decoded, by_name=False)
         except ValidationError:
             text = "not a JSON-RPC 2.0 request, notification or response"
-            await self._say(rpc_error(id_of(decoded), mcp_types.INVALID_REQUEST, text))
+            await self._write_line(rpc_error(id_of(decoded), mcp_types.INVALID_REQUEST, text))
             return
         if isinstance(message, mcp_types.JSONRPCRequest):
-            # Reading goes on when answers were taken: a client that reads none would fill the memory with them.
-            await self._at_most(ANSWERS_AT_ONCE - 1)
+            # Wait until the client has read some answers: one that reads none would fill the memory with them.
+            await self._wait_for_unanswered(ANSWERS_AT_ONCE - 1)
             self._unanswered.add(message.id)
         elif isinstance(message, mcp_types.JSONRPCNotification) and message.method == "notifications/cancelled":
-            await self._settle(cancelled_id(decoded))
+            await self._mark_answered(cancelled_id(decoded))
         await to_server.send(SessionMessage(message))
 
-    def _refused(self, refused: Refused) -> bytes:
+    def _refusal_of(self, refused: Refused) -> bytes:
         error, outline = refused.error, refused.outline
         blamed = blamed_call(outline, error)
         if blamed is None or not self._toolbox.knows(blamed[1]):
@@ -158,35 +160,35 @@ class _Pipe:
         is_modern = isinstance(meta, dict) and mcp_types.PROTOCOL_VERSION_META_KEY in meta
         return self._calls.written(blamed[0], self._toolbox.refusal(blamed[2]), is_modern=is_modern)
 
-    async def _write(self, from_server: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    async def _write_answers(self, from_server: MemoryObjectReceiveStream[SessionMessage]) -> None:
         async with from_server:
             async for item in from_server:
                 body = item.message.model_dump(mode="json", by_alias=True, exclude_unset=True)
-                await self._say(orjson.dumps(body))
+                await self._write_line(orjson.dumps(body))
                 if isinstance(item.message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
-                    await self._settle(item.message.id)
+                    await self._mark_answered(item.message.id)
 
-    async def _at_most(self, requests: int) -> None:
-        """Wait until no more than so many requests are unanswered."""
-        async with self._settled:
-            await self._settled.wait_for(lambda: len(self._unanswered) <= requests)
+    async def _wait_for_unanswered(self, most: int) -> None:
+        """Wait until at most `most` requests are unanswered."""
+        async with self._unanswered_changed:
+            await self._unanswered_changed.wait_for(lambda: len(self._unanswered) <= most)
 
-    async def _settle(self, request_id: object) -> None:
-        async with self._settled:
+    async def _mark_answered(self, request_id: object) -> None:
+        async with self._unanswered_changed:
             self._unanswered.discard(request_id)
-            self._settled.notify_all()
+            self._unanswered_changed.notify_all()
 
-    async def _say(self, text: bytes) -> None:
+    async def _write_line(self, text: bytes) -> None:
         async with self._write_lock:
-            await anyio.to_thread.run_sync(self._put, text + b"\n")
+            await anyio.to_thread.run_sync(self._write_bytes, text + b"\n")
 
-    def _put(self, text: bytes) -> None:
+    def _write_bytes(self, text: bytes) -> None:
         self._stdout.write(text)
         self._stdout.flush()
 
 
 @contextmanager
-def _own_descriptors() -> Iterator[tuple[BinaryIO, BinaryIO]]:
+def _claim_descriptors() -> Iterator[tuple[BinaryIO, BinaryIO]]:
     """Take descriptors 0 and 1 for the protocol, leaving the null device and standard error in their place."""
     sys.stdout.flush()
     wire_in, wire_out = os.dup(0), os.dup(1)

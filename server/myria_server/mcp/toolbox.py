@@ -47,15 +47,15 @@ _COPIES_OVER_MCP = 3
 Json = dict[str, Any]
 
 AddressOf = Callable[[], str]
-"""Returns from where a call comes. Asked for the few calls that are written down with it."""
+"""Returns the address of a caller; called only for the few calls that are recorded with it."""
 
 
 class Toolbox:
-    """The tools of one face, over one memory.
+    """The tools of one API, over one memory.
 
     Args:
         journal: where acts, refused attempts and calls are noted.
-        answers: of the process; None: of this toolbox alone.
+        answers: bounds the answers of the whole process; None: bounds those of this toolbox alone.
     """
 
     def __init__(
@@ -81,37 +81,37 @@ class Toolbox:
         profiles = set(settings.mcp.profiles)
         self.offered = tuple(tool for tool in TOOLS if tool.profile in profiles and face in tool.faces)
         handlers = handlers_of(face, memory, settings, metrics)
-        self._runs: dict[str, tuple[Tool, Handler | None, float]] = {}
-        """By each of its names, a tool with its handler, None where it is not offered here, and its deadline."""
+        self._entries: dict[str, tuple[Tool, Handler | None, float]] = {}
+        """By every name of a tool: the tool, its handler (None: not offered here), and its deadline in seconds."""
         for tool in TOOLS:
             deadline = self._append_deadline if tool.roles == ("append",) else self._read_deadline
             entry = (tool, handlers[tool.name] if tool in self.offered else None, deadline)
             for name in (tool.name, tool.dotted(), tool.plain()):
-                self._runs[name] = entry
+                self._entries[name] = entry
 
     def refusal(self, error: MyriaError) -> CallResult:
-        """Return the outcome of a refused call, in the form of this face's contract."""
+        """Return the outcome of a refused call, in the form of this API's contract."""
         content, status = refusal_of(self.face, error)
         body = orjson.dumps(content, default=str)
         return CallResult(body, is_error=True, code=error.code, status=status)
 
     def knows(self, name: str) -> bool:
         """Tell whether a tool has this name, in any of its styles, offered here or not."""
-        return name in self._runs
+        return name in self._entries
 
     def count(self, name: str, code: str) -> None:
         """Count a call of a known tool that was refused before it ran."""
-        tool = self._runs[name][0].name
+        tool = self._entries[name][0].name
         self.metrics.request_done(self.face, tool, code, 0.0)
         requestlog.called(None, self.face, tool, None, seconds=0.0, code=code)
 
     def need(self, name: str, principal: Principal, arguments: Any) -> None:
-        """Return when a principal may call a known tool so, or when this face does not offer it.
+        """Check that a principal may call a known tool with these arguments; a tool not offered here passes, too.
 
         Raises:
-            RoleRequired: it may not.
+            RoleRequired: the principal lacks the role.
         """
-        tool, handler, _ = self._runs[name]
+        tool, handler, _ = self._entries[name]
         if handler is not None:
             tool.need(principal, arguments)
 
@@ -129,24 +129,26 @@ class Toolbox:
         return ToolNotEnabled(f"{name} is offered at {where}", **details)
 
     def _offered_at(self, tool: Tool) -> tuple[str, dict[str, str]]:
-        """Return where a tool of other faces is offered, in words and as data, with the setting where that is off."""
-        endpoints = " or ".join(PATH_OF[face] for face in tool.faces)
-        off = [SWITCH_OF[face] for face in tool.faces if face in SWITCH_OF and not self._settings.get(SWITCH_OF[face])]
-        if len(off) < len(tool.faces):
+        """Return where other APIs offer a tool, as text and as details; if all are off, with the setting to change."""
+        endpoints = " or ".join(PATH_OF[api] for api in tool.faces)
+        off_switches = [
+            SWITCH_OF[api] for api in tool.faces if api in SWITCH_OF and not self._settings.get(SWITCH_OF[api])
+        ]
+        if len(off_switches) < len(tool.faces):
             return endpoints, {"endpoint": endpoints}
-        return f"{endpoints}, which {off[0]} switches on", {"endpoint": endpoints, "setting": off[0]}
+        return f"{endpoints}, which {off_switches[0]} switches on", {"endpoint": endpoints, "setting": off_switches[0]}
 
     def unknown(self, name: str) -> UnknownTool:
-        """Return the refusal of a tool that nobody has: with the nearest one, and where that is another face's."""
-        shown, tools = name[:100], {tool.named(self._name_style): tool for tool in TOOLS}
-        close = difflib.get_close_matches(shown, list(tools), n=1, cutoff=0.5)
-        if not close:
-            return UnknownTool(f"Unknown tool: {shown}; tools/list names those of {PATH_OF[self.face]}")
-        where, details = "", {"nearest": close[0]}
-        if self.face not in tools[close[0]].faces:
-            offered_at, more = self._offered_at(tools[close[0]])
-            where, details = f", which is offered at {offered_at}", details | more
-        return UnknownTool(f"Unknown tool: {shown}; did you mean {close[0]}{where}?", **details)
+        """Return the refusal of an unknown name, with the nearest tool, and its endpoint if another API has it."""
+        shown_name, tools = name[:100], {tool.named(self._name_style): tool for tool in TOOLS}
+        nearest = difflib.get_close_matches(shown_name, list(tools), n=1, cutoff=0.5)
+        if not nearest:
+            return UnknownTool(f"Unknown tool: {shown_name}; tools/list names those of {PATH_OF[self.face]}")
+        where, details = "", {"nearest": nearest[0]}
+        if self.face not in tools[nearest[0]].faces:
+            offered_at, place_details = self._offered_at(tools[nearest[0]])
+            where, details = f", which is offered at {offered_at}", details | place_details
+        return UnknownTool(f"Unknown tool: {shown_name}; did you mean {nearest[0]}{where}?", **details)
 
     async def call(
         self, name: str, arguments: Any, principal: Principal, address_of: AddressOf | None = None
@@ -154,10 +156,10 @@ class Toolbox:
         """Run a known tool; every failure becomes an outcome.
 
         Args:
-            address_of: from where the call comes; None for a call without a connection (stdio).
+            address_of: returns the caller's address; None for a call without a connection (stdio).
         """
-        result = await self._run(name, arguments, principal, address_of)
-        tool, handler, _ = self._runs[name]
+        result = await self._run_tool(name, arguments, principal, address_of)
+        tool, handler, _ = self._entries[name]
         if self._journal is not None and tool.profile == "admin" and handler is not None:
             await self._journal.done(
                 principal.tenant,
@@ -171,8 +173,10 @@ class Toolbox:
             )
         return result
 
-    async def _run(self, name: str, arguments: Any, principal: Principal, address_of: AddressOf | None) -> CallResult:
-        tool, handler, deadline = self._runs[name]
+    async def _run_tool(
+        self, name: str, arguments: Any, principal: Principal, address_of: AddressOf | None
+    ) -> CallResult:
+        tool, handler, deadline = self._entries[name]
 
         async def answer() -> Json | ShownAnswer:
             if handler is None:
@@ -180,7 +184,7 @@ class Toolbox:
             tool.need(principal, arguments)
             return await handler(principal, arguments)
 
-        return await self._answered(
+        return await self._run_bounded(
             tool.name,
             answer,
             (tool.answer,),
@@ -200,10 +204,10 @@ class Toolbox:
         arguments: Any,
         address_of: AddressOf | None,
     ) -> CallResult:
-        """Run what answers a route; every failure becomes an outcome.
+        """Run `work`, which answers a route of REST; every failure becomes an outcome.
 
         Args:
-            arguments: what the call is noted with.
+            arguments: recorded with the call in log and journal.
         """
 
         async def answer() -> Json:
@@ -211,7 +215,7 @@ class Toolbox:
             return await work()
 
         deadline = self._append_deadline if route.changes else self._read_deadline
-        return await self._answered(
+        return await self._run_bounded(
             route.name,
             answer,
             route.answer,
@@ -223,7 +227,7 @@ class Toolbox:
             address_of=address_of,
         )
 
-    async def _answered(
+    async def _run_bounded(
         self,
         name: str,
         answer: Callable[[], Awaitable[Json | ShownAnswer]],
@@ -236,30 +240,32 @@ class Toolbox:
         arguments: Any,
         address_of: AddressOf | None,
     ) -> CallResult:
-        """Return the outcome of a call, counted, noted, and within its deadline and the bounds of answers.
+        """Run `answer` within the deadline and the bounds of answers; count, log and journal it; return the outcome.
 
-        Every answer of every face passes here, so here is decided who is shown what is stored: without the role
-        `read` an answer is the open part of its models, and its text the same as JSON.
+        Every answer of every API passes here, so the role `read` is enforced here: without it a caller gets only the
+        open fields of the answer's models, and as text the same JSON.
 
         Args:
-            copies: how many times the bytes of its JSON an answer may take on its way.
-            changes: it writes; then it is answered however large that is, since it was done.
+            answer: runs the call and returns its answer.
+            models: the models that the answer may have.
+            copies: how many times its JSON's bytes the answer takes at most when it is sent.
+            changes: the call writes; its answer is sent however large it is, since the work is done.
         """
         metrics = self.metrics
         began = time.perf_counter()
         code = "ok"
         metrics.in_flight += 1
-        working_for = caller.set(principal.caller)
+        caller_token = caller.set(principal.caller)
         try:
             if metrics.in_flight > self._max_in_flight:
                 raise Overloaded(f"{self._max_in_flight} requests are being worked on; slow down and retry")
-            async with asyncio.timeout(deadline_s), self.answers.making(principal.caller, name) as made:
-                answered = await answer()
-                shown = answered if isinstance(answered, ShownAnswer) else ShownAnswer(content=answered)
+            async with asyncio.timeout(deadline_s), self.answers.making(principal.caller, name) as outgoing:
+                content = await answer()
+                shown = content if isinstance(content, ShownAnswer) else ShownAnswer(content=content)
                 if "read" not in principal.roles:
                     shown = ShownAnswer(content=open_part(models, shown.content))
                 body = orjson.dumps(shown.content)
-                made.size = len(body)
+                outgoing.size = len(body)
             if not changes:
                 self.answers.check(principal.caller, copies * len(body))
             if shown.content.get("degraded"):
@@ -281,15 +287,15 @@ class Toolbox:
             return self.refusal(error)
         except TimeoutError:
             seconds = deadline_s
-            late = DeadlineExceeded(f"{name} did not finish within {seconds:g} s; retry", deadline_s=seconds)
-            code = late.code
-            return self.refusal(late)
+            timed_out = DeadlineExceeded(f"{name} did not finish within {seconds:g} s; retry", deadline_s=seconds)
+            code = timed_out.code
+            return self.refusal(timed_out)
         except Exception:
             logger.exception("tool call failed", extra={"action": "tool_failed", "tool": name})
             code = InternalError.code
             return self.refusal(InternalError("an error of this service; its log has the details"))
         finally:
-            caller.reset(working_for)
+            caller.reset(caller_token)
             metrics.in_flight -= 1
             seconds = time.perf_counter() - began
             metrics.request_done(self.face, name, code, seconds)

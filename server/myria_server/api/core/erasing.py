@@ -21,20 +21,20 @@ DEFAULT_PAGE = 100
 DEFAULT_ERASURES, MAX_ERASURES = 20, 200
 
 
-def _people(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+def _read_participants(value: Any, info: ValidationInfo) -> tuple[str, ...]:
     names = info.field_name or ""
     return canonical_participants(value, field=names) if value else ()
 
 
-def _sources(value: Any, info: ValidationInfo) -> tuple[tuple[str, str], ...]:
+def _read_source_keys(value: Any, info: ValidationInfo) -> tuple[tuple[str, str], ...]:
     name = info.field_name or ""
     if not isinstance(value or [], list | tuple):
         raise InvalidArgument(f"{name} must be a list", field=name)
     if len(value or []) > MAX_NAMED:
         raise InvalidArgument(f"{name} may hold at most {MAX_NAMED}", field=name, limit=MAX_NAMED)
     pairs = []
-    for at, item in enumerate(value or []):
-        field = f"{name}[{at}]"
+    for index, item in enumerate(value or []):
+        field = f"{name}[{index}]"
         if not isinstance(item, dict):
             raise InvalidArgument(f"{field} must be an object {{channel, source_event_key}}", field=field)
         refuse_unknown(item, ("channel", "source_event_key"), field)
@@ -44,12 +44,12 @@ def _sources(value: Any, info: ValidationInfo) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys(pairs))
 
 
-def _words(value: Any, info: ValidationInfo) -> str:
+def _read_query(value: Any, info: ValidationInfo) -> str:
     name = info.field_name or ""
     return "" if value in (None, "") else check_text(value, name, MAX_QUERY)
 
 
-def _why(value: Any, info: ValidationInfo) -> str:
+def _read_reason(value: Any, info: ValidationInfo) -> str:
     name = info.field_name or ""
     text = check_text(value, name, MAX_REASON)
     if not text.strip():
@@ -73,7 +73,9 @@ _SOURCES_SCHEMA = WithJsonSchema(
     }
 )
 
-People = Annotated[tuple[str, ...], BeforeValidator(_people), texts_schema(MAX_PARTICIPANT_CHARACTERS, MAX_NAMED)]
+People = Annotated[
+    tuple[str, ...], BeforeValidator(_read_participants), texts_schema(MAX_PARTICIPANT_CHARACTERS, MAX_NAMED)
+]
 Contexts = Annotated[
     tuple[str, ...], texts(MAX_CONTEXT_ID, MAX_NAMED, "contexts"), texts_schema(MAX_CONTEXT_ID, MAX_NAMED)
 ]
@@ -92,11 +94,11 @@ class ErasureSelection(Input):
         default="keep", description="remove also erases, for everybody, what they share with others"
     )
     context_ids: Contexts = Field(default=(), description="Everything of these contexts, or sessions")
-    source_keys: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_sources), _SOURCES_SCHEMA] = Field(
+    source_keys: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_read_source_keys), _SOURCES_SCHEMA] = Field(
         default=(), description="Events by the channel and key under which they were appended"
     )
-    query: Annotated[str, BeforeValidator(_words), WithJsonSchema({"type": "string", "maxLength": MAX_QUERY})] = Field(
-        default="", description="Events that say these words in this order"
+    query: Annotated[str, BeforeValidator(_read_query), WithJsonSchema({"type": "string", "maxLength": MAX_QUERY})] = (
+        Field(default="", description="Events that say these words in this order")
     )
 
 
@@ -118,7 +120,7 @@ class EraseInput(ErasureSelection):
         ge=1, le=(1 << 63) - 1, description="counts.events of a preview; refused if it is another number by now"
     )
     reason: Annotated[
-        str, BeforeValidator(_why), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_REASON})
+        str, BeforeValidator(_read_reason), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_REASON})
     ] = Field(description="Why, for the receipt; it stays, so put no names into it")
 
 

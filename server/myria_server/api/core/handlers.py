@@ -27,24 +27,24 @@ from myria_server.api.core.erasing import (
 
 Json = dict[str, Any]
 _WITHDRAW_S = 20.0
-"""Seconds for which the answer of an erasure waits until no other shows the events; the control plane does the rest."""
+"""Seconds that erase waits until no answer shows the events any more; the control plane does the rest."""
 
 Handler = Callable[[Principal, Any], Awaitable[Json | ShownAnswer]]
 
 
 def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
-    """Return what runs each tool, by its name."""
+    """Return the handlers of the tools; each function below has the name of its tool."""
     limits = limits_of(settings)
 
     async def append_event(principal: Principal, arguments: Any) -> Json:
-        def read(given: Any) -> tuple[NewEvent, tuple[str, ...]]:
+        def read_event(value: Any) -> tuple[NewEvent, tuple[str, ...]]:
             supersedes: tuple[str, ...] = ()
-            if isinstance(given, dict) and "supersedes" in given:
-                supersedes = inputs.read(inputs.SupersedingInput, {"supersedes": given["supersedes"]}).supersedes
-                given = {name: value for name, value in given.items() if name != "supersedes"}
-            return parse_event({} if given is None else given, limits, principal=principal), supersedes
+            if isinstance(value, dict) and "supersedes" in value:
+                supersedes = inputs.read(inputs.SupersedingInput, {"supersedes": value["supersedes"]}).supersedes
+                value = {name: value for name, value in value.items() if name != "supersedes"}
+            return parse_event({} if value is None else value, limits, principal=principal), supersedes
 
-        event, supersedes = understood(inputs.AppendInput, arguments, read)
+        event, supersedes = understood(inputs.AppendInput, arguments, read_event)
         if not supersedes:
             results = await memory.log.append_events(principal.tenant, (event,))
             return results[0].to_json()
@@ -59,10 +59,10 @@ def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
         return result.to_json()
 
     async def append_events(principal: Principal, arguments: Any) -> Json:
-        def read(given: Any) -> list[NewEvent]:
-            return parse_events({} if given is None else given, limits, principal=principal)
+        def read_events(value: Any) -> list[NewEvent]:
+            return parse_events({} if value is None else value, limits, principal=principal)
 
-        events = understood(inputs.EventsInput, arguments, read)
+        events = understood(inputs.EventsInput, arguments, read_events)
         try:
             results = await memory.log.append_events(principal.tenant, events)
         except SourceEventKeyTaken as error:
@@ -163,7 +163,7 @@ def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
         inputs.read(inputs.NothingInput, arguments)
         return await memory.registry.resume(principal.tenant)
 
-    async def selected(principal: Principal, request: ErasureSelection) -> Selection:
+    async def selection_of(principal: Principal, request: ErasureSelection) -> Selection:
         return Selection(
             events=await memory.event_ids(principal.tenant, request.event_ids),
             notes=request.note_ids,
@@ -176,18 +176,20 @@ def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
 
     async def preview_erasure(principal: Principal, arguments: Any) -> Json:
         request = inputs.read(PreviewErasureInput, arguments)
-        selection = await selected(principal, request)
+        selection = await selection_of(principal, request)
         erasures = await memory.erasures(principal)
         return (await erasures.plan(selection, after=request.after, limit=request.limit)).to_json()
 
     async def erase(principal: Principal, arguments: Any) -> Json:
         request = inputs.read(EraseInput, arguments)
-        selection = await selected(principal, request)
+        selection = await selection_of(principal, request)
         erasures = await memory.erasures(principal)
-        limits = settings.erasure
-        bounds = StartBounds(expected=request.expected_events, most=limits.max_events, most_open=limits.max_open)
+        erasure_settings = settings.erasure
+        bounds = StartBounds(
+            expected=request.expected_events, most=erasure_settings.max_events, most_open=erasure_settings.max_open
+        )
         erasure_id = await erasures.start(selection, reason=request.reason, bounds=bounds)
-        # It has begun, and is carried out whatever happens to this request.
+        # The erasure is stored now, and the control plane carries it out even if this wait ends early.
         with suppress(TimeoutError, UnavailableError):
             async with asyncio.timeout(_WITHDRAW_S):
                 await erasures.withdraw(erasure_id)

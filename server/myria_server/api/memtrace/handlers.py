@@ -83,18 +83,19 @@ class Route:
         return ("append",) if self.changes else ("read",)
 
     def read(self, asked: Asked) -> Any:
-        """Return what a request asks as the model of the route, None where it has none.
+        """Return the query or the body of a request, read as the route's model; None where the route takes neither.
 
         Raises:
             as `inputs.read`.
         """
         if self.query is not None:
-            # The path says of what, whatever the query says.
-            fixed = {_FIXED[self.path.split("/")[1]]: None} if asked.entry_id else {}
+            # The id in the path decides, so the same field is taken out of the query.
+            fixed = {_PATH_ID_FIELDS[self.path.split("/")[1]]: None} if asked.entry_id else {}
             return inputs.read(self.query, {**asked.query, **fixed})
         if not self.body:
             return None
-        body = _object(asked.body)
+        body = _as_object(asked.body)
+        # Of two models the last one is that of several memories at once.
         return inputs.read(self.body[-1 if body.get("memories") is not None else 0], body)
 
 
@@ -109,16 +110,17 @@ class Asked:
 
     @classmethod
     def of(cls, entry_id: str, *, query: bytes, body: Any, key: bytes | None) -> Asked:
-        """Return what a request asks.
+        """Return the parts of a request, with query and key decoded.
 
         Raises:
-            InvalidArgument: a parameter that is given twice, or that the route does not know; a key that is none.
+            InvalidArgument: a parameter is given twice.
+            InvalidText: the Idempotency-Key is empty, too long, or not printable ASCII.
         """
         pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, errors="surrogateescape") if query else []
-        named = dict(pairs)
-        if len(named) < len(pairs):
-            twice = next(name for name, _ in pairs if [known for known, _ in pairs].count(name) > 1)
-            raise InvalidArgument(f"{twice[:50]} is given more than once", field=twice[:50])
+        parameters = dict(pairs)
+        if len(parameters) < len(pairs):
+            repeated = next(name for name, _ in pairs if [other for other, _ in pairs].count(name) > 1)
+            raise InvalidArgument(f"{repeated[:50]} is given more than once", field=repeated[:50])
         if key is not None and (
             not 0 < len(key) <= rest.MAX_KEY or not key.isascii() or not key.decode().isprintable()
         ):
@@ -126,12 +128,12 @@ class Asked:
                 f"the header Idempotency-Key must hold 1 to {rest.MAX_KEY} printable characters of ASCII",
                 field="Idempotency-Key",
             )
-        return cls(entry_id=entry_id, query=named, body=body, key=None if key is None else key.decode())
+        return cls(entry_id=entry_id, query=parameters, body=body, key=None if key is None else key.decode())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Caller:
-    """Who asks for an organisation's memory, and what one call of theirs names."""
+    """Who calls, for which organisation's memory, with the id and the Idempotency-Key of the request."""
 
     principal: Principal
     whose: Keeping
@@ -145,7 +147,7 @@ class Caller:
 
     @property
     def shared(self) -> str:
-        """With whom it shares what is kept."""
+        """The participant under which the organisation shares its memories."""
         return self.whose.shared
 
     @property
@@ -155,17 +157,17 @@ class Caller:
 
     @property
     def own_key(self) -> str | None:
-        """The caller's key as one of its own: that of another principal is another."""
+        """The Idempotency-Key made unique to this caller: another principal's equal key is another key."""
         return None if self.key is None else digest([*self.whose.own, self.key]).hex()
 
 
 _ROUTES: list[Route] = []
-_FIXED = {"agents": "agent_id", "sessions": "session_id"}
-_ABSENT = {"memories": NoteNotFound, "agents": AgentNotFound, "sessions": SessionNotFound}
+_PATH_ID_FIELDS = {"agents": "agent_id", "sessions": "session_id"}
+_NOT_FOUND_ERRORS = {"memories": NoteNotFound, "agents": AgentNotFound, "sessions": SessionNotFound}
 
 
 def _route(method: str, path: str, **more: Any) -> Callable[[_Run], _Run]:
-    """Serve a method of `MemtraceApi` as a route, whose title is what its docstring says."""
+    """Return a decorator that serves a method of `MemtraceApi` as a route, with its docstring as published title."""
 
     def serve(run: _Run) -> _Run:
         title = (run.__doc__ or "").rstrip(".")
@@ -183,7 +185,7 @@ class MemtraceApi:
         self._memories, self._reader = memory.memories, memory.memory_reader
         self._registrations = memory.registrations
         self._shared = shared_participant(settings.rest)
-        self._most_at_once = settings.ingest.batch_events
+        self._max_batch = settings.ingest.batch_events
 
     async def answer(self, route: Route, principal: Principal, asked: Asked) -> Json:
         """Answer a request to a route."""
@@ -217,19 +219,19 @@ class MemtraceApi:
             if kept.memory is None:
                 raise AssertionError("a duplicate is refused")
             return kept.memory.to_json(caller.tenant)
-        if len(request.memories) > self._most_at_once:
+        if len(request.memories) > self._max_batch:
             raise BatchTooLarge(
-                f"{len(request.memories)} memories; at most {self._most_at_once} are taken at once",
-                limit=self._most_at_once,
+                f"{len(request.memories)} memories; at most {self._max_batch} are taken at once",
+                limit=self._max_batch,
             )
-        drafts = _drafts(request.memories, all_or_none=request.atomic is not False)
-        good = [draft for draft in drafts if isinstance(draft, MemoryDraft)]
-        several: Sequence[Kept] = ()
-        if good:
-            several = await self._memories.keep_all(
-                caller.tenant, caller.whose, good, whole=request.atomic is True, key=caller.key
+        drafts = _read_drafts(request.memories, all_or_none=request.atomic is not False)
+        valid_drafts = [draft for draft in drafts if isinstance(draft, MemoryDraft)]
+        kept_memories: Sequence[Kept] = ()
+        if valid_drafts:
+            kept_memories = await self._memories.keep_all(
+                caller.tenant, caller.whose, valid_drafts, whole=request.atomic is True, key=caller.key
             )
-        outcomes = iter(several)
+        outcomes = iter(kept_memories)
         memories, results = [], []
         for index, draft in enumerate(drafts):
             if isinstance(draft, MyriaError):
@@ -244,9 +246,11 @@ class MemtraceApi:
     @_route("GET", "/memories", query=rest.ListInput, answer=(rest.MemoryListBody,))
     async def list_memories(self, caller: Caller, request: rest.ListInput) -> Json:
         """List memories by filters."""
-        return await self._listed(caller, request)
+        return await self._list_memories(caller, request)
 
-    async def _listed(self, caller: Caller, request: rest.ListInput, agents: Sequence[str] = (), **more: str) -> Json:
+    async def _list_memories(
+        self, caller: Caller, request: rest.ListInput, agents: Sequence[str] = (), **more: str
+    ) -> Json:
         page = await self._reader.page(
             caller.tenant,
             caller.masks,
@@ -257,7 +261,7 @@ class MemtraceApi:
             offset=request.offset or 0,
             cursor=request.cursor,
         )
-        return _listing("memories", page, caller, is_first=not request.offset and request.cursor is None)
+        return _page_json("memories", page, caller, is_first=not request.offset and request.cursor is None)
 
     @_route("GET", "/memories/{id}", answer=(rest.MemoryBody,), refusals=(NoteNotFound,))
     async def get_memory(self, caller: Caller, _: None) -> Json:
@@ -325,7 +329,7 @@ class MemtraceApi:
         )
         is_first = not request.offset and request.cursor is None
         took = round((time.perf_counter() - began) * 1000)
-        return _listing("results", page, caller, is_first=is_first, query_time_ms=took)
+        return _page_json("results", page, caller, is_first=is_first, query_time_ms=took)
 
     @_route(
         "POST",
@@ -351,26 +355,27 @@ class MemtraceApi:
         entries, has_more = await self._registrations.newest(
             caller.tenant, caller.shared, "agent", limit=request.limit, offset=request.offset or 0
         )
-        agents = await self._agents(caller, entries)
+        agents = await self._agents_json(caller, entries)
         return {"agents": agents, "count": len(agents), "has_more": has_more}
 
     @_route("GET", "/agents/{id}", answer=(rest.AgentBody,), refusals=(AgentNotFound,))
     async def get_agent(self, caller: Caller, _: None) -> Json:
         """Read an agent, by its id or name."""
         entry = await self._registrations.get(caller.tenant, caller.shared, "agent", caller.entry_id)
-        (agent,) = await self._agents(caller, [entry])
+        (agent,) = await self._agents_json(caller, [entry])
         return agent
 
-    async def _agents(self, caller: Caller, entries: Sequence[Entry]) -> list[Json]:
-        """Return agents in the contract's form, with when each was active last under its id or its name."""
-        named = [(entry, (entry.entry_id, entry.name or "")) for entry in entries]
-        every = [name for _, names in named for name in names]
-        active = await self._reader.last_active(caller.tenant, caller.masks, every) if every else {}
+    async def _agents_json(self, caller: Caller, entries: Sequence[Entry]) -> list[Json]:
+        """Return agents in the contract's form; an agent's last activity may be recorded under its id or its name."""
+        names_of_entries = [(entry, (entry.entry_id, entry.name or "")) for entry in entries]
+        all_names = [name for _, names in names_of_entries for name in names]
+        last_active = await self._reader.last_active(caller.tenant, caller.masks, all_names) if all_names else {}
         return [
             entry.agent_json(
-                caller.tenant, last_active_at=max((active[name] for name in names if name in active), default=None)
+                caller.tenant,
+                last_active_at=max((last_active[name] for name in names if name in last_active), default=None),
             )
-            for entry, names in named
+            for entry, names in names_of_entries
         ]
 
     @_route(
@@ -390,26 +395,26 @@ class MemtraceApi:
     @_route("GET", "/agents/{id}/memories", query=rest.AgentListInput, answer=(rest.MemoryListBody,))
     async def list_agent_memories(self, caller: Caller, request: rest.AgentListInput) -> Json:
         """List what an agent kept, under its id and its name."""
-        named, *others = await self._registrations.names_of(caller.tenant, caller.shared, caller.entry_id)
-        return await self._listed(caller, request, others, agent_id=named)
+        agent_id, *other_names = await self._registrations.names_of(caller.tenant, caller.shared, caller.entry_id)
+        return await self._list_memories(caller, request, other_names, agent_id=agent_id)
 
     @_route("GET", "/agents/{id}/stats", answer=(rest.StatisticsBody,))
     async def get_agent_statistics(self, caller: Caller, _: None) -> Json:
         """Count what an agent kept, under its id and its name."""
         names = await self._registrations.names_of(caller.tenant, caller.shared, caller.entry_id)
-        found = await self._reader.statistics(caller.tenant, caller.masks, names)
-        sessions, active = await self._registrations.sessions_of(caller.tenant, caller.shared, names)
+        statistics = await self._reader.statistics(caller.tenant, caller.masks, names)
+        sessions, active_sessions = await self._registrations.sessions_of(caller.tenant, caller.shared, names)
         answer: Json = {
             "agent_id": caller.entry_id,
-            "memory_count": found.memories,
-            "memories_24h": found.memories_24h,
-            "errors_24h": found.errors_24h,
+            "memory_count": statistics.memories,
+            "memories_24h": statistics.memories_24h,
+            "errors_24h": statistics.errors_24h,
             "session_count": sessions,
-            "active_sessions": active,
-            "memory_types": found.by_type,
+            "active_sessions": active_sessions,
+            "memory_types": statistics.by_type,
         }
-        if found.last_active_at is not None:
-            answer["last_active_at"] = to_rfc3339(found.last_active_at)
+        if statistics.last_active_at is not None:
+            answer["last_active_at"] = to_rfc3339(statistics.last_active_at)
         return answer
 
     @_route(
@@ -467,7 +472,7 @@ class MemtraceApi:
     @_route("GET", "/sessions/{id}/memories", query=rest.ListInput, answer=(rest.MemoryListBody,))
     async def list_session_memories(self, caller: Caller, request: rest.ListInput) -> Json:
         """List what was kept in a session."""
-        return await self._listed(caller, request, session_id=caller.entry_id)
+        return await self._list_memories(caller, request, session_id=caller.entry_id)
 
     @_route(
         "POST",
@@ -489,7 +494,7 @@ class MemtraceApi:
             "session_id": caller.entry_id,
             "context": context.text,
             "memory_count": context.memories,
-            **_noted(nothing=context.is_empty),
+            **_empty_note(nothing=context.is_empty),
         }
 
 
@@ -502,7 +507,7 @@ _ID = re.compile(r"[\x21-\x7e]{1,200}")
 
 
 def match(method: str, raw_path: bytes) -> tuple[Route, str]:
-    """Return the route of a request, and the id that stands in its path; an empty one where none does.
+    """Return the route of a request, and the id in its path, empty where the route has none.
 
     Args:
         raw_path: as it was sent, percent-encoded.
@@ -529,16 +534,16 @@ def match(method: str, raw_path: bytes) -> tuple[Route, str]:
         raise InvalidText("the id in the path is no UTF-8", field="id") from error
     if _ID.fullmatch(entry_id) is None:
         kind = path.split("/")[1]
-        raise _ABSENT[kind](f"{'memory' if kind == 'memories' else kind[:-1]} not found")
+        raise _NOT_FOUND_ERRORS[kind](f"{'memory' if kind == 'memories' else kind[:-1]} not found")
     return route, entry_id
 
 
 def handlers(api: MemtraceApi) -> Mapping[str, ToolHandler]:
-    """Return what runs each tool, by its name: each asks a route."""
+    """Return the handlers of the tools, by tool name; each tool runs a route."""
 
-    def tool(route: str, asked: Callable[[Any], Asked]) -> ToolHandler:
+    def tool(route: str, request_of: Callable[[Any], Asked]) -> ToolHandler:
         async def run(principal: Principal, arguments: Any) -> ShownAnswer:
-            content = await api.answer(_BY_NAME[route], principal, asked(arguments))
+            content = await api.answer(_BY_NAME[route], principal, request_of(arguments))
             if route == "get_session_context":
                 return ShownAnswer(content=content, text=content["context"] + content.get("note", ""))
             # The contract shows JSON with indents.
@@ -549,45 +554,45 @@ def handlers(api: MemtraceApi) -> Mapping[str, ToolHandler]:
     def read(model: type[Input], arguments: Any) -> Json:
         return inputs.read(model, arguments).model_dump(exclude_none=True)
 
-    def decided(arguments: Any) -> Asked:
-        said = read(rest.DecideInput, arguments)
+    def decision_request(arguments: Any) -> Asked:
+        decision = read(rest.DecideInput, arguments)
         return Asked(
             body={
-                "agent_id": said["agent_id"],
-                "content": said["decision"],
+                "agent_id": decision["agent_id"],
+                "content": decision["decision"],
                 "memory_type": "decision",
                 "event_type": "decision",
-                "metadata": {"reasoning": said["reasoning"]},
+                "metadata": {"reasoning": decision["reasoning"]},
             }
         )
 
-    def of_session(arguments: Any) -> Asked:
+    def session_request(arguments: Any) -> Asked:
         body = read(rest.ContextToolInput, arguments)
         return Asked(entry_id=body.pop("session_id"), body=body)
 
     return {
-        "memtrace_remember": tool("keep_memories", lambda given: Asked(body=given)),
-        "memtrace_recall": tool("list_memories", lambda given: Asked(query=read(rest.RecallToolInput, given))),
-        "memtrace_search": tool("search_memories", lambda given: Asked(body=read(rest.SearchToolInput, given))),
-        "memtrace_decide": tool("keep_memories", decided),
-        "memtrace_session_create": tool("open_session", lambda given: Asked(body=given)),
-        "memtrace_session_context": tool("get_session_context", of_session),
+        "memtrace_remember": tool("keep_memories", lambda arguments: Asked(body=arguments)),
+        "memtrace_recall": tool("list_memories", lambda arguments: Asked(query=read(rest.RecallToolInput, arguments))),
+        "memtrace_search": tool("search_memories", lambda arguments: Asked(body=read(rest.SearchToolInput, arguments))),
+        "memtrace_decide": tool("keep_memories", decision_request),
+        "memtrace_session_create": tool("open_session", lambda arguments: Asked(body=arguments)),
+        "memtrace_session_context": tool("get_session_context", session_request),
         "memtrace_agent_register": tool(
-            "register_agent", lambda given: Asked(body=read(rest.RegisterToolInput, given))
+            "register_agent", lambda arguments: Asked(body=read(rest.RegisterToolInput, arguments))
         ),
     }
 
 
-def _drafts(items: Sequence[Any], *, all_or_none: bool) -> list[MemoryDraft | MyriaError]:
-    """Return memories as they are to be kept, or what is wrong with them.
+def _read_drafts(items: Sequence[Any], *, all_or_none: bool) -> list[MemoryDraft | MyriaError]:
+    """Return for each item its draft, or the error that refuses it.
 
     Raises:
-        what is wrong with the first, where `all_or_none`; the detail `index` names it.
+        MyriaError: the first such error, where `all_or_none`; its detail `index` names the item.
     """
     drafts: list[MemoryDraft | MyriaError] = []
     for index, item in enumerate(items):
         try:
-            drafts.append(inputs.read(rest.MemoryInput, _object(item)).draft())
+            drafts.append(inputs.read(rest.MemoryInput, _as_object(item)).draft())
         except MyriaError as error:
             refusal = type(error)(f"memories[{index}]: {error.message}", **{**error.details, "index": index})
             if all_or_none:
@@ -596,7 +601,7 @@ def _drafts(items: Sequence[Any], *, all_or_none: bool) -> list[MemoryDraft | My
     return drafts
 
 
-def _object(body: Any) -> Json:
+def _as_object(body: Any) -> Json:
     if body is None:
         return {}
     if not isinstance(body, dict):
@@ -604,17 +609,17 @@ def _object(body: Any) -> Json:
     return body
 
 
-def _listing(name: str, page: MemoryPage, caller: Caller, *, is_first: bool, **more: Any) -> Json:
-    """Return a page in the contract's form, its memories under a name."""
+def _page_json(name: str, page: MemoryPage, caller: Caller, *, is_first: bool, **more: Any) -> Json:
+    """Return a page in the contract's form, with its memories under the key `name` and `more` beside them."""
     memories = [memory.to_json(caller.tenant) for memory in page.memories]
     listing: Json = {name: memories, "count": len(memories), **more, "has_more": page.has_more}
     if page.cursor is not None:
         listing["next_cursor"] = page.cursor
     if page.scanned is not None:
         listing["scanned"] = page.scanned
-    return listing | _noted(nothing=is_first and not memories and page.scanned is None)
+    return listing | _empty_note(nothing=is_first and not memories and page.scanned is None)
 
 
-def _noted(*, nothing: bool) -> Json:
-    """Return what an answer says where nothing fits, as on every API: an empty list may be one that was cut."""
+def _empty_note(*, nothing: bool) -> Json:
+    """Return the note that every API adds to an answer without results, since an empty list may look like a cut one."""
     return {"note": NOTHING} if nothing else {}
