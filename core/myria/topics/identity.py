@@ -36,11 +36,11 @@ ID_BYTES = 32
 """Bytes of an identity of a node or a rendering."""
 
 _SUBJECT_LEVELS = 1000
-"""Level of a node over every subject; less the longer the prefix that its paths share. No path is so long."""
+"""Level of a node over all subjects; below it, a level is less by the length of the prefix. No path is so long."""
 
 
 def leaf_node_id(participants: Participants, event_ids: Iterable[str]) -> bytes:
-    """Return the 32-byte identity of a leaf: its participants and its set of events, nothing else."""
+    """Return the 32-byte identity of a leaf: the hash of its participants and its set of events, nothing else."""
     return quick_digest(
         {
             "schema": SCHEMA,
@@ -54,14 +54,14 @@ def leaf_node_id(participants: Participants, event_ids: Iterable[str]) -> bytes:
 def internal_node_id(participants: Participants, leaf_ids: bytes) -> bytes:
     """Return the 32-byte identity of an internal node: its participants and its set of descendant leaves.
 
-    `leaf_ids` are the identities of these, one after the other in any order.
+    `leaf_ids` are the leaves' identities, joined in any order.
     """
     return quick_digest(
         {
             "schema": SCHEMA,
             "node_type": INTERNAL,
             "participants": list(participants),
-            "leaves": sorted(leaf_ids[at : at + ID_BYTES].hex() for at in range(0, len(leaf_ids), ID_BYTES)),
+            "leaves": sorted(leaf_ids[start : start + ID_BYTES].hex() for start in range(0, len(leaf_ids), ID_BYTES)),
         }
     )
 
@@ -75,7 +75,7 @@ def rendering_id(
     metadata: Mapping[str, Any],
     children: Sequence[bytes],
 ) -> bytes:
-    """Return the 32-byte identity of a rendering: everything shown, and the renderings beneath it in order."""
+    """Return the 32-byte identity of a rendering: the hash of all that it shows and of its children, in order."""
     return quick_digest(
         {
             "schema": SCHEMA,
@@ -90,7 +90,7 @@ def rendering_id(
 
 
 @lru_cache(maxsize=64)
-def _scope(participants: Participants) -> str:
+def _scope_hex(participants: Participants) -> str:
     return scope_key(participants).hex()
 
 
@@ -103,7 +103,7 @@ def topic_id(participants: Participants, node_type: NodeType, level: int, anchor
 
 
 def _topic_id(participants: Participants, **place: str | int) -> str:
-    return f"top_{quick_digest({'scope': _scope(participants), **place}).hex()[:32]}"
+    return f"top_{quick_digest({'scope': _scope_hex(participants), **place}).hex()[:32]}"
 
 
 def leaf_node(
@@ -121,7 +121,7 @@ def leaf_node(
     `key_digest` is the content key of the first event.
     """
     anchor = min(refs, key=_EVENT_SEQ)
-    return _described(
+    return _rendered_node(
         description,
         node_id=leaf_node_id(participants, [ref.event_id for ref in refs]),
         node_type=LEAF,
@@ -153,7 +153,7 @@ def internal_node(
 ) -> Node:
     """Return the internal node over `children` with all its identities; `leaf_ids` are those of its leaves."""
     anchor = min(children, key=_ANCHOR_SEQ)
-    return _described(
+    return _rendered_node(
         description,
         node_id=internal_node_id(participants, leaf_ids),
         node_type=INTERNAL,
@@ -163,14 +163,14 @@ def internal_node(
         child_leaves=tuple(child.node_id if child.is_leaf else b"" for child in children),
         units=int(is_unit) or sum(child.units for child in children),
         is_unit=is_unit,
-        **_covered(children, first=children[0], anchor=anchor),
+        **_totals(children, first=children[0], anchor=anchor),
     )
 
 
 def subject_node_id(participants: Participants, prefix: str, children: Iterable[bytes]) -> bytes:
     """Return the 32-byte identity of a node of subjects: its place among them, and its children's node_ids.
 
-    The children's, not those of all leaves beneath: what a leaf is about changes one path, and costs no more.
+    It hashes the children only, not all leaves beneath: a leaf that is filed otherwise then costs one path of nodes.
     """
     return quick_digest(
         {
@@ -194,10 +194,10 @@ def subject_node(
     """Return the node of subjects over `children` with all its identities.
 
     `prefix` is what the paths of all that lies beneath begin with (`myria.topics.subjects.trie`); it is a part of the
-    topic's id, so that subjects which begin with the same event are told apart. `units` counts subjects.
+    topic's id, so that two subjects that begin with the same event have different ids. `units` counts subjects.
     """
     anchor = min(children, key=_ANCHOR_SEQ)
-    return _described(
+    return _rendered_node(
         description,
         node_id=subject_node_id(participants, prefix, [child.node_id for child in children]),
         node_type=SUBJECT,
@@ -206,13 +206,13 @@ def subject_node(
         children=tuple(child.rendering_id for child in children),
         units=int(is_subject) or sum(child.units for child in children if child.node_type == SUBJECT),
         is_unit=is_subject,
-        **_covered(children, first=min(children, key=_KEY), anchor=anchor),
+        **_totals(children, first=min(children, key=_KEY), anchor=anchor),
     )
 
 
-def _covered(children: Sequence[NodeBase], *, first: NodeBase, anchor: NodeBase) -> dict[str, Any]:
-    """Return what lies beneath a node, by its children; `first` is the child with its first event."""
-    # Lists, not generators: these sums run for every node of a build.
+def _totals(children: Sequence[NodeBase], *, first: NodeBase, anchor: NodeBase) -> dict[str, Any]:
+    """Return the fields that a node derives from its children; `first` is the child with the first event."""
+    # Lists are faster than generators here, and these sums run for every node of a build.
     return {
         "anchor_seq": anchor.anchor_seq,
         "anchor_event_id": anchor.anchor_event_id,
@@ -226,11 +226,11 @@ def _covered(children: Sequence[NodeBase], *, first: NodeBase, anchor: NodeBase)
     }
 
 
-def _described(
-    description: Description, *, node_id: bytes, level: int, children: tuple[bytes, ...] = (), **rest: Any
+def _rendered_node(
+    description: Description, *, node_id: bytes, level: int, children: tuple[bytes, ...] = (), **other_fields: Any
 ) -> Node:
-    """Return the rendering of a node: the node with its words and its children."""
-    shown: dict[str, Any] = {
+    """Return a node with its description and children, under the rendering id that is the hash of these."""
+    hashed: dict[str, Any] = {
         "node_id": node_id,
         "level": level,
         "label": description.label,
@@ -238,10 +238,10 @@ def _described(
         "metadata": description.metadata,
         "children": children,
     }
-    return Node(rendering_id=rendering_id(**shown), **shown, **rest)
+    return Node(rendering_id=rendering_id(**hashed), **hashed, **other_fields)
 
 
 def settings_digest(settings: PlannerSettings) -> bytes:
     """Return the 32-byte identity of `settings` under this planner version; a build stores it."""
-    of_time = {name: value for name, value in asdict(settings).items() if name != "subjects"}
-    return digest({"planner": PLANNER_VERSION, "settings": of_time})
+    tree_settings = {name: value for name, value in asdict(settings).items() if name != "subjects"}
+    return digest({"planner": PLANNER_VERSION, "settings": tree_settings})

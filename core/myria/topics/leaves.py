@@ -18,11 +18,11 @@ from myria.topics.model import PlanEvent
 from myria.topics.segments import segment_starts
 
 _WORDS_PER_EVENT = 200
-_NEIGHBOURS = ((1, 4, (1,)), (2, 2, (1, 2)), (3, 1, (2,)))
+_PAIRS_ACROSS = ((1, 4, (1,)), (2, 2, (1, 2)), (3, 1, (2,)))
 """Pairs of events across a cut: how far apart, their weight, and how far left of the cut the earlier one may stand."""
 
 _UNREACHED = 1 << 60
-"""What leaves cost that would end where none can."""
+"""The cost of ending a leaf where none can end: more than any sum of real costs."""
 
 _SMALL_COST = 45
 _LARGE_COST = 22
@@ -54,53 +54,53 @@ def leaf_spans(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[t
     cuts = _cut_costs(events, settings)
     least, most = settings.leaf_min, settings.leaf_max
     costs = [_size_cost(size, settings) for size in range(least, most + 1)]
-    # Of what ends before each position, and of the cut there; the nearest last.
-    before = [0] + [_UNREACHED] * count
-    came_from = [0] * (count + 1)
+    # By position: the least cost of dividing the events before it into leaves, the cut there included.
+    least_cost = [0] + [_UNREACHED] * count
+    previous_end = [0] * (count + 1)
     for end in range(least, count + 1):
-        latest = end - least
-        sums = list(map(add, reversed(before[max(0, end - most) : latest + 1]), costs))
+        latest_start = end - least
+        sums = list(map(add, reversed(least_cost[max(0, end - most) : latest_start + 1]), costs))
         cost = min(sums)
         if cost < _UNREACHED:
-            before[end] = cost + (cuts[end] if end < count else 0)
-            came_from[end] = latest - sums.index(cost)
+            least_cost[end] = cost + (cuts[end] if end < count else 0)
+            previous_end[end] = latest_start - sums.index(cost)
     spans = []
     end = count
     while end > 0:
-        spans.append((came_from[end], end))
-        end = came_from[end]
+        spans.append((previous_end[end], end))
+        end = previous_end[end]
     spans.reverse()
     return spans
 
 
 def _size_cost(size: int, settings: PlannerSettings) -> int:
-    """Return what a leaf of this size costs; the scale is that of a target of five."""
+    """Return the cost of a leaf of a size. The costs were set for a target of five events: hence the 25."""
     distance = size - settings.leaf_target
     return (_SMALL_COST if distance < 0 else _LARGE_COST) * 25 * distance**2 // settings.leaf_target**2
 
 
 def _cut_costs(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[int]:
-    """Return what it costs to begin a leaf at each position; the unit's own start is free."""
+    """Return the cost of beginning a leaf at each position; negative where a cut is welcome, 0 at the unit's start."""
     words = [_words(event) for event in events]
     shared = _cohesion(words)
-    steps = sorted(event.timestamp - before.timestamp for before, event in pairwise(events))
+    steps = sorted(event.timestamp - previous.timestamp for previous, event in pairwise(events))
     median = steps[len(steps) // 2]
     costs = [0]
-    for at in range(1, len(events)):
-        before, event = events[at - 1], events[at]
-        # Cohesion counts against the highest around it: what is low in one talk is high in another.
-        around = max(shared[max(1, at - 2) : at + 3])
-        cost = _COHESION_WEIGHT * shared[at] - (around - shared[at])
-        if segment_starts(before, event, settings):
+    for index in range(1, len(events)):
+        previous, event = events[index - 1], events[index]
+        # Cohesion counts relative to the highest around it: a value that is low in one talk is high in another.
+        around = max(shared[max(1, index - 2) : index + 3])
+        cost = _COHESION_WEIGHT * shared[index] - (around - shared[index])
+        if segment_starts(previous, event, settings):
             cost -= _SEGMENT_BONUS
-        elif _answers(before, event):
+        elif _is_answer(previous, event):
             cost += _ANSWER_COST
-        # "Bye!" and "Thanks!" belong to what they end.
-        elif len(words[at]) <= _FEW_WORDS:
+        # "Bye!" and "Thanks!" belong to the talk that they end.
+        elif len(words[index]) <= _FEW_WORDS:
             cost += _REMARK_COST
-        if before.hints and event.hints:
-            cost += _hint_cost(before, event)
-        step = event.timestamp - before.timestamp
+        if previous.hints and event.hints:
+            cost += _hint_cost(previous, event)
+        step = event.timestamp - previous.timestamp
         if step >= _LEAST_SILENCE_US:
             cost -= next((bonus for times, bonus in _SILENCES if step >= times * median), 0)
         costs.append(cost)
@@ -108,12 +108,12 @@ def _cut_costs(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[i
 
 
 def _words(event: PlanEvent) -> frozenset[str]:
-    """Return the first words of an event that say something."""
-    read = event.words.terms
-    words = frozenset(read) - _empty_words()
+    """Return the first `_WORDS_PER_EVENT` words of an event other than stop words and weak words."""
+    terms_read = event.words.terms
+    words = frozenset(terms_read) - _empty_words()
     if len(words) <= _WORDS_PER_EVENT:
         return words
-    return frozenset(islice(filter(words.__contains__, dict.fromkeys(read)), _WORDS_PER_EVENT))
+    return frozenset(islice(filter(words.__contains__, dict.fromkeys(terms_read)), _WORDS_PER_EVENT))
 
 
 @cache
@@ -122,26 +122,26 @@ def _empty_words() -> frozenset[str]:
 
 
 def _cohesion(words: Sequence[frozenset[str]]) -> list[int]:
-    """Return how much the events on both sides of each position share, 0..1000."""
-    shared, most = [0] * len(words), [0] * len(words)
-    for distance, weight, lefts in _NEIGHBOURS:
-        for at, (earlier, later) in enumerate(zip(words, words[distance:], strict=False)):
-            # Short remarks share little by chance: three words count as if the shorter side had no fewer.
+    """Return how many words the events on both sides of each position share, 0..1000."""
+    shared, total_weights = [0] * len(words), [0] * len(words)
+    for distance, weight, offsets in _PAIRS_ACROSS:
+        for index, (earlier, later) in enumerate(zip(words, words[distance:], strict=False)):
+            # A side of fewer than three words counts as three: one shared word of a short remark proves little.
             score = weight * 1000 * len(earlier & later) // max(3, min(len(earlier), len(later)))
-            for left in lefts:
-                shared[at + left] += score
-                most[at + left] += weight
-    return [min(_COHESION_MOST, 2 * score // max(1, pairs)) for score, pairs in zip(shared, most, strict=True)]
+            for offset in offsets:
+                shared[index + offset] += score
+                total_weights[index + offset] += weight
+    return [min(_COHESION_MOST, 2 * score // max(1, pairs)) for score, pairs in zip(shared, total_weights, strict=True)]
 
 
-def _answers(before: PlanEvent, event: PlanEvent) -> bool:
+def _is_answer(before: PlanEvent, event: PlanEvent) -> bool:
     return event.type in _RESULT_TYPES or (
         before.speaker != event.speaker and before.text[-40:].rstrip(_TRAILING).endswith(_QUESTION_ENDS)
     )
 
 
 def _hint_cost(before: PlanEvent, event: PlanEvent) -> int:
-    """Return what the emitters' hints say about keeping two events together: agreement costs, difference pays."""
+    """Return what a cut between two events with hints costs: more the more they agree, negative where they differ."""
     weights = dict(before.hints)
     overlap = sum(min(weights.get(hint, 0), permille) for hint, permille in event.hints)
     if overlap:

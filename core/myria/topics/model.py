@@ -26,10 +26,10 @@ INTERNAL: NodeType = "internal_topic"
 SUBJECT: NodeType = "subject"
 """A node of the second hierarchy: a subject, a division of a large one, or a group of subjects."""
 
-_SAID = re.compile("(?:On [^:“”]+: )?(?:[^“”:.!?]{1,40}: )?“[^“”]+”")
-"""What a summary quotes: on which day, where it is that of a group, and who says what."""
+_QUOTE = re.compile("(?:On [^:“”]+: )?(?:[^“”:.!?]{1,40}: )?“[^“”]+”")
+"""A quote in a summary, with its speaker and, in the summary of a group, its day."""
 
-_SAID_CHARACTERS = 200
+_QUOTE_CHARACTERS = 200
 
 LEAF_LEVEL = 0
 MAX_PART_LEVEL = 7
@@ -57,7 +57,7 @@ KEY_DIGITS = len(CALENDAR_NAMES) - 1 + 6 + 64
 """Digits of a unit's key: calendar, microseconds, then the content key of its first event."""
 
 ANALYSED_CHARACTERS = 4096
-"""How much of an event's text the planner reads: subjects show early, and pasted files must not cost more."""
+"""Characters of an event's text that the planner reads: subjects show early, and pasted files must not cost more."""
 
 UnitKey = tuple[int, bytes]
 """(timestamp in microseconds, content key) of a unit's first event; no two events of a scope have the same."""
@@ -66,7 +66,7 @@ Participants = tuple[str, ...]
 
 ERASED_LABEL = "Topic with erased events"
 ERASED_SUMMARY = "Some events of this topic were erased."
-"""What stands for good in place of the words of a topic that covered erased events."""
+"""Label and summary that replace those of a topic that covered erased events, for good."""
 
 
 def group_level(shared_digits: int) -> int:
@@ -75,12 +75,12 @@ def group_level(shared_digits: int) -> int:
 
 
 def shared_digits(level: int) -> int:
-    """Return how many digits the units of a group of this ladder number share: the inverse of `group_level`."""
+    """Return how many leading digits the units of a group on a level share: the inverse of `group_level`."""
     return UNIT_LEVEL + KEY_DIGITS - level
 
 
 def level_name(level: int) -> str:
-    """Return the word a person reads for a ladder number."""
+    """Return the name that people read for a level."""
     if level == LEAF_LEVEL:
         return "leaf"
     if level <= MAX_PART_LEVEL:
@@ -95,10 +95,10 @@ def level_name(level: int) -> str:
 class PlanEvent:
     """One non-internal event as the planner sees it.
 
-    `timestamp` is microseconds since 1970 UTC; `key` says what the event is, whatever its id
+    `timestamp` is microseconds since 1970 UTC; `key` is the hash of its content, without its id
     (`myria.events.content_key`); `task`, `text`, `speaker` and `described` are what `myria.events` reads out of the
-    payload; `hints` are (hint, confidence in permille). `described` and `utc_offset` (minutes east of UTC, that of the
-    place where it was told) are no part of the plan, and go on to the search index.
+    payload; `hints` are (hint, confidence in permille). `described` and `utc_offset` (minutes east of UTC at the
+    place where the event was told) do not affect the plan; the search index uses them.
     """
 
     event_seq: int
@@ -122,20 +122,20 @@ class PlanEvent:
 
     @cached_property
     def all_words(self) -> TextWords:
-        """The words of the whole text: its one analysis, for the plan, its descriptions and the search index."""
+        """The words of the whole text, analysed once for the plan, its descriptions and the search index."""
         return words_in(self.text)
 
     @cached_property
     def words(self) -> TextWords:
-        """The words of the first 4,096 characters, as far as they end there."""
-        every = self.all_words
+        """The words that end within the first `ANALYSED_CHARACTERS` characters."""
+        all_words = self.all_words
         if len(self.text) <= ANALYSED_CHARACTERS:
-            return every
-        return every.at([at for at, end in enumerate(every.ends) if end <= ANALYSED_CHARACTERS])
+            return all_words
+        return all_words.at([index for index, end in enumerate(all_words.ends) if end <= ANALYSED_CHARACTERS])
 
     @property
     def terms(self) -> Sequence[str]:
-        """What the whole text is found by, as `myria.text.terms` gives it."""
+        """The terms of the whole text, as `myria.text.terms` returns them."""
         return self.all_words.terms
 
 
@@ -159,10 +159,10 @@ class Description:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeBase:
-    """What a node and its outline have in common: what it is, what it is called, and what lies beneath it.
+    """The fields that a node and its outline share: identity, label, and totals of what lies beneath.
 
-    `rendering_id` fixes all of it but the anchor, the event beneath that arrived first. `units` counts the units
-    beneath (1 for the top node of a unit, 0 inside one; subjects where it is a node of subjects). `key_timestamp`,
+    `rendering_id` identifies all but the anchor, the event beneath that arrived first. `units` counts the units beneath
+    (1 for the top node of a unit, 0 inside one; subjects where it is a node of subjects). `key_timestamp`,
     `key_digest` and `key_event_id` are time, content key and id of the first event: the key of a unit, or of a group's
     first unit.
     """
@@ -191,7 +191,7 @@ class NodeBase:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it is a leaf."""
+        """Whether the node is a leaf."""
         return self.node_type == LEAF
 
 
@@ -220,7 +220,7 @@ class Outline(NodeBase):
     hints: tuple[tuple[str, int], ...]
     subjects: tuple[tuple[str, int], ...]
     said: str
-    """The first sentence that its summary quotes, with who said it; all of a summary that a model wrote."""
+    """The first quote of the node's summary, with its speaker; the whole summary if a model wrote it."""
 
     language: str
 
@@ -229,23 +229,23 @@ class Outline(NodeBase):
         """Return the outline of a node."""
         metadata = node.metadata
         return cls(
-            **{name: getattr(node, name) for name in _IN_COMMON},
+            **{name: getattr(node, name) for name in _SHARED_FIELDS},
             keywords=_pairs(metadata["keywords"]),
             phrases=_pairs(metadata["phrases"]),
             speakers=_pairs(metadata["speakers"]),
             hints=_pairs(metadata["hints"]),
             subjects=_pairs(metadata.get("subjects", ())),
-            said=_said(node),
+            said=_first_quote(node),
             language=metadata.get("language", ""),
         )
 
 
-_IN_COMMON = tuple(field.name for field in fields(NodeBase))
+_SHARED_FIELDS = tuple(field.name for field in fields(NodeBase))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """A planned unit as the groups above it see it: its top node's outline and its leaves' node_ids in a row."""
+    """A planned unit as the groups above it see it: its top node's outline and its leaves' joined node_ids."""
 
     top: Outline
     leaf_ids: bytes
@@ -265,7 +265,7 @@ class Unit:
 
 
 def leaf_ids_of(top: Node) -> bytes | None:
-    """Return the node_ids of a unit's leaves in a row, given its top node; None where it does not tell, in parts."""
+    """Return the joined node_ids of a unit's leaves, given its top node; None if some leaves are in parts below it."""
     if not top.children:
         return top.node_id
     return b"".join(top.child_leaves) if all(top.child_leaves) else None
@@ -303,8 +303,8 @@ def _pairs(value: Sequence[Sequence[Any]]) -> tuple[tuple[str, int], ...]:
     return tuple([(name, weight) for name, weight in value])
 
 
-def _said(node: Node) -> str:
+def _first_quote(node: Node) -> str:
     if node.metadata.get("written_by"):
-        return clip(node.summary, _SAID_CHARACTERS)
-    quote = _SAID.search(node.summary)
+        return clip(node.summary, _QUOTE_CHARACTERS)
+    quote = _QUOTE.search(node.summary)
     return quote.group().strip() if quote else ""

@@ -21,16 +21,16 @@ from myria.topics.model import Node, NodeBase, UnitKey
 
 
 class TreePiece(Protocol):
-    """One of what is gathered with its whole path, or an old node, left as it is, with the prefix of all its paths."""
+    """A gathered item with its whole path, or an old node, left as it is, with the prefix of all its paths."""
 
     @property
     def path(self) -> str:
-        """The digits."""
+        """The digits of the path or prefix."""
         ...
 
     @property
     def node(self) -> NodeBase:
-        """The node, or what is known of it."""
+        """The node, or its outline."""
         ...
 
 
@@ -39,7 +39,10 @@ P = TypeVar("P", bound=TreePiece)
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """What a tree gathers: how to tell one of it, how many a node holds, and in which order they lie flat."""
+    """What a tree gathers: `is_one` tells an item from a node over items, `count` how many items a node holds.
+
+    Items directly under one node stand in the order of time if `in_time`, else in that of paths.
+    """
 
     is_one: Callable[[NodeBase], bool]
     count: Callable[[NodeBase], int]
@@ -51,9 +54,9 @@ LEAVES = Grouping(attrgetter("is_leaf"), attrgetter("leaves"), in_time=True)
 
 
 class RadixAssembly(ABC, Generic[P]):
-    """Makes a tree out of the pieces of an old one and what comes.
+    """Makes a tree out of the pieces of an old one and new items.
 
-    `nodes` are those that were made, by their renderings; `opened` the renderings of old ones that were taken apart.
+    `nodes` are those that were made, by rendering id; `opened` the rendering ids of old nodes that were taken apart.
     """
 
     def __init__(self, most: int) -> None:
@@ -77,46 +80,48 @@ class RadixAssembly(ABC, Generic[P]):
     async def open(
         self, pieces: list[P], changed: Sequence[str], gathered: Grouping, ended: AbstractSet[str] = frozenset()
     ) -> list[P]:
-        """Return pieces with every node opened that one of the sorted `changed` paths leads through, level by level.
+        """Return pieces with each node that a path in the sorted `changed` leads through replaced by its children.
 
-        Nodes of the prefixes `ended` are left out.
+        Nodes whose prefix is in `ended` are left out, with all beneath them.
         """
-        closed: list[P] = []
+        unopened: list[P] = []
         # A level at a time: a long scope has few levels, and one read serves all that changed on each.
         while pieces:
             pieces = [piece for piece in pieces if piece.path not in ended]
-            through = [not gathered.is_one(piece.node) and leads_through(piece.path, changed) for piece in pieces]
-            closed.extend(piece for piece, is_open in zip(pieces, through, strict=True) if not is_open)
-            inside = [piece for piece, is_open in zip(pieces, through, strict=True) if is_open]
+            is_led_through = [
+                not gathered.is_one(piece.node) and leads_through(piece.path, changed) for piece in pieces
+            ]
+            unopened.extend(piece for piece, is_open in zip(pieces, is_led_through, strict=True) if not is_open)
+            inside = [piece for piece, is_open in zip(pieces, is_led_through, strict=True) if is_open]
             pieces = await self.below(inside) if inside else []
-        return closed
+        return unopened
 
     async def grown(self, pieces: Sequence[P], gathered: Grouping) -> P:
-        """Return the tree over pieces in the order of paths, none of which lies within another."""
+        """Return the top piece of the tree over pieces in the order of paths, no path of which begins another."""
         if len(pieces) == 1:
             return pieces[0]
-        return await self.parent(await self.children(pieces, gathered), pieces[0].path[: _shared(pieces)])
+        return await self.parent(await self.children(pieces, gathered), pieces[0].path[: _shared_digits(pieces)])
 
     async def children(self, pieces: Sequence[P], gathered: Grouping) -> list[P]:
-        """Return what lies directly under the node over several pieces: flat again where a node shrank to so few."""
+        """Return the direct children of the node over several pieces: the items themselves if they are few enough."""
         if sum(gathered.count(piece.node) for piece in pieces) > self._most:
-            shared = _shared(pieces)
+            shared = _shared_digits(pieces)
             parts = groupby(pieces, key=lambda piece: piece.path[shared])
             return [await self.grown(list(part), gathered) for _, part in parts]
-        # What was divided before a removal must lie flat after it, as it would if it had never been more.
+        # Groups that are too small since a removal are dissolved, as if they had never held more.
         flat = list(pieces)
-        while inside := [piece for piece in flat if not gathered.is_one(piece.node)]:
-            flat = [piece for piece in flat if gathered.is_one(piece.node)] + await self.below(inside)
-        return sorted(flat, key=_time if gathered.in_time else _path)
+        while groups := [piece for piece in flat if not gathered.is_one(piece.node)]:
+            flat = [piece for piece in flat if gathered.is_one(piece.node)] + await self.below(groups)
+        return sorted(flat, key=_time_key if gathered.in_time else _path_key)
 
 
 def in_order(pieces: Iterable[P], problem: str) -> list[P]:
     """Return pieces in the order of paths.
 
     Raises:
-        InternalError: `problem`: one lies within the one before.
+        InternalError: with the message `problem`, if one path begins another or equals it.
     """
-    ordered = sorted(pieces, key=_path)
+    ordered = sorted(pieces, key=_path_key)
     for before, piece in pairwise(ordered):
         if piece.path.startswith(before.path):
             raise InternalError(problem, event_id=piece.node.key_event_id)
@@ -125,20 +130,22 @@ def in_order(pieces: Iterable[P], problem: str) -> list[P]:
 
 def leads_through(prefix: str, changed: Sequence[str]) -> bool:
     """Tell whether any of the sorted `changed` paths begins with a prefix."""
-    at = bisect_left(changed, prefix)
-    return at < len(changed) and changed[at].startswith(prefix)
+    index = bisect_left(changed, prefix)
+    return index < len(changed) and changed[index].startswith(prefix)
 
 
-def _shared(pieces: Sequence[P]) -> int:
-    """Return how many leading digits pieces in the order of paths share."""
+def _shared_digits(pieces: Sequence[P]) -> int:
+    """Return how many leading digits all pieces share, by the first and last in the order of paths."""
     first, last = pieces[0].path, pieces[-1].path
-    differing = (at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other)
+    differing = (
+        index for index, (digit, other_digit) in enumerate(zip(first, last, strict=False)) if digit != other_digit
+    )
     return next(differing, min(len(first), len(last)))
 
 
-def _path(piece: TreePiece) -> str:
+def _path_key(piece: TreePiece) -> str:
     return piece.path
 
 
-def _time(piece: TreePiece) -> UnitKey:
+def _time_key(piece: TreePiece) -> UnitKey:
     return piece.node.key

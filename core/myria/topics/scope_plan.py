@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A node inside a unit, with the node_ids of the leaves beneath it in a row."""
+    """A node inside a unit, with the node_ids of the leaves beneath it, joined in their order."""
 
     node: Node
     leaf_ids: bytes
@@ -68,18 +68,21 @@ def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: Planne
 def leaf_over(
     scope: Participants,
     events: Sequence[PlanEvent],
-    read: LeafDescription,
+    reading: LeafDescription,
     description: Description,
     *,
     is_unit: bool,
 ) -> Branch:
-    """Return the leaf over some events, by its own words or others; `read` weighs the events."""
+    """Return the leaf over some events with a description: the planner's own or a model's.
+
+    `reading` gives the weights of the events in either case.
+    """
     node = leaf_node(
         scope,
         description,
         refs=tuple(
             Ref(event_seq=event.event_seq, event_id=event.event_id, weight=weight)
-            for event, weight in zip(events, read.weights, strict=True)
+            for event, weight in zip(events, reading.weights, strict=True)
         ),
         key_digest=events[0].key,
         first_at=events[0].timestamp,
@@ -109,17 +112,19 @@ def grown(
     *,
     level: int = LEAF_LEVEL,
 ) -> list[Node]:
-    """Return the nodes above a row of branches that stand on a level, the top of their unit last.
+    """Return the nodes above a row of branches on `level`, the top of their unit last; none above a single branch.
+
+    More branches than a node may have are first gathered in parts, level by level.
 
     Raises:
-        InternalError: they are too many for the ladder of levels.
+        InternalError: the branches are too many for the ladder of levels.
     """
     nodes: list[Node] = []
     while len(row) > settings.max_fan_out:
         level += 1
         if level > MAX_PART_LEVEL:
             raise InternalError("a unit is too long for the ladder of levels", branches=len(row))
-        row = [parent_of(scope, part, level, describe_part) for part in balanced(row, settings.max_fan_out)]
+        row = [parent_of(scope, neighbours, level, describe_part) for neighbours in balanced(row, settings.max_fan_out)]
         nodes.extend(branch.node for branch in row)
     if len(row) > 1:
         nodes.append(parent_of(scope, row, UNIT_LEVEL, describe_unit).node)
@@ -179,7 +184,7 @@ async def units_between(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnitChanges:
-    """A step of an incremental plan: keys of old units that are gone or changed, and the events of new ones."""
+    """A step of an incremental plan: keys of old units that are gone or changed, and events of new or changed units."""
 
     removed: tuple[UnitKey, ...]
     added: tuple[tuple[PlanEvent, ...], ...]
@@ -196,27 +201,31 @@ async def changed_units(
 
     Args:
         new: the position (timestamp, event_seq) of every event that the old tree does not cover, in any order.
-        gone: that of every event that the old tree covers and the new one must not.
-        reader: all the events of the scope, old (those that go included) and new.
+        gone: the position of every event that the old tree covers and the new one must not.
+        reader: all events of the scope, old (the gone ones included) and new.
         settings: the planner's settings, the same as for the old tree.
 
     Yields:
         Steps that together give all removed keys and all added units, each once; memory is bounded by the longest
         unit and the positions of the new events.
     """
-    late, leaving = set(new), set(gone)
-    positions = sorted(late | leaving)
-    at = 0
-    while at < len(positions):
-        region = _Region(reader, settings, late=late, leaving=leaving)
-        async for changes in region.run(positions[at]):
+    new_positions, gone_positions = set(new), set(gone)
+    positions = sorted(new_positions | gone_positions)
+    next_index = 0
+    while next_index < len(positions):
+        region = _Region(reader, settings, late=new_positions, leaving=gone_positions)
+        async for changes in region.run(positions[next_index]):
             yield changes
-        while at < len(positions) and positions[at] <= region.reached:
-            at += 1
+        while next_index < len(positions) and positions[next_index] <= region.reached:
+            next_index += 1
 
 
 class _Region:
-    """Neighbouring events split twice, as the old tree has them and as the new one shall, until both agree again."""
+    """Neighbouring events, split into units twice, as the old tree has them and as the new one shall.
+
+    Reading goes on until both splits agree again. `late` are positions that only the new tree has, `leaving` those that
+    only the old one has.
+    """
 
     def __init__(
         self,
@@ -230,17 +239,17 @@ class _Region:
         self._settings = settings
         self._late = late
         self._leaving = leaving
-        self._fresh: list[_UnitEvents] = []
+        self._surely_new_units: list[_UnitEvents] = []
         self._old_units: dict[tuple[int, int], _UnitEvents] = {}
         self._new_units: dict[tuple[int, int], _UnitEvents] = {}
-        """Units that may be in both, by where they begin."""
+        """New units without late events, by their first position: the old tree may have the same."""
 
     async def run(self, position: tuple[int, int]) -> AsyncIterator[UnitChanges]:
-        """Yield the changes around an event; `reached` is then the last position that was seen."""
-        events = await self._begin(position)
+        """Yield the changes around an event; afterwards `reached` is the last position that was read."""
+        events = await self._start_at_boundary(position)
         since_change: int | None = None
         size = _FIRST_PAGE
-        more = True
+        has_more = True
         while True:
             for event in events:
                 self.reached = event.position
@@ -251,30 +260,34 @@ class _Region:
                     since_change = 0
                 elif since_change is not None:
                     since_change += 1
-                if (new_cut or old_cut) and (changes := self._settled()):
+                if (new_cut or old_cut) and (changes := self._take_settled()):
                     yield changes
-                # Both cut before the same event, whose whole window is in both: from there on nothing differs.
-                # An earlier agreement may be chance: the change may still move a boundary behind it.
+                # Both splits cut before this event, and both trees have every event on which that cut depends: from
+                # here on nothing differs.
+                # An earlier common cut may be chance: the change may still move a boundary behind it.
                 if new_cut and old_cut and since_change is not None and since_change > BEFORE + AFTER:
                     return
-            if not more:
+            if not has_more:
                 break
             events = await self._reader.after(self.reached, size)
-            more = len(events) == size
+            has_more = len(events) == size
             size = min(size * 2, _MOST_PAGE)
         self._keep_new(list(self._new.finish()))
         self._keep_old(list(self._old.finish()))
-        if changes := self._settled():
+        if changes := self._take_settled():
             yield changes
 
-    async def _begin(self, position: tuple[int, int]) -> list[PlanEvent]:
-        """Start at the nearest unit boundary that an event at `position` cannot move; return the events from there."""
+    async def _start_at_boundary(self, position: tuple[int, int]) -> list[PlanEvent]:
+        """Start both splits at the nearest unit boundary that an event at `position` cannot move.
+
+        Returns the events from there that lie before `position`.
+        """
         size = _FIRST_PAGE
         while True:
             before = await self._reader.before(position, size)
             at_start = len(before) < size
             starts = unit_starts(before, self._settings, at_start=at_start, at_end=False)
-            start = next((at for at in reversed(range(len(starts))) if starts[at]), 0 if at_start else None)
+            start = next((index for index in reversed(range(len(starts))) if starts[index]), 0 if at_start else None)
             if start is not None:
                 context = before[max(0, start - BEFORE) : start]
                 self._old, self._new = UnitSplitter(self._settings, context), UnitSplitter(self._settings, context)
@@ -289,28 +302,28 @@ class _Region:
     def _keep_new(self, units: Sequence[_UnitEvents]) -> bool:
         for unit in units:
             if any(event.position in self._late for event in unit):
-                self._fresh.append(unit)  # no old unit is the same
+                self._surely_new_units.append(unit)  # no old unit has such an event
             else:
                 self._new_units[unit[0].position] = unit
         return bool(units)
 
-    def _settled(self) -> UnitChanges | None:
-        """Return the changes that are certain by now: of units that begin before those that are still open."""
+    def _take_settled(self) -> UnitChanges | None:
+        """Return, once each, the changes among units that begin before those still open; None if there are none."""
         removed: list[UnitKey] = []
-        added, self._fresh = self._fresh, []
-        open_at = [at for at in (self._old.open_at, self._new.open_at) if at is not None]
+        added, self._surely_new_units = self._surely_new_units, []
+        open_positions = [position for position in (self._old.open_at, self._new.open_at) if position is not None]
         for start in sorted(self._old_units.keys() | self._new_units.keys()):
-            if open_at and start >= min(open_at):
+            if open_positions and start >= min(open_positions):
                 break
-            was, now = self._old_units.pop(start, ()), self._new_units.pop(start, ())
-            if [event.event_seq for event in was] != [event.event_seq for event in now]:
-                removed.extend([(was[0].timestamp, was[0].key)] if was else [])
-                added.extend([now] if now else [])
+            old_unit, new_unit = self._old_units.pop(start, ()), self._new_units.pop(start, ())
+            if [event.event_seq for event in old_unit] != [event.event_seq for event in new_unit]:
+                removed.extend([(old_unit[0].timestamp, old_unit[0].key)] if old_unit else [])
+                added.extend([new_unit] if new_unit else [])
         return UnitChanges(removed=tuple(removed), added=tuple(added)) if removed or added else None
 
 
 def balanced(row: Sequence[T], most: int) -> Iterator[Sequence[T]]:
-    """Yield runs of neighbours, no longer than `most`, whose lengths differ by one at most."""
+    """Yield a row in as few parts of at most `most` neighbours as possible, of nearly equal lengths."""
     groups = -(-len(row) // most)
     for index in range(groups):
         yield row[index * len(row) // groups : (index + 1) * len(row) // groups]

@@ -20,7 +20,7 @@ AFTER = 2
 """Events after a position that its unit boundary may depend on."""
 
 _RUN_CUT = 32
-"""In a run of one-event segments, one event in so many may start a unit."""
+"""In a run of one-event segments, about one event in so many starts a unit, chosen by its key."""
 
 
 def segment_starts(before: PlanEvent | None, event: PlanEvent, settings: PlannerSettings) -> bool:
@@ -31,7 +31,7 @@ def segment_starts(before: PlanEvent | None, event: PlanEvent, settings: Planner
         or event.type in settings.marker_types
         or (event.task is not None and before.task is not None and event.task != before.task)
         or (event.context_id is not None and before.context_id is not None and event.context_id != before.context_id)
-        or _hash(event, 0) % settings.hash_cut == 0
+        or _key_hash(event, 0) % settings.hash_cut == 0
     )
 
 
@@ -77,40 +77,41 @@ class UnitSplitter:
         self._window = _Window(settings, at_start=len(context) < BEFORE)
         for event in context:
             self._window.append(event)
-        self._at = len(context)
-        self._start = self._at if begins_unit else None
+        self._next = len(context)
+        self._start = self._next if begins_unit else None
 
     @property
     def open_at(self) -> tuple[int, int] | None:
         """The first position, among those of the events fed, at which the next unit may begin."""
-        start = self._at if self._start is None else self._start
+        start = self._next if self._start is None else self._start
         return self._window.position(start) if start < len(self._window) else None
 
     def feed(self, event: PlanEvent) -> Iterator[tuple[PlanEvent, ...]]:
         """Take the next event and yield the unit that is now known to be complete, if any."""
         self._window.append(event)
-        if self._at + AFTER < len(self._window):
-            yield from self._decide(None)
+        if self._next + AFTER < len(self._window):
+            yield from self._decide_next(None)
 
     def finish(self) -> Iterator[tuple[PlanEvent, ...]]:
         """Yield the remaining units: the last event fed was the scope's last."""
         size = len(self._window)
-        while self._at < size:
-            yield from self._decide(size)
+        while self._next < size:
+            yield from self._decide_next(size)
         if self._start is not None and self._start < size:
             yield self._window.cut(self._start, size)
             self._start = size
 
-    def _decide(self, size: int | None) -> Iterator[tuple[PlanEvent, ...]]:
-        at, self._at = self._at, self._at + 1
-        if at == self._start:
+    def _decide_next(self, size: int | None) -> Iterator[tuple[PlanEvent, ...]]:
+        """Decide whether a unit begins at the next position; if so, yield the unit that ends there."""
+        position, self._next = self._next, self._next + 1
+        if position == self._start:
             return
-        if self._window.unit_starts(at, size):
+        if self._window.unit_starts(position, size):
             if self._start is not None:
-                yield self._window.cut(self._start, at)
-            self._start = at
-        if self._start is None or self._start == at:
-            self._window.forget_before(at - BEFORE)
+                yield self._window.cut(self._start, position)
+            self._start = position
+        if self._start is None or self._start == position:
+            self._window.forget_before(position - BEFORE)
 
 
 def split_units(events: Iterable[PlanEvent], settings: PlannerSettings) -> Iterator[tuple[PlanEvent, ...]]:
@@ -139,8 +140,8 @@ class _Window:
         self._events.append(event)
         self._starts.append(segment_starts(before, event, self._settings))
 
-    def position(self, at: int) -> tuple[int, int]:
-        return self._event(at).position
+    def position(self, index: int) -> tuple[int, int]:
+        return self._event(index).position
 
     def cut(self, start: int, end: int) -> tuple[PlanEvent, ...]:
         return tuple(self._events[start - self._offset : end - self._offset])
@@ -151,47 +152,54 @@ class _Window:
             del self._starts[: position - self._offset]
             self._offset = position
 
-    def unit_starts(self, at: int, size: int | None) -> bool:
-        """Tell whether a unit begins at a position; `size` is the scope's end when that is known."""
-        if at == 0 and self._at_start:
+    def unit_starts(self, position: int, size: int | None) -> bool:
+        """Tell whether a unit begins at a position; `size` is the scope's number of events, None while unknown.
+
+        Between two lone one-event segments the events' keys decide, so that a long run of such is cut somewhere.
+        """
+        if position == 0 and self._at_start:
             return True
-        if not self._boundary(at, size):
+        if not self._is_boundary(position, size):
             return False
-        now, before = self._single(at, size), self._single(at - 1, size)
-        if not before and not now:
+        is_single, is_single_before = self._is_single(position, size), self._is_single(position - 1, size)
+        if not is_single_before and not is_single:
             return True
-        if not before:
-            return self._single(at + 1, size) or not self._joins_before(at, size)
-        if not now:
-            return self._single(at - 2, size) or self._joins_before(at - 1, size)
+        if not is_single_before:
+            return self._is_single(position + 1, size) or not self._joins_before(position, size)
+        if not is_single:
+            return self._is_single(position - 2, size) or self._joins_before(position - 1, size)
+        # Bytes 8 to 15 of the key: `segment_starts` chooses by the first 8, and both choices must be independent.
         return (
-            _hash(self._event(at), 8) % _RUN_CUT == 0
-            and _hash(self._event(at - 1), 8) % _RUN_CUT != 0
-            and self._single(at - 2, size)
-            and self._single(at + 1, size)
+            _key_hash(self._event(position), 8) % _RUN_CUT == 0
+            and _key_hash(self._event(position - 1), 8) % _RUN_CUT != 0
+            and self._is_single(position - 2, size)
+            and self._is_single(position + 1, size)
         )
 
-    def _event(self, at: int) -> PlanEvent:
-        return self._events[at - self._offset]
+    def _event(self, position: int) -> PlanEvent:
+        return self._events[position - self._offset]
 
-    def _boundary(self, at: int, size: int | None) -> bool:
-        return at == size or self._starts[at - self._offset]
+    def _is_boundary(self, position: int, size: int | None) -> bool:
+        return position == size or self._starts[position - self._offset]
 
-    def _single(self, at: int, size: int | None) -> bool:
-        """Whether the event is a segment of its own; positions outside the scope are not."""
-        if at < 0 or at == size:
+    def _is_single(self, position: int, size: int | None) -> bool:
+        """Tell whether the event at a position is a segment of its own; False outside the scope."""
+        if position < 0 or position == size:
             return False
-        return self._boundary(at, size) and self._boundary(at + 1, size)
+        return self._is_boundary(position, size) and self._is_boundary(position + 1, size)
 
-    def _joins_before(self, at: int, size: int | None) -> bool:
-        """Whether a lone one-event segment joins the segment before it: the nearer neighbour, or the only one."""
-        if at == 0:
+    def _joins_before(self, position: int, size: int | None) -> bool:
+        """Tell whether a lone one-event segment joins the segment before it, as the nearer or only neighbour."""
+        if position == 0:
             return False
-        if at + 1 == size:
+        if position + 1 == size:
             return True
-        event = self._event(at)
-        return event.timestamp - self._event(at - 1).timestamp <= self._event(at + 1).timestamp - event.timestamp
+        event = self._event(position)
+        return (
+            event.timestamp - self._event(position - 1).timestamp
+            <= self._event(position + 1).timestamp - event.timestamp
+        )
 
 
-def _hash(event: PlanEvent, offset: int) -> int:
+def _key_hash(event: PlanEvent, offset: int) -> int:
     return int.from_bytes(event.key[offset : offset + 8], "big")

@@ -45,7 +45,7 @@ async def assemble(
     settings: PlannerSettings,
     gone: list[Outline] | None = None,
 ) -> tuple[Outline | None, list[Node]]:
-    """Return the root over the old tree's units without `removed` and with `added`, and the new group nodes.
+    """Return the root over the old tree's units, without those removed and with those added, and the new group nodes.
 
     A changed unit is removed and added under the same key. With no old root this is the full assembly. The reader is
     asked for the nodes on the paths of changed units, their children, and the leaf ids beside them: once per level
@@ -71,14 +71,16 @@ async def assemble(
     changed = sorted(map(key_digits, [*removed, *(unit.key for unit in added)]))
     old = await assembly.load([old_root]) if old_root is not None else []
     pieces = await assembly.open(old, changed, UNITS)
-    went = [piece for piece in pieces if piece.node.is_unit and piece.node.key in removed]
-    if len(went) < len(removed):
-        raise InternalError("a unit to be replaced is not in the scope's tree", units=len(removed) - len(went))
+    removed_pieces = [piece for piece in pieces if piece.node.is_unit and piece.node.key in removed]
+    if len(removed_pieces) < len(removed):
+        raise InternalError(
+            "a unit to be replaced is not in the scope's tree", units=len(removed) - len(removed_pieces)
+        )
     if gone is not None:
-        gone.extend(piece.node for piece in went)
-    came = [_Piece(path=key_digits(unit.key), node=unit.top, leaf_ids=unit.leaf_ids) for unit in added]
-    kept = [piece for piece in pieces if not piece.node.is_unit or piece.node.key not in removed]
-    pieces = in_order([*kept, *came], "two units of a scope begin with the same event")
+        gone.extend(piece.node for piece in removed_pieces)
+    added_pieces = [_Piece(path=key_digits(unit.key), node=unit.top, leaf_ids=unit.leaf_ids) for unit in added]
+    kept_pieces = [piece for piece in pieces if not piece.node.is_unit or piece.node.key not in removed]
+    pieces = in_order([*kept_pieces, *added_pieces], "two units of a scope begin with the same event")
     if not pieces:
         return None, []
     top = await assembly.grown(pieces, UNITS)
@@ -87,7 +89,7 @@ async def assemble(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Piece:
-    """A unit, or an old group left as it is; `leaf_ids` is None where the reader has them."""
+    """A unit, or an old group left as it is; `leaf_ids` is None if they must be asked of the reader."""
 
     path: str
     node: Outline
@@ -96,6 +98,8 @@ class _Piece:
 
 
 class _Calendar(RadixAssembly[_Piece]):
+    """Makes the groups of a scope's calendar over its units."""
+
     def __init__(self, reader: TreeReader, participants: Participants, settings: PlannerSettings) -> None:
         super().__init__(settings.max_fan_out)
         self._reader = reader
@@ -112,7 +116,7 @@ class _Calendar(RadixAssembly[_Piece]):
         return pieces
 
     async def below(self, pieces: Sequence[_Piece]) -> list[_Piece]:
-        """Return what lies directly under old groups."""
+        """Return the pieces directly under old groups, and note these as opened."""
         self.opened.update(piece.node.rendering_id for piece in pieces)
         return await self.load([child for piece in pieces for child in piece.children])
 
@@ -120,7 +124,7 @@ class _Calendar(RadixAssembly[_Piece]):
         """Return the group of a calendar prefix."""
         level = group_level(len(prefix))
         outlines = [child.node for child in children]
-        leaf_ids = b"".join([await self._leaves(child) for child in children])
+        leaf_ids = b"".join([await self._leaf_ids_of(child) for child in children])
         node = internal_node(
             self._participants,
             describe_group(outlines, level=level),
@@ -131,7 +135,8 @@ class _Calendar(RadixAssembly[_Piece]):
         self.nodes[node.rendering_id] = node
         return _Piece(path=prefix, node=Outline.of(node), leaf_ids=leaf_ids)
 
-    async def _leaves(self, piece: _Piece) -> bytes:
+    async def _leaf_ids_of(self, piece: _Piece) -> bytes:
+        """Return the joined node_ids of all leaves beneath a piece, reading those of an old group."""
         if piece.leaf_ids is not None:
             return piece.leaf_ids
         leaf_ids = await self._reader.leaf_node_ids(piece.node.rendering_id)
