@@ -84,10 +84,10 @@ _DOTTED = re.compile(r"(?<![\d.])(\d{1,2})\.(\d{1,2})\.(\d{4})(?![\d.]*\d)")
 _SLASHED = re.compile(r"(?<![\d/])(\d{4})/(\d{1,2})/(\d{1,2})(?![\d/])")
 
 _READ_BYTES: Final = 8 * 1024
-"""How much of a text is looked through for days, in UTF-8 bytes."""
+"""UTF-8 bytes of a text in which days are looked for."""
 
 MAX_DAYS: Final = 24
-"""Days that are kept of a text: its first."""
+"""Most days kept of a text: its first ones."""
 
 _SAYS_WHEN = """
 yesterday today tonight tomorrow last next week month year weekend ago morning afternoon evening
@@ -99,11 +99,11 @@ TIME_WORDS = frozenset(terms(" ".join((_SAYS_WHEN, *_MONTHS, *_WEEKDAYS)))) - fr
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Window:
-    """A span of time, `start <= t < end`, in microseconds since 1970 by the clock on the wall; `exact` when days were
-    meant: those from `first` to `last`, in days since 1970 (`first > last` where none of them is meant by itself).
+    """A span of time that a question means, `start <= t < end`, in microseconds since 1970 by local clocks.
 
-    The wall is where a document was told, for a date that is named; where the question is asked (`is_relative`), for
-    one that is reckoned from now.
+    `exact` tells that the question means days. `first` to `last`, in days since 1970, are the days that it means by
+    themselves; there are none if `first > last`. The clock is that of the place where a text was told; for a date
+    reckoned from now (`is_relative`), that of the place where the question is asked.
     """
 
     start: int
@@ -116,7 +116,7 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Meant:
-    """Days that a text means: from `first` to `last`, in days since 1970; `begins` where it says that what it tells
+    """Days that a text means: from `first` to `last`, in days since 1970; `begins` tells that by the text something
     holds from the first of them on."""
 
     first: int
@@ -130,81 +130,84 @@ class Meant:
 
 
 def windows(text: str, *, now: int, first: int, last: int, utc_offset: int = 0) -> tuple[Window, ...]:
-    """Return the windows a question means, at most a few dozen, in the order they are named.
+    """Return the windows that a question means, at most `_MOST_YEARS`, dates before relative ones.
 
     Args:
         now: what relative dates count from, in microseconds since 1970 UTC.
-        first, last: span of what can be asked for; a month without a year is looked for in each year of it, and in the
-            next, of which texts may tell.
+        first, last: first and last moment that can be asked for; a month without a year means that month in each of
+            these years and in the next one, of which texts may tell.
         utc_offset: minutes east of UTC of the place where `now` is.
     """
     today = local_day(now, utc_offset)
     candidates: list[Window] = []
     text = _in_iso(text)
     for year, month, day in _ISO.findall(text):
-        if (start := _day(int(year), int(month), int(day))) is not None:
-            candidates.append(_around(start))
+        if (day := _valid_day(int(year), int(month), int(day))) is not None:
+            candidates.append(_window_around(day))
     words = _WORD.findall(_ISO.sub(" ", text))
-    candidates.extend(_named(words, first, last))
-    candidates.extend(_reckoned(text, today))
-    candidates.extend(_relative([word.lower() for word in words], today))
+    candidates.extend(_dated_windows(words, first, last))
+    candidates.extend(_reckoned_windows(text, today))
+    candidates.extend(_relative_windows([word.lower() for word in words], today))
     return tuple(dict.fromkeys(candidates))[:_MOST_YEARS]
 
 
 def meant(text: str, today: int) -> tuple[Meant, ...]:
-    """Return the days that a text means which was told today (days since 1970), in the order they are named."""
-    return tuple(dict.fromkeys(days for match, sentence in _named_days(text) for days in sentence.meant(match, today)))
+    """Return the days that a text means if it was told on the day `today` (since 1970), in the order of the text."""
+    return tuple(
+        dict.fromkeys(days for match, sentence in _day_expressions(text) for days in sentence.meant(match, today))
+    )
 
 
 def holds_from(days: Iterable[Meant]) -> int | None:
-    """Return the day from which a text says that it holds, None where it says none."""
-    return min((one.first for one in days if one.begins), default=None)
+    """Return the first day from which, by a text's meant days, something holds; None if the text says none."""
+    return min((meant_days.first for meant_days in days if meant_days.begins), default=None)
 
 
 def local_day(moment: int, utc_offset: int) -> int:
-    """Return the day since 1970 on which a moment (microseconds since 1970 UTC) falls, so many minutes east of UTC."""
+    """Return the local day since 1970 of a moment (microseconds since 1970 UTC); the offset is minutes east of UTC."""
     return (moment + utc_offset * MINUTE_US) // DAY_US
 
 
 def _in_iso(text: str) -> str:
     """Return a text with its dates in numbers, as `12.3.2026` and `2026/03/12`, in the form of ISO 8601.
 
-    `12/03/2026` is the twelfth of March or the third of December, so it is no date.
+    `12/03/2026` stays: it may be the twelfth of March or the third of December.
     """
     return _SLASHED.sub(r"\1-\2-\3", _DOTTED.sub(r"\3-\2-\1", text))
 
 
 def is_date_word(term: str) -> bool:
-    """Tell whether a term of a question only says when."""
+    """Tell whether a term of a question says nothing but a time."""
     return term in TIME_WORDS or term in _DATE_TERMS or (term.isdecimal() and len(term) <= 4)
 
 
-def _named(words: list[str], first: int, last: int) -> Iterator[Window]:
+def _dated_windows(words: list[str], first: int, last: int) -> Iterator[Window]:
+    """Yield windows of the months, days and, if no month is named, years that words of a question name."""
     years = [int(word) for word in words if len(word) == 4 and word.isdecimal() and int(word) in _YEARS]
-    months = 0
-    for at in range(len(words)):
-        month = _month(words, at)
+    months_found = 0
+    for index in range(len(words)):
+        month = _month(words, index)
         if month is None:
             continue
-        months += 1
-        near = years or _span(first, last)
-        day = _day_of_month(words, at)
-        for year in near:
-            start = _day(year, month, day or 1)
+        months_found += 1
+        candidate_years = years or _possible_years(first, last)
+        day = _day_of_month(words, index)
+        for year in candidate_years:
+            start = _valid_day(year, month, day or 1)
             if start is None:
                 continue
             if day is not None:
-                yield _around(start)
-            following = _days(year + month // 12, month % 12 + 1, 1)
-            yield _window(_days(year, month, 1), following, exact=False)
-    if not months:
+                yield _window_around(start)
+            next_month = _day_number(year + month // 12, month % 12 + 1, 1)
+            yield _window(_day_number(year, month, 1), next_month, exact=False)
+    if not months_found:
         for year in years:
-            yield _window(_days(year, 1, 1), _days(year + 1, 1, 1), exact=False)
+            yield _window(_day_number(year, 1, 1), _day_number(year + 1, 1, 1), exact=False)
 
 
-def _reckoned(text: str, today: int) -> Iterator[Window]:
-    """Yield windows of the days that a question reckons from today; what it names by a date is found by `_named`."""
-    for match, sentence in _named_days(text):
+def _reckoned_windows(text: str, today: int) -> Iterator[Window]:
+    """Yield windows of the days that a question reckons from today, but none for named dates (see `_dated_windows`)."""
+    for match, sentence in _day_expressions(text):
         if not any(match[name] for name in _NAMED_GROUPS):
             for days in sentence.meant(match, today):
                 is_day = days.first == days.last
@@ -218,78 +221,89 @@ def _reckoned(text: str, today: int) -> Iterator[Window]:
                 )
 
 
-def _relative(words: list[str], today: int) -> Iterator[Window]:
-    for at, word in enumerate(words):
-        before = words[at - 1] if at else ""
+def _relative_windows(words: list[str], today: int) -> Iterator[Window]:
+    """Yield windows of "today", "yesterday", "two weeks ago", "last month" and the like; `words` are in lower case."""
+    for index, word in enumerate(words):
+        word_before = words[index - 1] if index else ""
         if word in ("today", "tonight"):
             yield _window(today, today + 1, exact=True, is_relative=True)
         elif word == "yesterday":
             yield _window(today - 1, today + 1, exact=True, is_relative=True)
-        elif word == "ago" and at > 1:
-            count = _NUMBERS.get(words[at - 2], _small(words[at - 2]))
-            unit = _UNIT_DAYS.get(before.removesuffix("s"), 0)
+        elif word == "ago" and index > 1:
+            count = _NUMBERS.get(words[index - 2], _short_number(words[index - 2]))
+            unit = _UNIT_DAYS.get(word_before.removesuffix("s"), 0)
             if count and unit:
                 slack = max(1, unit // 2)
                 yield _window(
                     today - count * unit - slack, today - count * unit + slack + 1, exact=unit < 30, is_relative=True
                 )
-        elif before in ("last", "past", "previous", "this"):
-            yield from _last(word, before == "this", today)
+        elif word_before in ("last", "past", "previous", "this"):
+            yield from _windows_around(word, word_before == "this", today)
 
 
-def _last(word: str, this: bool, today: int) -> Iterator[Window]:
+def _windows_around(word: str, is_this: bool, today: int) -> Iterator[Window]:
+    """Yield the window of a week, month, weekday or season: the current one if `is_this`, else the last."""
+    # A day since 1970 plus 3, modulo 7, is its day of the week: 1 January 1970 was a Thursday, Monday counts 0.
     if word == "week":
         monday = today - (today + 3) % 7
-        yield _window(monday if this else monday - 7, monday + 7 if this else monday + 1, exact=False, is_relative=True)
+        yield _window(
+            monday if is_this else monday - 7, monday + 7 if is_this else monday + 1, exact=False, is_relative=True
+        )
     elif word == "weekend":
         yield _window(today - 9, today + 1, exact=False, is_relative=True)
     elif word == "month":
-        yield _window(today - (31 if this else 62), today + 1 if this else today - 20, exact=False, is_relative=True)
+        yield _window(
+            today - (31 if is_this else 62), today + 1 if is_this else today - 20, exact=False, is_relative=True
+        )
     elif word == "year":
-        year = _year_of(today) - (0 if this else 1)
-        yield _window(_days(year, 1, 1), _days(year + 1, 1, 1), exact=False, is_relative=True)
+        year = _year_of(today) - (0 if is_this else 1)
+        yield _window(_day_number(year, 1, 1), _day_number(year + 1, 1, 1), exact=False, is_relative=True)
     elif word in _WEEKDAYS:
-        back = ((today + 3) % 7 - _WEEKDAYS.index(word)) % 7
-        yield _window(today - (back if this else back or 7), today + 1, exact=True, is_relative=True)
+        days_back = ((today + 3) % 7 - _WEEKDAYS.index(word)) % 7
+        yield _window(today - (days_back if is_this else days_back or 7), today + 1, exact=True, is_relative=True)
     elif word in _SEASONS:
         year = _year_of(today)
-        while _days(year, _SEASONS[word], 1) > today - (0 if this else _SEASON_DAYS):
+        while _day_number(year, _SEASONS[word], 1) > today - (0 if is_this else _SEASON_DAYS):
             year -= 1
-        start = _days(year, _SEASONS[word], 1)
+        start = _day_number(year, _SEASONS[word], 1)
         yield _window(start, start + _SEASON_DAYS, exact=False, is_relative=True)
 
 
-def _month(words: list[str], at: int) -> int | None:
-    word = words[at].lower()
+def _month(words: list[str], index: int) -> int | None:
+    """Return the month that the word at an index names, None for others; "may" and the like need a date around them."""
+    word = words[index].lower()
     month = _MONTH_NUMBERS.get(word)
     if month is None or word not in _AMBIGUOUS:
         return month
-    before = words[at - 1].lower() if at else ""
-    after = words[at + 1] if at + 1 < len(words) else ""
-    if before.isdecimal() or after.isdecimal():
+    word_before = words[index - 1].lower() if index else ""
+    word_after = words[index + 1] if index + 1 < len(words) else ""
+    if word_before.isdecimal() or word_after.isdecimal():
         return month
-    return month if before in _BEFORE_MONTH and words[at][0].isupper() else None
+    return month if word_before in _BEFORE_MONTH and words[index][0].isupper() else None
 
 
-def _day_of_month(words: list[str], at: int) -> int | None:
-    before = [word for word in words[max(0, at - 3) : at] if word not in ("of", "the", "st", "nd", "rd", "th")]
-    for word in (before[-1] if before else "", words[at + 1] if at + 1 < len(words) else ""):
-        if 1 <= _small(word) <= 31:
-            return _small(word)
+def _day_of_month(words: list[str], index: int) -> int | None:
+    """Return the number of a day beside the month at an index, before it or behind it; None if there is none."""
+    words_before = [
+        word for word in words[max(0, index - 3) : index] if word not in ("of", "the", "st", "nd", "rd", "th")
+    ]
+    for word in (words_before[-1] if words_before else "", words[index + 1] if index + 1 < len(words) else ""):
+        if 1 <= _short_number(word) <= 31:
+            return _short_number(word)
     return None
 
 
-def _small(word: str) -> int:
+def _short_number(word: str) -> int:
     return int(word) if word.isdecimal() and len(word) <= 4 else 0
 
 
-def _span(first: int, last: int) -> range:
-    """Return the years in which a date without a year may lie, the last one first: texts tell of the next year, too."""
+def _possible_years(first: int, last: int) -> range:
+    """Return the years in which a date without a year may lie, the latest first; texts tell of the next year, too."""
     end = _year_of(last // DAY_US) + 1
     return range(end, max(_year_of(first // DAY_US), end - _MOST_YEARS) - 1, -1)
 
 
-def _around(day: int) -> Window:
+def _window_around(day: int) -> Window:
     return Window(
         start=(day - _DAYS_BEFORE) * DAY_US, end=(day + _DAYS_AFTER + 1) * DAY_US, exact=True, first=day, last=day
     )
@@ -299,23 +313,26 @@ def _window(start: int, end: int, *, exact: bool, is_relative: bool = False) -> 
     return Window(start=start * DAY_US, end=end * DAY_US, exact=exact, is_relative=is_relative)
 
 
-def _day(year: int, month: int, day: int) -> int | None:
+def _valid_day(year: int, month: int, day: int) -> int | None:
     if not (1 <= year <= 9999 and 1 <= month <= 12 and 1 <= day <= 31):
         return None
-    return _days(year, month, day)
+    return _day_number(year, month, day)
 
 
-def _days(year: int, month: int, day: int) -> int:
-    """Return days since 1970-01-01, of any year (the calendar repeats every 400) and also beyond a month's end."""
+def _day_number(year: int, month: int, day: int) -> int:
+    """Return the day since 1970-01-01 of a date in any year; a `day` beyond the month's end runs into the next.
+
+    The calendar repeats every 400 years, which brings any year into the range of `date`.
+    """
     cycles, of_cycle = divmod(year - 1, 400)
     return date(of_cycle + 1, month, 1).toordinal() + cycles * _CYCLE_DAYS + day - 1 - _EPOCH
 
 
 def _month_of(day: int) -> int:
-    """Return the month, counted from the year 0, that a day since 1970-01-01 lies in."""
+    """Return the month, counted from January of the year 0, in which a day since 1970-01-01 lies."""
     cycles, of_cycle = divmod(day + _EPOCH - 1, _CYCLE_DAYS)
-    found = date.fromordinal(of_cycle + 1)
-    return (found.year + 400 * cycles) * 12 + found.month - 1
+    day_of_cycle = date.fromordinal(of_cycle + 1)
+    return (day_of_cycle.year + 400 * cycles) * 12 + day_of_cycle.month - 1
 
 
 def _year_of(day: int) -> int:
@@ -353,7 +370,7 @@ _EXPRESSION: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-"""A day, or days, as a text names them, in lower case."""
+"""An expression of a day or of days in a text in lower case."""
 
 _NAMED_GROUPS: Final = ("iso", "month", "month_first", "from_month")
 _HINTS: Final = re2.compile(
@@ -361,7 +378,7 @@ _HINTS: Final = re2.compile(
     rf"|\bon\s+the\s+\d|\b(?:next|last|this|coming)\s+(?:week|month|year)|\b(?:{_NUMBER})\s+(?:day|week)"
     rf"|\d(?:st|nd|rd|th)?\s+(?:of\s+)?(?:{_MONTH})\b|\b(?:{_MONTH})\b\.?\s+(?:the\s+)?\d|\b(?:{_LEAD})\s+(?:{_MONTH})\b".encode()
 )
-"""What a text holds that names a day: nearly all that names none is told by one fast look."""
+"""A cheap sign that a text may name a day: nearly all texts that name none are left out by one fast search."""
 
 _OFFSETS: Final = {
     "day after tomorrow": 2,
@@ -370,12 +387,12 @@ _OFFSETS: Final = {
     "last night": -1,
     "day before yesterday": -2,
 }
-"""Days from today; all other words mean today."""
+"""Days from today by word; all other words mean today."""
 
 _SENTENCE_END: Final = re.compile(r"[!?\n]|\.(?=\s+\D)")
 """A dot before a number ends no sentence: "Mar. 12"."""
 _MOST_NAMED: Final = 2 * MAX_DAYS
-"""Expressions of days in a text that are read, at most."""
+"""Most expressions of days that are read in a text."""
 _TO: Final = re.compile(rf"\s*(?:(?:to|till|til|until|through)\b|[-\u2013]\s*(?:\d|(?:{_MONTH}|{_WEEKDAY})\b))")
 _IN_THE_PAST: Final = re.compile(
     r"\b(?:was|were|did|had|went|saw|met|got|came|took|made|said|told|bought|ate|left|ran|gave|\w{2,}ed)\b"
@@ -387,128 +404,139 @@ _WILL_BECOME: Final = re.compile(
     r"|(?:\b(?:am|is|are)|'m|'re)\s+(?:starting|beginning|moving|switching|changing|joining|leaving|becoming)\b"
     r"|\b(?:takes?\s+over|becomes?|starts?\s+(?:at|with|as)\s+(?=[^\d\s])\w+|(?:moves?|switch(?:es)?|changes?)\s+(?:in)?to)\b"
 )
-"""How people tell of what is not so yet, and will be from the day that they name."""
-_FIRST_DAY: Final = _days(1, 1, 1)
-_LAST_DAY: Final = _days(9999, 12, 31)
+"""Phrases by which people tell that something becomes so on the day that they name."""
+_FIRST_DAY: Final = _day_number(1, 1, 1)
+_LAST_DAY: Final = _day_number(9999, 12, 31)
 _MONTHS_AHEAD: Final = 8
-"""A month without a year from which something holds lies at most so far ahead, unless the text speaks of the future."""
+"""A month without a year that lies further ahead is taken for the last one, unless the text tells the future."""
 
 
 class _DatedSentence:
-    """A sentence in lower case, of which is told only once whether it speaks of the past or of the future."""
+    """A sentence in lower case that works out only once, and only if asked, whether it tells the past or the future."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     @cached_property
     def is_ahead(self) -> bool:
-        """Whether it speaks of what will be."""
+        """Whether the sentence speaks of the future."""
         return _IN_THE_FUTURE.search(self.text) is not None
 
     @cached_property
     def is_past(self) -> bool:
-        """Whether it speaks of what was."""
+        """Whether the sentence speaks of the past."""
         return not self.is_ahead and _IN_THE_PAST.search(self.text) is not None
 
     @cached_property
-    def _tells_a_beginning(self) -> bool:
+    def _says_will_become(self) -> bool:
         return _WILL_BECOME.search(self.text) is not None
 
     def meant(self, match: re.Match[str], today: int) -> Iterator[Meant]:
-        """Yield the days that an expression in it means."""
-        leads = match["lead"] is not None and _TO.match(self.text, match.end()) is None
-        for place, (first, last) in enumerate(_spans(match, today, self, leads=leads)):
+        """Yield the days that an expression in the sentence means."""
+        is_led = match["lead"] is not None and _TO.match(self.text, match.end()) is None
+        for position, (first, last) in enumerate(_possible_days(match, today, self, is_led=is_led)):
             if first >= _FIRST_DAY and last <= _LAST_DAY:
-                begins = leads or (
-                    first > today and not self.text.endswith("to ", 0, match.start()) and self._tells_a_beginning
+                says_begins = is_led or (
+                    first > today and not self.text.endswith("to ", 0, match.start()) and self._says_will_become
                 )
-                yield Meant(first=first, last=last, begins=begins and place == 0)
+                yield Meant(first=first, last=last, begins=says_begins and position == 0)
 
 
-def _named_days(text: str) -> Iterator[tuple[re.Match[str], _DatedSentence]]:
-    """Yield the expressions of days in a text, each with its sentence; a bounded number, of a bounded part of it."""
-    raw = text[:_READ_BYTES].lower().replace("\u2019", "'").encode("utf-8", "replace")[:_READ_BYTES]
-    if not _HINTS.search(raw):
+def _day_expressions(text: str) -> Iterator[tuple[re.Match[str], _DatedSentence]]:
+    """Yield at most `_MOST_NAMED` expressions of days in a text's first `_READ_BYTES`, with their sentences."""
+    lowercase = text[:_READ_BYTES].lower().replace("\u2019", "'").encode("utf-8", "replace")[:_READ_BYTES]
+    if not _HINTS.search(lowercase):
         return
-    left = _MOST_NAMED
-    for text_of_sentence in _SENTENCE_END.split(_in_iso(raw.decode("utf-8", "ignore"))):
+    remaining = _MOST_NAMED
+    for text_of_sentence in _SENTENCE_END.split(_in_iso(lowercase.decode("utf-8", "ignore"))):
         if not _HINTS.search(text_of_sentence.encode()):
             continue
         sentence = _DatedSentence(text_of_sentence)
-        for match in islice(_EXPRESSION.finditer(text_of_sentence), left):
-            left -= 1
+        for match in islice(_EXPRESSION.finditer(text_of_sentence), remaining):
+            remaining -= 1
             yield match, sentence
 
 
-def _spans(match: re.Match[str], today: int, sentence: _DatedSentence, *, leads: bool) -> Iterator[tuple[int, int]]:
-    """Yield (first, last) of the days that an expression may mean, the likeliest first."""
+def _possible_days(
+    match: re.Match[str], today: int, sentence: _DatedSentence, *, is_led: bool
+) -> Iterator[tuple[int, int]]:
+    """Yield (first, last) of the days that an expression may mean, the likeliest first.
+
+    `is_led` tells that a word such as "from" stands before it.
+    """
     day: int | None = None
     if match["iso"]:
         year, month, number = map(int, match["iso"].split("-"))
-        day = _day(year, month, number)
+        day = _valid_day(year, month, number)
     elif match["month"]:
-        day = _nearest(match["month"], int(match["day"]), match["year"], today)
+        day = _day_in_month(match["month"], int(match["day"]), match["year"], today)
     elif match["month_first"]:
-        day = _nearest(match["month_first"], int(match["day_last"]), match["year_last"], today)
+        day = _day_in_month(match["month_first"], int(match["day_last"]), match["year_last"], today)
     elif match["word"]:
         day = today + _OFFSETS.get(" ".join(match["word"].split()), 0)
     elif match["ahead"]:
-        day = today + _count(match["ahead"]) * _UNIT_DAYS[match["ahead_unit"]]
+        day = today + _number_of(match["ahead"]) * _UNIT_DAYS[match["ahead_unit"]]
     elif match["back"]:
-        day = today - _count(match["back"]) * _UNIT_DAYS[match["back_unit"]]
+        day = today - _number_of(match["back"]) * _UNIT_DAYS[match["back_unit"]]
     elif match["number"]:
         day = _day_of_some_month(int(match["number"]), today, is_past=sentence.is_past)
     elif match["weekday"]:
-        if match["which"] or leads:
+        if match["which"] or is_led:
             for day in _weekdays(match["which"], match["weekday"], today, sentence):
                 yield day, day
         return
     elif match["period"]:
-        yield _period(match["whose"], match["period"], today)
+        yield _days_of_period(match["whose"], match["period"], today)
         return
     elif match["lead"]:
-        yield _whole_month(match["from_month"], match["from_year"], today, sentence)
+        yield _days_of_month(match["from_month"], match["from_year"], today, sentence)
         return
     if day is not None:
         yield day, day
 
 
-def _nearest(name: str, number: int, year: str | None, today: int) -> int | None:
-    """Return the day of a month: in the year that is named, else where it lies nearest to today."""
+def _day_in_month(name: str, number: int, year: str | None, today: int) -> int | None:
+    """Return a day of a month: in the given year, else in the year where it is nearest to today; None if invalid."""
     month = _MONTH_NUMBERS[name]
     if year is not None:
-        return _day(int(year), month, number)
-    this = _year_of(today)
-    candidates = [day for at in (this - 1, this, this + 1) if (day := _day(at, month, number)) is not None]
+        return _valid_day(int(year), month, number)
+    current_year = _year_of(today)
+    candidates = [
+        day
+        for candidate_year in (current_year - 1, current_year, current_year + 1)
+        if (day := _valid_day(candidate_year, month, number)) is not None
+    ]
     return min(candidates, key=lambda day: (abs(day - today), -day), default=None)
 
 
 def _day_of_some_month(number: int, today: int, *, is_past: bool) -> int | None:
-    """Return the next day with a number in its month, the last one where what was is told; today where it has it."""
-    this = _month_of(today)
-    for month in range(this, this - 3, -1) if is_past else range(this, this + 3):
-        day = _first_of(month) + number - 1
-        if 0 < number <= _first_of(month + 1) - _first_of(month) and (day <= today if is_past else day >= today):
+    """Return the next day with a number in its month, or the last one if `is_past`; today if it has that number."""
+    current_month = _month_of(today)
+    for month in range(current_month, current_month - 3, -1) if is_past else range(current_month, current_month + 3):
+        day = _first_day_of(month) + number - 1
+        if 0 < number <= _first_day_of(month + 1) - _first_day_of(month) and (
+            day <= today if is_past else day >= today
+        ):
             return day
     return None
 
 
 def _weekdays(which: str | None, name: str, today: int, sentence: _DatedSentence) -> Iterator[int]:
-    """Yield the days that a day of the week may mean: "next Friday" is the coming one, or that of next week."""
-    ahead = (_WEEKDAYS.index(name) - (today + 3) % 7) % 7
+    """Yield the days that a weekday may mean: "next Friday" is the coming one, or the one of next week."""
+    days_ahead = (_WEEKDAYS.index(name) - (today + 3) % 7) % 7
     if which in ("last", "past", "previous") or (which == "on" and sentence.is_past):
-        yield today + ahead - 7
+        yield today + days_ahead - 7
     elif which == "this":
-        yield today + ahead
+        yield today + days_ahead
     else:
-        coming = today + (ahead or 7)
+        coming = today + (days_ahead or 7)
         yield coming
         if which == "next" and (coming + 3) // 7 == (today + 3) // 7:
             yield coming + 7
 
 
-def _period(whose: str, unit: str, today: int) -> tuple[int, int]:
-    """Return the first and the last day of this week, weekend, month or year, of the one before or after it."""
+def _days_of_period(whose: str, unit: str, today: int) -> tuple[int, int]:
+    """Return the first and the last day of the last, this or next week, weekend, month or year."""
     step = {"last": -1, "this": 0}.get(whose, 1)
     monday = today - (today + 3) % 7 + 7 * step
     if unit == "week":
@@ -517,27 +545,27 @@ def _period(whose: str, unit: str, today: int) -> tuple[int, int]:
         return monday + 5, monday + 6
     year = _year_of(today)
     if unit == "year":
-        return _days(year + step, 1, 1), _days(year + step + 1, 1, 1) - 1
+        return _day_number(year + step, 1, 1), _day_number(year + step + 1, 1, 1) - 1
     month = _month_of(today) + step
-    return _first_of(month), _first_of(month + 1) - 1
+    return _first_day_of(month), _first_day_of(month + 1) - 1
 
 
-def _whole_month(name: str, year: str | None, today: int, sentence: _DatedSentence) -> tuple[int, int]:
-    """Return the first and the last day of a month: in the year that is named, else of the likeliest."""
+def _days_of_month(name: str, year: str | None, today: int, sentence: _DatedSentence) -> tuple[int, int]:
+    """Return the first and the last day of a month: in the given year, else in the likeliest one."""
     if year is not None:
         month = int(year) * 12 + _MONTH_NUMBERS[name] - 1
     else:
-        now = _month_of(today)
-        ahead = (_MONTH_NUMBERS[name] - 1 - now) % 12
-        is_past = ahead > _MONTHS_AHEAD and not sentence.is_ahead
-        month = now + ahead - (12 if is_past else 0)
-    return _first_of(month), _first_of(month + 1) - 1
+        current_month = _month_of(today)
+        months_ahead = (_MONTH_NUMBERS[name] - 1 - current_month) % 12
+        is_past = months_ahead > _MONTHS_AHEAD and not sentence.is_ahead
+        month = current_month + months_ahead - (12 if is_past else 0)
+    return _first_day_of(month), _first_day_of(month + 1) - 1
 
 
-def _first_of(month: int) -> int:
+def _first_day_of(month: int) -> int:
     """Return the first day of a month, counted from the year 0."""
-    return _days(month // 12, month % 12 + 1, 1)
+    return _day_number(month // 12, month % 12 + 1, 1)
 
 
-def _count(word: str) -> int:
-    return _NUMBERS.get(word) or _small(word)
+def _number_of(word: str) -> int:
+    return _NUMBERS.get(word) or _short_number(word)

@@ -17,20 +17,20 @@ ELLIPSIS = "…"
 
 
 _DOUBT = 8
-"""Tokens by which the beginning of a text may cost more for being cut."""
+"""Most tokens by which a text may cost more after it is cut in the middle of a token."""
 
 _MANY = 1 << 40
-"""More tokens than any text has."""
+"""A number of tokens that no text has."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenCounter:
     """Counts tokens.
 
-    `name` says how: `o200k`, or `bytes` where the encoder is away. `count` returns how many tokens a text has, or a
-    bound that is not below it; `within` the same, or None where that is more than a limit, in time that grows with the
-    limit alone; `beginning` about as much of a text as so many tokens stand for, cut between two characters, and what
-    `count` does.
+    `name` is the way of counting: `o200k`, or `bytes` where the encoder is not installed. `count(text)` returns the
+    number of tokens or an upper bound of it. `within(text, limit)` returns the same or, if it exceeds the limit, None,
+    in time that depends on the limit alone. `beginning(text, tokens)` returns the text of about the first so many
+    tokens, cut between two characters, and `count(text)`.
     """
 
     name: str
@@ -39,41 +39,40 @@ class TokenCounter:
     beginning: Callable[[str, int], tuple[str, int]]
 
     def bounded(self, text: str, limit: int) -> int:
-        """Return how many tokens a text has, or some number far above a limit where it has more."""
+        """Return how many tokens a text has; a number far above the limit if it has more than that."""
         tokens = self.within(text, limit)
         return limit + _MANY if tokens is None else tokens
 
     def shortened(self, text: str, limit: int) -> str:
-        """Return a beginning of a text that costs at most `limit` tokens, ended by an ellipsis where cut: about the
-        longest.
+        """Return about the longest beginning of a text that costs at most `limit` tokens, with an ellipsis if cut.
 
-        The cut falls between words where one ends in the last third, never within a character. Empty where not even an
-        ellipsis fits.
+        The cut falls between words if a word ends in the last third, never within a character. The result is empty if
+        not even an ellipsis fits.
         """
         if limit < 1:
             return ""
         characters = 2 * limit
         while True:
-            part = text[:characters]
-            kept, cost = self.beginning(part, limit - 1)
-            if len(part) == len(text) and cost <= limit:
+            beginning = text[:characters]
+            kept_text, cost = self.beginning(beginning, limit - 1)
+            if len(beginning) == len(text) and cost <= limit:
                 return text
-            if len(part) == len(text) or cost > limit + _DOUBT:
+            if len(beginning) == len(text) or cost > limit + _DOUBT:
                 break
             characters = max(characters * 3 // 2, characters * (limit + 2 * _DOUBT) // cost) + _DOUBT
-        for tokens in range(limit - 2, -2, -1):  # what a text costs is not always what its beginnings do
-            at_word = kept.rfind(" ", len(kept) * 2 // 3)
-            for shown in (kept[:at_word], kept) if at_word > 0 else (kept,):
-                cut = shown.rstrip() + ELLIPSIS
+        for tokens in range(limit - 2, -2, -1):  # cutting may cost tokens, so a beginning can still be too long
+            last_space = kept_text.rfind(" ", len(kept_text) * 2 // 3)
+            for candidate in (kept_text[:last_space], kept_text) if last_space > 0 else (kept_text,):
+                cut = candidate.rstrip() + ELLIPSIS
                 if self.within(cut, limit) is not None:
                     return cut
-            kept, _ = self.beginning(kept, max(0, tokens))
+            kept_text, _ = self.beginning(kept_text, max(0, tokens))
         return ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fitting:
-    """What fits into a budget: how many items whole, the beginning of the next if it is shown, and what that costs."""
+    """What fits into a budget: how many whole items, the beginning of the next or None, and the tokens of all."""
 
     whole: int
     part: str | None
@@ -81,7 +80,7 @@ class Fitting:
 
     @property
     def shown(self) -> int:
-        """How many items are shown."""
+        """How many items are shown, the shortened one included."""
         return self.whole + (self.part is not None)
 
 
@@ -95,39 +94,37 @@ def fitted(
     counter: TokenCounter,
     budget: int,
 ) -> Fitting:
-    """Return how many of the first items fit into a budget; the next one is shortened where that is worth it.
+    """Return how many of the first items fit into a budget; the next one is shortened if enough of it would stay.
 
-    Each item is counted once, and the answer as a whole never: it comes in pieces that no token spans. o200k first
-    divides a text, also at the end of a line, and where a letter or a digit follows two or more characters that are
-    neither; no token reaches over such a place.
+    Each item is counted once and the answer as a whole never, since no token spans two pieces: o200k first divides a
+    text at ends of lines, and where a letter or a digit follows two or more characters that are neither.
 
     Args:
-        count: of the items.
-        head: what stands before the first item, up to such a place, as does every piece.
-        piece: returns an item as it stands before another one; asked of no more items than it takes.
-        part: returns the beginning of an item in that form, which costs at most so many tokens; None where too
-            little of it would stay.
-        finish: returns a piece as it stands last, with all that follows it.
+        count: number of items.
+        head: the text before the first item; it ends at such a place, as every piece does.
+        piece: returns the text of an item that another one follows; called for as few items as possible.
+        part: returns the beginning of an item in that form, of at most so many tokens; None if too little would stay.
+        finish: returns the last piece of an answer with all that follows it; "" gives what follows alone.
     """
-    begin = counter.count(head)
-    around = begin + counter.count(finish(""))
+    head_tokens = counter.count(head)
+    frame_tokens = head_tokens + counter.count(finish(""))
     costs: list[int] = []
-    left = budget - around
-    while len(costs) < count and left >= 0:
-        costs.append(counter.bounded(piece(len(costs)), left + _DOUBT))
-        left -= costs[-1]
+    tokens_left = budget - frame_tokens
+    while len(costs) < count and tokens_left >= 0:
+        costs.append(counter.bounded(piece(len(costs)), tokens_left + _DOUBT))
+        tokens_left -= costs[-1]
     for whole in range(len(costs), -1, -1):
-        before = sum(costs[:whole])
-        if begin + before > budget + _DOUBT:
+        tokens_before = sum(costs[:whole])
+        if head_tokens + tokens_before > budget + _DOUBT:
             continue
-        room = budget - around - before
-        while whole < count and room > 0 and (shown := part(whole, room)) is not None:
-            tokens = begin + before + counter.count(finish(shown))
+        room = budget - frame_tokens - tokens_before
+        while whole < count and room > 0 and (shortened := part(whole, room)) is not None:
+            tokens = head_tokens + tokens_before + counter.count(finish(shortened))
             if tokens <= budget:
-                return Fitting(whole=whole, part=shown, tokens=tokens)
+                return Fitting(whole=whole, part=shortened, tokens=tokens)
             room -= tokens - budget
         if whole:
-            tokens = begin + before - costs[whole - 1] + counter.count(finish(piece(whole - 1)))
+            tokens = head_tokens + tokens_before - costs[whole - 1] + counter.count(finish(piece(whole - 1)))
             if tokens <= budget:
                 return Fitting(whole=whole, part=None, tokens=tokens)
     return Fitting(whole=0, part=None, tokens=0)
@@ -150,19 +147,19 @@ def token_counter() -> TokenCounter:
         return byte_counter()
 
     def beginning(text: str, tokens: int) -> tuple[str, int]:
-        every = encoder.encode(text)
-        kept = every[:tokens]
-        shown: str | None = encoder.decode(kept)
-        while shown is None:  # a token may end within a character
-            kept.pop()
-            shown = encoder.decode(kept)
-        return shown, len(every)
+        all_tokens = encoder.encode(text)
+        kept_tokens = all_tokens[:tokens]
+        decoded: str | None = encoder.decode(kept_tokens)
+        while decoded is None:  # a token may end within a character
+            kept_tokens.pop()
+            decoded = encoder.decode(kept_tokens)
+        return decoded, len(all_tokens)
 
     return TokenCounter(name="o200k", count=encoder.count, within=encoder.count_till_limit, beginning=beginning)
 
 
 def byte_counter() -> TokenCounter:
-    """Return the counter that needs no encoder."""
+    """Return the counter by UTF-8 bytes, which needs no encoder."""
 
     def count(text: str) -> int:
         return len(text.encode("utf-8", "surrogatepass"))
@@ -171,7 +168,7 @@ def byte_counter() -> TokenCounter:
         return tokens if len(text) <= limit and (tokens := count(text)) <= limit else None
 
     def beginning(text: str, tokens: int) -> tuple[str, int]:
-        every = text.encode("utf-8", "surrogatepass")
-        return every[:tokens].decode("utf-8", "ignore"), len(every)
+        encoded = text.encode("utf-8", "surrogatepass")
+        return encoded[:tokens].decode("utf-8", "ignore"), len(encoded)
 
     return TokenCounter(name="bytes", count=count, within=within, beginning=beginning)
