@@ -1,7 +1,7 @@
 """Links between notes: typed and directed, each an event of a reserved type, folded in the append transaction.
 
-The types of one pair add up; only a link that says so replaces what linked the pair before.
-A link belongs to whoever may see both of its notes. It is internal, so it is never part of a topic.
+A pair of notes may have links of several types; only a link that says so replaces the pair's earlier ones. A link is
+visible to whoever may see both of its notes. It is internal, so it is never part of a topic.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ Relation = Literal["related", "caused_by", "resolved_by", "part_of", "contradict
 RELATIONS: tuple[Relation, ...] = get_args(Relation)
 
 EXPLAINS: tuple[Relation, ...] = ("caused_by", "resolved_by", "part_of")
-"""The relations that explain something: causes, and what a memory goes on from."""
+"""The relations that explain a note: its cause, its resolution, and the memory that it continues."""
 
 MAX_LINKS = 200
-"""Links of which a look at a note makes use."""
+"""Links that are read at most when notes' links are looked up."""
 
 _LEADING = 3
-"""Links that are told of a note beside it (Memento's contract)."""
+"""Links that are shown beside a note (Memento's contract)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Link:
-    """From one note to another; `weight` within 0 and 1 says how strong it is."""
+    """A link from one note to another; `weight`, from 0 to 1, says how strong it is."""
 
     from_id: str
     to_id: str
@@ -52,7 +52,7 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinkedNote:
-    """A note at one end of a link, as it stands; `at` is in microseconds since 1970 UTC."""
+    """The current version of a note at one end of a link; `at` is its time in microseconds since 1970 UTC."""
 
     note_id: str
     first_seq: int
@@ -67,10 +67,11 @@ class LinkedNote:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Linked:
-    """What links connect with some notes, each with its relation.
+    """The notes at the other ends of some notes' links, each with its link's relation.
 
-    `beside` are further notes, what resolves first, then by weight and the newest; `leading` those to which links lead
-    from each, by its id: "related" says nothing more of one to which a link of another type leads.
+    `beside` are notes that were not among the given ones: those that resolve first, then by weight, then the newest.
+    `leading` has by a given note's id the notes to which its links lead; "related" is left out where a link of another
+    type leads to the same note.
     """
 
     beside: tuple[tuple[LinkedNote, str], ...] = ()
@@ -79,7 +80,7 @@ class Linked:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Neighbourhood:
-    """A note, those that links lead to and from, and the links between them."""
+    """A note, the notes that links lead to and from, and these links."""
 
     start: LinkedNote
     neighbours: tuple[LinkedNote, ...]
@@ -99,10 +100,10 @@ def link_event(
     """Return the event that links two notes.
 
     Args:
-        participants: canonical; those of the note that it leads from.
-        weight: within 0 and 1.
-        replaces: in place of all earlier links of the pair.
-        key: its source key.
+        participants: those of the note that the link leads from, in canonical form.
+        weight: from 0 to 1.
+        replaces: whether the link replaces all earlier links of the pair.
+        key: the source key of the event.
     """
     link: dict[str, Any] = {"from": from_id, "to": to_id, "relation": relation}
     if weight != 1.0:
@@ -143,20 +144,20 @@ class NoteLinks:
         replaces: bool = False,
         dry_run: bool = False,
     ) -> None:
-        """Link a note to others, all or none; a link of this relation that is there takes the weight.
+        """Link a note to others, all or none; an existing link of this relation gets the new weight.
 
         Args:
-            weight: how strong the links are, within 0 and 1.
-            replaces: what linked these pairs by other relations holds no longer.
-            dry_run: only refuse what would be refused.
+            weight: how strong the links are, from 0 to 1.
+            replaces: end the links of these pairs by other relations.
+            dry_run: append nothing, but refuse what would be refused.
 
         Raises:
-            NoteNotFound: one is absent, of others, or withdrawn.
+            NoteNotFound: one of the notes is absent, of others, or withdrawn.
             InvalidArgument: a note would be linked to itself.
         """
         if from_id in to_ids:
             raise InvalidArgument("a note cannot be linked to itself", field="toId")
-        rows = await self._named(tenant, [from_id, *to_ids], may_see)
+        rows = await self._require(tenant, [from_id, *to_ids], may_see)
         participants = tuple(rows[from_id]["participants"])
         if dry_run:
             return
@@ -166,27 +167,28 @@ class NoteLinks:
         await self._log.append_events(tenant, events)
 
     async def complete(self, tenant: str, from_id: str, to_ids: Sequence[str], *, may_see: MaySee) -> None:
-        """Link a note as related to those of others to which no link leads yet; itself is passed over.
+        """Link a note as related to those of some notes to which no link leads from it yet; its own id is ignored.
 
         Raises:
             NoteNotFound: one is absent, of others, or withdrawn.
         """
         async with self._database.read(tenant) as connection:
             rows = await connection.fetch(sql("links.among"), tenant, from_id, list(to_ids))
-        known = {from_id, *(row["to_id"] for row in rows)}
-        missing = [to_id for to_id in to_ids if to_id not in known]
+        linked_ids = {from_id, *(row["to_id"] for row in rows)}
+        missing = [to_id for to_id in to_ids if to_id not in linked_ids]
         if missing:
             await self.link(tenant, from_id, missing, "related", may_see=may_see)
 
     async def check(self, tenant: str, note_ids: Sequence[str], *, may_see: MaySee) -> None:
-        """Return where all these notes may be linked to.
+        """Refuse notes that may not be linked to.
 
         Raises:
             NoteNotFound: one is absent, of others, or withdrawn.
         """
-        await self._named(tenant, note_ids, may_see)
+        await self._require(tenant, note_ids, may_see)
 
-    async def _named(self, tenant: str, note_ids: Sequence[str], may_see: MaySee) -> Mapping[str, asyncpg.Record]:
+    async def _require(self, tenant: str, note_ids: Sequence[str], may_see: MaySee) -> Mapping[str, asyncpg.Record]:
+        """Return the rows of notes by their ids; raise NoteNotFound where one is not visible."""
         rows = await self._notes(tenant, note_ids, may_see)
         for note_id in note_ids:
             if note_id not in rows:
@@ -196,7 +198,7 @@ class NoteLinks:
     async def around(
         self, tenant: str, note_id: str, *, may_see: MaySee, relations: Sequence[str] = RELATIONS
     ) -> Neighbourhood:
-        """Return a note, its neighbours by some relations in both directions, and the links.
+        """Return a note, its neighbours by links of some relations in either direction, and these links.
 
         Raises:
             NoteNotFound: it is absent, of others, or withdrawn.
@@ -235,30 +237,30 @@ class NoteLinks:
         session_id: str | None,
         limit: int,
     ) -> Linked:
-        """Return what links connect with some notes.
+        """Return the notes that links connect with some notes.
 
         Args:
-            relations: those by which further notes come in; all are told.
-            session_id: whose notes may be among them, beside those of no session.
-            limit: how many further notes come in at most.
+            relations: by whose links further notes are added (`further`); `leading` has links of all relations.
+            session_id: the session whose own notes may be among them, beside lasting notes.
+            limit: how many further notes are added at most.
         """
         if not note_ids:
             return Linked()
-        given = set(note_ids)
-        beside: dict[str, asyncpg.Record] = {}
+        given_ids = set(note_ids)
+        further: dict[str, asyncpg.Record] = {}
         leading: dict[str, list[asyncpg.Record]] = {}
         ends = await self._ends(tenant, note_ids, RELATIONS, may_see, first=relations)
-        typed = {(row["from_id"], row["to_id"]) for row in ends if row["relation"] != "related"}
+        typed_pairs = {(row["from_id"], row["to_id"]) for row in ends if row["relation"] != "related"}
         ends.sort(key=lambda row: (row["relation"] != "resolved_by", -row["weight"], row["relation"] == "related"))
         for row in ends:
             if row["session"] and row["context_id"] != session_id:
                 continue
-            if row["note_id"] not in given and row["relation"] in relations:
-                beside.setdefault(row["note_id"], row)
-            if row["leads"] and (row["relation"] != "related" or (row["from_id"], row["to_id"]) not in typed):
+            if row["note_id"] not in given_ids and row["relation"] in relations:
+                further.setdefault(row["note_id"], row)
+            if row["leads"] and (row["relation"] != "related" or (row["from_id"], row["to_id"]) not in typed_pairs):
                 leading.setdefault(row["from_id"], []).append(row)
         return Linked(
-            beside=tuple((_linked(row), row["relation"]) for row in list(beside.values())[:limit]),
+            beside=tuple((_linked(row), row["relation"]) for row in list(further.values())[:limit]),
             leading={
                 note_id: tuple((_linked(row), row["relation"]) for row in rows[:_LEADING])
                 for note_id, rows in leading.items()
@@ -276,18 +278,18 @@ class NoteLinks:
     ) -> list[asyncpg.Record]:
         """Return the visible links of some notes, newest first, each with the note at its other end.
 
-        At most `MAX_LINKS` of them, before all those of the relations `first` with other notes; what may not be seen,
-        or was not asked for, takes nobody's place.
+        At most `MAX_LINKS` links are read: first those of the relations `first` that lead to other notes. Links that
+        the caller may not see, or of other relations, do not count.
         """
-        names = list(note_ids)
+        ids = list(note_ids)
         now = await self._database.now()
         async with self._database.read(tenant) as connection:
-            scopes = await connection.fetch(sql("links.scopes_of_ends"), tenant, names, list(relations))
-            seen = [row["scope_id"] for row in scopes if may_see(row["participants"])]
-            if not seen:
+            scopes = await connection.fetch(sql("links.scopes_of_ends"), tenant, ids, list(relations))
+            visible_scopes = [row["scope_id"] for row in scopes if may_see(row["participants"])]
+            if not visible_scopes:
                 return []
             rows = await connection.fetch(
-                sql("links.ends"), tenant, names, list(relations), seen, MAX_LINKS, list(first)
+                sql("links.ends"), tenant, ids, list(relations), visible_scopes, MAX_LINKS, list(first)
             )
         return [row for row in rows if not Lasting.of(row).has_expired(now)]
 

@@ -1,9 +1,9 @@
-"""What an agent should know when a session begins, as one text within a budget of tokens (Memento, `context`).
+"""Write what an agent should know when a session begins, as one text within a budget of tokens (Memento, `context`).
 
-Core memory comes first: of each kind in turn the newest note, then the most important one, then the next of each, as
-far as there is room; within a kind the newest is told first. What a newer note may say anew comes last, under a heading
-of its own. Then the session's own notes, the questions that are open, and what the last notes were about. Each note has
-its date.
+Core memory comes first. Its notes are chosen of each kind in turn: the newest, then the most important one, then the
+next of each, as far as there is room; within a kind the newest is shown first. Notes that a newer note may replace come
+last, under a heading of their own. Then follow the session's own notes, open questions, and the topics of the newest
+notes. Each note has its date.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ _CORE_TOKENS = 1_000
 _CORE_SHARE = 0.65
 _WORKING_TOKENS = 500
 _PER_KIND = 100
-"""Notes of a kind that are looked at, the most important ones and as many of the newest: more than find room."""
+"""Notes of a kind that are read, as many of the most important as of the newest: more than have room."""
 
 _PER_KIND_OF_A_WORKSPACE = 300
 _COMPARED = 200
-"""Notes among which those are looked for that newer ones may say anew: twice as many as find room."""
+"""Notes that are compared with each other, to find those that newer ones may replace: twice as many as have room."""
 
 _WORKING = 50
 _QUESTIONS = 10
 _TOPICS = 5
 _NEWEST = 40
 _OF_A_WORKSPACE = 10
-"""How many times as many notes are looked at where one workspace is asked for: others have notes among them."""
+"""How many times as many notes are read where one workspace is asked for, since those of others are dropped then."""
 
 _DAY_US = 86_400 * 10**6
 
@@ -65,11 +65,11 @@ _WORK, _OPEN, _LAST = "[WORKING MEMORY]", "[OPEN QUESTIONS]", "[LAST TOPICS]"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpeningNote:
-    """A note that a session begins with. `importance` is what it comes to now; `at` in microseconds since 1970.
+    """A note that a session begins with. `importance` is its present, faded one; `at` in microseconds since 1970.
 
-    `is_older` says that a newer one may say it anew, `alike` for how many others it stands that only say it again;
-    `holds_from` is the day (since 1970) from which it says that it holds, while that is to come.
-    `shares_day` tells that others are of its day, so that its line says the time.
+    `is_older` says that a newer note may replace it, `alike` how many others with the same text it stands for;
+    `holds_from` is the day (since 1970) from which the note says that it holds, while that day is to come.
+    `shares_day` says that other notes have its day, so that its line shows the time.
     """
 
     note_id: str
@@ -90,7 +90,7 @@ class OpeningNote:
 
     @classmethod
     def of(cls, row: asyncpg.Record, now: int, zone: ZoneInfo | None) -> OpeningNote | None:
-        """Return the note of a row, its days those of a zone; None where it has expired."""
+        """Return the note of a row, with days of a time zone (None: UTC); None where the note has expired."""
         lasting = Lasting.of(row)
         if lasting.has_expired(now):
             return None
@@ -115,19 +115,19 @@ class OpeningNote:
 
     @property
     def is_open_question(self) -> bool:
-        """Whether a reflection left it open; the SQL of sessions tells it likewise."""
+        """Whether this is a question that a reflection left open; the SQL of sessions has the same rule."""
         status = self.details.resolution_status
         is_open = self.text.startswith(FORMERLY_OPEN) if status is None else status.lower() == "open"
         return is_open and self.topic == REFLECTED and self.kind == "fact"
 
     @property
     def day(self) -> int:
-        """The day of which it is, in days since 1970."""
+        """The local day of the note's last change, in days since 1970."""
         return local_day(self.at, self.utc_offset)
 
     @property
     def line(self) -> str:
-        """It as a line with its date, shortened to what its kind shows."""
+        """The note as a line with its date, shortened to the length that its kind shows."""
         text = on_one_line(self.text)
         shown = policies()[self.kind].shown
         later = "" if self.holds_from is None else f" (holds from {day_text(self.holds_from)})"
@@ -151,8 +151,10 @@ class OpeningNote:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opening:
-    """What a session begins with. The text costs `tokens`; of it core and working memory as much as they say. `is_cut`
-    says that the budget left something out."""
+    """What a session begins with. The text costs `tokens`, its parts of core and working memory their own numbers.
+
+    `is_cut` says that the budget left notes or topics out.
+    """
 
     core: tuple[OpeningNote, ...]
     working: tuple[OpeningNote, ...]
@@ -166,7 +168,7 @@ class Opening:
 
     @property
     def notes(self) -> tuple[OpeningNote, ...]:
-        """Every note of it, each once."""
+        """Every note of the opening, each once."""
         return tuple({note.note_id: note for note in (*self.core, *self.working, *self.questions)}.values())
 
 
@@ -175,7 +177,7 @@ class Openings:
 
     Args:
         database: where the notes are.
-        zone: of the days that are told; None for UTC.
+        zone: the time zone of the dates shown; None for UTC.
     """
 
     def __init__(self, database: Database, zone: ZoneInfo | None = None) -> None:
@@ -197,38 +199,42 @@ class Openings:
 
         Args:
             masks: what the caller sees.
-            now: in microseconds since 1970 UTC: what has expired by then is left out.
-            kinds: notes of these kinds and no others; left out, core memory of `CORE_KINDS` with the anchors of every
-                kind, and the rest of every kind.
-            session_id: whose working memory is shown.
-            workspace: whose notes it is of, beside those of none; all where none is named.
+            now: in microseconds since 1970 UTC: notes that have expired by then are left out.
+            kinds: show notes of these kinds only; left out, core memory has `CORE_KINDS` and the anchors of every kind,
+                and the other parts have every kind.
+            session_id: the session whose working memory is shown.
+            workspace: show notes of this workspace and of none; left out, notes of all.
         """
-        wanted = Details(workspace=workspace)
-        times = 1 if workspace is None else _OF_A_WORKSPACE
+        in_workspace = Details(workspace=workspace)
+        read_factor = 1 if workspace is None else _OF_A_WORKSPACE
         per_kind = _PER_KIND if workspace is None else _PER_KIND_OF_A_WORKSPACE
         async with self._database.read(tenant) as connection:
             scopes = await scopes_with_notes(connection, tenant, masks)
             core = await connection.fetch(sql("sessions.core"), tenant, scopes, list(kinds or CORE_KINDS), per_kind)
             working = []
             if session_id is not None:
-                working = await connection.fetch(sql("sessions.working"), tenant, scopes, session_id, times * _WORKING)
+                working = await connection.fetch(
+                    sql("sessions.working"), tenant, scopes, session_id, read_factor * _WORKING
+                )
             questions = await connection.fetch(
-                sql("sessions.open_questions"), tenant, scopes, FORMERLY_OPEN, times * _QUESTIONS
+                sql("sessions.open_questions"), tenant, scopes, FORMERLY_OPEN, read_factor * _QUESTIONS
             )
-            newest = await connection.fetch(sql("sessions.newest"), tenant, scopes, times * _NEWEST)
+            newest = await connection.fetch(sql("sessions.newest"), tenant, scopes, read_factor * _NEWEST)
         topics = dict.fromkeys(
             row["topic"]
             for row in newest
             if row["topic"] != REFLECTED
             and (kinds is None or row["kind"] in kinds)
             and not Lasting.of(row).has_expired(now)
-            and Details.of(orjson.loads(row["details"] or "null")).answers(wanted)
+            and Details.of(orjson.loads(row["details"] or "null")).answers(in_workspace)
         )
 
         def standing(rows: Iterable[asyncpg.Record]) -> list[OpeningNote]:
-            return [note for note in _standing(rows, now, wanted, self._zone) if kinds is None or note.kind in kinds]
+            return [
+                note for note in _live_notes(rows, now, in_workspace, self._zone) if kinds is None or note.kind in kinds
+            ]
 
-        return self._within(
+        return self._fitted(
             budget,
             by_worth(note for note in standing(core) if not note.is_open_question),
             _told_once(standing(working)[:_WORKING]),
@@ -236,7 +242,7 @@ class Openings:
             list(topics),
         )
 
-    def _within(
+    def _fitted(
         self,
         budget: int,
         core: Sequence[OpeningNote],
@@ -244,10 +250,14 @@ class Openings:
         questions: Sequence[OpeningNote],
         topics: Sequence[str],
     ) -> Opening:
+        """Write an opening within a budget: first bound each part, then drop from the whole what is too much.
+
+        Dropped first are topics, then questions, then working and core memory, each from its end.
+        """
         kept_core = self._fitting(core, _core_text, min(_CORE_TOKENS, int(budget * _CORE_SHARE)))
         kept_working = self._fitting(working, _working_text, _WORKING_TOKENS)
         kept_questions, kept_topics = list(questions), list(topics[:_TOPICS])
-        everything = len(core) + len(working) + len(questions) + len(kept_topics)
+        count_before = len(core) + len(working) + len(questions) + len(kept_topics)
         while True:
             text = _whole(kept_core, kept_working, kept_questions, kept_topics)
             if not text or token_counter().count(text) <= budget:
@@ -262,33 +272,33 @@ class Openings:
             tokens=token_counter().count(text) if text else 0,
             core_tokens=token_counter().count("\n".join(_core_text(kept_core))) if kept_core else 0,
             working_tokens=token_counter().count("\n".join(_working_text(kept_working))) if kept_working else 0,
-            is_cut=len(kept_core) + len(kept_working) + len(kept_questions) + len(kept_topics) < everything,
+            is_cut=len(kept_core) + len(kept_working) + len(kept_questions) + len(kept_topics) < count_before,
         )
 
     def _fitting(
         self, notes: Sequence[OpeningNote], written: Callable[[Sequence[OpeningNote]], list[str]], budget: int
     ) -> list[OpeningNote]:
-        """Return the notes whose lines together fit into a budget, in their order; one too long is passed over.
+        """Return the notes whose lines together fit into a budget, in their order; a note too long is skipped.
 
-        No token spans lines (see `model_tokens.fitted`), so each note is counted once, with the headings it may need.
+        No token spans lines (see `model_tokens.fitted`), so each note is counted once, with the headings new with it.
         """
         kept: list[OpeningNote] = []
-        left = budget
+        room = budget
         headings: set[str] = set()
         for note in notes:
             *above, line = written([note])
             new = [heading for heading in above if heading not in headings]
-            cost = sum(token_counter().count(f"{each}\n") for each in (*new, line))
-            if cost <= left:
+            cost = sum(token_counter().count(f"{text}\n") for text in (*new, line))
+            if cost <= room:
                 kept.append(note)
                 headings.update(new)
-                left -= cost
+                room -= cost
         return kept
 
     def as_json(self, opening: Opening, budget: int) -> list[Json]:
-        """Return notes of an opening as JSON of at most `budget` tokens as it is sent: of each part the first ones."""
-        turns = zip_longest(opening.core, opening.working, opening.questions)
-        chosen = list(dict.fromkeys(note for turn in turns for note in turn if note is not None))
+        """Return the first notes of each part of an opening as JSON that costs at most `budget` tokens."""
+        rounds = zip_longest(opening.core, opening.working, opening.questions)
+        chosen = list(dict.fromkeys(note for round_notes in rounds for note in round_notes if note is not None))
 
         def shown(most: int) -> list[Json]:
             some = set(chosen[:most])
@@ -305,26 +315,29 @@ class Openings:
 
 
 def by_worth(notes: Iterable[OpeningNote]) -> list[OpeningNote]:
-    """Return notes in the order in which they are worth their room: of each kind in turn its newest note and its most
-    important one, then the next of each. Those that a newer one may say anew come behind all others; what holds from a
-    later day on says nothing anew yet."""
+    """Return notes by how much they are worth their room, the most first.
+
+    Of each kind in turn come its newest note and its most important one, then the next of each. Notes that a newer one
+    may replace come behind all others; a note that holds only from a later day on replaces nothing yet.
+    """
     candidates = _told_once(sorted(_in_turn(notes)[:_COMPARED], key=_age))
-    anew = [
-        [at for at in newer if candidates[at].holds_from is None]
+    replacing = [
+        [place for place in newer if candidates[place].holds_from is None]
         for newer in replaced([KeptStatement.of(note.text) for note in candidates])
     ]
-    older = [replace(note, is_older=True) for note, newer in zip(candidates, anew, strict=True) if newer]
-    return [*_in_turn(note for note, newer in zip(candidates, anew, strict=True) if not newer), *older]
+    older = [replace(note, is_older=True) for note, newer in zip(candidates, replacing, strict=True) if newer]
+    return [*_in_turn(note for note, newer in zip(candidates, replacing, strict=True) if not newer), *older]
 
 
 def _in_turn(notes: Iterable[OpeningNote]) -> list[OpeningNote]:
+    """Return notes of each kind in turn: its newest and its most important one, then the next of each."""
     newest = sorted(notes, key=_age)
     important = sorted(newest, key=lambda note: (not note.anchor, -note.importance))
-    turns = []
+    kinds_ranked = []
     for kind in dict.fromkeys(note.kind for note in important):
         of_kind = ([note for note in ranked if note.kind == kind] for ranked in (newest, important))
-        turns.append(dict.fromkeys(chain.from_iterable(zip(*of_kind, strict=True))))
-    return [note for turn in zip_longest(*turns) for note in turn if note is not None]
+        kinds_ranked.append(dict.fromkeys(chain.from_iterable(zip(*of_kind, strict=True))))
+    return [note for round_notes in zip_longest(*kinds_ranked) for note in round_notes if note is not None]
 
 
 def _told_once(notes: Sequence[OpeningNote]) -> list[OpeningNote]:
@@ -336,7 +349,8 @@ def _age(note: OpeningNote) -> tuple[int, int]:
     return -note.at, -note.event_seq
 
 
-def _standing(rows: Iterable[asyncpg.Record], now: int, wanted: Details, zone: ZoneInfo | None) -> list[OpeningNote]:
+def _live_notes(rows: Iterable[asyncpg.Record], now: int, wanted: Details, zone: ZoneInfo | None) -> list[OpeningNote]:
+    """Return the notes of rows that have not expired and match the details wanted."""
     notes = [
         note for row in rows if (note := OpeningNote.of(row, now, zone)) is not None and note.details.answers(wanted)
     ]
@@ -347,7 +361,7 @@ def _standing(rows: Iterable[asyncpg.Record], now: int, wanted: Details, zone: Z
 def _core_text(notes: Sequence[OpeningNote]) -> list[str]:
     """Return core memory as Memento writes it: a heading per kind, its notes below, the newest first.
 
-    Those that hold from a later day on come last of their kind.
+    Notes that hold from a later day on come last of their kind.
     """
     newest = sorted(notes, key=lambda note: (note.holds_from is not None, *_age(note)))
     lines = [_CORE] if notes else []

@@ -1,4 +1,4 @@
-"""Reflecting: what a session leaves to later ones, kept by one append that also ends it."""
+"""Reflecting: keep what a session leaves to later ones, by one append that also ends the session."""
 
 from __future__ import annotations
 
@@ -23,28 +23,31 @@ from myria.notes.sessions.model import session_end
 Part = Literal["summary", "decisions", "errors", "procedures", "questions", "episode"]
 
 REFLECTED = "session_reflect"
-"""The topic of what a reflection keeps (Memento's contract)."""
+"""The topic of the notes that a reflection keeps (Memento's contract)."""
 
 RESOLVED, OPEN = Details(resolution_status="resolved"), Details(resolution_status="open")
-"""What says of an error that it was resolved, and of a question that it is open: texts stay as they were given."""
+"""The details by which an error is resolved and a question is open; their texts stay as they were given."""
 
 FORMERLY_OPEN = "[미해결] "
-"""Begins the text of an open question of earlier releases, and of those that Memento exports."""
+"""The beginning of an open question's text in earlier releases, and in exports of Memento."""
 
 _RESOLVED_IMPORTANCE = 0.5
 _OPEN_IMPORTANCE = 0.4
 
 _ERASED_ENDS = 100
-"""Sessions of one name and the same people that may have been erased one after the other."""
+"""How many erased sessions of the same name and people are allowed for."""
 
 _LINKED = 10
-"""Of errors, decisions and procedures each, how many are linked with each other."""
+"""How many errors, decisions and procedures each are linked with each other at most."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reflection:
-    """What a session came to. `further` are more texts of the summary, each a note of its own, and `narrative` is the
-    session as a story, an episode. `effectiveness` is kept with its end, or alone where no session is named."""
+    """What a session leaves. `further` are more texts of the summary, each a note of its own.
+
+    `narrative` is the session as a story, kept as an episode. `effectiveness` is kept with the session's end, or alone
+    where no session is named.
+    """
 
     summary: str
     further: Sequence[str] = ()
@@ -57,7 +60,10 @@ class Reflection:
     effectiveness: Mapping[str, Any] = field(default_factory=dict)
 
     def drafts(self) -> list[tuple[Part, Draft]]:
-        """Return the notes that it makes, each with the part that it is of; empty texts make none."""
+        """Return the reflection's notes, each with its part; an empty text makes none, but for an empty summary.
+
+        An empty summary is passed on so that keeping it is refused.
+        """
         parts: tuple[tuple[Part, str, Sequence[str], Details, float | None], ...] = (
             ("summary", "fact", (self.summary, *self.further), NO_DETAILS, None),
             ("decisions", "decision", self.decisions, NO_DETAILS, None),
@@ -96,11 +102,11 @@ async def reflect(
     speaker: str | None = None,
     now: int | None = None,
 ) -> list[tuple[Part, Remembered]]:
-    """Keep a reflection and end its session, by one append; a repeat changes nothing and answers the same notes.
+    """Keep a reflection and end its session, by one append; a repeat changes nothing and returns the same notes.
 
     Args:
-        participants: canonical; whose session it is, and who may see what it leaves.
-        idle_s: after how many seconds such a session is over by itself.
+        participants: the session's, who may see its notes, in canonical form.
+        idle_s: seconds without a note after which such a session is over by itself.
         now: in microseconds since 1970 UTC; left out, this machine's clock.
 
     Raises:
@@ -109,13 +115,13 @@ async def reflect(
     """
     moment = time.time_ns() // 1000 if now is None else now
     session_id = reflection.session_id
-    begun, ended = 0, 0
+    begun_seq, ended_seq = 0, 0
     if session_id is not None:
         async with database.read(tenant) as connection:
             row = await connection.fetchrow(sql("sessions.of"), tenant, scope_key(participants), session_id)
         if row is not None:
-            begun, ended = row["begun_seq"], row["ended_seq"] or 0
-    about, _ = await notes.clean(tenant, dict(reflection.effectiveness))
+            begun_seq, ended_seq = row["begun_seq"], row["ended_seq"] or 0
+    effectiveness, _ = await notes.clean(tenant, dict(reflection.effectiveness))
     drafts = reflection.drafts()
 
     async def keep(ended_before: int) -> list[Remembered]:
@@ -124,16 +130,24 @@ async def reflect(
             for (part, _), note_id in zip(drafts, ids, strict=True):
                 parts.setdefault(part, []).append(note_id)
             links = await _missing_links(database, tenant, participants, parts) if new else []
-            is_repeat = bool(ended) and not new  # it is over, and nothing came since
-            if is_repeat if session_id is not None else not about:
+            is_over = bool(ended_seq) and not new  # the session has ended, and this call keeps no new note
+            if is_over if session_id is not None else not effectiveness:
                 return links
-            # Of no words: the key stays when the notes are erased.
-            run = (
-                ids if session_id is None else [str(begun), str(ended), *([str(ended_before)] if ended_before else ())]
+            # The key is made of ids and numbers, not of texts, because it stays when the notes are erased.
+            run_id_parts = (
+                ids
+                if session_id is None
+                else [str(begun_seq), str(ended_seq), *([str(ended_before)] if ended_before else ())]
             )
-            key = digest([*participants, session_id or "", *run]).hex()
+            key = digest([*participants, session_id or "", *run_id_parts]).hex()
             end = session_end(
-                session_id, participants, timestamp=moment, reason="reflect", idle_s=idle_s, key=key, about=about
+                session_id,
+                participants,
+                timestamp=moment,
+                reason="reflect",
+                idle_s=idle_s,
+                key=key,
+                about=effectiveness,
             )
             return [*links, end]
 
@@ -151,7 +165,7 @@ async def reflect(
         try:
             kept = await keep(ended_before)
         except EventErased:
-            # An earlier session of this name was erased with its end, and nothing tells this one's key from that one's.
+            # An earlier session of this name was erased with its end, whose key equals this one's: try the next.
             if ended_before == _ERASED_ENDS:
                 raise
         else:
@@ -162,22 +176,22 @@ async def reflect(
 async def _missing_links(
     database: Database, tenant: str, participants: tuple[str, ...], parts: Mapping[Part, Sequence[str]]
 ) -> list[NewEvent]:
-    """Return links from errors to what caused them, and from procedures to what they resolve, that are not there yet.
+    """Return the missing links from errors to the decisions that caused them, and from procedures to resolved errors.
 
-    Where two notes are linked in either direction already, they stay as they are (Memento's contract).
+    Two notes that are linked already, in either direction, get no further link (Memento's contract).
     """
     errors, decisions, procedures = (parts.get(part, ())[:_LINKED] for part in ("errors", "decisions", "procedures"))
-    wanted: list[tuple[str, str, Relation]] = [
+    possible: list[tuple[str, str, Relation]] = [
         *((error, decision, "caused_by") for error in errors for decision in decisions),
         *((procedure, error, "resolved_by") for procedure in procedures for error in errors),
     ]
-    if not wanted:
+    if not possible:
         return []
     async with database.read(tenant) as connection:
         rows = await connection.fetch(sql("links.between"), tenant, [*errors, *decisions, *procedures])
-    known = {frozenset((row["from_id"], row["to_id"])) for row in rows}
+    linked_pairs = {frozenset((row["from_id"], row["to_id"])) for row in rows}
     return [
         link_event(participants, source, target, relation)
-        for source, target, relation in dict.fromkeys(wanted)
-        if frozenset((source, target)) not in known
+        for source, target, relation in dict.fromkeys(possible)
+        if frozenset((source, target)) not in linked_pairs
     ]

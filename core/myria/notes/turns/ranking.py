@@ -48,7 +48,7 @@ def facts_about(facts: Iterable[KnownFact], question: str) -> list[KnownFact]:
         fact_text = f"{fact.key} {fact.value} {fact.fact_id.removeprefix('user_')}".replace("_", " ")
         if not sought_roots.isdisjoint(map(root, terms(fact_text))):
             return True
-        # A rule with a fact for each value names them by its own id, a colon and the value ("user_like:tea").
+        # A rule with a fact for each value names them by its own id, a colon and the value ("user_allergy:nuts").
         rule = _rules().get(fact.fact_id.partition(":")[0])
         return rule is not None and (
             rule.always
