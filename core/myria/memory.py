@@ -1,4 +1,4 @@
-"""Everything the serving plane may do with one database: the composition of ingest, retrieval and registry."""
+"""All that the serving plane does with one database: puts ingest, retrieval and the registry together."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 class Memory(Administration):
-    """The memory of every tenant of one database; used and opened as `Administration` is."""
+    """The memory of every tenant of one database; opened and closed as `Administration` is."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Memory(Administration):
         self.retrieval = Retrieval(self.database, settings)
         self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s, settings.auth.tenant_bytes_stored)
 
-        def committed(tenant: str, events: int) -> None:
+        def count_commit(tenant: str, events: int) -> None:
             self.retrieval.slots.count_other()
             if on_commit is not None:
                 on_commit(tenant, events)
@@ -80,7 +80,7 @@ class Memory(Administration):
             events_per_commit=settings.ingest.group_commit_events,
             writers=settings.ingest.group_commit_writers,
             deadline=settings.mcp.append_deadline_s,
-            on_commit=committed,
+            on_commit=count_commit,
             evaluates=settings.notes.evaluate,
             zone=settings.service.zone,
         )
@@ -133,12 +133,12 @@ class Memory(Administration):
 
     @property
     def vectors(self) -> str | None:
-        """The model by which vectors are kept and compared; None where none is."""
+        """The name of the model whose vectors are stored and compared; None where no model is configured."""
         return None if self.retrieval.questions is None else self.retrieval.questions.model
 
     @property
     def embeddings(self) -> str:
-        """Whether vectors are compared, and why or why not, in words."""
+        """A sentence that says whether vectors are compared, and why or why not."""
         return chosen(self.settings).why
 
     async def append_superseding(
@@ -203,12 +203,12 @@ class Memory(Administration):
         *,
         may_name: Callable[[str], bool] = lambda _: False,
     ) -> ShownAnswer:
-        """Answer either query in the view and format that it asks for.
+        """Answer a query of either kind in the view and format that it asks for.
 
-        Where nothing is visible under a name, other spellings of it under which there is something are pointed out.
+        An empty answer lists other spellings of the query's names under which something is visible.
 
         Args:
-            may_name: whether the caller may ask as a name, in place of another that it named.
+            may_name: tells whether the caller may use a name, so that another spelling can be shown to it.
         """
         writer = None
         if query.format == "text":
@@ -218,11 +218,11 @@ class Memory(Administration):
             writer = AnswerText(
                 handles=handles, counter=counter, budget=query.max_tokens, full=full, sought=sought_in(query.query)
             )
-        within = None if writer is None or writer.budget is None else writer.fits
+        fits = None if writer is None or writer.budget is None else writer.fits
         if isinstance(query, EventNodesQuery):
-            answer = await self.retrieval.query_event_nodes(tenant, query, within=within)
+            answer = await self.retrieval.query_event_nodes(tenant, query, within=fits)
         else:
-            answer = await self.retrieval.query_references(tenant, query, within=within)
+            answer = await self.retrieval.query_references(tenant, query, within=fits)
         if not answer["root"]["children"] and query.cursor is None:
             async with self.database.read(tenant) as connection:
                 spellings = await other_spellings(connection, tenant, query.masks, may_name)
@@ -231,46 +231,47 @@ class Memory(Administration):
         text = None if writer is None else writer.text(answer)
         return ShownAnswer(content=lean_answer(answer) if query.view == "lean" else answer, text=text)
 
-    async def event_ids(self, tenant: str, named: Sequence[str]) -> tuple[str, ...]:
-        """Return names of events with event ids in place of handles (`e:481920375`); one of nothing stays as it is.
+    async def event_ids(self, tenant: str, names: Sequence[str]) -> tuple[str, ...]:
+        """Return event ids for names that are ids or handles (`e:481920375`); a handle of no event stays as it is.
 
         Raises:
-            InvalidArgument: one begins as a handle and is none.
+            InvalidArgument: a name begins as a handle, but is none.
         """
-        if not any(name.startswith(EVENT_PREFIX) for name in named):
-            return tuple(named)
+        if not any(name.startswith(EVENT_PREFIX) for name in names):
+            return tuple(names)
         handles = await self.retrieval.handles(tenant)
-        numbers = {
-            name: handles.event_seq(name.removeprefix(EVENT_PREFIX)) for name in named if name.startswith(EVENT_PREFIX)
+        seq_by_handle = {
+            name: handles.event_seq(name.removeprefix(EVENT_PREFIX)) for name in names if name.startswith(EVENT_PREFIX)
         }
         async with self.database.read(tenant) as connection:
-            rows = await connection.fetch(sql("events.ids"), tenant, list(numbers.values()))
-        ids = {row["event_seq"]: row["event_id"] for row in rows}
-        return tuple(ids.get(numbers[name], name) if name in numbers else name for name in named)
+            rows = await connection.fetch(sql("events.ids"), tenant, list(seq_by_handle.values()))
+        id_by_seq = {row["event_seq"]: row["event_id"] for row in rows}
+        return tuple(id_by_seq.get(seq_by_handle[name], name) if name in seq_by_handle else name for name in names)
 
     @asynccontextmanager
-    async def events_named(self, tenant: str, named: Sequence[str]) -> AsyncIterator[tuple[str, ...]]:
+    async def events_named(self, tenant: str, names: Sequence[str]) -> AsyncIterator[tuple[str, ...]]:
         """Yield the ids of events that a caller names by id or handle.
 
-        A refusal in the block names an event as the caller did: what a handle stands for is for those who may see it.
+        An `EventNotFound` in the block names the event as the caller did: the id behind a handle is only for those who
+        may see the event.
 
         Raises:
             InvalidArgument: as `event_ids`.
         """
-        event_ids = await self.event_ids(tenant, named)
+        event_ids = await self.event_ids(tenant, names)
         try:
             yield event_ids
         except errors.EventNotFound as error:
             event_id: str = error.details["event_id"]
-            given: str = dict(zip(event_ids, named, strict=True)).get(event_id, event_id)
+            caller_name: str = dict(zip(event_ids, names, strict=True)).get(event_id, event_id)
             raise errors.EventNotFound(
-                error.message.replace(event_id, given), **{**error.details, "event_id": given}
+                error.message.replace(event_id, caller_name), **{**error.details, "event_id": caller_name}
             ) from None
 
     async def note_id(self, tenant: str, named: str) -> str:
-        """Return the id of a note that is named by its id, or by its handle (`n:481920375`, in brackets or not).
+        """Return the id of a note that is named by its id or its handle (`n:481920375`, in brackets or not).
 
-        A name of nothing stays as it is. A name is no permission: who may see the note is for its user to check.
+        A name of no note is returned as it is. Does not check permissions: the caller must check who may see the note.
         """
         name = named.strip().strip("[]")
         if not name.startswith(NOTE_PREFIX):
@@ -279,7 +280,7 @@ class Memory(Administration):
             first_seq = (await self.retrieval.handles(tenant)).event_seq(name.removeprefix(NOTE_PREFIX))
         except errors.InvalidArgument:
             return name
-        if first_seq >= 1 << 63:
+        if first_seq >= 1 << 63:  # beyond PostgreSQL's bigint, so no event has it
             return name
         async with self.database.read(tenant) as connection:
             note_id: str | None = await connection.fetchval(sql("notes.id_of_event"), tenant, first_seq)
@@ -308,7 +309,7 @@ class Memory(Administration):
         return await self.retrieval.get_topic(tenant, topic_id, masks)
 
     async def erasures(self, principal: Principal) -> Erasures:
-        """Return what plans and begins erasures of a principal's tenant; the control plane carries them out."""
+        """Return the commands that plan and begin erasures in a principal's tenant; the control plane executes them."""
         # No quota may stand in the way of taking events out of answers.
         asker = Asker(proof=principal.proof)
         return Erasures(
@@ -322,5 +323,5 @@ class Memory(Administration):
         )
 
     def forget(self, tenant: str) -> None:
-        """Forget what this process keeps of a tenant between requests: something of it was erased."""
+        """Drop this process's caches of a tenant, because something of it was erased."""
         self.retrieval.forget(tenant)

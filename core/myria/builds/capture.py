@@ -1,8 +1,8 @@
 """The beginning of a build: an exact cutoff, a staging snapshot, one task per dirty scope.
 
-Three transactions, each safe to lose: read the high-water mark under the tenant's append lock, and let go of it; make
-the staging snapshot under the publish lock; list the tasks. What the log gained between the first and the second is
-past the cutoff, and so in the tail.
+Three transactions; a process may die after each, and the next one goes on. The first reads the high-water mark under
+the tenant's append lock, the second makes the staging snapshot under the publish lock, the third lists the tasks.
+Events appended between the first and the second lie past the cutoff, so they are in the tail.
 """
 
 from __future__ import annotations
@@ -28,26 +28,33 @@ logger = logging.getLogger(__name__)
 
 
 async def start_build(database: Database, tenant: str, build_id: str, fingerprint: str) -> RunningBuild | Outcome:
-    """Start a queued build, or join one that runs; return what its workers need, or how it ended.
+    """Start a queued build, or join a running one; return what its workers need, or its outcome if it has ended.
 
     Raises:
         BuildNotFound: no such build.
         LogBusy: the append lock was never free in time; the build is still queued.
     """
     while True:
+        # Each round does the next step and reads again: other processes may do the same at the same time.
         build = await _build(database, tenant, build_id)
         if build.outcome is not None:
             return build.outcome
         if build.status == "running":
-            return await _running(database, tenant, build)
+            return await _running_build(database, tenant, build)
         if build.snapshot_id is None:
             mark = await high_water_mark(database, tenant)
-            await _stage(database, tenant, build, mark, fingerprint)
+            await _make_staging_snapshot(database, tenant, build, mark, fingerprint)
         else:
             await _list_tasks(database, tenant, build_id)
 
 
-async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWaterMark, fingerprint: str) -> None:
+async def _make_staging_snapshot(
+    database: Database, tenant: str, build: BuildRow, mark: HighWaterMark, fingerprint: str
+) -> None:
+    """Make a queued build's staging snapshot with its cutoff, or end the build where it has nothing to do.
+
+    Does nothing where another process was faster, or where an erasure came after the mark: the caller looks again.
+    """
     async with database.write(tenant) as connection:
         await connection.execute(sql("builds.ensure_tenant"), tenant)
         await connection.execute(sql("builds.share_build_lock"), lock_key("build", tenant))
@@ -56,13 +63,13 @@ async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWat
         if row is None or row["status"] != "queued" or row["snapshot_id"] is not None:
             return
         if await connection.fetchval(sql("builds.any_erased_since"), tenant, mark.cutoff):
-            # The mark is older than an erasure, which did not see this build: another one is taken.
+            # The mark is older than an erasure, which did not see this build: the caller takes another mark.
             return
-        by_itself = build.trigger != "manual" or await connection.fetchval(
+        is_automatic = build.trigger != "manual" or await connection.fetchval(
             sql("builds.is_scheduled"), tenant, build.request_id
         )
-        if by_itself and await automatic_builds_pause(connection, tenant):
-            # Queued before a rollback, which it would undo.
+        if is_automatic and await automatic_builds_pause(connection, tenant):
+            # It was queued before a rollback, and would undo that.
             await connection.fetchval(
                 sql("builds.finish"), tenant, build.build_id, Outcome.ABORTED, '{"reason": "paused"}', "{}", 0, 0
             )
@@ -115,6 +122,7 @@ async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWat
 
 
 async def _list_tasks(database: Database, tenant: str, build_id: str) -> None:
+    """List a build's tasks, one per scope to compile, and set it running; do nothing where another process did."""
     async with database.write(tenant, sharing="build") as connection:
         row = await connection.fetchrow(sql("builds.get_for_update"), tenant, build_id)
         if row is None or row["status"] != "queued" or row["snapshot_id"] is None:
@@ -135,7 +143,8 @@ async def _list_tasks(database: Database, tenant: str, build_id: str) -> None:
         await connection.execute(sql("builds.run"), tenant, build_id)
 
 
-async def _running(database: Database, tenant: str, build: BuildRow) -> RunningBuild | Outcome:
+async def _running_build(database: Database, tenant: str, build: BuildRow) -> RunningBuild | Outcome:
+    """Return what the workers of a running build need, or its outcome if it has ended meanwhile."""
     async with database.read(tenant) as connection:
         snapshot = await connection.fetchrow(sql("snapshots.get"), tenant, build.snapshot_id)
         parent_row = None
@@ -149,6 +158,7 @@ async def _running(database: Database, tenant: str, build: BuildRow) -> RunningB
     parent, subjects_since = None, 0
     if parent_row is not None:
         if needs_subjects(snapshot["planner_settings"], parent_row["planner_settings"]):
+            # Every number that the parent can reach is lower, so none of its subjects are taken over.
             subjects_since = parent_row["number"] + 1
         parent = Parent(
             snapshot_id=parent_row["snapshot_id"], cutoff=parent_row["cutoff"], tail_xid=parent_row["tail_xid"]

@@ -1,7 +1,8 @@
-"""One scope's part of a build: read what changed, plan it, check it, write it.
+"""Compiles one scope in a build: read what changed, plan it, check it, write it.
 
-Incremental where the parent has a tree: only units whose events changed are read and planned, and the paths above
-them. Full otherwise, streaming. Both give the same root, so choosing between them is a matter of cost alone.
+Where the parent snapshot has a tree of the scope, only the units whose events changed are read and planned, and the
+paths above them. Otherwise the whole scope is planned while its events stream in. Both give the same root, so the
+choice is a matter of cost alone.
 """
 
 from __future__ import annotations
@@ -38,11 +39,12 @@ _INCREMENTAL_EVENTS = 20_000
 """New events up to which a scope is always updated in place; beyond, it is planned anew once a quarter is new."""
 
 _GROUPS_AT_ONCE = 32
+"""Groups of units that are read and checked together."""
 
 _VIOLATIONS_KEPT = 20
 
 _WAIT_S = 0.1
-"""Pause between two looks at parts that others have."""
+"""Seconds between two looks at parts that other workers have."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +79,7 @@ _Positions = list[tuple[int, int]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Planned:
-    """The parent's tree, and the new root: None where no event is left, or where `unchanged` is true."""
+    """The parent's tree and the new root, which is None where no event is left or where `unchanged` is true."""
 
     old: _OldTree | None
     root: Outline | None
@@ -92,13 +94,13 @@ class _Planned:
 class UnitShaper(Protocol):
     """Decides how a unit is divided, such as a model with its stored plans.
 
-    `is_degraded` tells that the unit before was left to the planner because a model that was asked failed.
+    `is_degraded`: the last call of `shape` left its unit to the planner because the model failed.
     """
 
     is_degraded: bool
 
     def start_from(self, root: bytes | None) -> None:
-        """Take note of the tree that the scope has in the parent."""
+        """Remember the root of the scope's tree in the parent, None where it has none."""
         ...
 
     async def shape(self, events: Sequence[PlanEvent]) -> UnitShape | None:
@@ -116,11 +118,18 @@ async def compile_scope(
     shaper: UnitShaper | None = None,
     parts: ScopeParts | None = None,
 ) -> Compiled:
-    """Compile one scope up to the build's cutoff and write everything but its root row and what goes with that.
+    """Compile one scope up to the build's cutoff; write all its nodes and blocks, but not its root row.
 
-    `counts` is kept up to date on the way: events, units and leaves planned, rows written by table, milliseconds by
-    phase. Without `shaper` every unit is planned deterministically, in parts that other workers share where `parts` is
-    given and the scope is big.
+    The root row, which makes them visible, is written by `tasks.finish` from the returned value.
+
+    Args:
+        database: where the log and the trees are.
+        build: the build.
+        task: the scope's task.
+        settings: the planner's settings.
+        counts: updated on the way: events, units and leaves planned, rows written by table, milliseconds by phase.
+        shaper: divides units; without it every unit is planned deterministically.
+        parts: lets other workers plan parts of a big scope; not used together with `shaper`.
 
     Raises:
         BuildInvalid: the plan breaks a validation rule; nothing of it can be reached.
@@ -131,7 +140,7 @@ async def compile_scope(
         counts["events_eligible"] = task.eligible
     planned = await work.run()
     old, root = planned.old, planned.root
-    before = old.degraded if old is not None else frozenset()
+    degraded_before = old.degraded if old is not None else frozenset()
     if planned.unchanged:
         subjects = await work.add_subjects(planned.old_root)
         if subjects is not None:
@@ -140,13 +149,14 @@ async def compile_scope(
         return Compiled(
             root=planned.old_root,
             blocks=blocks,
-            degraded=before,
+            degraded=degraded_before,
             changed=False,
             subjects=subjects,
         )
-    degraded = work.degraded(before)
-    if degraded or before:
-        counts[DEGRADED_STANDING] = len(degraded) - len(before)
+    degraded = work.degraded(degraded_before)
+    if degraded or degraded_before:
+        # A change of the snapshot's number, which `standing_after` adds to the parent's.
+        counts[DEGRADED_STANDING] = len(degraded) - len(degraded_before)
     if root is None:
         changed = planned.old_root is not None
         subjects = await work.compile_subjects(None, changed=changed)
@@ -156,10 +166,10 @@ async def compile_scope(
     async with work.reading_at_once():
         await work.validate_groups()
         nodes = await work.block_nodes(root)
-        known, covers = await work.read_for_blocks(nodes, old.blocks if old is not None else ())
+        old_blocks, covers = await work.read_for_blocks(nodes, old.blocks if old is not None else ())
     changed = old is None or old.root != root.rendering_id or old.blocks != nodes.covering
-    await work.write_blocks(nodes, known, covers)
-    del known, covers  # megabytes, which planning subjects need not wait beside
+    await work.write_blocks(nodes, old_blocks, covers)
+    del old_blocks, covers  # free megabytes before planning the subjects
     counts["ms"] = round((time.monotonic() - started) * 1000)
     subjects = await work.compile_subjects(root, changed=changed)
     # A build without a changed scope has no snapshot, and so no number to keep rows under.
@@ -168,7 +178,7 @@ async def compile_scope(
         root=root.rendering_id,
         blocks=nodes.covering,
         degraded=degraded,
-        changed=changed or degraded != before,
+        changed=changed or degraded != degraded_before,
         subjects=subjects,
         was_shared=work.is_divided,
     )
@@ -197,7 +207,9 @@ async def plan_part(
 async def replay_scope(
     database: Database, build: RunningBuild, task: Task, settings: PlannerSettings, *, shaper: UnitShaper | None
 ) -> bytes | None:
-    """Return the root rendering that compiling a scope gives, all of whose nodes are stored already. Writes nothing.
+    """Plan a scope as `compile_scope` does, write nothing, and return the id of the resulting root rendering.
+
+    Reads the stored nodes of that tree; None for a scope without events.
 
     Raises:
         BuildInvalid: the plan breaks a validation rule.
@@ -220,6 +232,8 @@ class _NoWriter(TreeWriter):
 
 
 class _Work:
+    """The work on one scope, or on a part of one: what was read, planned and counted so far."""
+
     def __init__(
         self,
         database: Database,
@@ -245,18 +259,21 @@ class _Work:
         self._shaper = shaper
         self._units: list[Unit] = []
         self._groups: list[Node] = []
-        self._to_place: set[int] = set()
+        self._unplaced_seqs: set[int] = set()
+        """New events that no planned unit holds yet; must be empty at the end of an update in place."""
         self._docs = PlannedDocs() if docs is None else docs
         self._parts = parts
-        self._in_parts: Counter[str] = Counter()
+        self._counts_of_parts: Counter[str] = Counter()
+        """What of `_counts` other workers' parts, and this one's, have counted."""
         self.is_divided = False
         self._is_in_place = False
-        self._gone: list[Outline] = []
+        self._removed_units: list[Outline] = []
+        """Top nodes of the parent's units that the new tree does not hold."""
         self._degraded: set[bytes] = set()
         self._new_leaves: list[PlacedLeaf] = []
 
     async def run(self) -> _Planned:
-        """Plan what must be planned."""
+        """Plan the scope, in place where the parent's tree allows it, otherwise from all its events."""
         async with nullcontext() if self._build.parent is None else self._reads.at_once():
             old = await self.old_tree()
             changes = await self.changes(old) if old is not None and not self._build.is_full else None
@@ -270,7 +287,7 @@ class _Work:
         return _Planned(old=old, root=await self.plan())
 
     async def old_tree(self) -> _OldTree | None:
-        """Return the tree the scope has in the parent snapshot."""
+        """Return the scope's tree in the parent snapshot; None where it has none."""
         if self._build.parent is None:
             return None
         async with self._reads.reading() as connection:
@@ -290,71 +307,80 @@ class _Work:
         )
 
     async def changes(self, old: _OldTree) -> tuple[_Positions, _Positions] | None:
-        """Return what the parent's tree must gain, and what it must lose; None when all must be planned."""
+        """Return the events to add to the parent's tree and those to remove; None when all must be planned."""
         parent = self._build.parent
         if parent is None:
             return None
-        bounds = (self._build.tenant, self._task.scope_id, parent.tail_xid, parent.cutoff, self._build.cutoff)
-        most = max(_INCREMENTAL_EVENTS, old.events // 4)
-        if self._task.eligible is None or self._task.eligible > most:
+        arguments = (self._build.tenant, self._task.scope_id, parent.tail_xid, parent.cutoff, self._build.cutoff)
+        max_changes = max(_INCREMENTAL_EVENTS, old.events // 4)
+        if self._task.eligible is None or self._task.eligible > max_changes:
             return None
         async with self._reads.reading() as connection:
-            rows = await connection.fetch(sql("trees.changes"), *bounds)
+            rows = await connection.fetch(sql("trees.changes"), *arguments)
         if sum(row["is_new"] for row in rows) != self._task.eligible:
             # The bound on transaction ids holds within one database cluster; this log was restored into another.
             return None
         if any(row["was_there"] and row["is_erased"] for row in rows):
             # Where units of the old tree begin depends on words that are gone.
             return None
-        coming: _Positions = []
-        going: _Positions = []
+        added: _Positions = []
+        removed: _Positions = []
         for row in rows:
             if row["was_there"] != row["is_there"]:
-                positions = coming if row["is_there"] else going
+                positions = added if row["is_there"] else removed
                 positions.append((to_microseconds(row["occurred_at"]), row["event_seq"]))
-        return (coming, going) if len(coming) + len(going) <= most else None
+        return (added, removed) if len(added) + len(removed) <= max_changes else None
 
-    async def update(self, old: _OldTree, coming: _Positions, going: _Positions) -> _Planned:
-        """Plan the units that events change that come or go, and the paths above them."""
-        if not coming and not going:
+    async def update(self, old: _OldTree, added: _Positions, removed: _Positions) -> _Planned:
+        """Plan the units that the added and removed events change, and the paths above them."""
+        if not added and not removed:
             return _Planned(old=old, root=None, unchanged=True)
-        removed: set[UnitKey] = set()
+        removed_units: set[UnitKey] = set()
         self._is_in_place = True
-        self._to_place = {event_seq for _, event_seq in coming}
+        self._unplaced_seqs = {event_seq for _, event_seq in added}
         if self._build.parent is not None:
             self._events.parent_cutoff = self._build.parent.cutoff
         with self._timed("ms_units"):
-            async for step in changed_units(coming, self._events, self._settings, gone=going):
-                removed.update(step.removed)
+            async for step in changed_units(added, self._events, self._settings, gone=removed):
+                removed_units.update(step.removed)
                 for unit in step.added:
                     await self._plan_unit(unit)
-        root = await self._assemble(old.root, removed)
-        if self._to_place:
-            raise _broken("each_event_exactly_once", f"{len(self._to_place)} new events are in no planned unit")
-        left = old.events + len(coming) - len(going)
-        if (root.events if root is not None else 0) != left:
-            raise _broken(
-                "each_event_exactly_once",
-                f"the tree holds {root.events if root else 0} events, not {left}: {old.events} old ones, "
-                f"{len(coming)} that come and {len(going)} that go",
+        root = await self._assemble(old.root, removed_units)
+        if self._unplaced_seqs:
+            raise _broken_plan(
+                "each_event_exactly_once", f"{len(self._unplaced_seqs)} new events are in no planned unit"
             )
-        self._counts["events_new"] = len(coming)
-        if going:
-            self._counts["events_withdrawn"] = len(going)
+        expected_events = old.events + len(added) - len(removed)
+        if (root.events if root is not None else 0) != expected_events:
+            raise _broken_plan(
+                "each_event_exactly_once",
+                f"the tree holds {root.events if root else 0} events, not {expected_events}: {old.events} old ones, "
+                f"{len(added)} that come and {len(removed)} that go",
+            )
+        self._counts["events_new"] = len(added)
+        if removed:
+            self._counts["events_withdrawn"] = len(removed)
         return _Planned(old=old, root=root)
 
     def degraded(self, before: frozenset[bytes]) -> frozenset[bytes]:
-        """Return the top renderings of the units without the model that was asked for, of which `before` were so."""
-        kept = before.difference(outline.rendering_id for outline in self._gone) if self._is_in_place else frozenset()
-        return kept | self._degraded
+        """Return the top renderings of units that were planned without the model that was asked for.
+
+        `before` are those of the parent's tree; the ones that an update in place did not replace count still.
+        """
+        still_degraded = (
+            before.difference(outline.rendering_id for outline in self._removed_units)
+            if self._is_in_place
+            else frozenset()
+        )
+        return still_degraded | self._degraded
 
     async def plan(self) -> Outline | None:
         """Plan the scope from all its events, streaming; a big one in parts."""
         async with self._database.read(self._build.tenant) as connection:
-            there = await connection.fetchval(
+            eligible = await connection.fetchval(
                 sql("trees.count_events"), self._build.tenant, self._task.scope_id, self._build.cutoff
             )
-        if self._parts is not None and await self._parts.divide(there):
+        if self._parts is not None and await self._parts.divide(eligible):
             await self._plan_in_parts(self._parts)
         else:
             splitter = UnitSplitter(self._settings)
@@ -366,36 +392,38 @@ class _Work:
                 for unit in splitter.finish():
                     await self._plan_unit(unit)
         root = await self._assemble(None, set())
-        held, read = root.events if root is not None else 0, self._counts["events"]
-        if not held == read == there:
-            raise _broken(
-                "each_event_exactly_once", f"the tree holds {held} events, {read} were planned, {there} are eligible"
+        events_in_tree, events_planned = root.events if root is not None else 0, self._counts["events"]
+        if not events_in_tree == events_planned == eligible:
+            raise _broken_plan(
+                "each_event_exactly_once",
+                f"the tree holds {events_in_tree} events, {events_planned} were planned, {eligible} are eligible",
             )
-        self._counts["events_new"] = there
+        self._counts["events_new"] = eligible
         return root
 
     async def _plan_in_parts(self, parts: ScopeParts) -> None:
-        """Plan the units of a big scope part by part, until those that others have are done, too."""
+        """Plan the units of a big scope part by part, and wait for the parts that other workers have."""
         self.is_divided = True
-        own: dict[int, list[Unit]] = {}
+        own_units: dict[int, list[Unit]] = {}
         while True:
             part = await parts.claim()
             if part is not None:
                 counts: Counter[str] = Counter()
-                own[part.part] = units = await plan_part(
+                own_units[part.part] = units = await plan_part(
                     self._database, self._build, part, self._settings, counts, docs=self._docs
                 )
                 await parts.finish(part, [unit.top.rendering_id for unit in units], counts)
-            counted, left = await parts.counted()
-            self._counts.subtract(self._in_parts)
-            self._counts.update(counted)
-            self._in_parts = counted
-            if not left:
+            part_counts, parts_left = await parts.counted()
+            # `part_counts` are totals, so those of the last look are taken off first.
+            self._counts.subtract(self._counts_of_parts)
+            self._counts.update(part_counts)
+            self._counts_of_parts = part_counts
+            if not parts_left:
                 break
             if part is None:
                 await asyncio.sleep(_WAIT_S)
         for part_number, tops in await parts.results():
-            self._units.extend(own.get(part_number) or await self._tree.units(tops))
+            self._units.extend(own_units.get(part_number) or await self._tree.units(tops))
 
     async def plan_part(self, part: TaskPart) -> list[Unit]:
         """Plan and write the units that begin in a part."""
@@ -410,15 +438,17 @@ class _Work:
         return self._units
 
     async def flush(self) -> None:
-        """Write the nodes that wait, and note what all of them were."""
+        """Write the nodes that wait, and count the rows written."""
         with self._timed("ms_write"):
             await self._writer.flush()
         self._note_rows()
 
     async def compile_subjects(self, root: Outline | None, *, changed: bool) -> CompiledSubjects | None:
-        """Plan and write the scope's subjects once the nodes of its tree are written; None where there is no new row.
+        """Plan and write the scope's subjects; the nodes of its tree must be written. None where no row is to write.
 
-        `changed` says whether the tree of time is another than the parent's.
+        Args:
+            root: the top of the tree of time; None for a scope without events.
+            changed: whether the tree of time differs from the parent's.
         """
         if not self._settings.subjects:
             return None
@@ -426,7 +456,7 @@ class _Work:
             subjects = ScopeSubjects(self._database, self._build, self._task, self._reads)
             compiled = await subjects.compile(
                 root,
-                self._gone,
+                self._removed_units,
                 self._new_leaves,
                 self._settings,
                 in_place=self._is_in_place,
@@ -436,7 +466,7 @@ class _Work:
         return compiled
 
     async def add_subjects(self, root: bytes | None) -> CompiledSubjects | None:
-        """Plan and write the subjects of a tree of time that stays; None where it has those that it must have."""
+        """Plan and write the subjects of a tree of time that did not change; None where they are up to date."""
         if not self._settings.subjects or root is None:
             return None
         subjects = ScopeSubjects(self._database, self._build, self._task, self._reads)
@@ -448,22 +478,22 @@ class _Work:
     async def read_for_blocks(
         self, nodes: BlockNodes, old: Sequence[bytes]
     ) -> tuple[HeldBlocks, Mapping[bytes, Covered]]:
-        """Return the parent's blocks `old` that go out of use, and what the first of the new ones cover."""
+        """Return those of the blocks `old` that go out of use, and what the first of the new blocks cover."""
         async with self._reads.reading() as connection:
-            known = await HeldBlocks.load(connection, self._build.tenant, old, nodes)
-            return known, await self._covered(connection, nodes.missing[:BLOCKS_AT_ONCE])
+            old_blocks = await HeldBlocks.load(connection, self._build.tenant, old, nodes)
+            return old_blocks, await self._covered(connection, nodes.missing[:BLOCKS_AT_ONCE])
 
-    async def write_blocks(self, nodes: BlockNodes, known: HeldBlocks, covers: Mapping[bytes, Covered]) -> None:
+    async def write_blocks(self, nodes: BlockNodes, old_blocks: HeldBlocks, covers: Mapping[bytes, Covered]) -> None:
         """Write the search blocks that the tree needs and nobody has written.
 
-        `known` and `covers` are what `read_for_blocks` returns.
+        `old_blocks` and `covers` are what `read_for_blocks` returns: the first batch is read already.
         """
         with self._timed("ms_blocks"):
-            for at in range(0, len(nodes.missing), BLOCKS_AT_ONCE):
-                if at:
+            for start in range(0, len(nodes.missing), BLOCKS_AT_ONCE):
+                if start:
                     async with self._reads.reading() as connection:
-                        covers = await self._covered(connection, nodes.missing[at : at + BLOCKS_AT_ONCE])
-                made = await make_blocks(covers, events=self._events, old=known, planned=self._docs)
+                        covers = await self._covered(connection, nodes.missing[start : start + BLOCKS_AT_ONCE])
+                made = await make_blocks(covers, events=self._events, old=old_blocks, planned=self._docs)
                 self._counts["events_indexed"] += made.events_indexed
                 self._counts["events_analysed"] += made.events_analysed
                 await self._writer.add_blocks(made.blocks)
@@ -473,6 +503,7 @@ class _Work:
         return {rendering: await covered(connection, self._build.tenant, rendering) for rendering in renderings}
 
     async def _plan_unit(self, events: Sequence[PlanEvent]) -> None:
+        """Plan a unit of these events, check it, keep its documents for search blocks, and write its nodes."""
         shape = await self._shaper.shape(events) if self._shaper is not None else None
         if shape is None:
             nodes = plan_unit(self._task.participants, events, self._settings)
@@ -480,9 +511,9 @@ class _Work:
                 self._degraded.add(nodes[-1].rendering_id)
         else:
             nodes = plan_shaped(self._task.participants, events, shape, self._settings)
-        _refuse(validate_unit(nodes, events, participants=self._task.participants, settings=self._settings))
-        if self._to_place:
-            self._to_place.difference_update(event.event_seq for event in events)
+        _raise_if_any(validate_unit(nodes, events, participants=self._task.participants, settings=self._settings))
+        if self._unplaced_seqs:
+            self._unplaced_seqs.difference_update(event.event_seq for event in events)
         self._docs.keep(events)
         self._counts["units_planned"] += 1
         self._counts["events"] += len(events)
@@ -494,6 +525,10 @@ class _Work:
         await self._writer.add(nodes)
 
     async def _assemble(self, old_root: bytes | None, removed: set[UnitKey]) -> Outline | None:
+        """Build the groups above the planned units and return the new root; None where no unit is left.
+
+        `removed` are the keys of units of the tree at `old_root` that the new tree does not hold.
+        """
         with self._timed("ms_assemble"):
             async with nullcontext() if old_root is None else self._reads.at_once():
                 root, groups = await assemble(
@@ -503,7 +538,7 @@ class _Work:
                     self._tree,
                     participants=self._task.participants,
                     settings=self._settings,
-                    gone=self._gone,
+                    gone=self._removed_units,
                 )
             await self._writer.add(groups)
         self._groups = groups
@@ -512,26 +547,29 @@ class _Work:
         return root
 
     def reading_at_once(self) -> AbstractAsyncContextManager[None]:
-        """Make the reads of a block one transaction, which sees what was written before it, where they are few."""
+        """Put the reads of a block into one transaction, unless they are so many that it would last long.
+
+        The transaction sees what was written before the block.
+        """
         return self._reads.at_once() if len(self._groups) <= _GROUPS_AT_ONCE else nullcontext()
 
     async def block_nodes(self, root: Outline) -> BlockNodes:
-        """Return which renderings carry the search blocks of a tree, all of whose nodes are written."""
+        """Return the renderings that carry the search blocks of a tree; all its nodes must be written."""
         async with self._reads.reading() as connection:
             return await block_nodes(connection, self._build.tenant, root.rendering_id)
 
     async def validate_groups(self) -> None:
         """Check the groups above the planned units, each with its stored children."""
         groups, self._groups = self._groups, []
-        for at in range(0, len(groups), _GROUPS_AT_ONCE):
-            part = groups[at : at + _GROUPS_AT_ONCE]
-            children = await self._tree.nodes(sorted({child for group in part for child in group.children}))
-            _check_groups(part, children, participants=self._task.participants, settings=self._settings)
+        for start in range(0, len(groups), _GROUPS_AT_ONCE):
+            batch = groups[start : start + _GROUPS_AT_ONCE]
+            children = await self._tree.nodes(sorted({child for group in batch for child in group.children}))
+            _check_groups(batch, children, participants=self._task.participants, settings=self._settings)
 
     def _note_rows(self) -> None:
         for table, rows in self._writer.rows.items():
-            self._counts[f"rows_{table}"] = rows + self._in_parts[f"rows_{table}"]
-        self._counts["events_read"] = self._events.read + self._in_parts["events_read"]
+            self._counts[f"rows_{table}"] = rows + self._counts_of_parts[f"rows_{table}"]
+        self._counts["events_read"] = self._events.read + self._counts_of_parts["events_read"]
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:
@@ -545,14 +583,14 @@ class _Work:
 def _check_groups(
     groups: Sequence[Node], stored: Sequence[Node], *, participants: Participants, settings: PlannerSettings
 ) -> None:
-    """Check groups above units against the same rules; `stored` are all of their children.
+    """Check groups above units against the rules of validation; `stored` are all of their children.
 
     Raises:
         BuildInvalid: one of them breaks a rule.
     """
     children = {node.rendering_id: node for node in stored}
     for group in groups:
-        kept = {child: children[child] for child in group.children}
+        own_children = {child: children[child] for child in group.children}
         violations = validate(
             Candidate(
                 participants=participants,
@@ -561,7 +599,7 @@ def _check_groups(
                 nodes=[group],
                 events=[],
                 scope_events=group.events,
-                kept=kept,
+                kept=own_children,
             )
         )
         violations.extend(
@@ -570,18 +608,19 @@ def _check_groups(
                 message="one event alone where it could be merged",
                 node_id=child.node_id,
             )
-            for child in kept.values()
+            for child in own_children.values()
             if child.events < 2
         )
-        _refuse(violations)
+        _raise_if_any(violations)
 
 
-def _broken(rule: str, message: str) -> errors.BuildInvalid:
-    """Return the refusal of a plan that breaks a rule as a whole."""
+def _broken_plan(rule: str, message: str) -> errors.BuildInvalid:
+    """Return the error for a plan that breaks a rule as a whole, not at one node."""
     return errors.BuildInvalid(message, violations=[{"rule": rule, "message": message}])
 
 
-def _refuse(violations: Sequence[Violation]) -> None:
+def _raise_if_any(violations: Sequence[Violation]) -> None:
+    """Raise `BuildInvalid` with the first violations, if there are any."""
     if violations:
         raise errors.BuildInvalid(
             violations[0].message,

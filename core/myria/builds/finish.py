@@ -19,14 +19,15 @@ from myria.settings import BuilderSettings
 logger = logging.getLogger(__name__)
 
 _TASKS_AT_ONCE = 5_000
+"""Tasks whose root rows one transaction deletes."""
 
 
 async def publish_or_hold(
     database: Database, build: RunningBuild, settings: BuilderSettings, *, remark: errors.ModelFailed | None = None
 ) -> Outcome:
-    """End a build all of whose tasks are done; return how it ended, also if another worker ended it.
+    """End a build all of whose tasks are done; return its outcome, also where another worker ended it.
 
-    `remark` is kept as its error although it ends well: what a model was asked for beside its tasks, and did not do.
+    `remark` is a model's failure in work beside the tasks: stored as the build's error although the build succeeds.
     """
     async with database.read(build.tenant) as connection:
         rows = await connection.fetch(sql("builds.task_counts"), build.tenant, build.build_id)
@@ -34,11 +35,11 @@ async def publish_or_hold(
         parent = None
         if build.parent is not None:
             parent = await connection.fetchrow(sql("snapshots.get"), build.tenant, build.parent.snapshot_id)
-        counted = standing_after(parent, {row["name"]: row["value"] for row in rows})
-        degraded = await degraded_build(connection, build.tenant, build.build_id, counted)
-    counts = orjson.dumps(counted).decode()
-    error = None if remark is None else orjson.dumps(remark.to_json()).decode()
-    outcome = await _move_pointer(database, build, settings, counts, tasks, error=error)
+        totals = standing_after(parent, {row["name"]: row["value"] for row in rows})
+        degraded = await degraded_build(connection, build.tenant, build.build_id, totals)
+    totals_json = orjson.dumps(totals).decode()
+    remark_json = None if remark is None else orjson.dumps(remark.to_json()).decode()
+    outcome = await _publish_hold_or_drop(database, build, settings, totals_json, tasks, error=remark_json)
     if outcome is Outcome.SUPERSEDED:
         return await end_without_result(
             database, build.tenant, build.build_id, Outcome.SUPERSEDED, error=superseded(build), settings=settings
@@ -52,7 +53,7 @@ async def publish_or_hold(
 
 
 def standing_after(parent: asyncpg.Record | None, counts: dict[str, int]) -> dict[str, int]:
-    """Return a build's counts with the units that stand degraded in all: the parent's, and what its tasks changed."""
+    """Return a build's counts, with the change of `DEGRADED_STANDING` by its tasks made the snapshot's total."""
     before = 0 if parent is None else orjson.loads(parent["counts"]).get(DEGRADED_STANDING, 0)
     standing = before + counts.get(DEGRADED_STANDING, 0)
     return {**counts, DEGRADED_STANDING: standing} if standing or DEGRADED_STANDING in counts else counts
@@ -61,7 +62,7 @@ def standing_after(parent: asyncpg.Record | None, counts: dict[str, int]) -> dic
 async def degraded_build(
     connection: Connection, tenant: str, build_id: str, counts: Mapping[str, int]
 ) -> Degraded | None:
-    """Return what the counts of a build say of units without their model, with the reason; None where all is well."""
+    """Return how many units a build's counts say were planned without the model, and why; None where there are none."""
     if Degraded.of_build(counts, None) is None:
         return None
     return Degraded.of_build(counts, await connection.fetchval(sql("builds.degraded_reason"), tenant, build_id))
@@ -76,10 +77,10 @@ async def end_without_result(
     error: errors.MyriaError,
     settings: BuilderSettings,
 ) -> Outcome:
-    """End a build as failed, superseded or aborted, keep the reasons, and free what it holds; return how it ended.
+    """End a build as failed, superseded or aborted, store the reasons, and free what it holds; return its outcome.
 
-    A build that has ended already stays as it is. Owning the build lock keeps every worker from committing a task
-    meanwhile, and after it they find the build ended.
+    A build that has ended already keeps its outcome. While this transaction owns the build lock, no worker can commit
+    a task; afterwards they find that the build has ended.
     """
     async with database.write(tenant) as connection:
         await connection.execute(sql("builds.own_build_lock"), lock_key("build", tenant))
@@ -124,22 +125,25 @@ async def end_without_result(
 
 
 async def free_numbers(database: Database, tenant: str) -> None:
-    """Delete the roots of snapshots that will never be served and give their numbers back. Repeatable."""
+    """Delete the root rows of snapshots that will never be served, then free their numbers. Safe to rerun."""
     async with database.read(tenant) as connection:
         rows = await connection.fetch(sql("snapshots.unfreed"), tenant)
     for row in rows:
-        after: int | None = 0
-        while after is not None:
+        after_scope: int | None = 0
+        while after_scope is not None:
             async with database.write(tenant) as connection:
-                after = await connection.fetchval(
-                    sql("snapshots.delete_rows_of"), tenant, row["build_id"], row["number"], after, _TASKS_AT_ONCE
+                after_scope = await connection.fetchval(
+                    sql("snapshots.delete_rows_of"), tenant, row["build_id"], row["number"], after_scope, _TASKS_AT_ONCE
                 )
-                if after is None:
+                if after_scope is None:
                     await connection.execute(sql("snapshots.free_number"), tenant, row["snapshot_id"])
 
 
 async def task_failure(database: Database, build: RunningBuild) -> errors.BuildError:
-    """Return why a build with failed tasks fails, with the violations of up to twenty of them."""
+    """Return the error of a build with failed tasks, with the violations of up to twenty of them.
+
+    A `BuildInterrupted`, which another attempt may not meet, where every failed task may be retried.
+    """
     async with database.read(build.tenant) as connection:
         rows = await connection.fetch(sql("builds.failed_tasks"), build.tenant, build.build_id)
     violations: list[dict[str, Any]] = []
@@ -154,7 +158,7 @@ async def task_failure(database: Database, build: RunningBuild) -> errors.BuildE
 
 
 def superseded(build: RunningBuild) -> errors.BuildSuperseded:
-    """Return why a build whose parent is no longer active ends."""
+    """Return the error of a build that ends because its parent is no longer the active snapshot."""
     return errors.BuildSuperseded(
         "the active snapshot moved while the build ran; build again",
         parent_snapshot_id=build.parent.snapshot_id if build.parent is not None else None,
@@ -167,7 +171,7 @@ async def _count_tasks(connection: Connection, tenant: str, build_id: str) -> tu
     return (row["done"], row["degraded"]) if row is not None else (0, 0)
 
 
-async def _move_pointer(
+async def _publish_hold_or_drop(
     database: Database,
     build: RunningBuild,
     settings: BuilderSettings,
@@ -176,6 +180,11 @@ async def _move_pointer(
     *,
     error: str | None,
 ) -> Outcome:
+    """Publish or hold a build's snapshot and end the build, in one transaction under the publish lock.
+
+    Returns the outcome; `SUPERSEDED` says that the parent is no longer active, and leaves the build as it is. `counts`
+    and `error` are JSON texts; `tasks` are how many are done, and how many of those degraded.
+    """
     tenant = build.tenant
     parent_id = build.parent.snapshot_id if build.parent is not None else None
     async with database.write(tenant, sharing="build") as connection:
@@ -191,7 +200,7 @@ async def _move_pointer(
         active = await connection.fetchrow(sql("snapshots.active"), tenant)
         if (active["snapshot_id"] if active is not None else None) != parent_id:
             return Outcome.SUPERSEDED
-        if not current.is_forced and await _shows_what_its_parent_shows(connection, build):
+        if not current.is_forced and await _equals_parent(connection, build):
             await connection.execute(sql("snapshots.withdraw"), tenant, build.snapshot_id)
             await end_with_nothing(connection, tenant, current, counts, tasks)
             return Outcome.NOTHING_TO_DO
@@ -209,13 +218,13 @@ async def _move_pointer(
     return outcome
 
 
-async def _shows_what_its_parent_shows(connection: Connection, build: RunningBuild) -> bool:
-    """Whether a build left every scope as its parent has it, with the same settings of the planner."""
+async def _equals_parent(connection: Connection, build: RunningBuild) -> bool:
+    """Tell whether a build changed no scope, and its parent was planned with the same settings."""
     if build.parent is None or await connection.fetchval(sql("builds.changed_scopes"), build.tenant, build.build_id):
         return False
-    made = await connection.fetchrow(sql("snapshots.get"), build.tenant, build.snapshot_id)
+    snapshot = await connection.fetchrow(sql("snapshots.get"), build.tenant, build.snapshot_id)
     parent = await connection.fetchrow(sql("snapshots.get"), build.tenant, build.parent.snapshot_id)
-    return made is not None and parent is not None and made["planner_settings"] == parent["planner_settings"]
+    return snapshot is not None and parent is not None and snapshot["planner_settings"] == parent["planner_settings"]
 
 
 async def end_with_nothing(
@@ -223,8 +232,8 @@ async def end_with_nothing(
 ) -> None:
     """End a build without a snapshot because nothing is new, inside a transaction that owns the publish lock.
 
-    Like a publish, it ends the waits after failures. It ends the pause after a rollback too if somebody asked for the
-    build: an automatic build could then bring nothing back.
+    Like a publish, this ends the waits after failures. After a manual build it also ends the pause that follows a
+    rollback: as nothing is new, automatic builds cannot bring back what the rollback took away.
     """
     await connection.fetchval(sql("builds.finish"), tenant, build.build_id, Outcome.NOTHING_TO_DO, None, counts, *tasks)
     await connection.execute(sql("builds.forget_snapshot"), tenant, build.build_id)
@@ -245,11 +254,12 @@ async def move_pointer(
     reason: str | None,
     resource: Resource | None = None,
 ) -> None:
-    """Move the pointer inside a transaction that owns the publish lock, and keep the history; O(1).
+    """Make another snapshot the active one and record the move; the transaction must own the publish lock. O(1).
 
-    `resource` is the outside resource that asked for the move; by default that of the published build. A publish ends
-    the pause that a rollback began, and every other held snapshot: they were built on what is no longer active. A
-    rollback begins the pause.
+    A publish ends the pause that a rollback began. It also ends every other held snapshot: their parents are no longer
+    active. A rollback begins the pause.
+
+    `resource` is the outside resource that asked for the move; by default that of the published build.
 
     Raises:
         StaleParent: the active snapshot is not `from_id`.
@@ -278,5 +288,6 @@ async def move_pointer(
 
 
 def _violations(error: errors.MyriaError) -> list[dict[str, Any]]:
+    """Return the violations that an error carries; the error itself as the only one where it carries none."""
     violations = error.details.get("violations")
     return list(violations) if violations else [{"rule": error.code, "message": error.message}]

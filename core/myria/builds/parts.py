@@ -1,9 +1,9 @@
-"""Parts of one big scope's task, which several workers of a build do at the same time.
+"""Parts of one big scope's task, which several workers of a build plan at the same time.
 
-Who has the scope's task divides it, does parts itself, waits for those of others and puts the results together: it is
-the only one that can finish the task. Workers that find no task help. Where the parts begin depends on the cutoff
-alone and what is in them on the events alone, so a worker that takes the task over goes on with the parts that are
-done. A part has a lease and an attempt as a task has.
+The worker that has the scope's task divides it, plans parts itself, waits for those of others and puts the results
+together; only this worker can finish the task. Workers that find no task help with parts. Where parts begin depends
+only on the cutoff, and what they give only on the events, so a worker that takes the task over can use the parts that
+are done. A part has a lease and an attempt, as a task has.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ from myria.db.fence import adding_to
 from myria.db.queries import sql
 
 SHARED_EVENTS = 4_096
-"""Events from which a scope is divided."""
+"""A scope of at least so many events is divided."""
 
-_ATTEMPTS_MOST = 3
-"""Times that helpers take up a part: one that kills them is left to the worker that has the scope's task."""
+_MAX_HELPER_ATTEMPTS = 3
+"""How often helpers may claim a part: one that kills them is left to the worker that has the scope's task."""
 
 _PART_EVENTS = 1_024
-_PARTS_MOST = 256
+_MAX_PARTS = 256
 
 
 def part_events(events: int) -> int:
-    """Return how many events the parts of a scope have; 0 where it is not divided."""
-    return max(_PART_EVENTS, -(-events // _PARTS_MOST)) if events >= SHARED_EVENTS else 0
+    """Return how many events each part of a scope has; 0 where the scope is not divided.
+
+    At least `_PART_EVENTS`, and more where there would be over `_MAX_PARTS` parts.
+    """
+    return max(_PART_EVENTS, -(-events // _MAX_PARTS)) if events >= SHARED_EVENTS else 0
 
 
 class ScopeParts:
@@ -54,9 +57,9 @@ class ScopeParts:
         self.worker = worker
 
     async def divide(self, events: int) -> bool:
-        """Make the parts; False where a scope of so many events is not divided."""
-        size = part_events(events)
-        if size:
+        """Store the scope's parts; return False where a scope of so many events is not divided."""
+        events_per_part = part_events(events)
+        if events_per_part:
             async with adding_to(self._database, self._build.tenant, self._build.build_id) as connection:
                 await connection.execute(
                     sql("builds.divide_scope"),
@@ -64,20 +67,20 @@ class ScopeParts:
                     self._build.build_id,
                     self._task.scope_id,
                     self._build.cutoff,
-                    size,
+                    events_per_part,
                 )
-        return size > 0
+        return events_per_part > 0
 
     async def claim(self) -> TaskPart | None:
-        """Take the next free part; None where others have all that are not done."""
+        """Claim the next free part; None where other workers have all that are not done."""
         return await claim(self._database, self._build, self.worker, self._lease_s, scope_id=self._task.scope_id)
 
     async def finish(self, part: TaskPart, result: Sequence[bytes], counts: Counter[str]) -> bool:
-        """Note that a part is done; see `finish`."""
+        """Mark a part as done; see the function `finish`."""
         return await finish(self._database, self._build, part, result, counts)
 
     async def counted(self) -> tuple[Counter[str], int]:
-        """Return what the parts that are done have counted together, and how many are not done."""
+        """Return the summed counts of the parts that are done, and the number of parts that are not."""
         async with self._database.read(self._build.tenant) as connection:
             rows = await connection.fetch(
                 sql("builds.part_counts"), self._build.tenant, self._build.build_id, self._task.scope_id
@@ -89,7 +92,7 @@ class ScopeParts:
         return total, sum(row["counts"] is None for row in rows)
 
     async def results(self) -> list[tuple[int, list[bytes]]]:
-        """Return the parts that are done, in order, each with the renderings of the tops of its units."""
+        """Return the numbers of the parts that are done, in order, each with the top renderings of its units."""
         async with self._database.read(self._build.tenant) as connection:
             rows = await connection.fetch(
                 sql("builds.part_results"), self._build.tenant, self._build.build_id, self._task.scope_id
@@ -100,13 +103,13 @@ class ScopeParts:
 async def claim(
     database: Database, build: RunningBuild, worker: str, lease_s: float, *, scope_id: int | None = None
 ) -> TaskPart | None:
-    """Take the next free part: of a scope for the worker that has its task, of any for a helper. None: there is none.
+    """Claim the next free part, of any scope or, for the worker that has its task, of `scope_id`; None if none is free.
 
-    What a helper failed at, or what ended several of them, is left to the worker that has the task.
+    A part at which a helper failed, or that ended several helpers, is left to the worker that has the task.
     """
     async with database.write(build.tenant) as connection:
         row = await connection.fetchrow(
-            sql("builds.claim_part"), build.tenant, build.build_id, scope_id, worker, lease_s, _ATTEMPTS_MOST
+            sql("builds.claim_part"), build.tenant, build.build_id, scope_id, worker, lease_s, _MAX_HELPER_ATTEMPTS
         )
     if row is None:
         return None
@@ -136,7 +139,7 @@ async def renew(database: Database, build: RunningBuild, worker: str, lease_s: f
 async def finish(
     database: Database, build: RunningBuild, part: TaskPart, result: Sequence[bytes], counts: Counter[str]
 ) -> bool:
-    """Note that a part is done, all of whose nodes are written; False when it went to another worker.
+    """Mark a part as done; its nodes must be written. Return False when it went to another worker.
 
     Raises:
         LeaseLost: the build has ended.
@@ -156,7 +159,7 @@ async def finish(
 
 
 async def let_go(database: Database, build: RunningBuild, worker: str) -> None:
-    """Give back what a worker has: the next one need not wait for the leases to end."""
+    """Give back the parts that a worker has, so that the next worker need not wait for the leases to end."""
     async with database.write(build.tenant) as connection:
         await connection.execute(sql("builds.drop_parts_leased_by"), build.tenant, build.build_id, [worker])
 
@@ -170,6 +173,7 @@ async def leave(database: Database, build: RunningBuild, part: TaskPart) -> None
 
 
 def _position(row: asyncpg.Record, name: str) -> tuple[int, int] | None:
+    """Return the position (timestamp, event_seq) in the columns `NAME_at` and `NAME_seq`; None where they are null."""
     if row[f"{name}_at"] is None:
         return None
     return to_microseconds(row[f"{name}_at"]), row[f"{name}_seq"]

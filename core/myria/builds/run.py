@@ -1,7 +1,7 @@
-"""Drives one build from the queue to its end, in any number of processes, each doing whatever is next.
+"""Drives one build from the queue to its end, in any number of processes, each of which takes the next step.
 
-Every step reads from PostgreSQL where the build stands; nothing is remembered between steps. So a process may die
-anywhere, another may go on, and processes that run at the same time share the tasks.
+Every step reads the build's state from PostgreSQL and keeps nothing for the next one. So a process may die at any
+point, another may go on, and processes that run at the same time share the tasks.
 """
 
 from __future__ import annotations
@@ -40,12 +40,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _OUTAGE_S = 300.0
+"""Seconds without PostgreSQL after which a process gives up."""
+
 _IDLE_S = 0.2
+"""Seconds between two looks for work while other workers have all tasks."""
+
 _RENEWALS_PER_LEASE = 3
 
 
 async def run_build(settings: Settings, dsn: str, tenant: str, build_id: str) -> Outcome:
-    """Work on a build until it has ended, and return how; see `Outcome.exit_status`.
+    """Work on a build until it has ended, and return its outcome.
 
     Raises:
         BuildNotFound: no such build.
@@ -85,7 +89,7 @@ async def run_build(settings: Settings, dsn: str, tenant: str, build_id: str) ->
 
 @asynccontextmanager
 async def asked_model(settings: Settings) -> AsyncIterator[LanguageModel | None]:
-    """Lend the configured model, None where none is configured or builds do not ask it.
+    """Open the configured model for the block; None where none is configured or `llm.build` is off.
 
     Raises:
         ConfigurationError: the request template cannot be used, or a secret cannot be opened.
@@ -113,14 +117,14 @@ class Verdict(Enum):
 
 
 Renewal = Callable[[Database], Awaitable[bool]]
-"""Renews what a worker has, by a connection of its own; tells whether it still has it."""
+"""Renews a worker's leases, by a connection of the heartbeat; returns whether the worker still has them."""
 
 
 class Heartbeat:
-    """Renews the lease of a build and of the task at work, a third of a lease apart; use as a context manager.
+    """Renews the leases of a build and of the current task, three times per lease; use as a context manager.
 
-    It has a thread of its own, as a plan may keep the event loop busy for long. It also notices when the work is for
-    nothing: the task went to another worker, the build ended, the pointer moved.
+    It runs in a thread of its own, because planning may keep the event loop busy for long. It also notices when the
+    work has become useless: the task went to another worker, the build ended, or the pointer moved.
     """
 
     def __init__(self, dsn: str, options: PoolOptions, tenant: str, build_id: str, lease_s: float) -> None:
@@ -130,7 +134,7 @@ class Heartbeat:
         self._build_id = build_id
         self._lease_s = lease_s
         self._watched: tuple[Renewal, asyncio.Task[None]] | None = None
-        self._dropped: asyncio.Task[None] | None = None
+        self._cancelled_work: asyncio.Task[None] | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self.verdict = Verdict.GO_ON
@@ -144,7 +148,7 @@ class Heartbeat:
         self._thread.join(5.0)
 
     def watch(self, renew: Renewal, work: asyncio.Task[None]) -> None:
-        """Keep a lease while `work` runs, and cancel it should the lease be lost."""
+        """Renew a lease while `work` runs, and cancel `work` when the lease is lost."""
         self._watched = (renew, work)
 
     def forget(self, work: asyncio.Task[None]) -> None:
@@ -154,7 +158,7 @@ class Heartbeat:
 
     def dropped(self, work: asyncio.Task[None]) -> bool:
         """Tell whether it was this heartbeat that cancelled `work`."""
-        return self._dropped is work
+        return self._cancelled_work is work
 
     def _run(self) -> None:
         asyncio.run(self._beat())
@@ -173,6 +177,7 @@ class Heartbeat:
                 await asyncio.to_thread(self._stop.wait, self._lease_s / _RENEWALS_PER_LEASE)
 
     async def _renew(self, database: Database) -> None:
+        """Renew the leases once, and cancel the watched work where it has become useless."""
         async with database.write(self._tenant) as connection:
             row = await connection.fetchrow(sql("builds.renew_lease"), self._tenant, self._build_id, self._lease_s)
         if row is None:
@@ -185,12 +190,15 @@ class Heartbeat:
         renew, work = watched
         if self.verdict is Verdict.GO_ON and await renew(database):
             return
+        # Unless the work has ended meanwhile. It belongs to another thread's event loop.
         if self._watched is watched:
-            self._dropped = work
+            self._cancelled_work = work
             work.get_loop().call_soon_threadsafe(work.cancel)
 
 
 class _Worker:
+    """One process's work on one build; `worked_at` is when it last looked for a task, on the monotonic clock."""
+
     def __init__(
         self,
         database: Database,
@@ -215,7 +223,10 @@ class _Worker:
         self.worked_at = time.monotonic()
 
     async def run(self) -> Outcome:
-        """Do what is next until the build has ended."""
+        """Take the next step, again and again, until the build has ended; return its outcome.
+
+        A step is a task, a part of another worker's task, or the end of the build when no task is left.
+        """
         try:
             build = await start_build(self._database, self._tenant, self._build_id, fingerprint(self._planner))
         except errors.LogBusy as error:
@@ -235,7 +246,7 @@ class _Worker:
             if task is None and verdict is Verdict.GO_ON:
                 part = await parts.claim(self._database, build, self._name, self._settings.builder.task_lease_s)
             if part is not None:
-                await self._help(build, part)
+                await self._plan_part(build, part)
             elif task is None:
                 outcome = await self._end(build)
                 if outcome is not None:
@@ -244,9 +255,10 @@ class _Worker:
             elif task.attempt > self._settings.builder.max_task_attempts:
                 await tasks.give_up(self._database, build, task)
             else:
-                await self._work(build, task)
+                await self._do_task(build, task)
 
-    async def _work(self, build: RunningBuild, task: Task) -> None:
+    async def _do_task(self, build: RunningBuild, task: Task) -> None:
+        """Compile a task's scope under its lease; give the task back where that fails."""
         counts: Counter[str] = Counter()
         lease_s = self._settings.builder.task_lease_s
 
@@ -255,7 +267,7 @@ class _Worker:
             return await tasks.renew(database, build, task, counts, lease_s)
 
         try:
-            await self._watched(build, self._compile(build, task, counts), renew)
+            await self._run_under_lease(build, self._compile(build, task, counts), renew)
         except errors.DatabaseUnavailable:
             raise
         except Exception as error:
@@ -269,8 +281,8 @@ class _Worker:
             if isinstance(error, errors.UnavailableError):
                 raise
 
-    async def _help(self, build: RunningBuild, part: TaskPart) -> None:
-        """Do a part of a task that another worker has."""
+    async def _plan_part(self, build: RunningBuild, part: TaskPart) -> None:
+        """Plan a part of a scope whose task another worker has."""
         lease_s = self._settings.builder.task_lease_s
 
         async def renew(database: Database) -> bool:
@@ -282,11 +294,11 @@ class _Worker:
             await parts.finish(self._database, build, part, [unit.top.rendering_id for unit in units], counts)
 
         try:
-            await self._watched(build, plan(), renew)
+            await self._run_under_lease(build, plan(), renew)
         except errors.UnavailableError:
             raise
         except Exception:
-            # Who has the task does it again, and says what is wrong.
+            # The worker that has the task repeats the part, and reports what is wrong.
             await parts.leave(self._database, build, part)
             logger.exception(
                 "a part of the task of scope %d failed",
@@ -294,9 +306,9 @@ class _Worker:
                 extra={"action": "part_failed", "tenant": build.tenant, "build_id": build.build_id},
             )
 
-    async def _watched(self, build: RunningBuild, doing: Coroutine[Any, Any, None], renew: Renewal) -> None:
-        """Do work under a lease that the heartbeat renews; without a result where the lease is lost."""
-        work = asyncio.create_task(doing)
+    async def _run_under_lease(self, build: RunningBuild, job: Coroutine[Any, Any, None], renew: Renewal) -> None:
+        """Run a job under a lease that the heartbeat renews; return early, without an error, when the lease is lost."""
+        work = asyncio.create_task(job)
         self._heartbeat.watch(renew, work)
         try:
             await work
@@ -305,7 +317,7 @@ class _Worker:
                 return
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-            # This process was told to stop: the next one need not wait for the lease to end.
+            # This process must stop: give the task back, so that the next process need not wait for the lease to end.
             await asyncio.shield(tasks.let_go(self._database, build, self._name))
             raise
         except errors.LeaseLost as error:
@@ -314,15 +326,16 @@ class _Worker:
             self._heartbeat.forget(work)
 
     async def _compile(self, build: RunningBuild, task: Task, counts: Counter[str]) -> None:
+        """Compile a task's scope and commit the result."""
         shaper = self._shaper(build, task, counts)
         lease_s = self._settings.builder.task_lease_s
         shared = parts.ScopeParts(self._database, build, task, worker=self._name, lease_s=lease_s)
         compiled = await compile_scope(self._database, build, task, self._planner, counts, shaper=shaper, parts=shared)
-        reason = None
+        degraded_reason = None
         if shaper is not None:
             await shaper.flush()
-            reason = shaper.degraded_reason
-        await tasks.finish(self._database, build, task, compiled, counts, degraded_reason=reason)
+            degraded_reason = shaper.degraded_reason
+        await tasks.finish(self._database, build, task, compiled, counts, degraded_reason=degraded_reason)
         logger.debug(
             "the task of scope %d is done",
             task.scope_id,
@@ -330,7 +343,7 @@ class _Worker:
         )
 
     def _shaper(self, build: RunningBuild, task: Task, counts: Counter[str]) -> UnitPlanner | None:
-        """Return what shapes the units of a task; None where there is neither a model nor one of its plans."""
+        """Return what divides a task's units by a model or its stored plans; None where there is neither."""
         if self._model is None and not task.has_plans:
             return None
         from myria.llm.builder import ScopeTask, UnitPlanner  # noqa: PLC0415 - as above
@@ -346,19 +359,19 @@ class _Worker:
         return UnitPlanner(self._database, job, self._planner, model=self._model, counts=counts)
 
     async def _end(self, build: RunningBuild) -> Outcome | None:
-        """End the build when nothing is left to do; None while other workers are busy."""
+        """End the build when no task is left and return its outcome; None while other workers are busy."""
         async with self._database.read(self._tenant) as connection:
             row = await connection.fetchrow(sql("builds.get"), self._tenant, self._build_id)
-            left = await connection.fetchrow(sql("builds.open_tasks"), self._tenant, self._build_id)
-        if row is None or left is None:
+            open_tasks = await connection.fetchrow(sql("builds.open_tasks"), self._tenant, self._build_id)
+        if row is None or open_tasks is None:
             raise errors.BuildNotFound(f"there is no build {self._build_id}", build_id=self._build_id)
         if row["finished_at"] is not None:
             await free_numbers(self._database, self._tenant)
             return Outcome(row["status"])
-        if left["failed"]:
+        if open_tasks["failed"]:
             error = await task_failure(self._database, build)
             return await self._without_result(Outcome.FAILED, error)
-        if left["pending"]:
+        if open_tasks["pending"]:
             return None
         remark = await self._embed()
         return await publish_or_hold(self._database, build, self._settings.builder, remark=remark)
@@ -369,14 +382,18 @@ class _Worker:
         )
 
     async def _embed(self) -> errors.ModelFailed | None:
-        """Give events their vectors, a bounded number; what fails is left to the control plane, and returned."""
-        left = 0 if self._vectors is None else self._settings.embeddings.build_events
-        while left > 0 and self._vectors is not None and self._heartbeat.verdict is Verdict.GO_ON:
+        """Compute vectors of a bounded number of events, newest first; return the model's failure, None without one.
+
+        The control plane computes the rest later.
+        """
+        events_left = 0 if self._vectors is None else self._settings.embeddings.build_events
+        while events_left > 0 and self._vectors is not None and self._heartbeat.verdict is Verdict.GO_ON:
             try:
-                looked_at = await self._vectors.run(self._tenant, min(left, AT_ONCE), newest_first=True)
+                looked_at = await self._vectors.run(self._tenant, min(events_left, AT_ONCE), newest_first=True)
             except errors.ModelFailed as failure:
                 logger.warning("vectors wait: %s", failure.message, extra={"action": "vectors_wait"})
                 return errors.ModelFailed(f"vectors wait: {failure.message}", **failure.details)
             self.worked_at = time.monotonic()
-            left = left - looked_at if looked_at == AT_ONCE else 0
+            # Fewer than asked for: no more events lack a vector.
+            events_left = events_left - looked_at if looked_at == AT_ONCE else 0
         return None

@@ -33,16 +33,17 @@ logger = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 _RESTORABLE = ("active", "archived")
+"""Statuses of a snapshot to which a rollback may lead."""
 
-_OF_SNAPSHOT = (
+_SNAPSHOT_COLUMNS = (
     *("snapshot_id", "parent_snapshot_id", "status", "number", "build_id", "first_event_seq", "cutoff"),
     *("builder_version", "planner_version", "summarizer_version", "merge_policy_version"),
 )
-"""What of a snapshot's row is told as it is."""
+"""Columns of a snapshot's row that answers hold unchanged."""
 
 
 class Registry:
-    """The registry of every tenant of one database."""
+    """Answers questions about the snapshots and builds of every tenant of one database, and moves their pointers."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
@@ -64,7 +65,7 @@ class Registry:
             SnapshotNotFound: no such snapshot is kept.
         """
         async with self._database.read(tenant) as connection:
-            return _snapshot(await _kept(connection, tenant, snapshot_id))
+            return _snapshot(await _kept_snapshot(connection, tenant, snapshot_id))
 
     async def list_snapshots(self, tenant: str, *, limit: int, cursor: str | None = None) -> Json:
         """Return `{"snapshots": [...], "next_cursor": ...}`, newest first, failed ones with their reasons.
@@ -76,28 +77,29 @@ class Registry:
         async with self._database.read(tenant) as connection:
             secret = await connection.fetchval(sql("retrieval.cursor_secret"))
             after: tuple[datetime | None, str | None] = (None, None)
-            lifetime = self._settings.retrieval.cursor_lifetime_s
-            period_end = cursors.period_end(lifetime)
+            lifetime_s = self._settings.retrieval.cursor_lifetime_s
+            period_end = cursors.period_end(lifetime_s)
             if cursor is not None:
-                given = cursors.decode(cursor, digest=digest, secret=secret, lifetime=lifetime)
-                after = (to_datetime(given.after[0]), given.snapshot_id)
-                period_end = given.period_end
+                last_page = cursors.decode(cursor, digest=digest, secret=secret, lifetime=lifetime_s)
+                after = (to_datetime(last_page.after[0]), last_page.snapshot_id)
+                period_end = last_page.period_end
+            # One row more than asked for tells whether there is a next page.
             rows = await connection.fetch(sql("snapshots.page"), tenant, *after, limit + 1)
-        shown = _within(self._settings.retrieval.answer_bytes, [_snapshot(row) for row in rows[:limit]])
+        snapshots = _within(self._settings.retrieval.answer_bytes, [_snapshot(row) for row in rows[:limit]])
         next_cursor = None
-        if len(rows) > len(shown):
-            last = rows[len(shown) - 1]
+        if len(rows) > len(snapshots):
+            last_row = rows[len(snapshots) - 1]
             next_cursor = cursors.encode(
                 cursors.Cursor(
-                    snapshot_id=last["snapshot_id"],
+                    snapshot_id=last_row["snapshot_id"],
                     visible="",
-                    after=(to_microseconds(last["created_at"]),),
+                    after=(to_microseconds(last_row["created_at"]),),
                     period_end=period_end,
                 ),
                 digest=digest,
                 secret=secret,
             )
-        return {"snapshots": shown, "next_cursor": next_cursor}
+        return {"snapshots": snapshots, "next_cursor": next_cursor}
 
     async def builds(self, tenant: str, *, limit: int = 20) -> list[Json]:
         """Return the newest builds, newest first, with their counts and errors."""
@@ -119,7 +121,7 @@ class Registry:
             return {**await _build(connection, tenant, BuildRow.from_row(row)), "progress": dict(progress or {})}
 
     async def request(self, tenant: str, request_id: str) -> Json:
-        """Return a request: `request_id`, and `build_id` once a build took it up.
+        """Return a request: its `request_id`, and the `build_id` of the build that took it up, null before.
 
         Raises:
             BuildNotFound: no such request.
@@ -131,20 +133,20 @@ class Registry:
         return {"request_id": row["request_id"], "build_id": row["build_id"]}
 
     async def status(self, tenant: str) -> Json:
-        """Return how fresh the memory is, what builds are doing, and how near the triggers are.
+        """Return how fresh a tenant's memory is, what its builds are doing, and what triggers the next one.
 
-        `tail_events` counts what a build would take; `paused_reason` is `rollback` or `held_snapshot`.
+        `tail_events` counts the events that a build would take; `paused_reason` is `rollback` or `held_snapshot`.
         """
         async with self._database.read(tenant) as connection:
             active = await connection.fetchrow(sql("snapshots.active"), tenant)
             cutoff = active["cutoff"] if active is not None else 0
-            tail = await connection.fetchval(sql("triggers.count_tail"), tenant, cutoff)
-            newest = await connection.fetchrow(sql("builds.newest"), tenant)
-            waiting = await connection.fetchval(sql("triggers.count_waiting"), tenant)
+            tail_events = await connection.fetchval(sql("triggers.count_tail"), tenant, cutoff)
+            newest_build = await connection.fetchrow(sql("builds.newest"), tenant)
+            waiting_requests = await connection.fetchval(sql("triggers.count_waiting"), tenant)
             state = await connection.fetchrow(sql("snapshots.pause_state"), tenant)
             held = await connection.fetchrow(sql("snapshots.publishable_held"), tenant)
-            last = await connection.fetchrow(sql("triggers.last_tail_event"), tenant, cutoff)
-            build = BuildRow.from_row(newest) if newest is not None else None
+            last_event = await connection.fetchrow(sql("triggers.last_tail_event"), tenant, cutoff)
+            build = BuildRow.from_row(newest_build) if newest_build is not None else None
             last_build = await _build_summary(connection, tenant, build) if build is not None else None
             degraded = None
             if active is not None:
@@ -159,9 +161,9 @@ class Registry:
         return {
             "active_snapshot_id": active["snapshot_id"] if active is not None else None,
             "degraded": None if degraded is None else asdict(degraded),
-            "tail_events": tail,
+            "tail_events": tail_events,
             "building": build is not None and build.status == "running",
-            "queued": waiting + int(build is not None and build.status == "queued"),
+            "queued": waiting_requests + int(build is not None and build.status == "queued"),
             "paused": paused_reason is not None,
             "paused_reason": paused_reason,
             "paused_since": _time(paused_at),
@@ -172,7 +174,7 @@ class Registry:
                 "inactivity": {
                     "enabled": builder.inactivity_timeout_s > 0,
                     "timeout_s": builder.inactivity_timeout_s,
-                    "last_event_at": _time(last["ingested_at"]) if last is not None else None,
+                    "last_event_at": _time(last_event["ingested_at"]) if last_event is not None else None,
                 },
                 "tail_threshold": {
                     "enabled": builder.max_unindexed_events > 0,
@@ -197,17 +199,17 @@ class Registry:
         trigger: Trigger = "manual",
         cause_key: str | None = None,
     ) -> Json:
-        """Ask for a build; return `{"request_id", "build_id"}`, `build_id` being null until one takes it up.
+        """Request a build; return `{"request_id", "build_id"}`, with a null `build_id` until a build takes it up.
 
         Args:
             tenant: whose log to compile.
             full: compile every scope anew from all its events.
             hold: keep the result until it is published by hand.
-            force: make a snapshot although nothing is new; else such a build ends as `nothing_to_do`.
+            force: make a snapshot even if nothing is new; otherwise such a build ends as `nothing_to_do`.
             reason: shown with the build.
-            actor: who asks.
-            trigger: why.
-            cause_key: what makes two requests the same one; by default every request is its own.
+            actor: who asks, for the records.
+            trigger: the kind of cause.
+            cause_key: two requests with the same key are one; by default every request has a key of its own.
 
         Raises:
             ManualTriggerDisabled: builder.allow_manual_trigger is false.
@@ -246,8 +248,8 @@ class Registry:
     ) -> Json:
         """Make a held snapshot the active one; return `{"snapshot_id", "previous_snapshot_id"}`.
 
-        Publishing the active snapshot again changes nothing. It ends the pause of automatic builds. A `resource` that
-        ended because the pointer had moved cannot publish when it has moved back.
+        Publishing ends the pause of automatic builds; publishing the active snapshot again changes nothing. A
+        `resource` that ended because the pointer had moved cannot publish, even after the pointer has moved back.
 
         Raises:
             SnapshotNotFound: no such snapshot is kept.
@@ -256,7 +258,7 @@ class Registry:
         """
         async with self._database.write(tenant) as connection:
             await connection.execute(sql("session.own_publish_lock"), lock_key("publish", tenant))
-            row = await _kept(connection, tenant, snapshot_id)
+            row = await _kept_snapshot(connection, tenant, snapshot_id)
             active = await connection.fetchrow(sql("snapshots.active"), tenant)
             active_id = active["snapshot_id"] if active is not None else None
             if active is not None and active_id == snapshot_id:
@@ -306,9 +308,10 @@ class Registry:
     ) -> Json:
         """Move the pointer back and pause automatic builds; return `{"snapshot_id", "previous_snapshot_id"}`.
 
-        Without `to`, back to the parent of the active snapshot. What the abandoned snapshot covered is in the fresh
-        tail again at once. A build under way will find its parent gone and end superseded. One `resource` moves the
-        pointer once, however often it asks, and never after it ended otherwise.
+        Without `to`, the pointer moves to the newest kept snapshot before the active one that differs from it. Events
+        that only the abandoned snapshot covered are in the tail again at once. A build under way finds that its parent
+        is no longer active and ends superseded. One `resource` moves the pointer once, however often it asks, and never
+        after it ended otherwise.
 
         Raises:
             NoPreviousSnapshot: nothing was active before.
@@ -318,49 +321,49 @@ class Registry:
         async with self._database.write(tenant) as connection:
             await connection.execute(sql("session.own_publish_lock"), lock_key("publish", tenant))
             if resource is not None:
-                done = await connection.fetchrow(sql("snapshots.move_of_resource"), tenant, resource.uid)
-                if done is not None:
+                earlier_move = await connection.fetchrow(sql("snapshots.move_of_resource"), tenant, resource.uid)
+                if earlier_move is not None:
                     return {
-                        "snapshot_id": done["to_snapshot_id"],
-                        "previous_snapshot_id": done["from_snapshot_id"],
+                        "snapshot_id": earlier_move["to_snapshot_id"],
+                        "previous_snapshot_id": earlier_move["from_snapshot_id"],
                     }
             active = await connection.fetchrow(sql("snapshots.active"), tenant)
             if active is None:
                 raise errors.NoPreviousSnapshot("no snapshot is active yet, so there is none to go back to")
             if resource is not None and await connection.fetchval(sql("snapshots.is_given_up"), tenant, resource.uid):
                 return {"snapshot_id": active["snapshot_id"], "previous_snapshot_id": active["parent_snapshot_id"]}
-            target = to or await connection.fetchval(sql("snapshots.previous"), tenant, active["snapshot_id"])
-            if target is None:
+            target_id = to or await connection.fetchval(sql("snapshots.previous"), tenant, active["snapshot_id"])
+            if target_id is None:
                 raise errors.NoPreviousSnapshot(
                     "no snapshot before the active one is kept that differs from it; there is none to go back to",
                     snapshot_id=active["snapshot_id"],
                 )
-            row = await _kept(connection, tenant, target)
+            row = await _kept_snapshot(connection, tenant, target_id)
             if row["status"] not in _RESTORABLE:
                 raise errors.SnapshotNotRestorable(
-                    f"snapshot {target} is {row['status']}, and only one that was active can be restored",
-                    snapshot_id=target,
+                    f"snapshot {target_id} is {row['status']}, and only one that was active can be restored",
+                    snapshot_id=target_id,
                     status=row["status"],
                 )
-            if target == active["snapshot_id"]:
-                return {"snapshot_id": target, "previous_snapshot_id": target}
-            await connection.execute(sql("snapshots.activate"), tenant, target)
+            if target_id == active["snapshot_id"]:
+                return {"snapshot_id": target_id, "previous_snapshot_id": target_id}
+            await connection.execute(sql("snapshots.activate"), tenant, target_id)
             await move_pointer(
                 connection,
                 tenant,
                 active["snapshot_id"],
-                target,
+                target_id,
                 kind="rollback",
                 actor=actor,
                 reason=reason,
                 resource=resource,
             )
-        return {"snapshot_id": target, "previous_snapshot_id": active["snapshot_id"]}
+        return {"snapshot_id": target_id, "previous_snapshot_id": active["snapshot_id"]}
 
     async def resume(self, tenant: str) -> Json:
-        """Let automatic builds start again after a rollback; return `{"resumed": whether they were paused}`.
+        """Let automatic builds start again after a rollback; return `{"resumed": whether a rollback had paused them}`.
 
-        A held snapshot goes on pausing them until it is published or given up.
+        Where a held snapshot pauses them, they stay paused until it is published or given up.
         """
         async with self._database.write(tenant) as connection:
             resumed = await connection.fetchval(sql("snapshots.resume"), tenant)
@@ -369,8 +372,8 @@ class Registry:
     async def discard(self, tenant: str, snapshot_id: str, *, actor: str = "admin", reason: str | None = None) -> Json:
         """Give up a held snapshot for good; return `{"snapshot_id", "build_id"}`.
 
-        The pause of automatic builds that it caused ends; its events are built with the next ones, or by a manual
-        build. Giving it up again changes nothing. `actor` and `reason` go to the log.
+        Ends the pause of automatic builds that the snapshot caused. Its events wait for the next new ones, or for a
+        manual build. Giving up a snapshot again changes nothing. `actor` and `reason` go to the log.
 
         Raises:
             SnapshotNotFound: no such snapshot is kept.
@@ -378,7 +381,7 @@ class Registry:
         """
         async with self._database.write(tenant) as connection:
             await connection.execute(sql("session.own_publish_lock"), lock_key("publish", tenant))
-            row = await _kept(connection, tenant, snapshot_id)
+            row = await _kept_snapshot(connection, tenant, snapshot_id)
             build = await connection.fetchrow(sql("builds.get"), tenant, row["build_id"])
             is_given_up = row["archived_at"] is not None and build is not None and build["status"] == "aborted"
             if row["status"] != "held" and not is_given_up:
@@ -397,14 +400,15 @@ class Registry:
         return {"snapshot_id": snapshot_id, "build_id": row["build_id"]}
 
     async def abort(self, tenant: str, build_id: str) -> Json:
-        """End a build, or give up the held snapshot of one; return its `{"build_id", "status"}`.
+        """End a build as aborted, or give up its held snapshot; return `{"build_id", "status"}`.
 
-        A build that ended otherwise stays as it is.
+        A build that has ended in another way keeps its status.
 
         Raises:
             BuildNotFound: no such build.
         """
         async with self._database.write(tenant) as connection:
+            # The build lock first, as everywhere: another order could deadlock.
             await connection.execute(sql("builds.own_build_lock"), lock_key("build", tenant))
             await connection.execute(sql("session.own_publish_lock"), lock_key("publish", tenant))
             row = await connection.fetchrow(sql("builds.get_for_update"), tenant, build_id)
@@ -422,7 +426,7 @@ class Registry:
         return {"build_id": build_id, "status": status}
 
     async def tidy(self, tenant: str) -> None:
-        """Free what aborted builds still own; needs a role that may delete."""
+        """Delete the root rows of aborted builds and free their numbers; needs a role that may delete."""
         await free_numbers(self._database, tenant)
 
     async def moves(self, tenant: str, *, limit: int = 50) -> list[Json]:
@@ -437,7 +441,12 @@ async def _give_up_held(connection: Connection, tenant: str, build_id: str, snap
     await connection.execute(sql("snapshots.end_held"), tenant, snapshot_id)
 
 
-async def _kept(connection: Connection, tenant: str, snapshot_id: str) -> asyncpg.Record:
+async def _kept_snapshot(connection: Connection, tenant: str, snapshot_id: str) -> asyncpg.Record:
+    """Return a snapshot's row.
+
+    Raises:
+        SnapshotNotFound: there is none, or the snapshot was active once and is being removed.
+    """
     row = await connection.fetchrow(sql("snapshots.get"), tenant, snapshot_id)
     if row is None or (row["status"] == "superseded" and row["activated_at"] is not None):
         raise errors.SnapshotNotFound(
@@ -446,19 +455,19 @@ async def _kept(connection: Connection, tenant: str, snapshot_id: str) -> asyncp
     return row
 
 
-def _within(size: int, items: list[Json]) -> list[Json]:
-    """Return the first items, at least one, that have at most `size` bytes as JSON."""
-    room = size
+def _within(max_bytes: int, items: list[Json]) -> list[Json]:
+    """Return as many first items as have at most `max_bytes` bytes as JSON, but at least one."""
+    bytes_left = max_bytes
     for position, item in enumerate(items):
-        room -= len(orjson.dumps(item)) + 1
-        if room < 0:
+        bytes_left -= len(orjson.dumps(item)) + 1
+        if bytes_left < 0:
             return items[: max(1, position)]
     return items
 
 
 def _snapshot(row: asyncpg.Record) -> Json:
     return {
-        **{name: row[name] for name in _OF_SNAPSHOT},
+        **{name: row[name] for name in _SNAPSHOT_COLUMNS},
         "validation": {"staging": "pending", "failed": "failed"}.get(row["status"], "passed"),
         "violations": orjson.loads(row["violations"]),
         "counts": orjson.loads(row["counts"]),

@@ -1,4 +1,4 @@
-"""A scope's subjects in a build: read what the parent has, bring it up to date, write what is new."""
+"""Compiles a scope's subjects in a build: reads the parent's, brings them up to date, writes what is new."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ from myria.topics.subjects.whole import WholePlan, plan_all_subjects
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompiledSubjects:
-    """What a task commits of a scope's subjects: the root, None without any, and since which number records count."""
+    """What a task commits of a scope's subjects.
+
+    `root` is None for a scope without subjects. Records of lower snapshot numbers than `since` do not count.
+    """
 
     root: bytes | None
     since: int
 
 
 class ScopeSubjects:
-    """The subjects that a scope has in the parent snapshot; a reader of them, of their records, and of leaves."""
+    """Reads the subjects that a scope has in the parent snapshot, their records and leaves, and compiles new ones."""
 
     def __init__(self, database: Database, build: RunningBuild, task: Task, reads: ScopeReads) -> None:
         self._database = database
@@ -43,46 +46,46 @@ class ScopeSubjects:
         self._reads = reads
         self._tree = ScopeTree(reads, task.participants)
         self._writer = TreeWriter(database, build, task.scope_id, "subjects.write_nodes")
-        self._since = 0
+        self._records_since = 0
 
     @property
     def rows(self) -> int:
-        """How many rows were written."""
+        """The number of rows written so far."""
         return self._writer.rows.total()
 
     async def compile(
         self,
         root: Outline | None,
-        gone: Sequence[Outline],
+        removed_units: Sequence[Outline],
         added: Sequence[PlacedLeaf],
         settings: PlannerSettings,
         *,
         in_place: bool,
         is_same_tree: bool,
     ) -> CompiledSubjects | None:
-        """Plan and write the subjects of a tree whose nodes are written, in place of the parent's where that can be.
+        """Plan and write the subjects of a tree whose nodes are written, by updating the parent's where possible.
 
-        None, and no record written, where tree and subjects are the parent's: a row does not count once the tree has a
-        newer one.
+        Returns None, and writes no record, where tree and subjects are the parent's.
 
         Args:
-            root: the new tree of time; None for a scope without events.
-            gone: the top nodes of the parent's units that the new tree has not.
-            added: the leaves of the units that are new.
+            root: the top of the new tree of time; None for a scope without events.
+            removed_units: the top nodes of the parent's units that the new tree does not hold.
+            added: the leaves of the new units.
             settings: the planner's settings.
-            in_place: whether `gone` and `added` are all that is different.
+            in_place: whether `removed_units` and `added` are the only differences from the parent's tree.
             is_same_tree: whether the tree of time is the parent's.
         """
         update = None
         async with nullcontext() if self._build.parent is None else self._reads.at_once():
-            old = await self._old()
+            old = await self._old_root_row()
             if old is not None and in_place and old["since"] >= self._build.subjects_since:
-                self._since = old["since"]
+                self._records_since = old["since"]
+                # Where a record has lost too many leaves for an update, all subjects are planned anew below.
                 with suppress(IncompleteHolders):
-                    removed = await leaves_under(gone, self._tree)
+                    removed_leaves = await leaves_under(removed_units, self._tree)
                     update = await update_subjects(
                         old["root_rendering_id"],
-                        removed,
+                        removed_leaves,
                         added,
                         self,
                         participants=self._participants,
@@ -95,44 +98,46 @@ class ScopeSubjects:
             await self._writer.add(update.nodes)
             records = [(stored_key(key), holders) for key, holders in update.holders.items()]
             await self._write_records(sorted(records, key=itemgetter(0)))
-            return CompiledSubjects(root=_rendering(update.root), since=self._since)
+            return CompiledSubjects(root=_rendering(update.root), since=self._records_since)
         plan = await plan_all_subjects(
             root, self._tree, self._writer.add, participants=self._participants, settings=settings
         )
-        if old is not None and is_same_tree and await self._stand(plan, old):
+        if old is not None and is_same_tree and await self._is_unchanged(plan, old):
             await self._writer.flush()
             return None
-        self._since = self._build.number
+        self._records_since = self._build.number
         await self._write_records(plan.records())
-        return CompiledSubjects(root=_rendering(plan.root), since=self._since)
+        return CompiledSubjects(root=_rendering(plan.root), since=self._records_since)
 
     async def are_known(self) -> bool:
-        """Tell whether the parent has subjects of the scope, planned by the rules of now."""
-        old = await self._old()
+        """Tell whether the parent has subjects of the scope that were planned by the current rules."""
+        old = await self._old_root_row()
         return old is not None and old["since"] >= self._build.subjects_since
 
     async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
         """Return the nodes of these renderings, subjects and leaves, in this order."""
         async with self._reads.reading() as connection:
             rows = await connection.fetch(sql("subjects.nodes"), self._build.tenant, list(rendering_ids))
-        found = {row["rendering_id"]: subject_from_row(row) for row in rows}
-        others = [rendering_id for rendering_id in rendering_ids if rendering_id not in found]
-        if others:
-            found.update(zip(others, await self._tree.nodes(others), strict=True))
-        return [found[rendering_id] for rendering_id in rendering_ids]
+        nodes_by_id = {row["rendering_id"]: subject_from_row(row) for row in rows}
+        # The others are leaves, which the tree of time holds.
+        leaf_ids = [rendering_id for rendering_id in rendering_ids if rendering_id not in nodes_by_id]
+        if leaf_ids:
+            nodes_by_id.update(zip(leaf_ids, await self._tree.nodes(leaf_ids), strict=True))
+        return [nodes_by_id[rendering_id] for rendering_id in rendering_ids]
 
     async def along(self, root: bytes, paths: Sequence[str]) -> list[Node]:
-        """Return a root of subjects, the subjects' nodes that paths lead through, and those directly beneath them."""
+        """Return the nodes of subjects from a root along paths: the root, the nodes on the way, and their children."""
         async with self._reads.reading() as connection:
             rows = await connection.fetch(sql("subjects.along"), self._build.tenant, root, list(paths))
         return list(map(subject_from_row, rows))
 
     async def holders(self, keys: Sequence[str]) -> Mapping[str, Holders]:
         """Return the records of those keys that have one in the parent snapshot."""
-        named = {stored_key(key): key for key in keys}
-        return {named[key]: record for key, record in (await self._records(list(named))).items()}
+        keys_by_stored = {stored_key(key): key for key in keys}
+        return {keys_by_stored[key]: record for key, record in (await self._records(list(keys_by_stored))).items()}
 
     async def _records(self, stored_keys: Sequence[bytes]) -> dict[bytes, Holders]:
+        """Return the parent's records of stored keys; a key without a record is left out."""
         parent = self._build.parent
         if parent is None:
             return {}
@@ -143,11 +148,11 @@ class ScopeSubjects:
                 self._scope_id,
                 parent.snapshot_id,
                 stored_keys,
-                self._since,
+                self._records_since,
             )
         return {row["key"]: Holders.from_bytes(row["holders"], row["subject"]) for row in rows}
 
-    async def _old(self) -> asyncpg.Record | None:
+    async def _old_root_row(self) -> asyncpg.Record | None:
         if self._build.parent is None:
             return None
         async with self._reads.reading() as connection:
@@ -155,38 +160,40 @@ class ScopeSubjects:
                 sql("subjects.root"), self._build.tenant, self._scope_id, self._build.parent.snapshot_id
             )
 
-    async def _stand(self, plan: WholePlan, old: asyncpg.Record) -> bool:
-        """Tell whether the parent's subjects are those of a plan from all leaves, its records with them."""
+    async def _is_unchanged(self, plan: WholePlan, old: asyncpg.Record) -> bool:
+        """Tell whether the parent's root and records of subjects equal those of a plan from all leaves."""
         if old["root_rendering_id"] != _rendering(plan.root):
             return False
-        self._since = old["since"]
+        self._records_since = old["since"]
         records = plan.records()
-        while part := list(islice(records, BATCH_NODES)):
-            held = await self._records([key for key, _ in part])
-            if not all(key in held and held[key].is_part_of(whole) for key, whole in part):
+        while batch := list(islice(records, BATCH_NODES)):
+            stored = await self._records([key for key, _ in batch])
+            if not all(key in stored and stored[key].is_part_of(planned) for key, planned in batch):
                 return False
         return True
 
     async def _write_records(self, records: Iterable[tuple[bytes, Holders]]) -> None:
-        """Write the nodes that wait, and records by their stored keys.
+        """Write the nodes that wait, then records by their stored keys.
 
-        Unlike nodes, records are found by their number: those of an attempt that lost its lease must not stay, so each
-        statement locks the task and looks whether it is still this attempt's.
+        Unlike nodes, records are found by their snapshot's number, so records of an attempt that lost its lease must
+        not stay: each statement locks the task and checks that it still belongs to this attempt.
         """
         await self._writer.flush()
         tenant, build_id = self._build.tenant, self._build.build_id
         task = (tenant, build_id, self._scope_id, self._attempt)
-        if self._attempt > 1:
+        if self._attempt > 1:  # an earlier attempt may have written records
             async with adding_to(self._database, tenant, build_id) as connection:
                 await connection.execute(sql("subjects.drop_records"), *task, self._build.number)
         bounded = ((key, holders.bounded()) for key, holders in records)
-        while part := list(islice(bounded, BATCH_NODES)):
-            keys, holders, subjects = zip(*((key, each.to_bytes(), each.subject) for key, each in part), strict=True)
+        while batch := list(islice(bounded, BATCH_NODES)):
+            keys, holders, subjects = zip(
+                *((key, record.to_bytes(), record.subject) for key, record in batch), strict=True
+            )
             async with adding_to(self._database, tenant, build_id) as connection:
                 await connection.execute(
                     sql("subjects.write_holders"), *task, self._build.number, keys, holders, subjects
                 )
-            self._writer.rows["records"] += len(part)
+            self._writer.rows["records"] += len(batch)
 
 
 def _rendering(root: Node | None) -> bytes | None:

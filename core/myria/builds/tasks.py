@@ -1,7 +1,7 @@
 """Claiming, leasing and finishing the tasks of a build.
 
-A task's attempt is its fencing token: a worker that lost its lease finds another attempt on the row, and its last
-statement, which alone makes its work reachable, changes nothing.
+A task's attempt is its fencing token. A worker that lost its lease finds another attempt in the row, so that its last
+statement, the only one that makes its work reachable, changes nothing.
 """
 
 from __future__ import annotations
@@ -25,40 +25,41 @@ from myria.db.queries import sql
 logger = logging.getLogger(__name__)
 
 MAX_FAILURES = 3
-"""Times a task's work may raise something unexpected before its build fails; losing a worker does not count."""
+"""How often a task may raise an unexpected error before its build fails; a lost worker does not count."""
 
 
-_alive: set[str] = set()
-"""Workers of this very process."""
+_own_workers: set[str] = set()
+"""Names of the workers in this process."""
 
 
 @contextmanager
 def worker() -> Iterator[str]:
-    """Lend a new name for a worker: its host, its process, and a nonce."""
+    """Name a worker for the block: its host, its process id, and a nonce, joined by colons."""
     name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-    _alive.add(name)
+    _own_workers.add(name)
     try:
         yield name
     finally:
-        _alive.discard(name)
+        _own_workers.discard(name)
 
 
 async def drop_leases_of_the_dead(database: Database, build: RunningBuild, name: str) -> None:
-    """Release the tasks of workers that ran on this host and are gone; other leases run to their end.
+    """Release the tasks and parts of workers that ran on this host and have ended; other leases run to their end.
 
-    `name` is the calling worker, which begins, or begins again after an outage, and works on no task yet.
+    `name` is the calling worker. It counts as dead too: it starts, or starts again after an outage, and works on no
+    task yet.
     """
     async with database.read(build.tenant) as connection:
         rows = await connection.fetch(sql("builds.workers"), build.tenant, build.build_id)
-    dead = [row["worker"] for row in rows if row["worker"] == name or _is_dead(row["worker"])]
-    if dead:
+    dead_workers = [row["worker"] for row in rows if row["worker"] == name or _is_dead(row["worker"])]
+    if dead_workers:
         async with database.write(build.tenant) as connection:
-            await connection.execute(sql("builds.drop_leases_of"), build.tenant, build.build_id, dead)
-            await connection.execute(sql("builds.drop_parts_leased_by"), build.tenant, build.build_id, dead)
+            await connection.execute(sql("builds.drop_leases_of"), build.tenant, build.build_id, dead_workers)
+            await connection.execute(sql("builds.drop_parts_leased_by"), build.tenant, build.build_id, dead_workers)
 
 
 async def let_go(database: Database, build: RunningBuild, name: str) -> None:
-    """Give back the task of a worker that was told to stop; best effort, as its lease ends anyway."""
+    """Give back the task and parts of a worker that must stop; best effort, as its leases end anyway."""
     try:
         async with database.write(build.tenant) as connection:
             await connection.execute(sql("builds.drop_leases_of"), build.tenant, build.build_id, [name])
@@ -68,7 +69,7 @@ async def let_go(database: Database, build: RunningBuild, name: str) -> None:
 
 
 async def claim(database: Database, build: RunningBuild, name: str, lease_s: float) -> Task | None:
-    """Take the next free task, or None when there is none now."""
+    """Claim the next free task under a lease of `lease_s` seconds and return it; None when none is free now."""
     async with database.write(build.tenant) as connection:
         row = await connection.fetchrow(sql("builds.claim_task"), build.tenant, build.build_id, name, lease_s)
     if row is None:
@@ -85,7 +86,7 @@ async def claim(database: Database, build: RunningBuild, name: str, lease_s: flo
 
 
 async def renew(database: Database, build: RunningBuild, task: Task, counts: Counter[str], lease_s: float) -> bool:
-    """Renew a lease and show the progress; False when the task is no longer ours."""
+    """Renew a task's lease and store its counts; return False when the task is no longer this worker's."""
     async with database.write(build.tenant) as connection:
         renewed = await connection.fetchval(
             sql("builds.renew_task"),
@@ -108,9 +109,9 @@ async def finish(
     *,
     degraded_reason: str | None = None,
 ) -> None:
-    """Commit a task: its root row, and that it is done.
+    """Commit a task: write its root row, which makes its nodes reachable, and mark it done.
 
-    `degraded_reason` says why a model did not help as it should.
+    `degraded_reason` says why units were planned without the model that was asked for; None where none were.
 
     Raises:
         LeaseLost: another worker has the task, or the build has ended.
@@ -145,23 +146,28 @@ async def finish(
 
 
 async def give_back(database: Database, build: RunningBuild, task: Task, error: BaseException) -> None:
-    """Note what went wrong and let the next worker try, or fail the task after too many times."""
+    """Store a task's error and release the task for the next worker; fail it after `MAX_FAILURES` errors.
+
+    A plan that breaks a rule fails it at once, as the next worker would plan the same.
+    """
     failures = task.failures + 1
-    raised = error.to_json() if isinstance(error, errors.MyriaError) else errors.InternalError(repr(error)).to_json()
-    final = isinstance(error, errors.BuildInvalid) or failures >= MAX_FAILURES
-    statement = "builds.fail_task" if final else "builds.release_task"
-    await _settle(database, build, task, {**raised, "failures": failures}, statement)
+    error_json = (
+        error.to_json() if isinstance(error, errors.MyriaError) else errors.InternalError(repr(error)).to_json()
+    )
+    is_final = isinstance(error, errors.BuildInvalid) or failures >= MAX_FAILURES
+    statement = "builds.fail_task" if is_final else "builds.release_task"
+    await _store_error(database, build, task, {**error_json, "failures": failures}, statement)
 
 
 async def give_up(database: Database, build: RunningBuild, task: Task) -> None:
-    """Fail a task that was taken up too often without ever ending: something in it kills its workers."""
+    """Fail a task that was claimed too often without ever ending: it seems to kill its workers."""
     error = errors.InternalError(
         f"the task of scope {task.scope_id} was taken up {task.attempt - 1} times and never ended"
     )
-    await _settle(database, build, task, {**error.to_json(), "failures": task.failures}, "builds.fail_task")
+    await _store_error(database, build, task, {**error.to_json(), "failures": task.failures}, "builds.fail_task")
 
 
-async def _settle(
+async def _store_error(
     database: Database, build: RunningBuild, task: Task, error: dict[str, object], statement: str
 ) -> None:
     async with database.write(build.tenant) as connection:
@@ -176,15 +182,19 @@ async def _settle(
 
 
 def _is_dead(name: str) -> bool:
-    """Whether a worker of this host has ended: its process id is free, or now ours (pods number processes from 1)."""
+    """Tell whether a worker ran on this host and has ended.
+
+    Its process id is free, or is this process's own without the worker being one of its workers: in each new container
+    of a pod, process ids start at 1 again.
+    """
     host, _, rest = name.partition(":")
     pid, _, _ = rest.partition(":")
     if host != socket.gethostname() or not pid.isdigit():
         return False
     if int(pid) == os.getpid():
-        return name not in _alive
+        return name not in _own_workers
     try:
-        os.kill(int(pid), 0)
+        os.kill(int(pid), 0)  # signal 0 only asks whether the process exists
     except ProcessLookupError:
         return True
     except PermissionError:

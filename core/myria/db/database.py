@@ -97,20 +97,21 @@ class Database:
         self._turns: FairTurns | None = None
         if self.options.at_once is not None:
             at_once = min(self.options.at_once, self.options.size)
-            each = at_once - 1 if at_once > _FEW else at_once
-            self._turns = FairTurns(at_once, each=each, patience=self.options.acquire_timeout)
+            # One caller never gets all connections, so that another's first request begins at once.
+            per_caller = at_once - 1 if at_once > _FEW else at_once
+            self._turns = FairTurns(at_once, each=per_caller, patience=self.options.acquire_timeout)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         bounds = self.options.bounds
         self._bounds = bounds.as_settings()
         # A read holds no lock, and may compute between two statements.
         self._read_bounds = replace(bounds, idle=3 * bounds.idle).as_settings()
         self._opening = asyncio.Lock()
-        self._wanted = 0
+        self._in_use_or_waiting = 0
         self._waits = 0
-        self._measured: tuple[int, int] | None = None
+        self._clock_reading: tuple[int, int] | None = None
 
     def another(self, size: int) -> Database:
-        """Return a pool of its own to the same database, for work in a thread of its own."""
+        """Return another pool to the same database, for work in another thread."""
         return Database(self.dsn, replace(self.options, size=size, at_once=None))
 
     async def __aenter__(self) -> Database:
@@ -130,37 +131,38 @@ class Database:
 
     @property
     def in_use(self) -> int:
-        """How many connections are out of the pool."""
+        """The number of connections that are lent out."""
         return 0 if self._pool is None else self._pool.get_size() - self._pool.get_idle_size()
 
     @property
     def waiting(self) -> int:
-        """How many callers wait for their turn."""
+        """The number of callers that wait for their turn."""
         return 0 if self._turns is None else self._turns.waiting
 
     def figures(self) -> dict[str, int]:
-        """Return how the pool does: connections `used`, `idle`, its `limit`, and `waits` for one since the start."""
+        """Return the pool's figures: connections `used` and `idle`, their `limit`, and `waits` for one since start."""
         size = self._pool.get_size() if self._pool is not None else 0
-        used = min(self._wanted, self.options.size)
+        used = min(self._in_use_or_waiting, self.options.size)
         waits = self._waits + (0 if self._turns is None else self._turns.waits)
         return {"used": used, "idle": max(0, size - used), "limit": self.options.size, "waits": waits}
 
     async def now(self) -> int:
-        """Return the database's time, in microseconds since 1970 UTC: what every process agrees on.
+        """Return the database's time in microseconds since 1970 UTC, on which all processes agree.
 
-        It is measured once in a while, and follows this process's monotonic clock in between.
+        Asks the database every `_CLOCK_KEPT_NS`, and adds this process's monotonic clock in between.
 
         Raises:
-            as `connection`, while it is not known.
+            as `connection`, when the database must be asked.
         """
-        measured = self._measured
-        if measured is None or time.monotonic_ns() - measured[1] > _CLOCK_KEPT_NS:
+        reading = self._clock_reading
+        if reading is None or time.monotonic_ns() - reading[1] > _CLOCK_KEPT_NS:
             async with self.connection() as connection:
-                begun = time.monotonic_ns()
-                moment = await connection.fetchval(sql("session.clock"))
-                measured = to_microseconds(moment), (begun + time.monotonic_ns()) // 2
-            self._measured = measured
-        return measured[0] + (time.monotonic_ns() - measured[1]) // 1000
+                asked_at = time.monotonic_ns()
+                database_time = await connection.fetchval(sql("session.clock"))
+                # The database answered halfway between the question and the answer.
+                reading = to_microseconds(database_time), (asked_at + time.monotonic_ns()) // 2
+            self._clock_reading = reading
+        return reading[0] + (time.monotonic_ns() - reading[1]) // 1000
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -174,17 +176,18 @@ class Database:
         asker = caller.get()
         if self._turns is not None:
             await self._turns.begin(asker)
-        self._wanted += 1
-        self._waits += self._wanted > self.options.size
+        self._in_use_or_waiting += 1
+        self._waits += self._in_use_or_waiting > self.options.size
         try:
             connection = await self._acquire(pool)
             try:
                 with translated():
                     if self._check is not None:
                         await self._check(connection)
-                        self._check = None
+                        self._check = None  # once is enough
                     yield connection
             except errors.DatabaseUnavailable:
+                # The pool must not lend a broken connection again.
                 with _quietly():
                     connection.terminate()
                 raise
@@ -192,7 +195,7 @@ class Database:
                 with _quietly():
                     await pool.release(connection, timeout=2.0)
         finally:
-            self._wanted -= 1
+            self._in_use_or_waiting -= 1
             if self._turns is not None:
                 self._turns.end(asker)
 
@@ -228,7 +231,7 @@ class Database:
 
         Args:
             bounds: instead of the pool's, for a statement that is long on purpose.
-            sharing: a lock of the tenant that it shares from its beginning on.
+            sharing: the tenant's lock that the transaction takes, shared, before its first statement.
         """
         settings = self._bounds if bounds is None else bounds.as_settings()
         async with self.connection() as connection, connection.transaction(isolation="read_committed"):
@@ -240,11 +243,12 @@ class Database:
 
     @asynccontextmanager
     async def append(self, tenant: str, since: str = "") -> AsyncIterator[Connection]:
-        """As `write`, holding the tenant's append lock shared.
+        """Lend a connection as `write` does, holding the tenant's append lock shared.
 
         Args:
-            since: when the tenant was made in whose scopes is written; PostgreSQL refuses events where its name is
-                another's by now (`TENANT_REMADE`). Empty where the scopes were looked up in this transaction.
+            since: when the tenant was made whose scopes the caller knows. PostgreSQL refuses the events with
+                `TENANT_REMADE` where the name belongs to a newer tenant by now. Empty where the scopes are looked up
+                in this transaction.
         """
         async with self.connection() as connection, connection.transaction(isolation="read_committed"):
             lock = lock_key("append", tenant)
@@ -252,7 +256,7 @@ class Database:
             yield connection
 
     async def append_alone(self, tenant: str, since: str, events: Sequence[tuple[Any, ...]]) -> list[asyncpg.Record]:
-        """Append events that are new in a transaction of their own, in one round trip; return their ids and numbers.
+        """Append new events in one round trip and a transaction of their own; return their ids and numbers.
 
         Args:
             since: as of `append`.
@@ -261,6 +265,7 @@ class Database:
         Raises:
             asyncpg.UnknownPostgresError: `TENANT_REMADE`, or `NOT_NEW`; nothing was stored.
         """
+        # One statement: bounds of a statement and of waits between statements have no use.
         _, _, lock, total = self._bounds
         async with self.connection() as connection:
             rows: list[asyncpg.Record] = await connection.fetch(
@@ -269,6 +274,7 @@ class Database:
             return rows
 
     async def _open(self) -> asyncpg.Pool[asyncpg.Record]:
+        """Open the pool at its first use; calls at the same time open one together."""
         async with self._opening:
             if self._pool is None:
                 with translated():
@@ -286,7 +292,7 @@ class Database:
         return self._pool
 
     async def _prepare(self, connection: Any) -> None:
-        """Make a new connection ready: exact times, and an end for what its client or its server leaves behind."""
+        """Set up a new connection: exact times, and limits after which a lost client or server is given up."""
         connection.keep_alive()
         await _exact_times(connection)
         if self.options.pgbouncer:
@@ -302,22 +308,22 @@ class _Connection(asyncpg.Connection):
     _transport: asyncio.Transport
 
     def keep_alive(self) -> None:
-        """Have the kernel ask an idle peer whether it is there, and give up one that takes nothing."""
-        plain = self._transport.get_extra_info("socket")
-        if plain is None or plain.family not in (socket.AF_INET, socket.AF_INET6):
+        """Switch on TCP keep-alive: the kernel probes an idle peer and gives up one that acknowledges nothing."""
+        transport_socket = self._transport.get_extra_info("socket")
+        if transport_socket is None or transport_socket.family not in (socket.AF_INET, socket.AF_INET6):
             return
-        with socket.socket(fileno=os.dup(plain.fileno())) as sock:
+        with socket.socket(fileno=os.dup(transport_socket.fileno())) as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in _KEEP_ALIVE.items():
-                if (number := getattr(socket, option, None)) is not None:
-                    sock.setsockopt(socket.IPPROTO_TCP, number, value)
+                if (option_number := getattr(socket, option, None)) is not None:
+                    sock.setsockopt(socket.IPPROTO_TCP, option_number, value)
 
 
 _CLOCK_KEPT_NS = 30 * 10**9
 """Nanoseconds for which a measurement of the database's clock is relied on."""
 
 _FEW = 2
-"""Up to so many connections one caller may have all: one left free would be half of them."""
+"""Up to so many connections, one caller may have all of them: keeping one free would waste half."""
 
 _PEER_SILENT_S = 30
 """Seconds after which a peer that does not acknowledge what was sent, or takes nothing more, is given up."""
@@ -341,7 +347,7 @@ async def connect(dsn: str, *, timeout: float = 5.0, pgbouncer: bool = False) ->
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn what asyncpg and the network raise into Myria's errors; Myria's own pass through.
+    """Turn errors of asyncpg and the network inside the block into Myria's errors; Myria's own pass through.
 
     Raises:
         DatabaseUnavailable: connection refused, lost, shut down, or too many clients.
@@ -381,7 +387,7 @@ def translated() -> Iterator[None]:
         raise errors.ConfigurationError(f"the DSN is not one of PostgreSQL's: {error}") from error
     except asyncpg.InterfaceError as error:
         if isinstance(error.__context__, asyncio.CancelledError):
-            # It was cancelled, and then found its connection closed: who cancelled it must not take it for an outage.
+            # The task was cancelled, and then found its connection closed: its canceller must not see an outage.
             raise error.__context__ from error
         if "clos" in str(error):
             raise errors.DatabaseUnavailable(f"the database connection was lost: {error}") from error
@@ -389,10 +395,10 @@ def translated() -> Iterator[None]:
 
 
 _TENANT_DELETING = "MYR01"
-"""The SQLSTATE with which `myria.refuse_while_deleted` refuses."""
+"""The SQLSTATE of `myria.refuse_while_deleted`, which refuses rows of a tenant that is being deleted."""
 
 TENANT_REMADE = "MYR02"
-"""The SQLSTATE with which it refuses events of a tenant whose name is another's by now."""
+"""The SQLSTATE with which it refuses events of a tenant whose name belongs to a newer tenant by now."""
 
 NOT_NEW = "MYR03"
 """The SQLSTATE with which `myria.append_alone` refuses events of which one stands already, or was erased."""
@@ -430,7 +436,7 @@ _UNREACHABLE = (
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """A connection that is broken, or gone already, is replaced by the pool: giving it back cannot fail a request."""
+    """Ignore failures to give back a connection: it is broken already, and the pool replaces it."""
     with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
         yield
 
@@ -447,10 +453,11 @@ def _since_postgres_epoch(moment: datetime | int) -> tuple[int]:
 
 
 async def _exact_times(connection: Connection) -> None:
-    """Read and write every timestamp as itself.
+    """Make a connection read and write every timestamp exactly.
 
     asyncpg's own codec writes the first and the last microsecond of the years 0001-9999 as -infinity and infinity, and
-    reads those without a zone. Microseconds since 1970 UTC are written, too: many rows need no objects for their times.
+    reads those without a zone. This one also accepts integers, microseconds since 1970 UTC, as arguments, so that
+    writing many rows needs no datetime objects.
     """
     await connection.set_type_codec(
         "timestamptz",
@@ -462,4 +469,4 @@ async def _exact_times(connection: Connection) -> None:
 
 
 async def _no_session_state(_: Any) -> None:
-    """Only LOCAL settings are ever made, so a returned connection needs no reset round trip."""
+    """Reset nothing: all settings are LOCAL to transactions, so a returned connection needs no round trip."""

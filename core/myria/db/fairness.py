@@ -1,7 +1,7 @@
-"""Fair turns: few callers at work at once, and next comes the one whose tenant, and who itself, has the least at work.
+"""Fair turns: limits how many requests work at once, and lets those callers go next that have the fewest at work.
 
-Without them, connections are lent in the order of asking: a credential that sends forty questions at once makes the
-next question of everybody else wait for all forty.
+Without them, connections are lent in the order of asking: a credential that sends forty requests at once makes the next
+request of every other caller wait for all forty.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Final
 from myria import errors
 
 Caller = tuple[str, str]
-"""A tenant, and which of its credentials asks."""
+"""A tenant, and the credential of it that asks."""
 
 caller: Final[ContextVar[Caller]] = ContextVar("caller", default=("", ""))
 """On whose behalf this task works."""
 
 
 class FairTurns:
-    """Lets at most `at_once` blocks run; the waiting get their turns fairly.
+    """Lets at most `at_once` blocks run at the same time, and gives the waiting ones their turns fairly.
 
-    Next is, of those who wait, the caller whose tenant has the fewest blocks running; of several, the one with the
-    fewest of its own, and then each in turn.
+    The next turn goes to the caller whose tenant has the fewest blocks running; among several, to the one with the
+    fewest running itself; among equals, to each in turn.
 
     Args:
-        each: blocks that one caller runs at most; with fewer than `at_once`, another's first block begins at once.
+        each: how many blocks one caller may run; below `at_once`, another caller's first block can begin at once.
         patience: seconds that a block waits for its turn.
     """
 
     def __init__(self, at_once: int, *, each: int, patience: float) -> None:
         self._at_once = at_once
-        self._each = each
+        self._per_caller = each
         self._patience = patience
         self._running: Counter[Caller] = Counter()
         self._waiting: list[tuple[Caller, asyncio.Future[None]]] = []
@@ -45,14 +45,14 @@ class FairTurns:
         return len(self._waiting)
 
     async def begin(self, asker: Caller) -> None:
-        """Return when it is a caller's turn; call `end` when its block is over.
+        """Wait for a caller's turn; the caller must call `end` when its block is over.
 
         Raises:
             Overloaded: its turn did not come in time.
         """
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append((asker, turn))
-        self._serve()
+        self._grant_turns()
         if turn.done():
             return
         self.waits += 1
@@ -69,24 +69,25 @@ class FairTurns:
             raise
 
     def end(self, asker: Caller) -> None:
-        """End a block of a caller, and let those begin whose turn it is."""
+        """Count a caller's block as ended, and let the next ones begin."""
         self._running[asker] -= 1
         if not self._running[asker]:
             del self._running[asker]
-        self._serve()
+        self._grant_turns()
 
-    def _serve(self) -> None:
+    def _grant_turns(self) -> None:
+        """Let waiting blocks begin while there is room, the fairest first."""
         while self._running.total() < self._at_once:
-            ready = [waits for waits in self._waiting if self._running[waits[0]] < self._each]
+            ready = [entry for entry in self._waiting if self._running[entry[0]] < self._per_caller]
             if not ready:
                 return
-            asker, turn = min(ready, key=lambda waits: (self._of_tenant(waits[0][0]), self._running[waits[0]]))
+            asker, turn = min(ready, key=lambda entry: (self._running_of_tenant(entry[0][0]), self._running[entry[0]]))
             self._waiting.remove((asker, turn))
             # Its other blocks go behind everybody else's: of callers who have as much at work, each has its turn.
-            self._waiting.sort(key=lambda waits: waits[0] == asker)
+            self._waiting.sort(key=lambda entry: entry[0] == asker)
             if not turn.done():  # cancelled, where whoever waited is about to leave
                 turn.set_result(None)
                 self._running[asker] += 1
 
-    def _of_tenant(self, tenant: str) -> int:
+    def _running_of_tenant(self, tenant: str) -> int:
         return sum(running for caller_of, running in self._running.items() if caller_of[0] == tenant)
