@@ -30,7 +30,7 @@ from myria.text.passages import sought_in
 Json = dict[str, Any]
 
 Within = Callable[[Json], bool]
-"""Whether an answer keeps a bound of the caller's. Of an answer that does not, the best hits that do are given."""
+"""Tells whether an answer keeps the caller's own bound; if not, the answer is cut to the first hits that do."""
 
 _SHORT_PAYLOAD = 4_096
 """Bytes of a payload up to which it may be one of several that say the same."""
@@ -41,7 +41,8 @@ _ROWS_AT_ONCE = 32
 """Events of an answer that are read at once: bounds the memory of payloads that turn out to have no room in it."""
 
 _NO_ARGUMENTS = frozenset({"cursor", "mode", "masks", "view", "format"})
-"""Fields that are no arguments to show: a cursor is valid in every mode and form, and the masks show themselves."""
+"""Fields of a query that are left out of its arguments: a cursor must stay valid in every mode, view and format, and
+masks are added in a form of their own."""
 
 _ANSWER_TOKENS = 190
 """Tokens for the rest of an answer: field names, ids, counts, the walk, and a cursor without its transactions."""
@@ -49,7 +50,7 @@ _ANSWER_TOKENS = 190
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
-    """The tree of an answer with what it was made of: ranked hits, their rows and places."""
+    """The tree of an answer with what it was made of: hits in the order of the ranking, their rows and paths."""
 
     result: SearchResult
     hits: Sequence[Leafward]
@@ -78,7 +79,7 @@ class Answering:
         self._lifetime = cursor_lifetime_s
 
     def cursor(self, tenant: str, query: Query, secret: bytes) -> Cursor | None:
-        """Return the cursor of a query.
+        """Decode a query's cursor; None if it has none.
 
         Raises:
             CursorInvalid, CursorExpired: ask again without it.
@@ -99,22 +100,25 @@ class Answering:
         within: Within | None,
         keeps_places: bool,
     ) -> tuple[Json, Page]:
-        """Return the answer of the best hits, and what it was made of.
+        """Assemble the answer from as many of the best hits as fit; return it, and the page it was made of.
 
         Args:
-            keeps_places: hits that say the same are told one by one.
+            cursor: that of the query, None for a first page.
+            secret: signs the next cursor.
+            within: the caller's own bound.
+            keeps_places: show hits that say the same one by one, so that hits keep their places in the ranking.
         """
-        told = ToldHits.of(result.hits, {}) if keeps_places else await _told(connection, query, result)
+        grouped = ToldHits.of(result.hits, {}) if keeps_places else await _group_alike(connection, query, result)
         while True:
-            shown = replace(result, hits=told.shown)
-            page = await self.page(connection, query, shown, alike=told.alike)
-            respond = partial(self._around, query, result=result, told=told, cursor=cursor, secret=secret)
-            answer, assembled = _fitting(page, respond, within)
-            fitting = told.within(assembled.taken)
-            if fitting is told:
+            shown_result = replace(result, hits=grouped.shown)
+            page = await self.page(connection, query, shown_result, alike=grouped.alike)
+            respond = partial(self._with_frame, query, result=result, grouped=grouped, cursor=cursor, secret=secret)
+            answer, assembled = _longest_fitting(page, respond, within)
+            fitting = grouped.within(assembled.taken)
+            if fitting is grouped:
                 return answer, replace(page, answer=assembled)
             # A hit stands for others that come after what has room: they are for the next page.
-            told = fitting
+            grouped = fitting
 
     async def page(
         self,
@@ -125,54 +129,55 @@ class Answering:
         alike: Mapping[int, int] = _NONE_ALIKE,
         whole: bool = False,
     ) -> Page:
-        """Return the tree of the best hits; `whole` reads those without room too.
+        """Build the tree of the best hits.
 
         Args:
-            alike: for how many others a hit stands, by event_seq.
+            alike: by event_seq, how many others a hit stands for.
+            whole: also read the hits that have no room in the tree.
         """
         tenant = result.snapshot.tenant
         is_tree = isinstance(query, ReferencesQuery)
         root = query.root if isinstance(query, ReferencesQuery) else None
         paths = await self._search.paths(connection, result) if is_tree else [()] * len(result.hits)
         by_path = dict(zip(paths, result.hits, strict=True))
-        found = [(result.scope(hit), path) for path, hit in by_path.items() if path]
-        known = await self._paths.found(connection, tenant, found)
+        placed_paths = [(result.scope(hit), path) for path, hit in by_path.items() if path]
+        known = await self._paths.found(connection, tenant, placed_paths)
         hidden = result.snapshot.hidden
         topics = {rendering_id: topic.shown(hidden) for rendering_id, topic in known.items()}
-        subjects, under = NO_SUBJECTS, result.under
+        subjects, root_subject = NO_SUBJECTS, result.under
         if root is None:
-            subjects = await self._subjects.of_hits(connection, result.snapshot, found, known)
-        elif under is not None:
-            topics[under.rendering_id] = under.topic.shown(hidden)
+            subjects = await self._subjects.of_hits(connection, result.snapshot, placed_paths, known)
+        elif root_subject is not None:
+            topics[root_subject.rendering_id] = root_subject.topic.shown(hidden)
         else:
-            paths = [_downward(path, topics, root) for path in paths]
+            paths = [_path_from(path, topics, root) for path in paths]
         events = _EventRows(result, query, keeps_all=whole, alike=alike)
         room = self._room(result, query)
         asked_by = query.masks.participants
         assembly = Assembly(room, topics=topics, asked_by=asked_by)
         hits: list[Leafward] = []
-        unmade: Iterator[Hit] = iter(())  # of those that were read last, the ones that no node was made of
+        hits_left: Iterator[Hit] = iter(())  # of those that were read last, the ones that no node was made of
         is_open = True
-        async for some in events.read(connection):
-            unmade = iter(some)
-            for hit in unmade:
+        async for batch in events.read(connection):
+            hits_left = iter(batch)
+            for hit in hits_left:
                 hits.append(events.leafward(hit, paths[len(hits)]))
                 is_open = is_open and assembly.take(hits[-1])
                 if not is_open and not whole:
                     break
             if not is_open and not whole:
                 break
-        if under is None:
+        if root_subject is None:
             places = subjects.places([path[-1] for path in paths[: assembly.taken] if path])
             topics |= {subject: subjects.topics[subject].shown(hidden) for subject in places.values()}
         else:
-            places = {path[-1]: under.rendering_id for path in paths}
+            places = {path[-1]: root_subject.rendering_id for path in paths}
         if places:
             # Subjects take fewer nodes than paths do, so some hits more may find room.
             hits = [_under_subject(hit, places) for hit in hits]
-            further = zip(unmade, paths[len(hits) :], strict=False)
+            further = zip(hits_left, paths[len(hits) :], strict=False)
             more = (_under_subject(events.leafward(hit, path), places) for hit, path in further)
-            answer = assemble(_kept(hits, more), room, topics=topics, asked_by=asked_by)
+            answer = assemble(_chain_further(hits, more), room, topics=topics, asked_by=asked_by)
         else:
             answer = assembly.finish()
         return Page(
@@ -185,31 +190,31 @@ class Answering:
             room=room,
         )
 
-    def _around(
+    def _with_frame(
         self,
         query: Query,
         answer: Assembled,
         *,
         result: SearchResult,
-        told: ToldHits,
+        grouped: ToldHits,
         cursor: Cursor | None,
         secret: bytes,
     ) -> Json:
-        """Return a tree with what stands around it."""
-        covered = told.covered(answer.taken)
-        more = covered < len(result.hits) or result.more
+        """Return the JSON of an answer: its tree, the query as understood, counts, and the next page's cursor."""
+        hits_covered = grouped.covered(answer.taken)
+        has_more = hits_covered < len(result.hits) or result.more
         arguments = _arguments(query)
         next_cursor = None
-        if more and answer.taken:
+        if has_more and answer.taken:
             end = cursors.period_end(self._lifetime) if cursor is None else cursor.period_end
-            following = result.cursor_after(result.hits[covered - 1], period_end=end)
+            next_place = result.cursor_after(result.hits[hits_covered - 1], period_end=end)
             digest = _digest(result.snapshot.tenant, query, arguments)
-            next_cursor = cursors.encode(following, digest=digest, secret=secret)
+            next_cursor = cursors.encode(next_place, digest=digest, secret=secret)
         body = {
             "snapshot_id": result.snapshot.snapshot_id,
             "root": answer.root,
             "constraints": _constraints(query, arguments),
-            "truncated": more or answer.cut_by_depth or bool(answer.skipped),
+            "truncated": has_more or answer.cut_by_depth or bool(answer.skipped),
             "next_cursor": next_cursor,
             **degraded(None),
             "counts": counts(answer),
@@ -237,9 +242,9 @@ class Answering:
         )
 
 
-async def _told(connection: Connection, query: Query, result: SearchResult) -> ToldHits:
-    """Return the hits as they are told: where tokens are bounded, a fact once."""
-    said: dict[int, tuple[Hashable, str]] = {}
+async def _group_alike(connection: Connection, query: Query, result: SearchResult) -> ToldHits:
+    """Group hits that say the same: if tokens are bounded, each fact is shown only once."""
+    statements: dict[int, tuple[Hashable, str]] = {}
     hits = result.hits[:MOST_COMPARED]
     is_ranked = isinstance(query, ReferencesQuery) or query.order == "relevance"
     is_bounded = query.max_tokens is not None and query.query is not None
@@ -251,14 +256,17 @@ async def _told(connection: Connection, query: Query, result: SearchResult) -> T
         )
         for row in rows:
             payload = orjson.loads(row["payload"])
-            said[row["event_seq"]] = speaker_of(payload), whole_text(payload)
-    return ToldHits.of(result.hits, said)
+            statements[row["event_seq"]] = speaker_of(payload), whole_text(payload)
+    return ToldHits.of(result.hits, statements)
 
 
-def _fitting(page: Page, respond: Callable[[Assembled], Json], within: Within | None) -> tuple[Json, Assembled]:
-    """Return the answer of as many hits of a page, in order, as keep the caller's bound, and its tree.
+def _longest_fitting(page: Page, respond: Callable[[Assembled], Json], within: Within | None) -> tuple[Json, Assembled]:
+    """Find, by bisection, the answer of the most hits of a page, in order, that keeps the caller's bound.
 
-    A first hit that breaks it alone is skipped: it fits on no page.
+    If even the first hit alone breaks the bound it is skipped: it fits on no page.
+
+    Returns:
+        the answer, and its tree.
     """
     answer = respond(page.answer)
     hits = page.hits[: page.answer.taken]
@@ -266,32 +274,32 @@ def _fitting(page: Page, respond: Callable[[Assembled], Json], within: Within | 
         return answer, page.answer
     asked_by = page.result.snapshot.masks.participants
     best: tuple[Json, Assembled] | None = None
-    fitting, beyond = 0, len(hits)
-    while fitting + 1 < beyond:
-        middle = (fitting + beyond) // 2
-        part = assemble(hits[:middle], page.room, topics=page.topics, asked_by=asked_by)
-        shorter = respond(part)
+    fitting_count, too_many = 0, len(hits)
+    while fitting_count + 1 < too_many:
+        middle = (fitting_count + too_many) // 2
+        tree = assemble(hits[:middle], page.room, topics=page.topics, asked_by=asked_by)
+        shorter = respond(tree)
         if within(shorter):
-            best, fitting = (shorter, part), middle
+            best, fitting_count = (shorter, tree), middle
         else:
-            beyond = middle
+            too_many = middle
     if best is None:
         assembly = Assembly(page.room, topics=page.topics, asked_by=asked_by)
         assembly.skip(hits[0].event["event_id"])
-        part = assembly.finish()
-        best = respond(part), part
+        tree = assembly.finish()
+        best = respond(tree), tree
     return best
 
 
 def degraded(reason: str | None) -> Json:
-    """Return what an answer says of a model that was asked in vain, for this reason, or of none."""
+    """Return the fields by which an answer says whether a model failed to help, and why (None: it did not fail)."""
     if reason is None:
         return {"degraded": False, "degraded_reason": None}
     return {"degraded": True, "degraded_reason": reason, "degraded_note": advice(reason)}
 
 
 def counts(answer: Assembled) -> Json:
-    """Return how much an answer shows."""
+    """Count the nodes, events, topics, indexed and fresh events that an answer shows."""
     events = indexed = 0
     topics = [answer.root]
     while topics:
@@ -311,9 +319,9 @@ def counts(answer: Assembled) -> Json:
 
 
 class _EventRows:
-    """The events of the hits of one answer, read some at a time: payloads may be large, and not all are shown.
+    """Reads the events of an answer's hits, some at a time: payloads may be large, and not all are shown.
 
-    `rows` are those read last, or with `keeps_all` all.
+    `rows` are the rows of the last batch, with `keeps_all` those of all batches.
     """
 
     def __init__(
@@ -334,7 +342,7 @@ class _EventRows:
         self._with_payload = isinstance(query, EventNodesQuery) or query.include_payload
 
     async def read(self, connection: Connection) -> AsyncIterator[Sequence[Hit]]:
-        """Yield the hits in order, those whose rows have been read."""
+        """Read rows batch by batch, and yield the hits of each batch once its rows are in `rows`."""
         result = self._result
         for start in range(0, len(result.hits), _ROWS_AT_ONCE):
             hits = result.hits[start : start + _ROWS_AT_ONCE]
@@ -345,15 +353,15 @@ class _EventRows:
                 self.rows.clear()
             self.rows.update((row["event_seq"], row) for row in rows)
             if self._query.include_superseded:
-                found = await successors(connection, result.snapshot.tenant, wanted, self._query.masks)
+                successor_of = await successors(connection, result.snapshot.tenant, wanted, self._query.masks)
                 self._marks = {
                     seq: {"superseded": True, "superseded_by": None if successor is None else successor["event_id"]}
-                    for seq, successor in found.items()
+                    for seq, successor in successor_of.items()
                 }
             yield hits
 
     def leafward(self, hit: Hit, path: Path = ()) -> Leafward:
-        """Return a hit as it is placed below the last rendering of its path."""
+        """Return a hit with its JSON, ready to be placed at the end of its path."""
         row = self.rows[hit.event_seq]
         mark = self._marks.get(hit.event_seq, {})
         change = self._result.change_of(hit)
@@ -381,26 +389,26 @@ class _EventRows:
         return Leafward(event=node(with_payload=True) | mark, path=path, shortened=shortened)
 
 
-def _kept(hits: list[Leafward], more: Iterator[Leafward]) -> Iterator[Leafward]:
-    """Yield hits and then more, which are added to them as they are taken."""
-    yield from tuple(hits)
-    for hit in more:
+def _chain_further(hits: list[Leafward], further: Iterator[Leafward]) -> Iterator[Leafward]:
+    """Yield all hits, then further ones, adding each of these to `hits` as it is taken."""
+    yield from tuple(hits)  # a copy: `hits` grows while this goes on
+    for hit in further:
         hits.append(hit)
         yield hit
 
 
-def _downward(path: Path, topics: Mapping[bytes, Json], root: str) -> Path:
-    """Return a path from the chosen topic on: what stands above it is not part of its subtree."""
-    at = next(
-        i
-        for i, rendering_id in enumerate(path)
+def _path_from(path: Path, topics: Mapping[bytes, Json], root: str) -> Path:
+    """Return the part of a path from the topic or node `root` on: what stands above is not part of its subtree."""
+    root_place = next(
+        place
+        for place, rendering_id in enumerate(path)
         if root in (topics[rendering_id]["topic_id"], topics[rendering_id]["node_id"])
     )
-    return path[at:]
+    return path[root_place:]
 
 
 def _under_subject(hit: Leafward, places: Mapping[bytes, bytes]) -> Leafward:
-    """Return a hit as it is placed under the subject of its leaf, where it has one in this answer."""
+    """Return a hit with its path replaced by (subject, leaf) if its leaf stands under a subject in this answer."""
     subject = places.get(hit.path[-1]) if hit.path else None
     if subject is None:
         return hit
@@ -424,12 +432,13 @@ def _constraints(query: Query, arguments: Json) -> Json:
 
 
 def _arguments(query: Query) -> Json:
+    """Return all arguments of a query as JSON: they are shown in the answer, and a cursor is bound to them."""
     names = [argument.name for argument in fields(query) if argument.name not in _NO_ARGUMENTS]
-    given = {name: _plain(getattr(query, name)) for name in names}
+    arguments = {name: _plain(getattr(query, name)) for name in names}
     if not query.include_superseded:
         # Cursors that were made before there was this argument stay valid.
-        del given["include_superseded"]
-    return {**query.masks.to_json(), **given}
+        del arguments["include_superseded"]
+    return {**query.masks.to_json(), **arguments}
 
 
 def _plain(value: Any) -> Any:

@@ -31,23 +31,26 @@ class Census:
         return cls(corpus=corpus, docs=len(stamps), first=first, last=last)
 
     def newest_until(self, moment: int) -> int | None:
-        """Return the time of the newest visible document not after a moment, or None where all lie after it."""
+        """Return the time of the newest visible document at or before a moment, or None if all are after it."""
         stamps = self.corpus.laid_out.timestamp
         before = stamps[stamps <= moment]
         return int(before.max()) if len(before) else None
 
     def utc_offset_at(self, moment: int) -> int:
-        """Return the offset of the last visible document of a moment, which stands for now: 0 where there is none."""
+        """Return the UTC offset, in minutes, of the last visible document at exactly a moment; 0 without one.
+
+        Questions that name no moment count from the newest document, and by its clock.
+        """
         timeline = self.corpus.laid_out
-        at = np.flatnonzero(timeline.timestamp == moment)
-        if not len(at):
+        places = np.flatnonzero(timeline.timestamp == moment)
+        if not len(places):
             return 0
-        last = at[timeline.seq[at].argmax()]
+        last = places[timeline.seq[places].argmax()]
         view, _ = self.corpus.parts()[timeline.view[last]]
         return int(view.utc_offset[timeline.doc[last]])
 
     def beginning_with(self, term: str) -> set[str]:
-        """Return the visible names, of speakers and of participants, whose first term is this."""
+        """Return the visible names of speakers and participants whose first term is `term`."""
         return self._speakers_beginning_with(term) | self._participants_beginning_with(term)
 
     def speakers(self, names: Iterable[str]) -> frozenset[str]:
@@ -58,11 +61,11 @@ class Census:
 
     def participants(self, names: Iterable[str]) -> frozenset[str]:
         """Return which of these names are those of participants of visible documents."""
-        return frozenset(name for name in names if self._present(name))
+        return frozenset(name for name in names if self._count_scopes(name))
 
     def shared(self, name: str) -> bool:
         """Tell whether a participant belongs to every scope with a visible document."""
-        return self._present(name) == np.count_nonzero(self.corpus.present)
+        return self._count_scopes(name) == np.count_nonzero(self.corpus.present)
 
     def _speakers_beginning_with(self, term: str) -> set[str]:
         return {
@@ -73,15 +76,16 @@ class Census:
         }
 
     def _participants_beginning_with(self, term: str) -> set[str]:
-        return {name for name in self.corpus.scopes.names_by_term.get(term, ()) if self._present(name)}
+        return {name for name in self.corpus.scopes.names_by_term.get(term, ()) if self._count_scopes(name)}
 
-    def _present(self, name: str) -> int:
-        """Return in how many scopes with a visible document a participant is."""
+    def _count_scopes(self, name: str) -> int:
+        """Return how many scopes with a visible document a participant belongs to."""
         places = self.corpus.scopes.holders.get(name)
         return 0 if places is None else int(np.count_nonzero(self.corpus.present[places]))
 
 
 def _is_heard(view: View, mask: Mask | None, code: int) -> bool:
+    """Tell whether a speaker, by code, has a visible document in a view."""
     return code in view.heard and (mask is None or bool((mask & (view.speaker == code)).any()))
 
 
@@ -109,27 +113,38 @@ def log2(number: int) -> int:
     return result
 
 
-def frequencies(ids: Ints, corpus: Corpus) -> Ints:
-    """Return how many visible documents hold each term; one that no text holds is as frequent as among hints."""
-    total, hinted = np.zeros(len(ids), dtype=np.int64), np.zeros(len(ids), dtype=np.int64)
+def frequencies(query_ids: Ints, corpus: Corpus) -> Ints:
+    """Return how many visible documents hold each term.
+
+    Terms that occur in no text get their count among hints.
+    """
+    in_texts, in_hints = np.zeros(len(query_ids), dtype=np.int64), np.zeros(len(query_ids), dtype=np.int64)
     for view, mask in corpus.parts():
-        for counts, (terms, offsets, docs) in (
-            (total, (view.terms, view.offsets, view.posting_doc)),
-            (hinted, (view.hint_terms, view.hint_offsets, view.hint_doc)),
+        for counts, (terms, offsets, posting_docs) in (
+            (in_texts, (view.terms, view.offsets, view.posting_doc)),
+            (in_hints, (view.hint_terms, view.hint_offsets, view.hint_doc)),
         ):
-            for at, start, end in spans_of(ids, terms, offsets).T.tolist():
-                counts[at] += end - start if mask is None else np.count_nonzero(mask[docs[start:end]])
-    return np.where(total, total, hinted)
+            for term_index, start, end in spans_of(query_ids, terms, offsets).T.tolist():
+                counts[term_index] += end - start if mask is None else np.count_nonzero(mask[posting_docs[start:end]])
+    return np.where(in_texts, in_texts, in_hints)
 
 
-def spans_of(ids: Ints, known: Ints, offsets: npt.NDArray[np.int32]) -> Ints:
-    """Return rows (positions in ids, starts, ends) of the postings of those ids that a view knows."""
-    if not len(ids) or not len(known):
+def spans_of(ids: Ints, view_ids: Ints, offsets: npt.NDArray[np.int32]) -> Ints:
+    """Find the postings of ids in a view; ids that it does not know are left out.
+
+    Args:
+        ids: what to find.
+        view_ids: the view's ids, ascending; the postings of `known[i]` are `offsets[i]:offsets[i + 1]`.
+
+    Returns:
+        three rows: positions in `ids`, and where the postings of each begin and end.
+    """
+    if not len(ids) or not len(view_ids):
         return _NOWHERE
-    at = known.searchsorted(ids)
-    at[at == len(known)] = 0
-    hit = (known[at] == ids).nonzero()[0]
-    at = at[hit]
-    spans = np.empty((3, len(hit)), dtype=np.int64)
-    spans[0], spans[1], spans[2] = hit, offsets[at], offsets[at + 1]
+    view_places = view_ids.searchsorted(ids)
+    view_places[view_places == len(view_ids)] = 0
+    known_positions = (view_ids[view_places] == ids).nonzero()[0]
+    view_places = view_places[known_positions]
+    spans = np.empty((3, len(known_positions)), dtype=np.int64)
+    spans[0], spans[1], spans[2] = known_positions, offsets[view_places], offsets[view_places + 1]
     return spans

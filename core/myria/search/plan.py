@@ -39,11 +39,11 @@ class Concept:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """A reading with the weights of its words: all that is needed to score a corpus.
+    """A question's reading with the rarity of its words: all that is needed to score a corpus.
 
-    `sought` is how rare all its words are together, in 1/256 bits, those that occur nowhere as rare as one that occurs
-    once; 0 where it asks for more than words.
-    `ids` are those of all its words, `distinctive` the participants it names who are not in every scope.
+    `sought` is the rarity of all its words together, in 1/256 bits, where a word that occurs nowhere counts like one
+    that occurs once; 0 if the question asks for more than words (times, hints). `ids` are the ids of all its words and
+    stand-ins. `distinctive` are the participants it names who do not belong to every scope.
     """
 
     reading: Reading
@@ -66,21 +66,21 @@ class Plan:
         return sum(concept.idf for concept in self.concepts)
 
     @classmethod
-    def of(cls, reading: Reading, corpus: Corpus, census: Census, former: Corpus | None, weights: Weights) -> Plan:
-        """Look a reading's words up.
+    def of(cls, reading: Reading, corpus: Corpus, census: Census, superseded: Corpus | None, weights: Weights) -> Plan:
+        """Look up how often a reading's words occur, and weigh them by that.
 
         Args:
-            former: superseded documents, whose words count where nothing visible holds them.
+            superseded: superseded documents; a word that nothing visible holds is counted there.
         """
         words = (*reading.words, *reading.hint_words)
         sought = {term_id(term) for word in words for term in word.all_terms}
-        wanted = sorted(sought | WISHES if reading.asks_help else sought)
-        ids = np.array(wanted, dtype=np.int64)
-        total = frequencies(ids, corpus)
-        if former is not None:
+        term_ids = sorted(sought | WISHES if reading.asks_help else sought)
+        ids = np.array(term_ids, dtype=np.int64)
+        counts = frequencies(ids, corpus)
+        if superseded is not None:
             # A word that only superseded documents hold is as rare as there; any other is as rare as without them.
-            total = np.where(total, total, frequencies(ids, former))
-        frequency = dict(zip(wanted, total.tolist(), strict=True))
+            counts = np.where(counts, counts, frequencies(ids, superseded))
+        frequency = dict(zip(term_ids, counts.tolist(), strict=True))
         concepts = _concepts(reading.words, frequency, census.docs, weights)
         if not any(concept.subject for concept in concepts):
             concepts = ()
@@ -111,29 +111,36 @@ def meaning(question: Question, corpus: Corpus) -> str:
 
 
 def _concepts(words: Sequence[Word], frequency: Mapping[int, int], docs: int, weights: Weights) -> tuple[Concept, ...]:
+    """Return the words that occur, rarest first, at most `MAX_CONCEPTS`, with what may stand in for each.
+
+    Args:
+        frequency: how many documents hold a term, by its id.
+        docs: how many documents are visible.
+    """
     subjects = _subjects(words, frequency, docs)
-    candidates: list[tuple[int, int, Concept]] = []
-    for at, word in enumerate(words):
-        own = _occurring(word.own_terms, frequency)
-        others = [(identity, weights.related) for identity in _occurring(word.instead, frequency)]
-        others += [(identity, weights.members) for identity in _occurring(word.members, frequency)]
-        others = [(identity, percent) for identity, percent in others if percent]
-        if own:
-            idf = min(rarity(docs, frequency[identity]) for identity in own)
-        elif others:
-            idf = max(rarity(docs, frequency[identity]) for identity, _ in others)
+    ranked: list[tuple[int, int, Concept]] = []
+    for position, word in enumerate(words):
+        own_ids = _occurring(word.own_terms, frequency)
+        stand_ins = [(identity, weights.related) for identity in _occurring(word.instead, frequency)]
+        stand_ins += [(identity, weights.members) for identity in _occurring(word.members, frequency)]
+        stand_ins = [(identity, percent) for identity, percent in stand_ins if percent]
+        if own_ids:
+            idf = min(rarity(docs, frequency[identity]) for identity in own_ids)
+        elif stand_ins:
+            idf = max(rarity(docs, frequency[identity]) for identity, _ in stand_ins)
         else:
             continue
         # Another word that is more common than the word itself counts proportionally less.
-        alternatives = [(identity, 100) for identity in own] + [
-            (identity, percent * min(idf, rarity(docs, frequency[identity])) // idf) for identity, percent in others
+        alternatives = [(identity, 100) for identity in own_ids] + [
+            (identity, percent * min(idf, rarity(docs, frequency[identity])) // idf) for identity, percent in stand_ins
         ]
         concept = Concept(alternatives=tuple(alternatives), idf=idf, subject=word.term in subjects)
-        candidates.append((-idf, at, concept))
-    return tuple(concept for _, _, concept in sorted(candidates, key=lambda row: row[:2])[:MAX_CONCEPTS])
+        ranked.append((-idf, position, concept))
+    return tuple(concept for _, _, concept in sorted(ranked, key=lambda row: row[:2])[:MAX_CONCEPTS])
 
 
 def _sought(reading: Reading, concepts: Sequence[Concept], frequency: Mapping[int, int], docs: int) -> int:
+    """Return `Plan.sought`: the rarity of all words of a question together, 0 if it asks for more than words."""
     if not reading.has_meaning or reading.windows or reading.hints:
         return 0
     rarest = rarity(docs, 1)
@@ -147,15 +154,16 @@ def _occurring(terms: Iterable[str], frequency: Mapping[int, int]) -> list[int]:
 
 
 def _subjects(words: Sequence[Word], frequency: Mapping[int, int], docs: int) -> frozenset[str]:
-    """Return the terms of the words by any of which alone a text may be what is asked for.
+    """Return the terms of the words that can be what the question is about.
 
-    A name that many texts hold is none beside other words: asked for somebody's mother, a text that only names
-    somebody is no answer.
+    A name that many texts hold is no subject beside other words: if the question is about Ada's mother, a text that
+    only names Ada is no answer.
     """
     subjects = [word for word in words if word.subject]
 
     def is_common_name(word: Word) -> bool:
         most = max((frequency[identity] for identity in _occurring(word.own_terms, frequency)), default=0)
+        # Common: at least the square root of all documents hold it.
         return word.name and most > 1 and most * most >= docs
 
     others = [word for word in subjects if not is_common_name(word)]
@@ -163,6 +171,7 @@ def _subjects(words: Sequence[Word], frequency: Mapping[int, int], docs: int) ->
 
 
 def _hint_weights(hints: Sequence[tuple[str, int]], weights: Weights) -> tuple[tuple[int, int], ...]:
+    """Return (id, weight in permille) of whole hints and of each of their words; of a repeated id the greatest."""
     by_id: dict[int, int] = {}
     for hint, permille in hints:
         whole = whole_hint_id(hint)

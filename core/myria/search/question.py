@@ -99,7 +99,10 @@ def wants_what_was_done(text: str) -> bool:
 
 
 def without_present(text: str) -> str:
-    """Return a question without words that only say that it asks for the present; they name no day either."""
+    """Remove words such as "right now" or "currently", which only say that a question is about the present.
+
+    They must not be read as dates either.
+    """
     return _AT_PRESENT.sub(" ", text)
 
 
@@ -120,10 +123,12 @@ def state_asked_for(text: str) -> State | None:
 
 
 def day_asked_for(text: str, meant: Iterable[Window], today: int) -> int:
-    """Return the day (since 1970) on which what a question asks for holds: that which it names, else today.
+    """Return the day (since 1970) for which a question wants to know how something is.
+
+    It is the last day that the question means, today if it means none, and `FAR_AWAY` if it asks for what is to come.
 
     Args:
-        meant: the windows that it means.
+        meant: the windows of time that the question means.
     """
     return FAR_AWAY if _TO_COME.search(text) else max(map(_last_day, meant), default=today)
 
@@ -145,10 +150,12 @@ _ROLES: Final = frozenset(terms("user assistant system tool agent bot human ai m
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """A question as asked. `now` (microseconds since 1970 UTC) is what relative dates count from; None stands for the
-    newest visible event. `utc_offset` (minutes east of UTC) is that of `now`, whose days relative dates are.
-    `present` (as `now`; None stands for that) is when what was announced must hold to be so at present. An empty text
-    asks for the most recent events."""
+    """A question before it is understood; an empty text asks for the most recent events.
+
+    Relative dates count from `now` (microseconds since 1970 UTC; None: the newest visible event), in days of the place
+    that is `utc_offset` minutes east of UTC. Announced facts count as true at present if they hold by `present` (in the
+    same unit; None: by `now`).
+    """
 
     text: str | None = None
     topic_hints: tuple[TopicHint, ...] = ()
@@ -161,10 +168,10 @@ class Question:
 class Word:
     """One thing to look for: a term, and others that may stand in for it.
 
-    `stems` are its stems in the languages that the question may be in, English excepted: as good as the term itself.
-    `instead` may stand in for it; `members` name one of a kind of thing that it names.
-    `subject` tells that a
-    text that holds nothing else of the question may be what it asks for, `name` that the term is a name as it stands.
+    `stems` are the term's stems in the languages that the question may be in, English excepted: they match as well as
+    the term itself. `instead` are related terms and verb forms that may stand in for it; `members` name things of the
+    kind that the term names. `subject` tells that a text that holds only this word of the question may be what it asks
+    for, `name` that the word is written as a name.
     """
 
     term: str
@@ -187,16 +194,16 @@ class Word:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """A question understood.
+    """What a question asks for, as `read` understands it.
 
-    `words` are to be matched; `speakers` and `participants` are the visible names it names; `by_speaker` tells that it
-    names speakers and nothing else, so it asks for what they said; `windows` are the times it means, `day` is the
-    last day of them, or that on which it is asked (`utc_offset` minutes east of UTC), and `only_when`
-    tells that it says nothing else; `asks_when` tells that the answer is a time, `asks_name` that it is likely a name;
-    `asks_help` that it wants something done or advised;
-    `asks_for` tells whether it asks how something is, how it was before, or what changed (None: none of them), and
-    `of_state` that it asks so of one person at most. `asked` is False when there is no text, or none that names
-    anything ("what do you remember?"): the most recent events.
+    `asked` is False without a text, or for one that names nothing ("what do you remember?"): then the most recent
+    events are the answer. `words` are to be matched in texts, `hint_words` and `hints` with topic hints.
+    `speakers` and `participants` are the visible names in the question; `by_speaker` tells that it holds speakers'
+    names and nothing else, so it asks for what they said. `windows` are the times it means, and `only_when` tells that
+    it means nothing else; `day` is their last day or, without any, the day on which the question is asked (its place
+    is `utc_offset` minutes east of UTC). `asks_when`: the answer is a time; `asks_name`: it is likely a name;
+    `asks_help`: something is to be done or advised. `asks_for` tells whether the question is how something is, how it
+    was before, or what changed (None: none of them), and `of_state` that it asks this of one person at most.
     """
 
     asked: bool
@@ -223,9 +230,10 @@ class Reading:
 
 
 def read(question: Question, *, names: Census, first: int, last: int, utc_offset: int = 0) -> Reading:
-    """Return what a question asks for.
+    """Understand a question: find its words, names, times and kind of answer.
 
     Args:
+        names: looks up which names are visible.
         first, last: span of the visible events, microseconds since 1970 UTC.
         utc_offset: minutes east of UTC of the place where it is asked.
     """
@@ -244,33 +252,33 @@ def read(question: Question, *, names: Census, first: int, last: int, utc_offset
     question_tokens = _without_literals(tokens(without_requests(text)), written)
     if not (question_tokens or written) and tokens(text):
         return Reading(asked=False, hints=hints, hint_words=hint_words)
-    named, taken = _named(question_tokens, names)
-    heard = names.speakers(named)
-    signed = [term for whole in written for term in whole.asked]
-    unique = list(dict.fromkeys([*(token.term for token in question_tokens), *signed]))
-    spoken = [term for term in unique if not is_stopword(term)]
-    content = [term for term in spoken if not heard or term not in taken]
-    languages = languages_of(text, unique)
+    found_names, terms_of_names = _find_names(question_tokens, names)
+    speakers = names.speakers(found_names)
+    sign_terms = [term for whole in written for term in whole.asked]
+    all_terms = list(dict.fromkeys([*(token.term for token in question_tokens), *sign_terms]))
+    meaningful_terms = [term for term in all_terms if not is_stopword(term)]
+    content = [term for term in meaningful_terms if not speakers or term not in terms_of_names]
+    languages = languages_of(text, all_terms)
     spoken_languages = asked_in(text, languages)
-    telling_words = _telling(question_tokens, spoken_languages)
-    telling = [term for term in content if term in telling_words or term in signed]
-    content = telling or content
-    asking = {term for term in content if is_request_term(term, spoken_languages)}
-    if asking and asking.issuperset(content) and not heard:
+    content_terms = _content_terms(question_tokens, spoken_languages)
+    content_only = [term for term in content if term in content_terms or term in sign_terms]
+    content = content_only or content
+    request_terms = {term for term in content if is_request_term(term, spoken_languages)}
+    if request_terms and request_terms.issuperset(content) and not speakers:
         return Reading(asked=False, hints=hints, hint_words=hint_words)
     # A word or two without any function word, such as "cheval", may be of any language.
-    stems_by_term = _stems(question_tokens, languages or (() if any(map(is_stopword, unique)) else STEMMED))
+    stems_by_term = _stems(question_tokens, languages or (() if any(map(is_stopword, all_terms)) else STEMMED))
     now = last if question.now is None else question.now
-    meant = windows(text, now=now, first=first, last=last, utc_offset=utc_offset)
-    subject = [term for term in content if not (term in _NO_SUBJECT or term in asking or is_date_word(term))]
-    by_speaker = bool(heard) and not subject
-    only_when = bool(meant) and not subject
+    time_windows = windows(text, now=now, first=first, last=last, utc_offset=utc_offset)
+    subject = [term for term in content if not (term in _NO_SUBJECT or term in request_terms or is_date_word(term))]
+    by_speaker = bool(speakers) and not subject
+    only_when = bool(time_windows) and not subject
     if only_when:
         content = [term for term in content if not is_date_word(term)]
-        spoken = unique = []
-    is_english = not languages and (text.isascii() or any(map(is_stopword, unique)))
-    words = content or spoken or unique
-    subjects = _subjects(words, asking, has_windows=bool(meant))
+        meaningful_terms = all_terms = []
+    is_english = not languages and (text.isascii() or any(map(is_stopword, all_terms)))
+    words = content or meaningful_terms or all_terms
+    subjects = _subjects(words, request_terms, has_windows=bool(time_windows))
     names_as_written = _names_as_written(question_tokens, languages)
     return Reading(
         asked=True,
@@ -287,11 +295,13 @@ def read(question: Question, *, names: Census, first: int, last: int, utc_offset
         ),
         hint_words=hint_words,
         hints=hints,
-        speakers=heard,
-        participants=names.participants(named),
+        speakers=speakers,
+        participants=names.participants(found_names),
         by_speaker=by_speaker,
-        windows=meant,
-        day=day_asked_for(text, meant, local_day(now if question.present is None else question.present, utc_offset)),
+        windows=time_windows,
+        day=day_asked_for(
+            text, time_windows, local_day(now if question.present is None else question.present, utc_offset)
+        ),
         utc_offset=utc_offset,
         only_when=only_when,
         asks_when=wants_time(text),
@@ -300,14 +310,14 @@ def read(question: Question, *, names: Census, first: int, last: int, utc_offset
         asks_for=asks_for,
         of_state=asks_for is not None
         and is_english
-        and not any(window.exact for window in meant)
-        and len(heard) < 2
+        and not any(window.exact for window in time_windows)
+        and len(speakers) < 2
         and not wants_what_was_done(text),
     )
 
 
-def _telling(question_tokens: Sequence[Token], languages: Sequence[str]) -> frozenset[str]:
-    """Return the terms of the words that are more than function words of these languages."""
+def _content_terms(question_tokens: Sequence[Token], languages: Sequence[str]) -> frozenset[str]:
+    """Return the terms of the words that are function words in none of these languages."""
     return frozenset(
         token.term
         for token in question_tokens
@@ -326,16 +336,18 @@ def _without_literals(question_tokens: list[Token], written: Sequence[Written]) 
 
 
 def _subjects(words: Sequence[str], asking: Collection[str], *, has_windows: bool) -> frozenset[str]:
-    """Return the words by any of which alone a text may be what is asked for: all of them if that would be none.
+    """Return the words that can be what a question is about; all of them if none qualifies.
+
+    A text that holds a single one of them, and nothing else of the question, may answer it.
 
     Args:
-        asking: those that only ask.
-        has_windows: whether the question means a time; then words that say when are no subject beside others.
+        asking: words that only ask, such as "tell".
+        has_windows: whether the question means a time; then words of dates are no subject beside others.
     """
-    telling = [word for word in words if not (word in asking or is_common_part(word))]
+    subjects = [word for word in words if not (word in asking or is_common_part(word))]
     if has_windows:
-        telling = [word for word in telling if not is_date_word(word)] or telling
-    return frozenset(telling or words)
+        subjects = [word for word in subjects if not is_date_word(word)] or subjects
+    return frozenset(subjects or words)
 
 
 def _names_as_written(question_tokens: Sequence[Token], languages: Sequence[str]) -> frozenset[str]:
@@ -360,53 +372,59 @@ def _stems(question_tokens: Sequence[Token], languages: Sequence[str]) -> dict[s
             # With a capital, too: it may be a name that was typed without one.
             for surface in (token.surface, token.surface.capitalize()):
                 by_term.setdefault(token.term, {}).update(dict.fromkeys(stem_of(surface, language)))
-    return {term: tuple(found) for term, found in by_term.items()}
+    return {term: tuple(stems) for term, stems in by_term.items()}
 
 
 def without_names(question: Question, *, names: Census, also: Collection[str] = ()) -> str:
-    """Return the text of a question without the visible names in it and what it says of the talk itself, in one line;
-    empty where it says nothing else.
+    """Return a question's text, in one line, without visible names and without words about the talk itself.
+
+    The result is empty if the question holds nothing else.
 
     Args:
-        also: terms that are taken out as well.
+        also: further terms to take out.
     """
     text = without_talk(_cut(question.text or ""))
     question_tokens = tokens(text)
-    _, taken = _named(question_tokens, names)
+    _, terms_of_names = _find_names(question_tokens, names)
     pieces: list[str] = []
-    at = 0
+    end_of_last = 0
     for token in question_tokens:
-        if token.term in taken or token.term in also:
-            pieces.append(text[at : token.start])
-            at = token.end + (2 if text[token.end : token.end + 2] in ("'s", "’s") else 0)
-    return " ".join("".join([*pieces, text[at:]]).split())
+        if token.term in terms_of_names or token.term in also:
+            pieces.append(text[end_of_last : token.start])
+            end_of_last = token.end + (2 if text[token.end : token.end + 2] in ("'s", "’s") else 0)
+    return " ".join("".join([*pieces, text[end_of_last:]]).split())
 
 
 def _cut(text: str) -> str:
-    if len(text) * 4 <= QUERY_BYTES:
+    """Return the first `QUERY_BYTES` of a text, without a character that the cut would split."""
+    if len(text) * 4 <= QUERY_BYTES:  # no character takes more than four bytes
         return text
     return text[:QUERY_BYTES].encode("utf-8", "replace")[:QUERY_BYTES].decode("utf-8", "ignore")
 
 
-def _named(question_tokens: Sequence[Token], names: Census) -> tuple[set[str], set[str]]:
-    """Return the names a question names, and the terms it names them by (roles excepted)."""
+def _find_names(question_tokens: Sequence[Token], names: Census) -> tuple[set[str], set[str]]:
+    """Find visible names in a question, whole or by their first term.
+
+    Returns:
+        the names, and the terms of the question that name them; terms of roles such as "user" are left out.
+    """
     question_terms = [token.term for token in question_tokens]
-    named: set[str] = set()
-    taken: set[str] = set()
-    for term, at in {term: at for at, term in reversed(list(enumerate(question_terms)))}.items():
-        sharing = names.beginning_with(term)
-        is_a_name = len(sharing) <= _SAME_FIRST_NAME and _is_a_name(question_tokens[at], at)
-        for name in sharing:
+    found_names: set[str] = set()
+    terms_of_names: set[str] = set()
+    for term, position in {term: position for position, term in reversed(list(enumerate(question_terms)))}.items():
+        candidates = names.beginning_with(term)
+        is_a_name = len(candidates) <= _SAME_FIRST_NAME and _is_a_name(question_tokens[position], position)
+        for name in candidates:
             parts = name_terms(name)
-            whole = _follows(question_terms, parts)
-            if whole or is_a_name:
-                named.add(name)
-                taken.update(parts if whole else parts[:1])
-    return named, taken - _ROLES
+            is_whole = _holds_parts(question_terms, parts)
+            if is_whole or is_a_name:
+                found_names.add(name)
+                terms_of_names.update(parts if is_whole else parts[:1])
+    return found_names, terms_of_names - _ROLES
 
 
-def _follows(question_terms: Sequence[str], parts: Sequence[str]) -> bool:
-    """Tell whether all parts of a name stand in a question one after another; a stop word alone is no name."""
+def _holds_parts(question_terms: Sequence[str], parts: Sequence[str]) -> bool:
+    """Tell whether a question holds all parts of a name, one right after the other; a stop word alone is no name."""
     if len(parts) == 1 and is_stopword(parts[0]):
         return False
     return any(list(question_terms[at : at + len(parts)]) == list(parts) for at in range(len(question_terms)))

@@ -46,7 +46,7 @@ class Hit:
 
     @property
     def key(self) -> Key:
-        """Return where a next page goes on."""
+        """Return the place of this hit, after which a next page starts."""
         return Key(score=self.score, timestamp=self.timestamp, event_seq=self.event_seq)
 
 
@@ -54,10 +54,10 @@ class Hit:
 class Ranking:
     """The best hits after the given key.
 
-    `newest` is the moment that relative dates counted from, in microseconds since 1970, only where visible documents
-    lie ahead of the clock: on a next page it stands for the clock. `changed` names the best hit of all pages and what
-    was said later that it changed, where the question asks for that. `by_meaning` are hits without a word of the
-    question, found by their vectors.
+    `newest` is the moment from which relative dates counted, in microseconds since 1970; it is set only if visible
+    documents lie ahead of the clock, and a next page takes it for the clock. `changed`, if the question asks for
+    changes, names the best hit of all pages and the later statement that changes it. `by_meaning` are the event_seqs
+    of hits that hold no word of the question and were found by their vectors.
     """
 
     hits: tuple[Hit, ...]
@@ -111,26 +111,27 @@ class Filters:
         for (view, mask), places in zip(parts, timeline.places, strict=True):
             fits = np.ones(len(view), dtype=np.bool_)
             if self.channel is not None:
-                fits &= _coded(view.channels, (self.channel,))[view.channel]
+                fits &= _is_wanted(view.channels, (self.channel,))[view.channel]
             if self.types:
-                fits &= _coded(view.types, self.types)[view.type]
+                fits &= _is_wanted(view.types, self.types)[view.type]
             if self.context_id is not None:
-                fits &= _coded(view.contexts, (self.context_id,))[view.context]
+                fits &= _is_wanted(view.contexts, (self.context_id,))[view.context]
             refused = ~fits if mask is None else ~fits & mask
             allowed[places[refused]] = False
         return allowed
 
 
-def _coded(names: Sequence[str], wanted: Sequence[str]) -> Mask:
-    return np.array([at > 0 and name in wanted for at, name in enumerate(names)], dtype=np.bool_)
+def _is_wanted(names: Sequence[str], wanted: Sequence[str]) -> Mask:
+    """Return, by code, whether a name is one of those wanted; code 0 means no name."""
+    return np.array([code > 0 and name in wanted for code, name in enumerate(names)], dtype=np.bool_)
 
 
 _MOST_STATES: Final = 2
 """Statements that are put before the best hit, at most."""
 _LEAST_FIT: Final = 50
-"""Percent to which the share of a question's words that some text holds, by rarity, and the greatest cosine must come
-together: with less nothing answers it. So .011 of the questions whose answer was told find nothing, and .008 without
-it; with 60, half as many again. By words alone people's chats would lose .05 of R@10."""
+"""Percent that two numbers must reach together: the greatest share of a question's words, by rarity, that a text holds,
+and the greatest cosine. With less, no text answers the question. So .011 of the questions whose answer was told find
+nothing, and .008 without it; with 60, half as many again. By words alone people's chats would lose .05 of R@10."""
 
 
 def rank(
@@ -147,7 +148,7 @@ def rank(
     near: Near | None = None,
     weights: Weights = WEIGHTS,
 ) -> Ranking:
-    """Rank everything visible.
+    """Rank every visible document and return the best hits.
 
     Order `relevance` is by score, then lower event_seq; `newest` and `oldest` order the documents that hold at least
     one of the words by (timestamp, event_seq). A question without text gives all documents, most recent first; with
@@ -158,14 +159,14 @@ def rank(
         limit: how many hits to return.
         after: only hits that come after this place.
         clock: microseconds since 1970; documents ahead of it do not move what relative dates count from.
-        replaced: superseded documents; what their own words are worth counts for their successors.
-        late: documents that were withdrawn after a first page was ranked: no hits, but they count as they did then.
-        near: the question's vector and those of documents, which count by relevance alone.
+        replaced: superseded documents; their own words' scores count for their successors.
+        late: documents withdrawn after the first page was ranked: they are no hits, but still move others' scores.
+        near: the vectors of the question and of documents; they count only in order of relevance.
         weights: what each signal counts.
     """
     census = Census.of(corpus)
-    has_ahead = clock is not None and census.last > clock
-    last = census.newest_until(clock) if clock is not None and has_ahead else None
+    has_future = clock is not None and census.last > clock
+    last = census.newest_until(clock) if clock is not None and has_future else None
     last = census.last if last is None else last
     reading = read(
         question,
@@ -174,32 +175,32 @@ def rank(
         last=last,
         utc_offset=census.utc_offset_at(last) if question.now is None else question.utc_offset,
     )
-    nothing = Ranking(hits=(), newest=last if has_ahead else None)
-    former = None if replaced is None or not len(replaced.seqs) else replaced.corpus()
-    plan = Plan.of(reading, corpus, census, former, weights)
+    no_hits = Ranking(hits=(), newest=last if has_future else None)
+    superseded = None if replaced is None or not len(replaced.seqs) else replaced.corpus()
+    plan = Plan.of(reading, corpus, census, superseded, weights)
     has_vectors = near is not None and order == "relevance" and reading.has_meaning
     timeline = corpus.laid_out
     if not len(timeline) or not (plan.concepts or plan.scores_without_words or has_vectors):
-        return nothing
-    measured = near.measured(corpus) if near is not None and has_vectors else None
-    raised = None if replaced is None or former is None else replaced.worth(plan, former)
-    scores = scored(plan, corpus, matched_only=order != "relevance", near=measured)
-    # What replaced something may hold none of its words.
-    if measured is not None and plan.sought and raised is None and not _may_fit(plan, scores, measured):
-        return nothing
-    if raised is not None:
-        raise_scores(scores.score, timeline.seq, *raised)
+        return no_hits
+    nearness = near.measured(corpus) if near is not None and has_vectors else None
+    successor_scores = None if replaced is None or superseded is None else replaced.worth(plan, superseded)
+    scores = scored(plan, corpus, matched_only=order != "relevance", near=nearness)
+    # Not with superseded documents: a successor may answer although it holds none of the question's words.
+    if nearness is not None and plan.sought and successor_scores is None and not _may_answer(plan, scores, nearness):
+        return no_hits
+    if successor_scores is not None:
+        raise_scores(scores.score, timeline.seq, *successor_scores)
     allowed = (filters or Filters()).allowed(timeline, corpus.parts())
     changed = None
     if order == "relevance" and reading.asked and reading.asks_for in ("present", "change"):
         changed = _put_later_states_first(scores, corpus, allowed, plan, census.docs)
     if late is not None and len(late):
-        kept = ~np.isin(timeline.seq, late)
-        allowed = kept if allowed is None else allowed & kept
-    found = np.ones(len(timeline), dtype=np.bool_) if not reading.asked else scores.score > 0
-    chosen = np.flatnonzero(found if allowed is None else found & allowed)
+        is_not_late = ~np.isin(timeline.seq, late)
+        allowed = is_not_late if allowed is None else allowed & is_not_late
+    is_match = np.ones(len(timeline), dtype=np.bool_) if not reading.asked else scores.score > 0
+    chosen = np.flatnonzero(is_match if allowed is None else is_match & allowed)
     sorting: Sorting = order if order != "relevance" or reading.asked else "hinted" if reading.hints else "newest"
-    best = _best(timeline, scores.score, chosen, sorting, limit=limit, after=after)
+    best = _first_places(timeline, scores.score, chosen, sorting, limit=limit, after=after)
     by_meaning = best[:0] if scores.by_meaning is None else best[scores.by_meaning[best]]
     return Ranking(
         hits=tuple(
@@ -213,15 +214,15 @@ def rank(
                 strict=True,
             )
         ),
-        newest=nothing.newest,
+        newest=no_hits.newest,
         changed=changed,
         by_meaning=frozenset(timeline.seq[by_meaning].tolist()),
     )
 
 
-def _may_fit(plan: Plan, scores: Scores, measured: tuple[Ints, Mask, Ints]) -> bool:
+def _may_answer(plan: Plan, scores: Scores, nearness: tuple[Ints, Mask, Ints]) -> bool:
     """Tell whether some text may be what is asked for: by words and meaning together, or by one of them alone."""
-    _, is_near, likeness = measured
+    _, is_near, likeness = nearness
     if bool((is_near | ((likeness == ABSENT) & (scores.held > 0))).any()):
         return True
     fit = int(scores.held.max()) + max(0, int(likeness.max())) * plan.sought * 100 // WHOLE
@@ -231,7 +232,10 @@ def _may_fit(plan: Plan, scores: Scores, measured: tuple[Ints, Mask, Ints]) -> b
 def _put_later_states_first(
     scores: Scores, corpus: Corpus, allowed: Mask | None, plan: Plan, docs: int
 ) -> Succession | None:
-    """Raise the scores of what was said later and replaces the best hit; return the newest such statement.
+    """Put later statements that replace the best hit before it, by raising their scores in place.
+
+    Returns:
+        the best hit and the first of these statements; None if nothing replaces it.
 
     Args:
         docs: how many documents are visible.
@@ -241,12 +245,14 @@ def _put_later_states_first(
     leader = Leader.of(corpus, score=scores.score, held=scores.held, allowed=allowed, day=plan.reading.day)
     if leader is None or not percent:
         return None
-    told = told_to_change(leader, docs, plan)
-    likely = likely_state(leader, plan, told) if plan.reading.of_state else None
-    states = [at for at in dict.fromkeys((*kept_later(leader, docs, plan), likely, told)) if at is not None]
+    told_change = told_to_change(leader, docs, plan)
+    likely = likely_state(leader, plan, told_change) if plan.reading.of_state else None
+    states = [
+        state for state in dict.fromkeys((*kept_later(leader, docs, plan), likely, told_change)) if state is not None
+    ]
     worth = leader.worth
-    for place, at in enumerate(states[:_MOST_STATES]):
-        scores.score[at] = max(int(scores.score[at]), worth * max(0, percent - place) // 100)
+    for order_of_state, state in enumerate(states[:_MOST_STATES]):
+        scores.score[state] = max(int(scores.score[state]), worth * max(0, percent - order_of_state) // 100)
     if not states:
         return None
     seq = corpus.laid_out.seq
@@ -257,17 +263,19 @@ Sorting = Literal["relevance", "newest", "oldest", "hinted"]
 """An order, or `hinted`: by score, then the newest first."""
 
 
-def _best(timeline: Timeline, score: Ints, chosen: Ints, sorting: Sorting, *, limit: int, after: Key | None) -> Ints:
-    """Return the places of the first `limit` of chosen documents in an order, after a key where one is given."""
+def _first_places(
+    timeline: Timeline, score: Ints, chosen: Ints, sorting: Sorting, *, limit: int, after: Key | None
+) -> Ints:
+    """Return the places of the first `limit` chosen documents, sorted; with `after`, only those that follow it."""
     keys = _sort_keys(sorting, score[chosen], timeline.timestamp[chosen], timeline.seq[chosen])
     if after is not None:
         score, stamp, seq = (np.array([value], dtype=np.int64) for value in after)
         follows = _comes_after(_sort_keys(sorting, score, stamp, seq), keys)
         chosen, keys = chosen[follows], tuple(key[follows] for key in keys)
     if len(chosen) > 4 * limit:
-        # Sorting by three keys takes long: only what the leading one lets among the first is sorted.
-        leading = keys[-1] <= np.partition(keys[-1], limit - 1)[limit - 1]
-        chosen, keys = chosen[leading], tuple(key[leading] for key in keys)
+        # Sorting by three keys takes long: first drop what the leading key alone keeps out of the first `limit`.
+        may_be_first = keys[-1] <= np.partition(keys[-1], limit - 1)[limit - 1]
+        chosen, keys = chosen[may_be_first], tuple(key[may_be_first] for key in keys)
     best: Ints = chosen[np.lexsort(keys)[:limit]]
     return best
 
@@ -286,10 +294,15 @@ def _sort_keys(sorting: Sorting, score: Ints, stamp: Ints, seq: Ints) -> tuple[I
 
 
 def _comes_after(place: tuple[Ints, ...], keys: tuple[Ints, ...]) -> Mask:
-    """Return which documents come after a place, given the keys of both."""
-    later = np.zeros(len(keys[0]), dtype=np.bool_)
-    equal = np.ones(len(keys[0]), dtype=np.bool_)
+    """Return a mask of the documents that come after a place.
+
+    Args:
+        place: the sort keys of the place, the last one leading.
+        keys: those of the documents.
+    """
+    is_later = np.zeros(len(keys[0]), dtype=np.bool_)
+    is_equal = np.ones(len(keys[0]), dtype=np.bool_)
     for key, bound in zip(reversed(keys), reversed(place), strict=True):
-        later |= equal & (key > bound)
-        equal &= key == bound
-    return later
+        is_later |= is_equal & (key > bound)
+        is_equal &= key == bound
+    return is_later

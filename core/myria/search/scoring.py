@@ -5,8 +5,7 @@ plus a discounted share of what its neighbours in time, its leaf and its unit ho
 evidence of who spoke, when, and how the text is worded. Structure is evidence and never a filter (soft topic trees
 after RAPTOR, Sarthi et al. 2024; cluster-based smoothing, Liu and Croft 2004).
 
-
-What the words of superseded documents are worth to what stands in their place.
+Superseded documents are scored by their own words, and their scores go to their successors (`Replaced`).
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ Postings = dict[int, list[tuple[Ints, Ints, int]]]
 class Scores:
     """The score of every document of a corpus, 0 for no evidence.
 
-    `held` says how much of the question's words each holds, in 1/25600 bits; `by_meaning` which hold none and are near
-    in meaning, None where no vectors are compared.
+    `held` is the rarity of the question's words that each document holds, in 1/25600 bits; `by_meaning` is a mask of
+    the documents that hold none but are near in meaning, None if no vectors are compared.
     """
 
     score: Ints
@@ -50,93 +49,100 @@ class Scores:
 
 
 def scored(plan: Plan, corpus: Corpus, *, matched_only: bool, near: tuple[Ints, Mask, Ints] | None) -> Scores:
-    """Score a corpus.
+    """Score every document of a corpus.
 
     Args:
-        matched_only: only documents with evidence of their own score, as when order is by time.
-        near: by how much the meaning of each stands out and which are near, as `Near.measured` has it.
+        matched_only: score only documents with evidence of their own, none by neighbours alone; for orders by time.
+        near: how near each document is to the question in meaning, as `Near.measured` returns it.
     """
     timeline, weights, reading = corpus.laid_out, plan.weights, plan.reading
     postings = _postings(plan, corpus)
-    own = _Evidence.of(plan.concepts, postings, timeline, weights)
+    evidence = _Evidence.of(plan.concepts, postings, timeline, weights)
     by_meaning: Mask | None = None
     if near is not None:
         gain, is_near, _ = near
-        by_meaning = is_near & (own.score == 0)
-        own.is_about[is_near] = True
+        by_meaning = is_near & (evidence.score == 0)
+        evidence.is_about[is_near] = True
         if not plan.concepts:
             gain = np.where(is_near, gain, 0)
         if reading.asks_for == "before":
             # What something was and what it became are alike in meaning: only words tell them apart.
-            gain = np.where(own.score > 0, 0, gain)
+            gain = np.where(evidence.score > 0, 0, gain)
         # Counted as a further word is, so that neighbours, leaf and unit get their share of it.
-        where = gain.nonzero()[0]
-        worth = gain[where] * max(_NEAR_ALONE, plan.rarity) * weights.near // 100
-        own.add(where, worth * weights.read // np.maximum(weights.read, timeline.length[where]), timeline)
-    voiced = spoken_by(reading.speakers, corpus) if reading.speakers else None
-    total = own.score * 100
+        places = gain.nonzero()[0]
+        worth = gain[places] * max(_NEAR_ALONE, plan.rarity) * weights.near // 100
+        evidence.add(places, worth * weights.read // np.maximum(weights.read, timeline.length[places]), timeline)
+    by_named_speaker = spoken_by(reading.speakers, corpus) if reading.speakers else None
+    total = evidence.score * 100
     # Who and when alone are evidence of a document itself: neighbours are lent words only.
-    if reading.by_speaker and voiced is not None:
-        total[voiced] += _ALONE * 100
+    if reading.by_speaker and by_named_speaker is not None:
+        total[by_named_speaker] += _ALONE * 100
     if reading.only_when:
-        total[_within(plan, corpus) > 0] += _ALONE * 100
+        total[_time_gains(plan, corpus) > 0] += _ALONE * 100
     unmatched = total == 0 if matched_only else None
     if reading.asked:
-        _lend(weights, own.score, total, timeline)
-        total += weights.leaf * own.in_leaf[timeline.leaf]
-        total += weights.unit * own.in_unit[timeline.unit] * (total > 0)
+        _lend(weights, evidence.score, total, timeline)
+        total += weights.leaf * evidence.in_leaf[timeline.leaf]
+        total += weights.unit * evidence.in_unit[timeline.unit] * (total > 0)
         if unmatched is not None:
             total[unmatched] = 0
         if reading.asks_help:
-            _raise(total, _wishes(postings, timeline, weights), weights.wish)
-        _weigh(plan, corpus, total, voiced)
+            _raise_by(total, _may_wish(postings, timeline, weights), weights.wish)
+        _weigh_evidence(plan, corpus, total, by_named_speaker)
     if plan.hint_ids or plan.hint_concepts:
         _add_hints(plan, total, postings, corpus)
     if reading.has_meaning:
         # A note stands for itself, where a turn of talk may be answered by the next one.
-        total[corpus.notes & ~own.is_about] = 0
+        total[corpus.notes & ~evidence.is_about] = 0
     has_evidence = total > 0
-    return Scores(score=np.maximum(total * _SCALE // UNITY, has_evidence), held=own.held, by_meaning=by_meaning)
+    return Scores(score=np.maximum(total * _SCALE // UNITY, has_evidence), held=evidence.held, by_meaning=by_meaning)
 
 
-def _scored_alone(plan: Plan, corpus: Corpus) -> Ints:
-    """Return the scores of documents that each stand alone: no neighbour, leaf or unit adds anything to them."""
+def _score_alone(plan: Plan, corpus: Corpus) -> Ints:
+    """Score documents by their own words, speakers and times: no neighbour, leaf or unit adds anything."""
     weights = plan.weights
-    own = _Evidence.of(plan.concepts, _postings(plan, corpus), corpus.laid_out, weights)
-    total = own.score * (100 + weights.leaf + weights.unit)
+    evidence = _Evidence.of(plan.concepts, _postings(plan, corpus), corpus.laid_out, weights)
+    total = evidence.score * (100 + weights.leaf + weights.unit)
     speakers = plan.reading.speakers
-    _weigh(plan, corpus, total, spoken_by(speakers, corpus) if speakers else None)
+    _weigh_evidence(plan, corpus, total, spoken_by(speakers, corpus) if speakers else None)
     return total * _SCALE // UNITY
 
 
 def _postings(plan: Plan, corpus: Corpus) -> Postings:
-    """Return (positions, times, percent) by term id, first of what texts hold, then of what stands beside them."""
-    rows: dict[tuple[int, int], list[tuple[Ints, Ints]]] = {}
-    wanted = plan.ids.tolist()
+    """Collect the postings of a plan's words from all views.
+
+    Returns:
+        by term id, rows (places in the timeline, how often each text holds it, percent that it counts): first those of
+        texts, then those of hints and descriptions.
+    """
+    parts_of: dict[tuple[int, int], list[tuple[Ints, Ints]]] = {}
+    query_ids = plan.ids.tolist()
     for (view, _), places in zip(corpus.parts(), corpus.laid_out.places, strict=True):
-        for at, start, end in spans_of(plan.ids, view.terms, view.offsets).T.tolist():
-            where = places[view.posting_doc[start:end]]
-            shown = where >= 0
+        for index, start, end in spans_of(plan.ids, view.terms, view.offsets).T.tolist():
+            doc_places = places[view.posting_doc[start:end]]
+            is_visible = doc_places >= 0
             times = view.posting_tf[start:end].astype(np.int64)
-            rows.setdefault((wanted[at], 100), []).append((where[shown], times[shown]))
-        for at, start, end in spans_of(plan.ids, view.hint_terms, view.hint_offsets).T.tolist():
-            where = places[view.hint_doc[start:end]]
-            where = where[where >= 0]
-            rows.setdefault((wanted[at], plan.weights.aside), []).append((where, np.ones_like(where)))
+            parts_of.setdefault((query_ids[index], 100), []).append((doc_places[is_visible], times[is_visible]))
+        for index, start, end in spans_of(plan.ids, view.hint_terms, view.hint_offsets).T.tolist():
+            doc_places = places[view.hint_doc[start:end]]
+            doc_places = doc_places[doc_places >= 0]
+            parts_of.setdefault((query_ids[index], plan.weights.aside), []).append(
+                (doc_places, np.ones_like(doc_places))
+            )
     postings: Postings = {}
-    for (identity, percent), found in rows.items():
-        where, times = found[0] if len(found) == 1 else map(np.concatenate, zip(*found, strict=True))
-        postings.setdefault(identity, []).append((where, times, percent))
+    for (term_id, percent), parts in parts_of.items():
+        doc_places, times = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
+        postings.setdefault(term_id, []).append((doc_places, times, percent))
     return postings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Evidence:
-    """What the documents of a timeline hold of some words.
+    """How well the documents of a timeline match some words.
 
-    `score` is that of each document's own words, `held` how much of the words it holds, `in_leaf` and `in_unit` the
-    best match of each word summed by group; `is_about` tells which hold a word by which alone a text may be what is
-    asked for.
+    By document: `score` is that of its own words, `held` the rarity of the words that it holds, `lends` how much of its
+    evidence counts for others (permille), and `is_about` whether it holds a word that the question can be about. By
+    leaf and by unit: `in_leaf` and `in_unit` are the sums, over the words, of each word's best match in the group.
     """
 
     score: Ints
@@ -148,10 +154,13 @@ class _Evidence:
 
     @classmethod
     def of(cls, concepts: Sequence[Concept], postings: Postings, timeline: Timeline, weights: Weights) -> _Evidence:
-        """Sum the words up. A score grows with the share of the words held: two words of a question together say more
-        than one of them twice."""
+        """Score documents by the words that they hold.
+
+        A score grows with the share of the words held: two words of a question together say more than one of them
+        twice.
+        """
         size = len(timeline)
-        own = cls(
+        evidence = cls(
             score=np.zeros(size, dtype=np.int64),
             held=np.zeros(size, dtype=np.int64),
             in_leaf=np.zeros(timeline.leaves, dtype=np.int64),
@@ -163,9 +172,9 @@ class _Evidence:
         times, best = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
         for concept in concepts:
             rows = [
-                (places, count, percent * worth // 100)
-                for identity, percent in concept.alternatives
-                for places, count, worth in postings.get(identity, ())
+                (places, count, percent * row_percent // 100)
+                for term_id, percent in concept.alternatives
+                for places, count, row_percent in postings.get(term_id, ())
             ]
             if not rows:
                 continue
@@ -173,22 +182,27 @@ class _Evidence:
                 times[places] = np.maximum(times[places], count * percent)
                 best[places] = np.maximum(best[places], percent)
             where = rows[0][0] if len(rows) == 1 else np.unique(np.concatenate([places for places, _, _ in rows]))
-            own.held[where] += concept.idf * best[where]
-            own.is_about[where] |= concept.subject
-            own.add(where, concept.idf * _saturated(times[where], norms[where], weights), timeline)
-            times[where] = best[where] = 0
+            evidence.held[where] += concept.idf * best[where]
+            evidence.is_about[where] |= concept.subject
+            evidence.add(where, concept.idf * _saturate(times[where], norms[where], weights), timeline)
+            times[where] = best[where] = 0  # both arrays serve the next word
         if concepts:
-            share = own.held * weights.together // sum(concept.idf for concept in concepts)
-            own.score[:] += own.score * share // 10_000 * own.lends // 1_000
-        return own
+            share = evidence.held * weights.together // sum(concept.idf for concept in concepts)
+            evidence.score[:] += evidence.score * share // 10_000 * evidence.lends // 1_000
+        return evidence
 
-    def add(self, where: Ints, gain: Ints, timeline: Timeline) -> None:
-        """Add what one word is worth to the documents at these places, and the best of it to their leaf and unit."""
-        self.score[where] += gain
-        lent = gain * self.lends[where] // 1_000
-        for groups, of in ((self.in_leaf, timeline.leaf), (self.in_unit, timeline.unit)):
+    def add(self, places: Ints, gain: Ints, timeline: Timeline) -> None:
+        """Add one word's worth to the scores of documents, and the best of each group to leaves and units.
+
+        Args:
+            places: the documents' places, each once.
+            gain: beside them, what the word is worth there.
+        """
+        self.score[places] += gain
+        lent = gain * self.lends[places] // 1_000
+        for groups, group_of in ((self.in_leaf, timeline.leaf), (self.in_unit, timeline.unit)):
             best = np.zeros(len(groups), dtype=np.int64)
-            np.maximum.at(best, of[where], lent)
+            np.maximum.at(best, group_of[places], lent)
             groups += best
 
 
@@ -201,7 +215,7 @@ def _norms(length: Ints, weights: Weights) -> Ints:
     return norms
 
 
-def _saturated(times: Ints, norms: Ints, weights: Weights) -> Ints:
+def _saturate(times: Ints, norms: Ints, weights: Weights) -> Ints:
     """Return BM25's share of a word that occurs `times` / 100 times, in 1/256."""
     gain: Ints = times * (256 * (1000 + weights.saturation) // 100) // (times * 10 + norms)
     return gain
@@ -213,59 +227,65 @@ def _lending(timeline: Timeline, weights: Weights) -> Ints:
     return lends
 
 
-def _lend(weights: Weights, own: Ints, total: Ints, timeline: Timeline) -> None:
+def _lend(weights: Weights, own_score: Ints, total: Ints, timeline: Timeline) -> None:
+    """Add to `total`, for each document, shares of the own scores of its neighbours in the same thread."""
     lends = _lending(timeline, weights)
-    for at, (linked, answered) in enumerate(zip(timeline.linked, timeline.answered, strict=True)):
-        step = at + 1
+    for index, (linked, answered) in enumerate(zip(timeline.linked, timeline.answered, strict=True)):
+        step = index + 1
         if len(linked) == 0:
             continue
-        part = linked * np.minimum(lends[step:], lends[:-step])
-        total[step:] += own[:-step] * part * weights.before[at] // 1_000
-        total[:-step] += own[step:] * part * weights.after[at] // 1_000
+        share = linked * np.minimum(lends[step:], lends[:-step])
+        total[step:] += own_score[:-step] * share * weights.before[index] // 1_000
+        total[:-step] += own_score[step:] * share * weights.after[index] // 1_000
         # What follows a question answers it, and tells more of the statement before it.
-        total[answered + step] += own[answered] * part[answered] * weights.answers[at] // 1_000
+        total[answered + step] += own_score[answered] * share[answered] * weights.answers[index] // 1_000
     if timeline.reaches_far:
         for step, percent in enumerate(weights.farther, REACH + 1):
             # What lies within few words of one document lies so of all between them.
-            where = np.flatnonzero(timeline.far >= step)
-            total[where + step] += own[where] * percent
-            total[where] += own[where + step] * percent
+            starts = np.flatnonzero(timeline.far >= step)
+            total[starts + step] += own_score[starts] * percent
+            total[starts] += own_score[starts + step] * percent
 
 
-def _weigh(plan: Plan, corpus: Corpus, total: Ints, voiced: Mask | None) -> None:
+def _weigh_evidence(plan: Plan, corpus: Corpus, total: Ints, by_named_speaker: Mask | None) -> None:
+    """Raise or lower scores in place by who spoke, when, and how a text is worded.
+
+    Args:
+        by_named_speaker: which documents are by a speaker whom the question names, None if it names none.
+    """
     timeline, reading, weights = corpus.laid_out, plan.reading, plan.weights
-    if voiced is not None:
-        _raise(total, voiced, weights.speaker)
+    if by_named_speaker is not None:
+        _raise_by(total, by_named_speaker, weights.speaker)
     if reading.asks_when:
-        _raise(total, timeline.flags & DATED != 0, weights.says_when)
+        _raise_by(total, timeline.flags & DATED != 0, weights.says_when)
     if reading.asks_name:
-        _raise(total, timeline.flags & NAMING != 0, weights.names)
+        _raise_by(total, timeline.flags & NAMING != 0, weights.names)
     _weigh_wording(total, timeline, weights)
     if reading.windows:
-        total += total * _within(plan, corpus) // 100
+        total += total * _time_gains(plan, corpus) // 100
     if reading.asks_for == "present":
-        _raise(total, announced(corpus, reading.day), -weights.not_yet)
+        _raise_by(total, announced(corpus, reading.day), -weights.not_yet)
     holders = corpus.scopes.holders
     places = [holders[name] for name in sorted(plan.distinctive) if name in holders]
     if places:
         preferred = np.zeros(len(corpus.scopes.ids), dtype=np.bool_)
         preferred[np.concatenate(places)] = True
         scope = np.zeros(len(timeline), dtype=np.int64) if timeline.scope is None else timeline.scope
-        _raise(total, preferred[scope], weights.participant)
+        _raise_by(total, preferred[scope], weights.participant)
 
 
 def _weigh_wording(total: Ints, timeline: Timeline, weights: Weights) -> None:
-    """Let texts that only ask, or say next to nothing, count less."""
-    (asks, asks_each), (few, few_each) = weights.asking, weights.few_words
-    for where, most, each in (
-        (np.flatnonzero(timeline.flags & ASKS), asks, asks_each),
-        (np.flatnonzero(timeline.length * few_each < few), few, few_each),
+    """Lower the scores of texts that end in a question and of texts of very few words."""
+    (asks_loss, asks_each), (few_loss, few_each) = weights.asking, weights.few_words
+    for places, base_loss, less_per_term in (
+        (np.flatnonzero(timeline.flags & ASKS), asks_loss, asks_each),
+        (np.flatnonzero(timeline.length * few_each < few_loss), few_loss, few_each),
     ):
-        total[where] -= total[where] * np.maximum(0, most - each * timeline.length[where]) // 1_000
+        total[places] -= total[places] * np.maximum(0, base_loss - less_per_term * timeline.length[places]) // 1_000
 
 
-def _wishes(postings: Postings, timeline: Timeline, weights: Weights) -> Mask:
-    """Return which documents may say what somebody wishes once and for all: in few words, among them one of those."""
+def _may_wish(postings: Postings, timeline: Timeline, weights: Weights) -> Mask:
+    """Return a mask of the documents that may tell a standing wish: short texts with one of the words of `WISHES`."""
     mask = np.zeros(len(timeline), dtype=np.bool_)
     for identity in WISHES:
         for where, _, _ in postings.get(identity, ()):
@@ -274,13 +294,14 @@ def _wishes(postings: Postings, timeline: Timeline, weights: Weights) -> Mask:
     return mask
 
 
-def _raise(total: Ints, where: Mask, percent: int) -> None:
-    at = np.flatnonzero(where)
-    total[at] += total[at] * percent // 100
+def _raise_by(total: Ints, is_raised: Mask, percent: int) -> None:
+    """Raise the scores of a mask's documents, in place, by so many percent; a negative number lowers them."""
+    places = np.flatnonzero(is_raised)
+    total[places] += total[places] * percent // 100
 
 
 def announced(corpus: Corpus, day: int) -> Mask:
-    """Return which documents of a corpus's timeline say that what they tell holds from later than a day on."""
+    """Return a mask of the timeline's documents that say that something holds only from after a day (since 1970) on."""
     timeline = corpus.laid_out
     mask = np.zeros(len(timeline), dtype=np.bool_)
     for (view, _), places in zip(corpus.parts(), timeline.places, strict=True):
@@ -290,38 +311,41 @@ def announced(corpus: Corpus, day: int) -> Mask:
     return mask
 
 
-def _within(plan: Plan, corpus: Corpus) -> Ints:
-    """Return the percent that a document gains by its time, or by that of which it tells."""
+def _time_gains(plan: Plan, corpus: Corpus) -> Ints:
+    """Return by how many percent each document gains, because it was told or is about when the question means."""
     timeline, weights = corpus.laid_out, plan.weights
     percent = np.zeros(len(timeline), dtype=np.int64)
     names_days = np.zeros(len(timeline), dtype=np.bool_)
-    for places, _ in _told_of(corpus, -FAR_AWAY, FAR_AWAY):
+    for places, _ in _days_told_of(corpus, -FAR_AWAY, FAR_AWAY):
         names_days[places] = True
     asker = plan.reading.utc_offset * MINUTE_US
     for window in plan.reading.windows:
-        told = timeline.timestamp + asker if window.is_relative else corpus.told_at
-        inside = np.flatnonzero((told >= window.start) & (told < window.end))
-        worth = _worth_of(window, told[inside] // DAY_US, weights)
-        worth[(worth == weights.on_day) & names_days[inside]] = weights.told_on
-        percent[inside] = np.maximum(percent[inside], worth)
-        for places, days in _told_of(corpus, window.start // DAY_US, window.end // DAY_US):
-            np.maximum.at(percent, places, _worth_of(window, days, weights))
+        told_at = timeline.timestamp + asker if window.is_relative else corpus.told_at
+        told_inside = np.flatnonzero((told_at >= window.start) & (told_at < window.end))
+        worth = _gains_of_days(window, told_at[told_inside] // DAY_US, weights)
+        worth[(worth == weights.on_day) & names_days[told_inside]] = weights.told_on
+        percent[told_inside] = np.maximum(percent[told_inside], worth)
+        for places, days in _days_told_of(corpus, window.start // DAY_US, window.end // DAY_US):
+            np.maximum.at(percent, places, _gains_of_days(window, days, weights))
     return percent
 
 
-def _worth_of(window: Window, days: Ints, weights: Weights) -> Ints:
-    """Return the percent that days within a window give."""
+def _gains_of_days(window: Window, days: Ints, weights: Weights) -> Ints:
+    """Return the percent that a document gains for each of these days, all of which lie within a window."""
     if not window.exact:
         return np.full(len(days), weights.period, dtype=np.int64)
     if window.last < window.first:
         return np.full(len(days), weights.around_day, dtype=np.int64)
-    away = np.maximum(window.first - days, days - window.last)
-    worth: Ints = np.where(away <= 0, weights.on_day, weights.around_day - weights.day_between * away)
+    days_away = np.maximum(window.first - days, days - window.last)
+    worth: Ints = np.where(days_away <= 0, weights.on_day, weights.around_day - weights.day_between * days_away)
     return worth
 
 
-def _told_of(corpus: Corpus, first: int, after: int) -> Iterator[tuple[Ints, Ints]]:
-    """Yield places in the timeline and the days there that documents are about, of those from `first` to `after`."""
+def _days_told_of(corpus: Corpus, first: int, after: int) -> Iterator[tuple[Ints, Ints]]:
+    """Yield, view by view, documents' places in the timeline and beside them the days that they are about.
+
+    Only days from `first` to before `after` (since 1970) count; a document stands there once for each.
+    """
     for (view, _), places in zip(corpus.parts(), corpus.laid_out.places, strict=True):
         days, docs = days_between(view, first, after)
         if len(days):
@@ -330,29 +354,29 @@ def _told_of(corpus: Corpus, first: int, after: int) -> Iterator[tuple[Ints, Int
 
 
 def spoken_by(names: frozenset[str], corpus: Corpus) -> Mask:
-    """Return which documents of a corpus's timeline are by speakers of these names."""
+    """Return a mask of the timeline's documents whose speaker has one of these names."""
     timeline = corpus.laid_out
-    heard = np.zeros(len(timeline), dtype=np.bool_)
+    is_by_named = np.zeros(len(timeline), dtype=np.bool_)
     for (view, _), places in zip(corpus.parts(), timeline.places, strict=True):
-        table = np.array([name in names for name in view.speakers], dtype=np.bool_)
-        if table.any():
-            where = places[table[view.speaker]]
-            heard[where[where >= 0]] = True
-    return heard
+        is_named = np.array([name in names for name in view.speakers], dtype=np.bool_)
+        if is_named.any():
+            where = places[is_named[view.speaker]]
+            is_by_named[where[where >= 0]] = True
+    return is_by_named
 
 
 def _add_hints(plan: Plan, total: Ints, postings: Postings, corpus: Corpus) -> None:
-    """Raise the score of matches that share a topic hint; without a text, hints are the only match."""
+    """Raise in place the scores of documents that share a topic hint; if the question has no text, only hints match."""
     timeline, weights = corpus.laid_out, plan.weights
     shared = np.zeros(len(timeline), dtype=np.int64)
     worths = [weight for _, weight in plan.hint_ids]
     ids = np.array([identity for identity, _ in plan.hint_ids], dtype=np.int64)
     for (view, _), places in zip(corpus.parts(), timeline.places, strict=True):
-        for at, start, end in spans_of(ids, view.hint_terms, view.hint_offsets).T.tolist():
+        for index, start, end in spans_of(ids, view.hint_terms, view.hint_offsets).T.tolist():
             where = places[view.hint_doc[start:end]]
-            shown = where >= 0
-            worth = view.hint_permille[start:end].astype(np.int64) * worths[at] // 1000
-            shared[where[shown]] = np.maximum(shared[where[shown]], worth[shown])
+            is_visible = where >= 0
+            worth = view.hint_permille[start:end].astype(np.int64) * worths[index] // 1000
+            shared[where[is_visible]] = np.maximum(shared[where[is_visible]], worth[is_visible])
     in_text = _Evidence.of(plan.hint_concepts, postings, timeline, weights).score * weights.hint_text
     if plan.reading.asked:
         total += np.minimum(in_text, total)
@@ -377,21 +401,21 @@ class Replaced:
         return Corpus(tail=self.block, tail_mask=np.isin(self.block.seq, self.seqs))
 
     def worth(self, plan: Plan, corpus: Corpus) -> tuple[Ints, Ints]:
-        """Return the successors, ascending, and what the words of those before them are worth.
+        """Score superseded documents; return their successors' event_seqs, ascending, and the best score for each.
 
         Args:
-            corpus: the superseded documents, which are those that `corpus` gives.
+            corpus: the superseded documents, as the method `corpus` returns them.
         """
-        total = _scored_alone(plan, corpus)
-        matched = total > 0
-        successors = self.successors[self.seqs.searchsorted(corpus.laid_out.seq)][matched]
-        named, places = np.unique(successors, return_inverse=True)
-        worth = np.zeros(len(named), dtype=np.int64)
-        np.maximum.at(worth, places, total[matched])
-        return named, worth
+        total = _score_alone(plan, corpus)
+        has_score = total > 0
+        successors = self.successors[self.seqs.searchsorted(corpus.laid_out.seq)][has_score]
+        distinct, places = np.unique(successors, return_inverse=True)
+        worth = np.zeros(len(distinct), dtype=np.int64)
+        np.maximum.at(worth, places, total[has_score])
+        return distinct, worth
 
 
 def raise_scores(score: Ints, seqs: Ints, successors: Ints, worth: Ints) -> None:
     """Give successors the scores of those that they replaced, where these are greater."""
-    here = np.flatnonzero(np.isin(seqs, successors))
-    score[here] = np.maximum(score[here], worth[successors.searchsorted(seqs[here])])
+    present = np.flatnonzero(np.isin(seqs, successors))
+    score[present] = np.maximum(score[present], worth[successors.searchsorted(seqs[present])])

@@ -77,9 +77,11 @@ class Search:
         root: str | None = None,
         at: int | None = None,
     ) -> SearchResult:
-        """Return the best `limit` hits of a query, after the cursor, and below `root` where it is given.
+        """Search: open the snapshot view, load what is visible, rank it, and return the best `limit` hits.
 
         Args:
+            cursor: hits start after it, in the view of its first page.
+            root: a topic or node; only events below it are searched.
             at: as in `open_snapshot`.
 
         Raises:
@@ -98,12 +100,12 @@ class Search:
             include_superseded=query.include_superseded,
             at=at,
         )
-        under = None
+        root_subject = None
         if root is None:
             scopes = snapshot.scopes
             corpus, version = await self._corpus(connection, snapshot, query)
         else:
-            scope, corpus, under = await self._subtree(connection, snapshot, root, slot)
+            scope, corpus, root_subject = await self._subtree(connection, snapshot, root, slot)
             scopes, version = (scope,), None
         events = sum([len(view) for view, _ in corpus.parts()])
         slot.weigh(events=events)
@@ -140,20 +142,20 @@ class Search:
             near=near,
         )
 
-        async def ranked(most: int, begin: Key | None, late: Ints | None) -> Ranking:
-            work = partial(rank_all, limit=most, after=begin, late=late)
+        async def rank_hits(most: int, start: Key | None, late: Ints | None) -> Ranking:
+            work = partial(rank_all, limit=most, after=start, late=late)
             return await self._in_thread(work) if is_large else work()
 
         after = None if cursor is None else Key(*cursor.after)
-        ranking, looked = None, False
-        result = SearchResult(snapshot=snapshot, scopes=scopes, corpus=corpus, hits=(), more=False, under=under)
+        ranking, was_looked_at = None, False
+        result = SearchResult(snapshot=snapshot, scopes=scopes, corpus=corpus, hits=(), more=False, under=root_subject)
         if self._look is not None and is_by_relevance and (cursor is None or cursor.looked):
             ranking = await self._look.ranking(
-                connection, slot, result, query.query or "", ranked=ranked, limit=limit + 1, after=after
+                connection, slot, result, query.query or "", ranked=rank_hits, limit=limit + 1, after=after
             )
-            looked = ranking is not None
+            was_looked_at = ranking is not None
         if ranking is None:
-            ranking = await ranked(limit + 1, after, snapshot.hidden.late)
+            ranking = await rank_hits(limit + 1, after, snapshot.hidden.late)
         return replace(
             result,
             hits=ranking.hits[:limit],
@@ -162,54 +164,58 @@ class Search:
             changed=ranking.changed,
             by_meaning=near is not None,
             without_words=ranking.by_meaning,
-            looked=looked,
+            looked=was_looked_at,
         )
 
     async def paths(self, connection: Connection, result: SearchResult) -> list[Path]:
-        """Return the path of every hit; empty for a fresh event, which has no topic yet."""
-        found: list[Path] = []
-        known: dict[tuple[int, int], Path] = {}
+        """Return the path of every hit, in order; empty for an event that no tree holds yet."""
+        paths: list[Path] = []
+        path_of_leaf: dict[tuple[int, int], Path] = {}
         for hit in result.hits:
             if not result.is_indexed(hit):
-                found.append(())
+                paths.append(())
                 continue
             block = result.corpus.blocks[hit.view]
             leaf = hit.view, int(block.leaf[hit.doc])
-            path = known.get(leaf)
+            path = path_of_leaf.get(leaf)
             if path is None:
                 tenant, scope = result.snapshot.tenant, result.scope(hit)
-                path = known[leaf] = await self._paths.of_document(connection, tenant, scope, block, hit.doc)
-            found.append(path)
-        return found
+                path = path_of_leaf[leaf] = await self._paths.of_document(connection, tenant, scope, block, hit.doc)
+            paths.append(path)
+        return paths
 
     async def _corpus(
         self, connection: Connection, snapshot: SnapshotView, query: Query
     ) -> tuple[Corpus, tuple[Hashable, ...] | None]:
-        """Return everything visible, and by what it is known again; None where it is this request's alone."""
+        """Return everything visible as one corpus, taken from the cache if nothing has changed.
+
+        Returns:
+            the corpus, and the version under which to cache it; None if only this request may see it so.
+        """
         visible = await self._blocks.visible(connection, snapshot)
-        alone = await self._blocks.of_scopes(connection, snapshot.tenant, visible.alone)
+        own_blocks = await self._blocks.of_scopes(connection, snapshot.tenant, visible.alone)
         tail = await self._unindexed.read(connection, snapshot, "tail")
-        beside = await _beside_trees(connection, snapshot, include_superseded=query.include_superseded)
-        if beside:
-            tail = tail.beside(beside)
+        unplaced = await _read_unplaced(connection, snapshot, include_superseded=query.include_superseded)
+        if unplaced:
+            tail = tail.beside(unplaced)
         tail_mask = None if bool(tail.mask.all()) else tail.mask
         internal = None
         if query.include_internal:
             internal = await self._unindexed.read(connection, snapshot, "internal")
             internal = internal.without(
-                await _withdrawn_internal(connection, snapshot, include_superseded=query.include_superseded)
+                await _read_withdrawn_internal(connection, snapshot, include_superseded=query.include_superseded)
             )
         hidden = snapshot.hidden
         version: tuple[Hashable, ...] | None = None
         if internal is None and hidden.key is not None:
             # An erasure takes events out of the blocks of a tree: their sizes tell before from after.
-            version = (visible, tuple(map(len, alone)), hidden.key)
-            known: tuple[tuple[Hashable, ...], Corpus] | None = self._cache.get(_corpus_key(snapshot))
-            if known is not None and known[0] == version:
-                corpus = known[1]
+            version = (visible, tuple(map(len, own_blocks)), hidden.key)
+            cached: tuple[tuple[Hashable, ...], Corpus] | None = self._cache.get(_corpus_key(snapshot))
+            if cached is not None and cached[0] == version:
+                corpus = cached[1]
                 if corpus.tail is tail.block and _equal(corpus.tail_mask, tail_mask):
                     return corpus, version
-        trees = [*visible.packs, *((view, None) for view in alone)]
+        trees = [*visible.packs, *((view, None) for view in own_blocks)]
         corpus = Corpus(
             participants=snapshot.scopes[0].participants if len(snapshot.scopes) == 1 else (),
             table=visible.table,
@@ -225,7 +231,7 @@ class Search:
     async def _subtree(
         self, connection: Connection, snapshot: SnapshotView, root: str, slot: ReadSlot
     ) -> tuple[VisibleScope, Corpus, NamedSubject | None]:
-        """Return the scope of a topic or node, a corpus of the events below it alone, and the subject that it is.
+        """Find a topic or node; return its scope, a corpus of only the events below it, and the subject if it is one.
 
         Raises:
             TopicNotFound: no such topic or node is visible in this snapshot.
@@ -233,7 +239,7 @@ class Search:
         """
         row = await _root_row(connection, snapshot.tenant, root)
         subject = None
-        whole: frozenset[bytes] = frozenset()
+        whole_blocks: frozenset[bytes] = frozenset()
         if row is not None and row["prefix"] is not None:
             subject = await self._subjects.named(connection, snapshot, row, root)
             if subject is None:
@@ -242,10 +248,10 @@ class Search:
             scope = subject.scope
             nodes = await self._subjects.all_leaves(connection, snapshot, subject)
         else:
-            found = None if row is None else snapshot.scope(row["scope_id"])
-            if row is None or found is None or found.root is None:
+            root_scope = None if row is None else snapshot.scope(row["scope_id"])
+            if row is None or root_scope is None or root_scope.root is None:
                 raise no_topic(root)
-            scope = found
+            scope = root_scope
             path = await self._paths.locate(connection, snapshot.tenant, scope, row["anchor_seq"]) or ()
             nodes = frozenset(
                 record["rendering_id"]
@@ -254,13 +260,13 @@ class Search:
             )
             if not nodes:
                 raise no_topic(root)
-            above = await self._paths.above(connection, snapshot.tenant, found.root, scope.blocks)
-            whole = frozenset(block for block, higher in above.items() if not nodes.isdisjoint(higher))
+            above = await self._paths.above(connection, snapshot.tenant, root_scope.root, scope.blocks)
+            whole_blocks = frozenset(block for block, path_above in above.items() if not nodes.isdisjoint(path_above))
         views: list[View] = []
         masks: list[Mask | None] = []
         blocks = await self._blocks.of_scopes(connection, snapshot.tenant, (scope,))
         for rendering_id, view in zip(scope.blocks, blocks, strict=True):
-            mask = snapshot.hidden.masked(view, None if rendering_id in whole else _below(view, nodes))
+            mask = snapshot.hidden.masked(view, None if rendering_id in whole_blocks else _mask_below(view, nodes))
             if mask is None or bool(mask.any()):
                 views.append(view)
                 masks.append(mask)
@@ -288,8 +294,9 @@ def _equal(one: Mask | None, other: Mask | None) -> bool:
     return np.array_equal(one, other)
 
 
-def _below(view: View, nodes: Collection[bytes]) -> Mask:
-    """Return which documents of a block stand below some of its nodes."""
+def _mask_below(view: View, nodes: Collection[bytes]) -> Mask:
+    """Return a mask of a block's documents that stand below any of some nodes."""
+    # One more than there are nodes: a document without a leaf (-1) reads the last value, which stays False.
     inside = np.zeros(len(view.node_parent) + 1, dtype=np.bool_)
     for node, parent in enumerate(view.node_parent.tolist()):
         inside[node] = (parent >= 0 and inside[parent]) or view.rendering(node) in nodes
@@ -297,28 +304,32 @@ def _below(view: View, nodes: Collection[bytes]) -> Mask:
     return below
 
 
-async def _beside_trees(connection: Connection, snapshot: SnapshotView, *, include_superseded: bool) -> list[Doc]:
-    """Return the events up to the cutoff that this request may show and no tree of its snapshot holds."""
-    wanted = snapshot.hidden.returned.tolist()
+async def _read_unplaced(connection: Connection, snapshot: SnapshotView, *, include_superseded: bool) -> list[Doc]:
+    """Read events up to the cutoff that this request may show although no tree of its snapshot holds them.
+
+    They were restored since, or are superseded and asked for.
+    """
+    event_seqs = snapshot.hidden.returned.tolist()
     visible = snapshot.visible.ids.tolist()
     if include_superseded:
         rows = await connection.fetch(sql("retrieval.superseded"), snapshot.tenant, visible, snapshot.floor)
-        wanted += [row["event_seq"] for row in rows]
-    if not wanted:
+        event_seqs += [row["event_seq"] for row in rows]
+    if not event_seqs:
         return []
-    rows = await connection.fetch(sql("events.by_seqs"), snapshot.tenant, wanted, visible)
+    rows = await connection.fetch(sql("events.by_seqs"), snapshot.tenant, event_seqs, visible)
     return [document(row, scope_id=row["scope_id"]) for row in rows if not row["internal"]]
 
 
-async def _withdrawn_internal(connection: Connection, snapshot: SnapshotView, *, include_superseded: bool) -> Ints:
-    """Return the internal events of the visible scopes that this request must not show."""
-    shown = ["restored", "superseded"] if include_superseded else ["restored"]
+async def _read_withdrawn_internal(connection: Connection, snapshot: SnapshotView, *, include_superseded: bool) -> Ints:
+    """Read the event_seqs of withdrawn internal events of the visible scopes, which this request must not show."""
+    visible_reasons = ["restored", "superseded"] if include_superseded else ["restored"]
     visible = snapshot.visible.ids.tolist()
-    rows = await connection.fetch(sql("retrieval.withdrawn_internal"), snapshot.tenant, visible, shown)
+    rows = await connection.fetch(sql("retrieval.withdrawn_internal"), snapshot.tenant, visible, visible_reasons)
     return np.array([row["event_seq"] for row in rows], dtype=np.int64)
 
 
 async def _root_row(connection: Connection, tenant: str, root: str) -> asyncpg.Record | None:
+    """Read the row of a topic (by topic_id, which begins with `top_`) or of a node (by node_id, in hexadecimal)."""
     if root.startswith("top_"):
         return await connection.fetchrow(sql("retrieval.topic"), tenant, root)
     try:

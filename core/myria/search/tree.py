@@ -56,8 +56,8 @@ class Room:
         depth: levels; the root is at depth 0. What lies deeper is cut off.
         tokens: the answer's size, estimated as characters / 4.
         size: the answer's size as JSON in UTF-8, in bytes.
-        around: what the answer holds beside its tree.
-        lean: it is shown in the lean view, and that is what has a size.
+        around: the cost of what the answer holds beside its tree.
+        lean: the answer is shown in the lean view, and the bounds count that view.
     """
 
     nodes: int
@@ -85,10 +85,10 @@ _CHILDREN = Cost(0, _CHILDREN_TOKENS, _CHILDREN_TOKENS * CHARACTERS_PER_TOKEN)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Assembled:
-    """The tree, and how far it goes in the ranking.
+    """The finished tree, and how many hits of the ranking it accounts for.
 
-    `taken` counts the hits that are placed or skipped: the next page starts after that many. `placed` are the hits in
-    the form they are shown in; `skipped` the ids of those that fit on no page.
+    `taken` counts the hits that are placed or skipped: the next page starts after that many. `placed` are the hits as
+    shown, whole or shortened; `skipped` are the ids of events that fit on no page.
     """
 
     root: Json
@@ -101,6 +101,8 @@ class Assembled:
 
 @dataclass(slots=True)
 class _Branch:
+    """A topic of the tree; `always`: it is shown even with a single child, as a scope's root or a leaf is."""
+
     topic: Json
     is_leaf: bool
     always: bool
@@ -121,12 +123,12 @@ class Assembly:
         self._topics = topics
         self._asked_by = asked_by
         around = room.around or Cost()
-        named = Cost() if room.lean else cost_of(asked_by, nodes=0)
-        self._empty = Cost(1, _ROOT_TOKENS, _ROOT_TOKENS * CHARACTERS_PER_TOKEN) + around + named
+        names_cost = Cost() if room.lean else cost_of(asked_by, nodes=0)
+        self._empty = Cost(1, _ROOT_TOKENS, _ROOT_TOKENS * CHARACTERS_PER_TOKEN) + around + names_cost
         self._used = self._empty
         self._top = _root()
         self._leaves: dict[tuple[bytes, ...], _Branch] = {(): self._top}
-        self._named = set(asked_by)
+        self._listed_names = set(asked_by)
         self._placed: list[Leafward] = []
         self._skipped: list[str] = []
 
@@ -136,18 +138,22 @@ class Assembly:
         return len(self._placed) + len(self._skipped)
 
     def take(self, hit: Leafward) -> bool:
-        """Place a hit, shortened where it must be, or skip it; False when it belongs on the next page."""
-        known = self._leaves.get(hit.path)
+        """Place a hit, shortened if it fits no other way, or skip it if it fits on no page.
+
+        Returns:
+            False if there is no room left and the hit belongs on the next page.
+        """
+        existing_branch = self._leaves.get(hit.path)
         for form in _forms(hit):
-            cost = self._cost(self._top, self._named, form, known)
+            cost = self._cost(self._top, self._listed_names, form, existing_branch)
             used = self._used + cost
             if self._fits(used):
                 self._used = used
-                self._named.update(form.event["participants"])
-                if known is None:
+                self._listed_names.update(form.event["participants"])
+                if existing_branch is None:
                     self._leaves[form.path] = _insert(self._top, form, self._topics)
                 else:
-                    known.children.append(form.event)
+                    existing_branch.children.append(form.event)
                 self._placed.append(form)
                 return True
             alone = self._cost(_root(), set(self._asked_by), form)
@@ -157,13 +163,13 @@ class Assembly:
 
     def finish(self) -> Assembled:
         """Return the answer of the hits taken so far."""
-        cut = [False]
-        children, shown = _render(self._top, 1, self._room.depth, cut)
-        union = sorted({name for child in children for name in child["participants"]})
+        cut = [False]  # set by `_render` if the depth bound leaves something out
+        children, node_count = _render(self._top, 1, self._room.depth, cut)
+        shown_names = sorted({name for child in children for name in child["participants"]})
         root = {
             "kind": "root",
             "label": "query_result",
-            "participants": union or list(self._asked_by),
+            "participants": shown_names or list(self._asked_by),
             "children": children,
         }
         return Assembled(
@@ -171,12 +177,16 @@ class Assembly:
             taken=self.taken,
             placed=tuple(self._placed),
             skipped=tuple(self._skipped),
-            nodes=1 + shown,
+            nodes=1 + node_count,
             cut_by_depth=cut[0],
         )
 
     def skip(self, event_id: str) -> bool:
-        """Leave a hit out whose event fits on no page; False when that is for the next page to say."""
+        """Leave out an event that fits on no page, and name its id in the answer.
+
+        Returns:
+            False if the id has no room in this answer: then the next page must name it.
+        """
         id_cost = cost_of(event_id, nodes=0)
         is_first = not self._placed and not self._skipped
         # If not even an answer without hits fits, the bound is broken anyway: ids need not keep it then.
@@ -196,25 +206,36 @@ class Assembly:
             and (room.size is None or cost.size <= room.size)
         )
 
-    def _cost(self, top: _Branch, named: set[str], hit: Leafward, known: _Branch | None = None) -> Cost:
-        """Return what inserting a hit would add; `known` is the branch of its whole path, where there is one."""
-        cost = cost_of(self._shown(hit.event))
-        if known is None:
-            cost += self._of_path(top, hit.path)
+    def _cost(
+        self, top: _Branch, listed_names: set[str], hit: Leafward, existing_branch: _Branch | None = None
+    ) -> Cost:
+        """Return the cost of inserting a hit.
+
+        Args:
+            top: the root of the tree so far.
+            listed_names: the participants whom the answer lists so far.
+            existing_branch: the branch at the end of the hit's path, if the tree has it already.
+        """
+        cost = cost_of(self._as_shown(hit.event))
+        if existing_branch is None:
+            cost += self._path_cost(top, hit.path)
         participants = hit.event["participants"]
-        if not self._room.lean and not named.issuperset(participants):
-            cost += cost_of(sorted(set(participants) - named), nodes=0)
+        if not self._room.lean and not listed_names.issuperset(participants):
+            cost += cost_of(sorted(set(participants) - listed_names), nodes=0)
         return cost
 
     def _topic_cost(self, rendering_id: bytes) -> Cost:
-        """Return what a topic takes with the list of its children."""
-        return cost_of(self._shown(self._topics[rendering_id])) + _CHILDREN
+        """Return the cost of a topic with the list of its children."""
+        return cost_of(self._as_shown(self._topics[rendering_id])) + _CHILDREN
 
-    def _shown(self, node: Json) -> Json:
+    def _as_shown(self, node: Json) -> Json:
         return lean_node(node) if self._room.lean else node
 
-    def _of_path(self, top: _Branch, path: tuple[bytes, ...]) -> Cost:
-        """Return what the topics take that are shown once there is a hit at the end of a path."""
+    def _path_cost(self, top: _Branch, path: tuple[bytes, ...]) -> Cost:
+        """Return the cost of the topics that will be shown because a hit is placed at the end of a path.
+
+        A topic with one child is not shown, so a second child makes it appear and costs it, too.
+        """
         cost = Cost()
         branch: _Branch | None = top
         above = b""
@@ -242,7 +263,7 @@ def assemble(
 
 
 def cost_of(part: Any, *, nodes: int = 1) -> Cost:
-    """Return what a part of an answer, such as a node, takes as JSON, with what separates it from the next."""
+    """Return the cost of a part of an answer, such as a node, as JSON, with what separates it from the next part."""
     text = orjson.dumps(part, option=orjson.OPT_PASSTHROUGH_DATETIME)
     characters = len(text) if text.isascii() else len(text.decode("utf-8"))
     return Cost(nodes, -(-characters // CHARACTERS_PER_TOKEN) + 1, len(text) + CHARACTERS_PER_TOKEN)
@@ -253,6 +274,7 @@ def _root() -> _Branch:
 
 
 def _forms(hit: Leafward) -> Iterable[Leafward]:
+    """Yield the forms in which a hit may be placed: whole, then shortened (made only when it is needed)."""
     yield hit
     if hit.shortened is not None:
         yield replace(hit, event=hit.shortened(), shortened=None)
@@ -274,26 +296,32 @@ def _insert(top: _Branch, hit: Leafward, topics: Mapping[bytes, Json]) -> _Branc
 
 
 def _render(branch: _Branch, depth: int, max_depth: int | None, cut: list[bool]) -> tuple[list[Json], int]:
+    """Return the JSON of a branch's children, and how many nodes that is.
+
+    Args:
+        depth: the level of the children; beyond `max_depth` they are left out.
+        cut: its only item is set to True if something is left out for that.
+    """
     if max_depth is not None and depth > max_depth:
         cut[0] = cut[0] or bool(branch.children)
         return [], 0
     rendered: list[Json] = []
-    shown = 0
+    node_count = 0
     for child in branch.children:
         if not isinstance(child, _Branch):
             rendered.append(child)
-            shown += 1
+            node_count += 1
         elif not child.always and len(child.branches) < 2:
-            below, count = _render(child, depth, max_depth, cut)
-            rendered.extend(below)
-            shown += count
+            grandchildren, count = _render(child, depth, max_depth, cut)
+            rendered.extend(grandchildren)
+            node_count += count
         else:
-            below, count = _render(child, depth + 1, max_depth, cut)
+            grandchildren, count = _render(child, depth + 1, max_depth, cut)
             if child.topic["kind"] == SUBJECT:
-                below.sort(key=lambda leaf: (leaf["first_at"], leaf["topic_id"]))
-            rendered.append({**child.topic, "children": below})
-            shown += count + 1
-    return rendered, shown
+                grandchildren.sort(key=lambda leaf: (leaf["first_at"], leaf["topic_id"]))
+            rendered.append({**child.topic, "children": grandchildren})
+            node_count += count + 1
+    return rendered, node_count
 
 
 def lean_node(node: Json) -> Json:
