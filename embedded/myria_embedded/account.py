@@ -1,7 +1,7 @@
 """Which operating-system account runs the server processes.
 
-PostgreSQL refuses to run as root. Root therefore lends the server to an unprivileged account, and only the server:
-Myria's own files stay root's. Everybody else runs it as themselves.
+PostgreSQL refuses to run as root. So root runs the server, and nothing else, as an unprivileged account: Myria's own
+files stay root's. Everybody else runs the server as themselves.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PREFERRED = ("postgres", "nobody")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """An account by its numbers; `lent` when it is not the one this process runs as."""
+    """An account by user and group id; `lent` tells that it is not the account this process runs as."""
 
     uid: int
     gid: int
@@ -39,6 +39,7 @@ class Account:
         return all(self._may(level, stat.S_IXOTH) for level in (folder, *folder.parents))
 
     def _may(self, path: Path, other_bit: int) -> bool:
+        """Whether mode bits allow this account what `other_bit` allows others; owner's lie 6 bits higher, group's 3."""
         status = path.stat()
         if status.st_uid == self.uid:
             return bool(status.st_mode & other_bit << 6)
@@ -76,7 +77,7 @@ def server_account(cluster: Path) -> Account:
 
 
 def give(path: Path, account: Account) -> None:
-    """Make `account` the owner of a file, or of a folder with all it holds, when it is lent."""
+    """Make a lent account the owner of a file, or of a folder and all in it; do nothing for our own account."""
     if not account.lent:
         return
     os.chown(path, account.uid, account.gid, follow_symlinks=False)

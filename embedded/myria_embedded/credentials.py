@@ -15,7 +15,7 @@ from myria.settings.files import written_whole
 
 SUPERUSER = "postgres"
 ITERATIONS = 4096
-"""PostgreSQL's own number; some clients refuse a smaller one, although 256 random bits need no stretching."""
+"""PostgreSQL's default. 256 random bits need no stretching, but some clients refuse a smaller number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +28,13 @@ class Credential:
 
 
 class Credentials:
-    """The file of passwords. A new role gets a password, which is written here before PostgreSQL gets it."""
+    """The file of passwords. A new role's password is written here first, and set in PostgreSQL afterwards."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def exist(self) -> bool:
-        """Whether passwords were kept here before."""
+        """Whether the file exists."""
         return self._path.is_file()
 
     def of(self, *roles: str) -> list[Credential]:

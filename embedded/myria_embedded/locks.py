@@ -23,7 +23,7 @@ class FileLock:
         self._descriptor: int | None = None
 
     def try_acquire(self, *, shared: bool = False) -> bool:
-        """Take the lock, or change its kind, without waiting; say whether that worked.
+        """Take the lock, or change its kind, without waiting; return whether that succeeded.
 
         Raises:
             DataDirUnusable: the file cannot be created.
@@ -35,7 +35,7 @@ class FileLock:
         try:
             fcntl.flock(self._descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
-            if is_new:  # else it still holds the lock of the former kind
+            if is_new:  # else the lock of the former kind is still held
                 self.release()
             return False
         return True
@@ -48,7 +48,7 @@ class FileLock:
                 os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def read_pid(self) -> int | None:
-        """Return the id its holder left, if it is there."""
+        """Return the process id that the lock's holder wrote, or None."""
         try:
             return int(self.path.read_text(encoding="ascii"))
         except (OSError, ValueError):

@@ -31,7 +31,7 @@ class ServerLog:
         return {path: path.stat().st_size for path in sorted(self._folder.glob("*.log"))}
 
     def since(self, marks: Mapping[Path, int]) -> str:
-        """Return what was logged after `marks` were taken, the first file whole."""
+        """Return what was logged since `marks` (sizes by file, from `marks()`); files without a mark are read whole."""
         text = b""
         for path in (self.first, *sorted(self._folder.glob("*.log"))):
             if path.is_file():
@@ -41,7 +41,7 @@ class ServerLog:
         return text.decode("utf-8", "replace")
 
     def prune(self) -> None:
-        """Drop last week's files: a server started anew each day never truncates them itself."""
+        """Delete files older than six days: a server restarted every day never truncates them itself."""
         for path in self._folder.glob("*.log"):
             if time.time() - path.stat().st_mtime > 6 * _DAY_S:
                 path.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """Start PostgreSQL's programs as the account they need, recognise them from outside, and end them.
 
-Process ids are reused, `pg_ctl status` believes a stale pid file, and a container may forbid looking at another
-account's `/proc/PID/cwd`. What everybody may read is a process's title, so the server is started with a
-`cluster_name` that names its data directory: PostgreSQL puts it into the title of each of its processes.
+A server cannot be recognised by its pid file alone: process ids are reused, `pg_ctl status` believes a stale file, and
+a container may forbid reading another account's `/proc/PID/cwd`. But everybody may read a process's title. So the
+server is started with a `cluster_name` that names its data directory; PostgreSQL puts it into each process's title.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MARK = re.compile(r"(?:cluster_name=|: )(myria-[0-9a-f]{12})\b")
 def spawn(command: Sequence[str], account: Account, output: IO[bytes], descriptors: Sequence[int] = ()) -> Child:
     """Start `command` in a session of its own, so that a Ctrl-C at our terminal reaches us alone.
 
-    It inherits neither PGDATA, PGHOST and the like, nor LD_LIBRARY_PATH, nor a locale (messages are read back).
+    Its environment has neither PGDATA, PGHOST and the like, nor LD_LIBRARY_PATH, nor a locale: we parse its messages.
 
     Raises:
         EmbeddedPostgresFailed: the system refuses.
@@ -86,7 +86,7 @@ def as_seen_by(account: Account, folder: Path) -> Iterator[tuple[str, tuple[int,
 
 
 def end_group(child: Child) -> None:
-    """Kill a child with all it started, and wait for it."""
+    """Kill a child and all that it started, and wait until the child has ended."""
     if child.poll() is None:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
@@ -109,7 +109,7 @@ def cluster_tag(cluster: Path) -> str:
 
 
 def title(pid: int) -> str | None:
-    """Return a living process's command line; None when there is no such process, or only its zombie."""
+    """Return the command line of a living process; None for no process, or a zombie."""
     if not _LINUX:
         return _titles_by_ps(["-p", str(pid)]).get(pid)
     try:
@@ -130,7 +130,7 @@ def serves(pid: int, cluster: Path) -> bool:
     if "postgres" not in text and "postmaster" not in text:
         return False
     try:
-        return os.path.samefile(f"/proc/{pid}/cwd", cluster)  # started by hand, without our name
+        return os.path.samefile(f"/proc/{pid}/cwd", cluster)  # a server that was started by hand, without our mark
     except OSError:
         return not _LINUX or Path(f"/proc/{pid}").exists()
 
@@ -145,9 +145,10 @@ def remains(cluster: Path) -> list[int]:
 
 
 def end_remains(cluster: Path) -> None:
-    """End what a killed postmaster left behind: its backends hold the shared memory that a new one needs.
+    """End the backends that a killed postmaster left behind; they hold the shared memory that a new one needs.
 
-    Only for a cluster without a postmaster. SIGQUIT is PostgreSQL's immediate shutdown; recovery follows anyway.
+    Only for a cluster without a postmaster. SIGQUIT, PostgreSQL's immediate shutdown, loses nothing here: the next
+    start recovers from the WAL anyway.
     """
     pids = remains(cluster)
     deadline = time.monotonic() + PATIENCE_S
@@ -168,6 +169,7 @@ def send(pid: int, number: signal.Signals) -> None:
 
 
 def _titles_by_ps(selection: list[str]) -> dict[int, str]:
+    """Return the command lines of living processes by process id, as `ps` with these options lists them."""
     listing = subprocess.run(  # noqa: S603 - a fixed command
         ["ps", "-ww", "-o", "pid=,stat=,command=", *selection],  # noqa: S607 - where it is differs by system
         capture_output=True,

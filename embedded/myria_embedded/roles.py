@@ -1,6 +1,6 @@
 """The roles that Myria's planes log in as, and the database they share.
 
-Nothing in daily use runs as superuser: row-level security binds everybody else, the owner included (it is forced).
+Nothing in daily use runs as superuser, since row-level security binds everybody else: the owner too, as it is forced.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def ensure_roles(server: EmbeddedPostgres) -> RoleDsns:
 async def make_roles(server: EmbeddedPostgres, credentials: Sequence[Credential], database: str, owner: str) -> None:
     """Create roles with these credentials, and a database of `owner`, where they are missing or differ.
 
-    Those who do so at the same time follow each other.
+    A lock makes processes that do so at the same time wait for each other.
     """
     connection = await asyncpg.connect(server.dsn)
     try:

@@ -22,7 +22,7 @@ from myria_monitoring.catalogue import BY_NAME
 from myria_monitoring.figures import Figures, TenantFigures
 
 BUILD_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
-"""Upper bounds of the buckets of builds' durations, as the migration that counts them has them."""
+"""Upper bounds of the buckets of durations, in seconds; the migration that counts them in SQL has the same ones."""
 
 TRIGGERS: Final = ("inactivity", "manual", "tail_threshold")
 OUTCOMES: Final = tuple(sorted(Outcome))
@@ -64,16 +64,16 @@ LLM_OUTCOMES: Final = ("ok", *sorted(Kind), OTHER)
 """How a request to a language model may end."""
 
 Values = Mapping[tuple[str, ...], float]
-"""Numbers by the values of the labels, in the catalogue's order."""
+"""Numbers by label values; the values are in the order of the metric's labels in the catalogue."""
 
 Groups = Mapping[tuple[str, ...], Sequence[TenantFigures]]
-"""Tenants by the values of the labels besides the tenant's."""
+"""Tenants by label values, without the label `tenant`."""
 
 Totals = Mapping[tuple[str, tuple[str, ...]], int]
-"""Sums for ever, by family and labels."""
+"""Sums since the database was made, by family and label values."""
 
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for each of ours, which nothing reads
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series of each, which nothing reads
 
 
 def make_counter(registry: CollectorRegistry, name: str, *, by_tenant: bool = False) -> Counter:
@@ -133,7 +133,7 @@ def text_of(families: Iterable[Metric]) -> bytes:
 
 
 def registry_of(collect: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
-    """Return a registry that asks for its families whenever it is read."""
+    """Return a registry that calls `collect` for its families at every scrape."""
     registry = CollectorRegistry()
     registry.register(_Collector(collect))
     return registry
@@ -148,30 +148,31 @@ class _Collector:
 
 
 def _about_tenants(tenants: Sequence[TenantFigures], tenant_label: bool) -> Iterator[Metric]:
+    """Yield what concerns tenants: a series for each, or one for all of them without `tenant_label`."""
     paused = [figures for figures in tenants if figures.paused_reason is not None]
     everyone: Groups = {(): tenants}
     waiting: Groups = {(): [one for one in tenants if one.tail_events and one.snapshot_age_s is not None]}
     by_pause: Groups = {("false",): [one for one in tenants if one.paused_reason is None], ("true",): paused}
     greatest: Callable[[Iterable[float]], float] = partial(max, default=0.0)
 
-    def each(
+    def tenant_gauge(
         name: str,
         groups: Groups,
         figure: Callable[[TenantFigures], float],
-        merged: Callable[[Iterable[float]], float],
+        merge: Callable[[Iterable[float]], float],
     ) -> Metric:
-        """Return a gauge of each tenant, or merged of each group of them."""
+        """Return a gauge: a series per tenant, or one per group, with the value that `merge` makes of its tenants'."""
         if tenant_label:
             values = {(*labels, one.tenant): figure(one) for labels, group in groups.items() for one in group}
         else:
-            values = {labels: merged(map(figure, group)) for labels, group in groups.items()}
+            values = {labels: merge(map(figure, group)) for labels, group in groups.items()}
         return gauge(name, values, by_tenant=tenant_label)
 
-    yield each("myria_stored_payload_bytes", everyone, lambda one: one.stored_bytes, sum)
-    yield each("myria_tail_events", everyone, lambda one: one.tail_events, sum)
-    yield each("myria_memory_lag_seconds", by_pause, lambda one: one.lag_s, greatest)
-    yield each("myria_snapshot_age_seconds", waiting, lambda one: one.snapshot_age_s or 0.0, greatest)
-    yield each("myria_last_build_success_timestamp_seconds", everyone, lambda one: one.succeeded_at, greatest)
+    yield tenant_gauge("myria_stored_payload_bytes", everyone, lambda one: one.stored_bytes, sum)
+    yield tenant_gauge("myria_tail_events", everyone, lambda one: one.tail_events, sum)
+    yield tenant_gauge("myria_memory_lag_seconds", by_pause, lambda one: one.lag_s, greatest)
+    yield tenant_gauge("myria_snapshot_age_seconds", waiting, lambda one: one.snapshot_age_s or 0.0, greatest)
+    yield tenant_gauge("myria_last_build_success_timestamp_seconds", everyone, lambda one: one.succeeded_at, greatest)
     tails: Values = {labels: greatest(one.tail_events for one in group) for labels, group in by_pause.items()}
     yield gauge("myria_tail_events_max", tails)
     reasons = [_known(figures.paused_reason, PAUSES) for figures in paused]
@@ -181,7 +182,7 @@ def _about_tenants(tenants: Sequence[TenantFigures], tenant_label: bool) -> Iter
 
 
 def _about_totals(totals: Totals) -> Iterator[Metric]:
-    """Yield what the database counts for ever."""
+    """Yield the counters and histograms whose sums are kept in the database."""
     yield counter("myria_builds_finished_total", _sums(totals, "builds_finished", TRIGGERS, OUTCOMES))
     yield _durations("myria_build_duration_seconds", totals, "build_duration", OUTCOMES)
     yield _durations("myria_build_phase_duration_seconds", totals, "build_phase", PHASES)
@@ -203,10 +204,10 @@ def _about_totals(totals: Totals) -> Iterator[Metric]:
 
 
 def _sums(totals: Totals, family: str, *known: Sequence[str]) -> Values:
-    """Return the sums of a family by its labels.
+    """Return the sums of a family by label values.
 
-    Each combination of `known` values is there from the start with a zero, which rates need. Another value counts as
-    `OTHER` where that is known.
+    Every combination of `known` values (one sequence per label) is present, with 0 at first: Prometheus' rates need a
+    series to begin there. An unknown value counts as `OTHER` if its label has that.
     """
     sums: dict[tuple[str, ...], float] = dict.fromkeys(product(*known), 0)
     for (name, values), amount in totals.items():
@@ -219,7 +220,7 @@ def _sums(totals: Totals, family: str, *known: Sequence[str]) -> Values:
 
 
 def _durations(name: str, totals: Totals, family: str, labels: Sequence[str]) -> Metric:
-    """Return a histogram of the database's sums: one bucket for each bound, and a sum in microseconds."""
+    """Return a histogram from the database's sums, which have a count for each bound, and a sum in microseconds."""
     durations = HistogramMetricFamily(name, BY_NAME[name].meaning, labels=BY_NAME[name].labels)
     bounds = (*map(str, BUILD_SECONDS), "+Inf")
     for label in labels:
@@ -234,4 +235,5 @@ def _labels(name: str, by_tenant: bool) -> tuple[str, ...]:
 
 
 def _known(label: str | None, known: Sequence[str]) -> str:
+    """Return a label value if it is known, else `OTHER`."""
     return label if label is not None and label in known else OTHER

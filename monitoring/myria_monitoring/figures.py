@@ -1,7 +1,7 @@
 """The memory's figures, read from PostgreSQL at a cost that does not grow with the log.
 
-Nothing is counted twice: a reader remembers how far it has counted a long tail, and goes on from there. A few
-statements read everything, at most every few seconds however many clients scrape, and less often when they take long.
+A reader remembers how far it has counted a long tail, and continues from there at the next look. A few
+statements read everything: at most every few seconds however many clients scrape, and less often when they take long.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from myria_monitoring.statements import sql
 logger = logging.getLogger(__name__)
 
 LOOK_S: Final = (5.0, 60.0)
-"""Least and most seconds between two looks: as often as costs a hundredth of the time."""
+"""Least and most seconds between two looks. In between, the pause is 100 times as long as the last look took."""
 
 PATIENCE_S: Final = 2.0
 """How long a scrape waits for a look; the look itself may go on."""
 
 COUNTED_AT_ONCE: Final = 200_000
-"""Events past what was counted before that one look counts at most, over all tenants."""
+"""Most new events that one look counts, over all tenants."""
 
 _LEAST_COUNTED: Final = 500
+"""New events that one look counts of each tenant, however many tenants share `COUNTED_AT_ONCE`."""
 _SETTLED: Final = timedelta(seconds=60)
-"""Age after which no append with a lower number can still be under way: they are given up long before."""
+"""Age of an event after which no append with a lower number can still commit: appends are given up long before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +59,7 @@ class TenantFigures:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """All that one look found. Sizes are bytes; `totals` are sums for ever, by family and labels.
+    """All that one look found. Sizes are bytes; `totals` are sums by family and labels that only grow.
 
     `last_receipt_at` is Unix time, 0 before the first erasure that was done.
     """
@@ -80,7 +81,10 @@ class Figures:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Counted:
-    """Of one tenant's tail: `counted` events count from the cutoff up to number `upto`, the first came `first_at`."""
+    """How far one tenant's tail was counted: `counted` events after `cutoff`, up to event number `upto`.
+
+    `first_at` is when the first of them was appended.
+    """
 
     cutoff: int
     upto: int
@@ -102,22 +106,22 @@ class FigureReader:
         self._looking: asyncio.Task[Figures | None] | None = None
 
     async def latest(self) -> Figures | None:
-        """Return figures that are a few seconds old at most; None when the database does not answer.
+        """Return the newest figures (see `LOOK_S`), or None when the database does not answer.
 
-        Never waits longer than `PATIENCE_S`, and never raises for an outage.
+        Waits for at most `PATIENCE_S`, and does not raise for an outage.
         """
         if self._looking is None and time.monotonic() < self._again_at:
             return self._figures
         if self._looking is None:
             self._looking = asyncio.create_task(self._look(), name="figures")
-        looking = self._looking
-        done, _ = await asyncio.wait({looking}, timeout=PATIENCE_S)
+        look_task = self._looking
+        done, _ = await asyncio.wait({look_task}, timeout=PATIENCE_S)
         if not done:
             self.up = False
             return None
-        if self._looking is looking:
+        if self._looking is look_task:
             self._looking = None
-        self._figures = None if looking.cancelled() else looking.result()
+        self._figures = None if look_task.cancelled() else look_task.result()
         return self._figures
 
     async def close(self) -> None:
@@ -159,6 +163,7 @@ class FigureReader:
         )
 
     async def _look(self) -> Figures | None:
+        """Read the figures, None if that fails, and set the time of the next look."""
         started = time.monotonic()
         figures = None
         try:
@@ -178,26 +183,34 @@ class FigureReader:
     async def _tails(
         self, connection: Connection, tenants: Sequence[asyncpg.Record]
     ) -> dict[str, tuple[int, datetime | None]]:
-        """Return each tenant's tail: how many events, and when the oldest of them was appended."""
-        known: dict[str, _Counted] = {}
+        """Return by tenant how many events its tail has, and when the oldest of them was appended.
+
+        Only events past the last count are read. A count that stopped at the limit is kept for the next look, once its
+        events are `_SETTLED`; others are counted again.
+        """
+        counted_tails: dict[str, _Counted] = {}
         for row in tenants:
-            before = self._counted.get(row["tenant_id"])
-            if before is None or before.cutoff != row["cutoff"]:
-                before = _Counted(cutoff=row["cutoff"], upto=row["cutoff"])
-            known[row["tenant_id"]] = before
-        tails = {tenant: (state.counted, state.first_at) for tenant, state in known.items()}
-        news = {row["tenant_id"]: row["now"] for row in tenants if row["last_seq"] > known[row["tenant_id"]].upto}
-        if news:
-            limit = max(_LEAST_COUNTED, COUNTED_AT_ONCE // len(news))
-            after = [known[tenant].upto for tenant in news]
-            for row in await connection.fetch(sql("monitoring.tails"), list(news), after, limit):
+            last_count = self._counted.get(row["tenant_id"])
+            if last_count is None or last_count.cutoff != row["cutoff"]:
+                last_count = _Counted(cutoff=row["cutoff"], upto=row["cutoff"])
+            counted_tails[row["tenant_id"]] = last_count
+        tails = {tenant: (state.counted, state.first_at) for tenant, state in counted_tails.items()}
+        grown_tenants = {
+            row["tenant_id"]: row["now"] for row in tenants if row["last_seq"] > counted_tails[row["tenant_id"]].upto
+        }
+        if grown_tenants:
+            limit = max(_LEAST_COUNTED, COUNTED_AT_ONCE // len(grown_tenants))
+            counted_up_to = [counted_tails[tenant].upto for tenant in grown_tenants]
+            for row in await connection.fetch(sql("monitoring.tails"), list(grown_tenants), counted_up_to, limit):
                 tenant = row["tenant_id"]
-                before = known[tenant]
-                counted, first_at = before.counted + row["counted"], before.first_at or row["first_at"]
+                last_count = counted_tails[tenant]
+                counted, first_at = last_count.counted + row["counted"], last_count.first_at or row["first_at"]
                 tails[tenant] = (counted, first_at)
-                if row["looked_at"] == limit and row["last_at"] < news[tenant] - _SETTLED:
-                    known[tenant] = replace(before, upto=row["last_seq"], counted=counted, first_at=first_at)
-        self._counted = known
+                if row["looked_at"] == limit and row["last_at"] < grown_tenants[tenant] - _SETTLED:
+                    counted_tails[tenant] = replace(
+                        last_count, upto=row["last_seq"], counted=counted, first_at=first_at
+                    )
+        self._counted = counted_tails
         return tails
 
 

@@ -20,21 +20,21 @@ _SCRAPE_S: Final = 5.0
 def scraped(
     host: str, port: int, families: Callable[[], Awaitable[Iterable[Metric]]], *, process: bool
 ) -> Iterator[int]:
-    """Answer scrapes on a port of its own for the block; yield the port, which is a free one for 0.
+    """Answer scrapes on `port` (0: any free one) for the block; yield the port's number.
 
-    The families are made on the event loop that runs here, so nothing needs a lock; a loop that stands still fails the
-    scrape within seconds. `process` adds what the operating system knows of this process.
+    `families` is called on the caller's event loop, so nothing needs a lock; a blocked loop fails the scrape within
+    seconds. `process` adds what the operating system knows of this process.
 
     Raises:
         PortInUse: another program listens there.
     """
     loop = asyncio.get_running_loop()
 
-    async def made() -> list[Metric]:
+    async def collect_on_loop() -> list[Metric]:
         return list(await families())
 
     def collect() -> Iterable[Metric]:
-        return asyncio.run_coroutine_threadsafe(made(), loop).result(_SCRAPE_S)
+        return asyncio.run_coroutine_threadsafe(collect_on_loop(), loop).result(_SCRAPE_S)
 
     registry = registry_of(collect)
     if process:

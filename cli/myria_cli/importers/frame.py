@@ -1,4 +1,4 @@
-"""The frame of every import beside that of Myria's own events: what was read, kept and refused, many at a time."""
+"""What all imports of other systems share: reading lines, storing many items at once, counting and refusing them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Item = TypeVar("Item")
 Kept = TypeVar("Kept")
 
 AT_ONCE = 32
-"""Records that are kept at the same time: they share commits."""
+"""Items that are stored concurrently, so that they share commits."""
 
 BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(slots=True, kw_only=True)
 class Importing:
-    """One import under way, and at its end what became of it.
+    """The state of a running import, and its result at the end.
 
-    `left_out` counts by reason what is no memory; `remarks`, what else to know. `on_refused` is called with each record
-    that was not stored, by its number in the export.
+    `left_out` counts, by reason, records that are no memories; `remarks` counts notes about records that were stored.
+    `on_refused` is called for each record that was refused, with its number in the export.
     """
 
     on_refused: Callable[[RefusedLine], None]
@@ -43,10 +43,10 @@ class Importing:
         self.on_refused(RefusedLine(line=number, code=error.code, message=message))
 
     def documents(self, lines: Iterable[bytes], *, longest: int | None = None) -> Iterator[tuple[int, Any]]:
-        """Yield what lines of JSON say, each with its number; blank ones are counted, and bad ones refused.
+        """Parse lines of JSON and yield each document with its line number; count blank lines, refuse bad ones.
 
         Args:
-            longest: most bytes of a line, where the reader of `lines` does not bound them.
+            longest: most bytes of a line; None if the reader of `lines` has bounded them already.
         """
         for number, text in enumerate(lines, 1):
             self.count.lines += 1
@@ -73,12 +73,13 @@ class Importing:
         *,
         at_once: int = AT_ONCE,
     ) -> AsyncIterator[list[Kept]]:
-        """Keep what items say, `at_once` at a time; yield what `keep` returned of each batch.
+        """Call `keep` with each item, `at_once` at a time; yield, batch by batch, what it returned besides None.
 
-        A refusal of one is reported, and the others go on. What was forgotten since an earlier import stays so.
+        A refused item is reported, and the others go on. An item whose note was forgotten since an earlier import
+        (NoteNotFound) counts as already there, and stays forgotten.
 
         Args:
-            items: each with its number, by which a refusal names it; or why it cannot be read.
+            items: each with its number, which a refusal reports; an error stands for an item that cannot be read.
         """
 
         def readable() -> Iterator[tuple[int, Item]]:

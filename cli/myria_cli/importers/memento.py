@@ -1,8 +1,8 @@
 """Reading what Memento exports (`memento-mcp export`, version 3: one fragment per line as JSON) as notes.
 
-A fragment is kept as `remember` would have kept it at its time, under a key made of its id: an import that is run again
-adds nothing. How long it lasts without a use counts from the import on, or old ones would expire on arrival. Links and
-the fields of cases are not part of a note's text, and are left out.
+A fragment is stored as `remember` would have stored it at its time, under a key made from its id, so a second import
+adds nothing. The time after which an unused note expires counts from the import, or old ones would expire at once.
+Links and the fields of cases are not part of a note's text, and are left out.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _MAX_CONTENT = 1_000_000
 async def import_fragments(
     notes: Notes, database: Database, tenant: str, lines: Iterable[bytes], own: tuple[str, ...], *, importing: Importing
 ) -> None:
-    """Keep the fragments of an export as notes; run again, it adds nothing twice.
+    """Store the fragments of an export as notes; safe to rerun: fragments already stored are skipped.
 
     Args:
-        database: where their lifetimes are kept.
-        own: canonical; whose pool it is. A fragment of an agent is theirs and that agent's.
+        database: where the notes' lifetimes are stored.
+        own: the participants (canonical) who own the pool. A fragment of an agent also belongs to that agent.
     """
 
     def fragments() -> Iterator[tuple[int, Statement | errors.MyriaError]]:
@@ -51,7 +51,7 @@ async def import_fragments(
 
 
 def fragment_of(line: Any) -> Statement:
-    """Return what a line of an export says.
+    """Convert a line of an export into a statement.
 
     Raises:
         InvalidArgument, InvalidText: it is no fragment, or one that is no longer valid.

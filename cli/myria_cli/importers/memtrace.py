@@ -1,8 +1,8 @@
 """Reading what Memtrace keeps (the rows of its `events` in Arc as JSON lines, or answers of its API) as memories.
 
-A row is kept as `POST /memories` would have kept it at its time, under a key made of what it says: an import that is
-run again adds nothing. Rows of one key that Memtrace's buffer let pass twice stay two. Agents and sessions, which
-Memtrace holds in SQLite, are not in it: memories name them, registered or not.
+A row is stored as `POST /memories` would have stored it at its time, under a key made from its content, so a second
+import adds nothing. Equal rows that Memtrace's buffer let through twice stay two. Agents and sessions, which Memtrace
+holds in SQLite, are not in the export: memories name them, registered or not.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from myria_server.api.core import inputs
 from myria_server.api.memtrace import schemas as rest
 
 LONGEST_LINE: Final = 64 * 1024 * 1024
-"""Bytes of a line: a page of answers stands on one."""
+"""Most bytes of a line: a whole page of an API's answer is one line."""
 
 _LISTS = ("memories", "results", "data")
-_TAKEN = (
+_IMPORTED_FIELDS = (
     "agent_id",
     "content",
     "session_id",
@@ -45,7 +45,7 @@ _NANOSECONDS = 9
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportedMemory:
-    """A row as it is to be kept: `at` in microseconds since 1970 UTC, and the key by which a repeat is known."""
+    """A row in the form to store: `at` in microseconds since 1970 UTC, `key` to find it in a repeated import."""
 
     draft: MemoryDraft
     at: int
@@ -55,11 +55,11 @@ class ExportedMemory:
 async def import_memories(
     memories: Memories, tenant: str, lines: Iterable[bytes], keeping: Keeping, importing: Importing
 ) -> None:
-    """Keep the rows of an export as memories; run again, it adds nothing twice.
+    """Store the rows of an export as memories; safe to rerun: rows already stored are skipped.
 
     Args:
-        memories: without a window: what Memtrace kept twice is kept twice.
-        keeping: for whom they are kept.
+        memories: with `window_s=0`, so that what Memtrace kept twice stays two memories.
+        keeping: the participants to whom the memories belong.
     """
     count = importing.count
     repeats: dict[bytes, int] = {}
@@ -82,33 +82,34 @@ async def import_memories(
 
 
 def memory_of(row: Any, repeats: dict[bytes, int]) -> ExportedMemory:
-    """Return what a row says.
+    """Convert a row into a memory.
 
     Args:
-        repeats: how often each row was read so far, by its digest; it is counted up. Equal rows are told apart by it.
+        repeats: how often each row was read so far, by the digest of its content; counted up here, it makes the keys of
+            equal rows different.
 
     Raises:
         InvalidArgument, InvalidText, InvalidTimestamp: it is no memory.
     """
     if not isinstance(row, dict):
         raise errors.InvalidArgument("a memory must be a JSON object", field="line")
-    given = {name: row[name] for name in _TAKEN if row.get(name) not in (None, "")}
-    if "metadata" not in given and row.get("metadata_json") not in (None, ""):
-        given["metadata"] = _metadata(row["metadata_json"])
-    if "tags" not in given and row.get("tags_csv"):
-        given["tags"] = row["tags_csv"]
-    request = inputs.read(rest.MemoryInput, given)
+    fields = {name: row[name] for name in _IMPORTED_FIELDS if row.get(name) not in (None, "")}
+    if "metadata" not in fields and row.get("metadata_json") not in (None, ""):
+        fields["metadata"] = _metadata(row["metadata_json"])
+    if "tags" not in fields and row.get("tags_csv"):
+        fields["tags"] = row["tags_csv"]
+    request = inputs.read(rest.MemoryInput, fields)
     if "time" not in row:
         raise errors.InvalidArgument("time is required: every row of Memtrace has it", field="time")
     at = parse_timestamp(_shortened(row["time"]), "time")
     draft = request.draft()
-    said = digest([str(at), orjson.dumps(given, option=orjson.OPT_SORT_KEYS).decode()])
-    number = repeats[said] = repeats.get(said, 0) + 1
-    return ExportedMemory(draft=draft, at=at, key=f"memtrace:{said.hex()}:{number}")
+    content_digest = digest([str(at), orjson.dumps(fields, option=orjson.OPT_SORT_KEYS).decode()])
+    number = repeats[content_digest] = repeats.get(content_digest, 0) + 1
+    return ExportedMemory(draft=draft, at=at, key=f"memtrace:{content_digest.hex()}:{number}")
 
 
 def _rows(document: Any) -> Iterator[Any]:
-    """Yield the rows of a line: itself, or those of an answer of Memtrace's API or of Arc."""
+    """Yield the rows in a line's document: the document itself, or those of an answer of Memtrace's API or of Arc."""
     if isinstance(document, list):
         yield from document
         return
@@ -132,7 +133,7 @@ def _metadata(text: Any) -> Mapping[str, Any]:
 
 
 def _shortened(time: Any) -> Any:
-    """Return a time without what is shorter than a microsecond."""
+    """Cut a time's fraction of up to nine digits to microseconds; return anything else as it is."""
     if not isinstance(time, str) or "." not in time:
         return time
     whole, _, rest_of = time.partition(".")

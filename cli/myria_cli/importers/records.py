@@ -20,12 +20,12 @@ class Message:
     Args:
         at: when it was sent, with its zone.
         channel: the system, such as `slack`.
-        conversation: what tells this conversation from the others of the channel.
-        key: what tells this message from the others of the conversation: a repeated import knows it by that.
-        speaker: who said it, by name.
-        people: names and ids of all who were there, as the export has them.
-        title: what the conversation is called; given with its first message.
-        remark: what one should know of it; counted.
+        conversation: unique within the channel.
+        key: unique within the conversation, and the same in every export: a repeated import finds the message by it.
+        speaker: the name of who said it.
+        people: names and ids of all who could read it, as the export has them.
+        title: the conversation's title; only its first message has one.
+        remark: a note about the message, for the user; equal remarks are counted.
     """
 
     at: datetime
@@ -41,13 +41,13 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """Something another memory kept as true.
+    """A statement that another memory system stored as true.
 
     Args:
-        key: what tells it from all others of its system.
-        at: when it was kept; None where the export does not say.
+        key: unique among all statements, and the same in every export; it begins with the system's name.
+        at: when it was stored; None if the export does not say.
         people: names and ids of those it belongs to, as the export has them.
-        agent: who kept it, where that is an agent with a name.
+        agent: the named agent that stored it, if any.
     """
 
     key: str
@@ -59,7 +59,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """Something that is no memory (a notice, a picture without words), with the reason that is counted."""
+    """Something that is no memory (a notice, a picture without words); left-out records are counted by reason."""
 
     reason: str
 
@@ -72,7 +72,7 @@ NOTICE = LeftOut(reason="notices of the system")
 
 
 def objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a list; of anything else that stands in it, nothing."""
+    """Yield the objects in a list, and skip its other elements; yield nothing if the value is no list."""
     if isinstance(value, list):
         for item in value:
             if isinstance(item, dict):
@@ -80,15 +80,15 @@ def objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def text_of(value: Any) -> str:
-    """Return a text without white space around it; an empty one of anything that is no text."""
+    """Return a text without the white space around it; "" for any value that is no text."""
     return value.strip() if isinstance(value, str) else ""
 
 
 def moment(value: Any, zone: tzinfo = UTC) -> datetime:
-    """Return a time as exports write it: seconds or milliseconds since 1970 (a number or its digits), or ISO 8601.
+    """Parse a time as exports write it: seconds or milliseconds since 1970 (a number or its digits), or ISO 8601.
 
     Args:
-        zone: of a time that does not name its own.
+        zone: the zone of a time without one.
 
     Raises:
         InvalidTimestamp: it is neither.
@@ -96,7 +96,7 @@ def moment(value: Any, zone: tzinfo = UTC) -> datetime:
     try:
         text = str(value).strip()
         if text.replace(".", "", 1).isdecimal():
-            seconds = float(text)  # which are milliseconds where they would lie beyond the year 5000
+            seconds = float(text)  # from 1e11 on, milliseconds: as seconds it were past the year 5000
             return datetime.fromtimestamp(seconds if seconds < 1e11 else seconds / 1000, UTC)
         at = datetime.fromisoformat(text.removesuffix(" UTC") + ("+00:00" if text.endswith(" UTC") else ""))
     except (ValueError, OverflowError, OSError) as error:
@@ -107,17 +107,17 @@ def moment(value: Any, zone: tzinfo = UTC) -> datetime:
 
 
 def identified(*parts: str) -> str:
-    """Return a key made of texts, for what has no id of its own."""
+    """Return a key made from texts by hashing them, for records without an id of their own."""
     return digest(list(parts)).hex()[:32]
 
 
 class People:
-    """Who is who: what the export calls people, and the participants they are here.
+    """Maps names and ids of the export to participants of this memory.
 
     Args:
         own: canonical participants of everything that is imported.
-        names: participants by names or ids of the export. Whoever is not among them is no participant: two people of
-            one name must not read each other's messages.
+        names: participants by names or ids of the export. A person who is not in it does not become a participant: two
+            people of the same name must not read each other's messages.
     """
 
     def __init__(self, own: tuple[str, ...], names: Mapping[str, str]) -> None:
@@ -126,21 +126,21 @@ class People:
         self.seen: Counter[str] = Counter()
 
     def participants(self, people: Iterable[str]) -> list[str]:
-        """Return who may see what these people saw."""
+        """Return the participants of a record: the owners of the import, and those of these people who are mapped."""
         return sorted({*self.own, *(self._names[name] for name in people if name in self._names)})
 
     def called(self, name: str) -> str:
-        """Return what a speaker is called here, and count one message of theirs."""
+        """Count one message of a speaker; return the name under which it is stored."""
         self.seen[name] += 1
         return self.participant(name)
 
     def participant(self, name: str) -> str:
-        """Return the participant that a name or id stands for: itself where the people file says nothing of it."""
+        """Return the participant for a name or id: the name itself if the people file does not map it."""
         return self._names.get(name, name)
 
 
 def people_of(value: Any) -> dict[str, str]:
-    """Return the mapping of a people file: participants by names or ids of the export.
+    """Check the content of a people file; return participants by names or ids of the export.
 
     Raises:
         InvalidArgument: it is no mapping of texts to texts.

@@ -30,23 +30,23 @@ from myria_cli.importers.records import People, people_of
 from myria_cli.importers.storing import store
 
 SHOWN: Final = 10
-"""Lines refused for the same reason that are named one by one; the others are counted."""
+"""Most refused lines reported one by one for one reason; further ones are only counted."""
 
 _REASONS: Final = 1_000
-"""Different reasons that are counted, so that memory stays bounded; lines of further ones are all named."""
+"""Most reasons that are counted, which bounds memory; every line refused for a further reason is reported."""
 
 _STORED = {None: "events", "memento": "notes", "memtrace": "memories", "memory-tools": "turns"}
-"""What the export of a system becomes; of all others messages and statements."""
+"""What is stored from each system's export; exports of other systems become events and notes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
     """What is imported, and how.
 
-    `system` is whose export it is, None for events of Myria; `source` the opened file, unless `file` is a folder, and
-    `size` its bytes where they are known. `own` are canonical participants of all that names none. `people` are
-    participants by names or ids of the export; `zone` is that of times that name none. `ignore` are fields that are
-    dropped. With `dry_run` everything is read and checked, and nothing stored.
+    `system` is the program that wrote the export, None for Myria. `source` is the opened file, empty if `file` is a
+    folder, and `size` its length in bytes, if known. `own` are the canonical participants of everything that names
+    none. `people` maps names or ids of the export to participants; `zone` is the zone of times without one. `ignore`
+    are fields to drop. With `dry_run` everything is read and checked, and nothing is stored.
     """
 
     tenant: str
@@ -64,10 +64,10 @@ class Import:
 
 
 def people_in(file: str | None) -> Mapping[str, str]:
-    """Return what a people file says; nothing where there is none.
+    """Read a people file: participants by names or ids of the export; empty if `file` is None.
 
     Raises:
-        InvalidArgument: it is none.
+        InvalidArgument: the file is no people file.
     """
     try:
         return {} if file is None else people_of(read_yaml(Path(file), "The people file"))
@@ -76,7 +76,7 @@ def people_in(file: str | None) -> Mapping[str, str]:
 
 
 def zone_named(name: str | None) -> tzinfo:
-    """Return a time zone; UTC where none is named.
+    """Return the time zone of this name, UTC for None.
 
     Raises:
         InvalidArgument: there is none of this name.
@@ -90,11 +90,11 @@ def zone_named(name: str | None) -> tzinfo:
 async def run_import(
     plan: Import, settings: Settings, database: Database, *, on_refused: Refusals, quiet: bool
 ) -> tuple[Importing, Mapping[str, int]]:
-    """Store an export; run again, it adds nothing twice. Return what became of it, and how often each speaker spoke."""
+    """Store an export; safe to rerun. Return what became of it, and the number of messages of each speaker."""
     log = event_log(database, settings, deadline=settings.mcp.append_deadline_s)
     tenant, own = plan.tenant, plan.own
     people = People(own, plan.people)
-    what = _STORED.get(plan.system, "")
+    stored_kind = _STORED.get(plan.system, "")
 
     notes = Notes(
         log,
@@ -110,7 +110,7 @@ async def run_import(
 
         def on_progress(count: transfer.ImportCount) -> None:
             done = count.lines if plan.size is None else count.bytes_read
-            progress.advance(done, what=f"{count.imported:,} {what} imported")
+            progress.advance(done, what=f"{count.imported:,} {stored_kind} imported")
 
         importing = Importing(on_refused=on_refused, on_progress=on_progress)
         try:
@@ -129,7 +129,7 @@ async def run_import(
                 fragments = lines(transfer.longest_line(plan.limits))
                 await memento.import_fragments(notes, database, tenant, fragments, own, importing=importing)
             elif plan.system == "memtrace":
-                # Without a window: what was kept twice there is kept twice here.
+                # window_s=0 turns off the check for duplicates: what Memtrace kept twice stays two memories.
                 memories = Memories(log, notes, window_s=0)
                 keeping = Keeping(own=own, shared=shared_participant(settings.rest))
                 await memtrace.import_memories(memories, tenant, lines(memtrace.LONGEST_LINE), keeping, importing)
@@ -159,14 +159,14 @@ async def run_import(
 
 
 class Refusals:
-    """Tells of each refused line, as JSON, or as sentences: of many refused for one reason, how many more there are."""
+    """Reports refused lines, as JSON or as sentences; of many with one reason, the first ones, and then a number."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def __call__(self, line: transfer.RefusedLine) -> None:
-        """Tell of a line."""
+        """Report one refused line."""
         if self._as_json:
             sys.stderr.write(console.json_text({"line": line.line, "code": line.code, "message": line.message}) + "\n")
             return
@@ -177,10 +177,10 @@ class Refusals:
             console.say(f"line {line.line}: error[{line.code}]: {line.message}", "red")
 
     def finish(self, *, may_ignore: bool) -> None:
-        """Say how many lines were not named, and what helps.
+        """Report the lines that were only counted, and what helps.
 
         Args:
-            may_ignore: whether fields can be left out by an option.
+            may_ignore: whether --ignore-field can be given.
         """
         for (code, message), count in self._counts.items():
             if count > SHOWN:

@@ -20,9 +20,9 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "key": ("key", "id", "message id", "source event key"),
     "people": ("participants", "people", "members"),
 }
-"""What a row may say, and the names of columns that say it; the first column found counts.
+"""The fields of a message, each with the names of columns that may hold it; the first that is found counts.
 
-How a name is written makes no difference: "Created At", "created_at" and "createdAt (UTC)" are one.
+Spelling makes no difference: "Created At", "created_at" and "createdAt (UTC)" are the same name.
 """
 
 _FIELD_BYTES = 16 * 1024 * 1024
@@ -32,7 +32,7 @@ def table(source: Source, zone: tzinfo = UTC) -> Iterator[Record]:
     """Yield the messages of CSV files with commas, semicolons or tabs.
 
     Args:
-        zone: of times that do not name their own.
+        zone: the zone of times without one.
 
     Raises:
         InvalidArgument: no column has a time, or none a text.
@@ -42,37 +42,45 @@ def table(source: Source, zone: tzinfo = UTC) -> Iterator[Record]:
     if not names:
         raise InvalidArgument("a table is a file whose name ends in .csv, .tsv or .txt; none was found", field="file")
     for name in names:
-        text = re.sub(r"\Asep=.\r?\n", "", source.text(name))  # for spreadsheets
+        text = re.sub(r"\Asep=.\r?\n", "", source.text(name))  # names the delimiter, for spreadsheets
         try:
             dialect = csv.Sniffer().sniff(text.partition("\n")[0], ",;\t|").delimiter
         except csv.Error:
             dialect = ","
         rows = csv.reader(StringIO(text, newline=""), delimiter=dialect)
         header = [_plain(column) for column in next(rows, [])]
-        places = {
+        column_of = {
             field: next((header.index(column) for column in columns if column in header), None)
             for field, columns in COLUMNS.items()
         }
-        missing = [field for field in ("timestamp", "text") if places[field] is None]
+        missing = [field for field in ("timestamp", "text") if column_of[field] is None]
         if missing:
             raise InvalidArgument(
                 f"{name} has no column for {' and '.join(missing)}; its first row must name the columns, such as "
                 f"{' or '.join(COLUMNS[missing[0]])}",
                 field="file",
             )
-        unread = ", ".join(column for place, column in enumerate(header) if column and place not in places.values())
-        yield from _messages(rows, places, zone, f"have columns that were left out: {unread}" if unread else None)
+        unread_columns = ", ".join(
+            column for position, column in enumerate(header) if column and position not in column_of.values()
+        )
+        yield from _messages(
+            rows, column_of, zone, f"have columns that were left out: {unread_columns}" if unread_columns else None
+        )
 
 
 def _plain(column: str) -> str:
-    """Return a column's name in small words, without a remark in brackets."""
+    """Normalise a column's name: lower-case words, without a remark in brackets."""
     words = re.findall(r"[^\W_]+", re.sub(r"\(.*?\)|(?<=[a-z])(?=[A-Z])", " ", column))
     return " ".join(words).lower()
 
 
 def _messages(
-    rows: Iterator[list[str]], places: Mapping[str, int | None], zone: tzinfo, remark: str | None
+    rows: Iterator[list[str]], column_of: Mapping[str, int | None], zone: tzinfo, remark: str | None
 ) -> Iterator[Record]:
+    """Yield a record for each row.
+
+    A row without an id is identified by its content; equal rows are numbered, so that each stays a message.
+    """
     repeats: dict[str, int] = {}
     while True:
         try:
@@ -83,8 +91,8 @@ def _messages(
         if row is None:
             return
         cells = {
-            field: row[place].strip() if place is not None and place < len(row) else ""
-            for field, place in places.items()
+            field: row[position].strip() if position is not None and position < len(row) else ""
+            for field, position in column_of.items()
         }
         if not cells["text"]:
             if any(row):
@@ -95,14 +103,14 @@ def _messages(
         except InvalidTimestamp as error:
             yield error
             continue
-        content = identified(*row)
-        repeats[content] = repeats.get(content, 0) + 1
+        row_key = identified(*row)
+        repeats[row_key] = repeats.get(row_key, 0) + 1
         speaker = cells["speaker"] or "user"
         yield Message(
             at=at,
             channel="csv",
             conversation=cells["conversation"] or "csv",
-            key=cells["key"] or f"{content}-{repeats[content]}",
+            key=cells["key"] or f"{row_key}-{repeats[row_key]}",
             speaker=speaker,
             text=cells["text"],
             people=tuple({speaker, *filter(None, map(str.strip, cells["people"].split(";")))}),
