@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from myria.errors import ConfigurationError
 
 UNKNOWN = "unknown"
-"""In place of an address where there is none (a socket file)."""
+"""Stands for the address of a client that has none (a socket file)."""
 
 _MAX_HOPS = 20
 
@@ -16,7 +16,7 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Proxies:
-    """The proxies whose word about their clients is taken.
+    """The trusted proxies: those whose header about the client's address is believed.
 
     Args:
         networks: in CIDR notation, or single addresses.
@@ -36,11 +36,11 @@ class Proxies:
     def client(self, peer: str | None, forwarded: Sequence[bytes]) -> str:
         """Return the address of the client.
 
-        From the peer backwards: the first hop that is no proxy of ours. What stands before it was written by somebody
-        who is not trusted.
+        This is the first hop, from the peer backwards, that is no trusted proxy. Hops before it are ignored: an
+        untrusted party wrote them.
 
         Args:
-            peer: who opened the connection.
+            peer: the address that opened the connection; None for a socket file.
             forwarded: the values of the headers X-Forwarded-For, in their order.
         """
         address = None if peer is None else _parsed(peer)
@@ -50,10 +50,10 @@ class Proxies:
             return str(address)
         hops = b",".join(forwarded).decode("latin-1").split(",")
         for hop in reversed(hops[-_MAX_HOPS:]):
-            named = _parsed(hop.strip())
-            if named is None:
+            hop_address = _parsed(hop.strip())
+            if hop_address is None:
                 break
-            address = named
+            address = hop_address
             if not self._trusts(address):
                 break
         return str(address)
@@ -63,7 +63,7 @@ class Proxies:
 
 
 def _parsed(text: str) -> _Address | None:
-    """Return an address, also where a port or brackets stand with it."""
+    """Return the address in a text that may also hold brackets, a port or a zone; None if it is no address."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:
@@ -72,5 +72,6 @@ def _parsed(text: str) -> _Address | None:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return None
+    # An IPv4 client of an IPv6 socket appears as ::ffff:10.0.0.1; return its IPv4 address.
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address

@@ -1,4 +1,4 @@
-"""As whom an agent keeps and recalls: its own memory beside the pool that the agents of one caller share. Pure."""
+"""Whose memory an agent's call reads and writes: its own, and the pool that all agents of one caller share. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ POOL = "default"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Acting:
-    """As whom one call acts: whom a note is for, what is seen, and who speaks (None: nobody in particular).
+    """Whose memory one call uses.
 
-    `held` are the masks of what is the agent's and the pool's; `masks` see what the organisation shares beside that.
+    A new note is for `participants`, and said by `speaker` (None: nobody in particular). `held` are the masks of what
+    belongs to the agent and the pool; `masks` see that, and what the organisation shares.
     """
 
     participants: tuple[str, ...]
@@ -28,22 +29,22 @@ class Acting:
 
     @property
     def beside(self) -> tuple[tuple[str, ...], ...]:
-        """Whose notes are seen beside those for `participants`: those of the pool."""
+        """Participant sets whose notes are seen besides those for `participants`: the pool's."""
         return tuple(mask.participants for mask in self.held if mask.exact and mask.participants != self.participants)
 
 
 def reserved_names(auth: AuthSettings, rest: RestSettings) -> frozenset[str]:
-    """Return the names that stand for everybody on a server: as whom callers act who name nobody, and the organisation.
+    """Return the names that everybody on a server shares: those of callers who name nobody, and the organisation's.
 
     Raises:
-        InvalidParticipants: a setting holds what no name may hold.
+        InvalidParticipants: a name in the settings is not allowed.
     """
     everybody = canonical_participants([*auth.local_participants, rest.shared_participant], field="settings")
     return frozenset(everybody)
 
 
 def check_not_reserved(name: str, reserved: frozenset[str], *, field: str) -> None:
-    """Return when a name is free for one agent or user: what is kept under a reserved one would be everybody's.
+    """Refuse a reserved name for one agent or user: everybody could read what is kept under it.
 
     Raises:
         InvalidArgument: it is reserved.
@@ -64,23 +65,24 @@ def acting(
     shared: str | None = None,
     reserved: frozenset[str] = frozenset(),
 ) -> Acting:
-    """Return as whom a call acts that names an agent, or none.
+    """Return whose memory a call uses that names an agent, or none.
 
-    Without a name, or as `default`, that is the pool: what exactly the principal's own participants hold. A named agent
-    writes for them and itself, and reads that beside the pool. It adds to the principal's own, and never replaces them.
+    No name, or `default`, means the pool: what exactly the principal's own participants hold. A named agent writes for
+    the principal's own participants and itself, and also reads the pool. Its name is added to the principal's own
+    participants, and never replaces them.
 
     Args:
         reserved: see `check_not_reserved`.
-        pooled: whether there is a pool; without one each call names its agent.
-        shared: the participant with whom an organisation shares what is kept over REST; None where nothing is served
-            there. Who may use that face sees it here, too; of others each sees what it keeps there itself.
+        pooled: whether there is a pool; without one each call must name its agent.
+        shared: the participant with whom an organisation shares what is kept over REST; None where REST is not served.
+            Callers who may use REST see all of it here, too; others see only what they shared themselves.
 
     Raises:
         InvalidArgument: no agent is named, and there is no pool; or its name stands for others than this agent.
         InvalidParticipants: a name that nobody can have.
         ParticipantsNotAllowed: the principal may not ask as this agent, or has no participants of its own for a pool.
     """
-    own = principal.own or principal.fallback
+    own_participants = principal.own or principal.fallback
     speaker: str | None = None
     if agent_id is None or agent_id == POOL:
         if not pooled:
@@ -89,13 +91,15 @@ def acting(
         participants, held = pool.participants, Masks.of([pool])
     else:
         (speaker,) = canonical_participants([agent_id], field="agentId")
-        check_not_reserved(speaker, reserved.union(own), field="agentId")
-        together = canonical_participants([*own, speaker], field="agentId")
-        participants = principal.asking_as(together, field="agentId")
+        check_not_reserved(speaker, reserved.union(own_participants), field="agentId")
+        own_and_speaker = canonical_participants([*own_participants, speaker], field="agentId")
+        participants = principal.asking_as(own_and_speaker, field="agentId")
         held = Masks.containing(participants)
-        if pooled and own:
+        if pooled and own_participants:
             held = Masks.of([*held, principal.pool()])
     masks = held
-    if shared is not None and own and not principal.may_ask:  # one that speaks for many shares with nobody
-        masks = Masks.of([*held, Mask((shared,)) if "rest" in principal.faces else Mask((*own, shared), exact=True)])
+    if shared is not None and own_participants and not principal.may_ask:  # one that speaks for many shares with nobody
+        masks = Masks.of(
+            [*held, Mask((shared,)) if "rest" in principal.faces else Mask((*own_participants, shared), exact=True)]
+        )
     return Acting(participants=participants, held=held, masks=masks, speaker=speaker)

@@ -15,10 +15,10 @@ _ISO = TypeAdapter(timedelta)
 
 
 def parse_duration(text: str, field: str) -> float:
-    """Return a length of time in seconds.
+    """Parse a length of time, and return it in seconds.
 
     Raises:
-        InvalidArgument: it is none.
+        InvalidArgument: the text is not a length of time.
     """
     match = _SHORT.fullmatch(text.strip())
     if match is not None:

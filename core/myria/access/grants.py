@@ -1,7 +1,7 @@
-"""What people grant to programs with their keys: clients that registered, grants, and the tokens of each grant.
+"""OAuth: clients (programs) that registered, the grants people give them with their keys, and each grant's tokens.
 
-A grant is the family of tokens that came from one consent. It can do no more than its key, ends with it, and ends as a
-whole when a code or a refresh token is shown twice, since one of the two who showed it stole it.
+A grant is the family of tokens that came from one consent. It can do no more than its key, and ends with it. It also
+ends, as a whole, when a code or a refresh token is used twice, since one of the two users stole it.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ REFRESH_S = 30 * 86_400.0
 """Seconds for which a refresh token is good."""
 
 UNUSED_S = 3600.0
-"""Seconds after which a registration ends with which nobody signed in."""
+"""Seconds after which a registration ends if nobody signed in with it."""
 
 MAX_UNUSED = 10_000
-"""Registrations with which nobody has signed in yet; further ones are refused, none of these is pushed out."""
+"""The most registrations with which nobody has signed in yet; further ones are refused, none is pushed out."""
 
 MAX_UNUSED_EACH = 50
-"""Those of them that came from one network."""
+"""The most of them that may come from one network."""
 
 MAX_REDIRECT_URIS = 10
 MAX_URI = 500
@@ -79,21 +79,21 @@ class Client:
     redirect_uris: tuple[str, ...]
 
     def registered(self, uri: str) -> str | None:
-        """Return the registered address that an address is, or None.
+        """Return the registered address that matches `uri`; None if none does.
 
-        They are equal letter by letter. On loopback alone the port is left out of it: a program that runs on a person's
-        machine takes whichever is free (RFC 8252, section 7.3; OAuth 2.1, section 8.4.2).
+        They must be equal letter by letter, except for the port on loopback: a program on a person's machine listens
+        on whichever port is free (RFC 8252, section 7.3; OAuth 2.1, section 8.4.2).
         """
         if uri in self.redirect_uris:
             return uri
-        if not is_redirect_uri(uri) or (place := _without_port(uri)) is None:
+        if not is_redirect_uri(uri) or (host_and_path := _without_port(uri)) is None:
             return None
-        return next((known for known in self.redirect_uris if _without_port(known) == place), None)
+        return next((known for known in self.redirect_uris if _without_port(known) == host_and_path), None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Issued:
-    """A pair of tokens, shown once."""
+    """An access and a refresh token; only their digests are stored, so they are shown once."""
 
     access: str
     refresh: str
@@ -101,15 +101,15 @@ class Issued:
 
 
 def is_redirect_uri(uri: str) -> bool:
-    """Tell whether a client may be answered at an address (RFC 8252, OAuth 2.1).
+    """Tell whether an address may be a client's redirect URI (RFC 8252, OAuth 2.1).
 
-    That is https, http on loopback, or a scheme of its own: one with a dot, or of a known editor.
+    Allowed are https, http on loopback, and a private scheme: one with a dot, or that of a known editor.
     """
     if len(uri) > MAX_URI or not _URI.fullmatch(uri):
         return False
     try:
         parts = urlsplit(uri)
-        host, _ = parts.hostname, parts.port
+        host, _ = parts.hostname, parts.port  # `port` raises ValueError where it is no number
     except ValueError:
         return False
     if parts.username is not None or parts.password is not None:
@@ -122,7 +122,7 @@ def is_redirect_uri(uri: str) -> bool:
 
 
 def _without_port(uri: str) -> tuple[str, str] | None:
-    """Return host and path of an address on loopback; None for another one."""
+    """Return host and path of a loopback address; None for any other address."""
     match = _LOOPBACK_URI.fullmatch(uri)
     return None if match is None else (match[1], match[2] or "/")
 
@@ -140,11 +140,11 @@ def challenge_of(verifier: str) -> str | None:
 
 
 class Grants:
-    """Clients, grants and tokens in the database, as serving may reach them: by showing a secret.
+    """Clients, grants and tokens in the database, with the rights of serving: it must present a secret for each.
 
     Args:
-        per_key: most grants that one key has at once; None for any.
-        per_tenant: most grants of a tenant's keys together; None for any.
+        per_key: the most grants that one key may have at once; None for no limit.
+        per_tenant: the most grants that all keys of a tenant may have together; None for no limit.
     """
 
     def __init__(self, database: Database, *, per_key: int | None = None, per_tenant: int | None = None) -> None:
@@ -153,14 +153,14 @@ class Grants:
         self._per_tenant = per_tenant
 
     async def register(self, name: str, redirect_uris: Sequence[str], *, network: str) -> Client:
-        """Keep a client.
+        """Validate and store a new client, and return it.
 
         Args:
-            network: from where it registers.
+            network: the network that the registration comes from.
 
         Raises:
-            InvalidArgument: no name or address that a client may have.
-            RateLimited: as many wait for their first use as may, from there or in all.
+            InvalidArgument: the name or an address is not allowed.
+            RateLimited: too many unused registrations exist, from this network or in all.
         """
         name = name.strip()
         if not 1 <= len(name) <= MAX_CLIENT_NAME or not name.isprintable():
@@ -198,8 +198,8 @@ class Grants:
         )
 
     async def client(self, client_id: str) -> Client | None:
-        """Return a client, or None where there is none of this id, or nobody used it in time."""
-        if "\x00" in client_id:
+        """Return a client; None if the id is unknown, or if nobody used the registration in time."""
+        if "\x00" in client_id:  # PostgreSQL would refuse the text
             return None
         async with self._database.connection() as connection:
             row = await connection.fetchrow(sql("oauth.client"), client_id, UNUSED_S, timeout=_STATEMENT_S)
@@ -210,7 +210,7 @@ class Grants:
     async def grant(
         self, key: MadeKey, client: Client, *, face: Face, scopes: Sequence[str], redirect_uri: str, challenge: str
     ) -> str | None:
-        """Return a code for what a key's bearer allows a client; None where the key cannot allow it.
+        """Make a grant to a client by a key's bearer; return its code, or None where the key may not grant this.
 
         Raises:
             QuotaExceeded: the key, or its tenant, has as many grants as it may.
@@ -245,7 +245,7 @@ class Grants:
     async def exchange_code(
         self, code: str, client: Client, *, redirect_uri: str, verifier: str, face: Face | None
     ) -> Issued | None:
-        """Return tokens for a code; None where it is not good. A second time ends its grant."""
+        """Return tokens for a code; None if the code is not valid. Using a code twice ends its grant."""
         uri = client.registered(redirect_uri) or redirect_uri
         return await self._exchange(
             code, client, refreshing=False, uri=uri, challenge=challenge_of(verifier) or "", face=face
@@ -254,11 +254,11 @@ class Grants:
     async def refresh(
         self, token: str, client: Client, *, face: Face | None, scopes: Sequence[str] | None
     ) -> Issued | None:
-        """Return new tokens for a refresh token; None where it is not good. A second time ends its grant."""
+        """Return new tokens for a refresh token; None if it is not valid. Using it twice ends its grant."""
         return await self._exchange(token, client, refreshing=True, face=face, scopes=scopes)
 
     async def revoke(self, token: str, client: Client) -> bool:
-        """End the grant of a token of this client; tell whether there was one."""
+        """End the grant that a token of this client belongs to; return whether there was one."""
         async with self._database.connection() as connection:
             ended: bool = await connection.fetchval(
                 sql("oauth.revoke"), token_digest(token), client.client_id, timeout=_STATEMENT_S
@@ -267,7 +267,7 @@ class Grants:
 
     async def _exchange(
         self,
-        shown: str,
+        presented_secret: str,
         client: Client,
         *,
         refreshing: bool,
@@ -276,11 +276,12 @@ class Grants:
         face: Face | None = None,
         scopes: Sequence[str] | None = None,
     ) -> Issued | None:
+        """Use up a code or a refresh token, and return the next tokens; None if it is not valid for this client."""
         access, refresh = make_secret(ACCESS_PREFIX), make_secret(REFRESH_PREFIX)
         async with self._database.connection() as connection:
-            granted = await connection.fetchval(
+            granted_scopes = await connection.fetchval(
                 sql("oauth.exchange"),
-                token_digest(shown),
+                token_digest(presented_secret),
                 refreshing,
                 client.client_id,
                 uri,
@@ -293,4 +294,4 @@ class Grants:
                 REFRESH_S,
                 timeout=_STATEMENT_S,
             )
-        return None if granted is None else Issued(access=access, refresh=refresh, scopes=tuple(granted))
+        return None if granted_scopes is None else Issued(access=access, refresh=refresh, scopes=tuple(granted_scopes))

@@ -48,10 +48,10 @@ class _OfClaim(_Strict):
 
 
 class Mapped(_OfClaim):
-    """How names come out of a token: `always` those, and those of a claim.
+    """How names are taken from a token: those in `always`, and those of a claim.
 
-    A claim is a text, or a list of texts. `values` translates what it holds; without it the values are the names, with
-    `prefix` before each.
+    The claim holds a text, or a list of texts. `values` says which names each text stands for; without it, the texts
+    are the names, with `prefix` before each.
     """
 
     always: _Values = ()
@@ -78,15 +78,15 @@ class Mapped(_OfClaim):
 
     @property
     def configured(self) -> tuple[str, ...]:
-        """Every name that the configuration itself writes down."""
+        """Every name that is written in the configuration itself."""
         return (*self.always, *(name for names in (self.values or {}).values() for name in names))
 
 
 class Granted(_OfClaim, Generic[Name]):
-    """How roles or faces come out of a token: `always` those, and what each value of a claim grants.
+    """How roles or faces are taken from a token: those in `always`, and those that values of a claim grant.
 
-    A claim is a list of texts, or one text whose words are the values, as `scope` is. Values that are not listed grant
-    nothing.
+    The claim holds a list of texts, or one text whose words are the values, as `scope` does. Values that are not listed
+    grant nothing.
     """
 
     always: tuple[Name, ...] = ()
@@ -104,9 +104,9 @@ class Granted(_OfClaim, Generic[Name]):
 class Issuer(_Strict):
     """One authorization server, and what its tokens stand for.
 
-    `name` is how histories and limits call it; `issuer` is the exact value of `iss`. Its keys are at `jwks_uri`, or
-    where its metadata (RFC 8414, OpenID Connect Discovery) says. `audiences` are values of `aud` that count at every
-    face; without them a token must be issued for the address of the face at which it is used.
+    Histories and limits use `name`; `issuer` is the exact value of `iss`. Its keys are at `jwks_uri`, or where its
+    metadata (RFC 8414, OpenID Connect Discovery) says. `audiences` are values of `aud` that every face accepts; without
+    them, a token must be issued for the address of the face at which it is used.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
@@ -141,20 +141,22 @@ class Issuer(_Strict):
             raise ValueError("name one tenant always, or the claim that says which")
         if any(len(names) != 1 for names in (tenant.values or {}).values()):
             raise ValueError("each value stands for one tenant")
-        return _each(tenant, checked_tenant)
+        return _with_checked_names(tenant, checked_tenant)
 
     @field_validator("participants")
     @classmethod
     def _names_participants(cls, participants: Mapped) -> Mapped:
-        return _each(participants, lambda name: canonical_participants([name])[0])
+        return _with_checked_names(participants, lambda name: canonical_participants([name])[0])
 
     @field_validator("may_ask", "channels")
     @classmethod
     def _are_patterns(cls, patterns: Mapped | None) -> Mapped | None:
-        return None if patterns is None else _each(patterns, lambda name: checked_pattern(name, "pattern"))
+        return (
+            None if patterns is None else _with_checked_names(patterns, lambda name: checked_pattern(name, "pattern"))
+        )
 
     def scopes_granting(self, roles: frozenset[Role]) -> tuple[str, ...]:
-        """Return the scopes that grant one of the roles; none where roles come from another claim."""
+        """Return the OAuth scopes that grant one of the roles; none if roles come from a claim other than the scope."""
         if self.roles.path not in (("scope",), ("scp",)):
             return ()
         return tuple(scope for scope, granted in self.roles.values.items() if not roles.isdisjoint(granted))
@@ -176,7 +178,7 @@ def load_issuers(path: str | Path) -> tuple[Issuer, ...]:
     """Return the issuers that a file lists.
 
     Raises:
-        ConfigurationError: it cannot be read, or something in it is wrong; the message names the place.
+        ConfigurationError: the file cannot be read, or something in it is wrong; the message names the place.
     """
     document = read_yaml(Path(path), "auth.issuers_file")
     try:
@@ -191,12 +193,12 @@ def load_issuers(path: str | Path) -> tuple[Issuer, ...]:
 
 
 def is_safe_url(url: str) -> bool:
-    """Tell whether an address may be asked for keys: https, or http on this machine, and nothing hidden in it."""
+    """Tell whether keys may be fetched from an address: https, or http on this machine; no user, query or fragment."""
     if not re.fullmatch(r"[\x21-\x7e]+", url):
         return False
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
+        host, _ = parts.hostname, parts.port  # `port` raises ValueError where it is no number
     except ValueError:
         return False
     if not host or parts.username is not None or parts.query or parts.fragment or "?" in url or "#" in url:
@@ -204,11 +206,11 @@ def is_safe_url(url: str) -> bool:
     return parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)
 
 
-def _each(mapped: Mapped, check: Any) -> Mapped:
-    """Return a mapping whose written names are all good.
+def _with_checked_names(mapped: Mapped, check: Any) -> Mapped:
+    """Check each name that the configuration writes, and return the mapping unchanged.
 
     Raises:
-        ValueError: one is not, or would be another name once canonical.
+        ValueError: a name is not allowed, or is not in canonical form.
     """
     for name in mapped.configured:
         try:

@@ -1,7 +1,8 @@
 """The journal of access: administrative acts, refused attempts, and one record per call without its content.
 
-Acts are written with the act. Refused attempts and calls are noted in memory and written beside the requests, by one
-task, a batch at a time: a request never waits for them, what they take is bounded, and what finds no room is counted.
+An act is written in the transaction that does it. Refused attempts and calls are kept in memory and written by one
+background task in batches: requests never wait for that, memory and database load are bounded, and records that find
+no room are dropped and counted.
 Nothing here holds a secret or a word of an event.
 """
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 NO_TENANT = "-"
-"""Under this name, which no tenant can have, attempts are kept of which nobody knows the tenant."""
+"""Stands for the tenant of an attempt whose tenant is unknown; no real tenant can have this name."""
 
 NOBODY = "nobody"
 """The actor of an attempt that proved nothing."""
@@ -64,9 +65,9 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Act:
-    """One administrative act. `target` names what it was done to: a key's id, a tenant, a snapshot.
+    """One administrative act. `target` names what it changed: a key's id, a tenant, a snapshot.
 
-    `address` is from where it was asked for, where that was over HTTP.
+    `address` is the client's address if the request came over HTTP.
     """
 
     tenant: str
@@ -102,19 +103,19 @@ class _Repeats:
 
 
 async def write_act(connection: Connection, act: Act) -> None:
-    """Write an act down within the transaction that does it."""
+    """Write an act into the journal, in the caller's transaction."""
     details = orjson.dumps(dict(act.details), default=str).decode()
     row = (act.tenant, act.actor, act.action, act.target, act.outcome, act.face, details, act.address)
     await connection.execute(sql("audit.write_act"), *row)
 
 
 class Journal:
-    """What one serving process notes.
+    """The journal of one serving process.
 
     Args:
-        database: where it is written; a pool of which reads cannot take all connections.
+        database: where it is written; a pool whose connections reads cannot all take.
         settings: which calls are recorded.
-        dropped: told how many records found no room, and of which sort.
+        dropped: called with the sort and number of records that were lost.
         ticks: a steady clock, in seconds.
         now: seconds since 1970.
     """
@@ -129,13 +130,13 @@ class Journal:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._database = database
-        self._share = settings.calls
+        self._recorded_share = settings.calls
         self._dropped = dropped
         self._ticks = ticks
         self._now = now
         rate = settings.calls_per_s
-        self._room = TokenBucket(rate, max(1.0, rate * _CALL_BURST_S), ticks())
-        self._refusal_room = TokenBucket(_REFUSALS_PER_S, MAX_KINDS, ticks())
+        self._call_rate = TokenBucket(rate, max(1.0, rate * _CALL_BURST_S), ticks())
+        self._refusal_rate = TokenBucket(_REFUSALS_PER_S, MAX_KINDS, ticks())
         self._calls: deque[tuple[str, Row]] = deque()
         self._writing = asyncio.Lock()
         self._attempts: dict[RefusedAttempt, _Repeats] = {}
@@ -143,16 +144,16 @@ class Journal:
     def call(
         self, principal: Principal, *, face: Face, tool: str, arguments: Any, seconds: float, outcome: str
     ) -> None:
-        """Note one call, if it is one of those that are recorded.
+        """Queue the record of one call, if the settings say that it is recorded.
 
-        Of its arguments only the context is kept: context_id, or the project and session of a turn.
+        Of the arguments, only the context is kept: context_id, or the project and session of a turn.
         """
-        if self._share is None:
+        if self._recorded_share is None:  # the settings record calls with credentials only
             if principal.credential is None:
                 return
-        elif self._share < 1 and random.random() >= self._share:  # noqa: S311 - a sample
+        elif self._recorded_share < 1 and random.random() >= self._recorded_share:  # noqa: S311 - a sample
             return
-        if len(self._calls) >= MAX_WAITING or self._room.take(1, self._ticks()):
+        if len(self._calls) >= MAX_WAITING or self._call_rate.take(1, self._ticks()):
             self._dropped("calls", 1)
             return
         context = _context_of(face, arguments) if isinstance(arguments, dict) else None
@@ -163,17 +164,17 @@ class Journal:
         self._calls.append((principal.tenant, row))
 
     def refused(self, attempt: RefusedAttempt) -> None:
-        """Note a refused attempt."""
-        seen = self._attempts.get(attempt)
-        if seen is not None:
-            seen.times += 1
-        elif len(self._attempts) >= MAX_KINDS or self._refusal_room.take(1, self._ticks()):
+        """Queue a refused attempt, or count it with equal ones that wait."""
+        repeats = self._attempts.get(attempt)
+        if repeats is not None:
+            repeats.times += 1
+        elif len(self._attempts) >= MAX_KINDS or self._refusal_rate.take(1, self._ticks()):
             self._dropped("refusals", 1)
         else:
             self._attempts[attempt] = _Repeats(self._now(), 1)
 
     async def act(self, act: Act) -> None:
-        """Write an act down that was done already; a database that is away costs the entry, not the act."""
+        """Write an act that was done already. If the database is unreachable, the entry is lost and the log says so."""
         try:
             async with self._database.write(act.tenant) as connection:
                 await write_act(connection, act)
@@ -196,16 +197,16 @@ class Journal:
         face: Face | None = None,
         address: str | None = None,
     ) -> None:
-        """Write an administrative command down that was carried out, or refused.
+        """Write an administrative command that was carried out, or refused, into the journal.
 
         Args:
-            named: its arguments. They, or else its answer, say what it was done to.
+            named: the command's arguments. The act's target is taken from them, or else from `answer`.
         """
-        given = (
+        possible_targets = (
             *(named.get(field) for field in ("snapshot_id", "to", "erasure_id")),
             *(answer.get(field) for field in ("snapshot_id", "request_id", "erasure_id")),
         )
-        target = next((value for value in given if isinstance(value, str)), None)
+        target = next((value for value in possible_targets if isinstance(value, str)), None)
         if target is not None:
             target = target[:_MAX_TARGET].encode("ascii", "replace").decode().replace("\0", "?")
         await self.act(
@@ -221,7 +222,7 @@ class Journal:
         )
 
     async def run(self) -> None:
-        """Write what was noted, every second, until cancelled; then once more."""
+        """Write queued records every second until cancelled, then once more."""
         try:
             while True:
                 await asyncio.sleep(FLUSH_S)
@@ -231,14 +232,15 @@ class Journal:
                 await asyncio.wait_for(asyncio.shield(self.flush()), 2.0)
 
     async def flush(self) -> None:
-        """Write what was noted, after what is being written; what the database does not take is lost, and counted."""
+        """Write all queued records, once a write under way has ended; those that cannot be written count as lost."""
         async with self._writing:
             await self._flush()
 
     async def _flush(self) -> None:
+        """Write queued refusals, then queued calls, grouped by tenant; needs `_writing`."""
         attempts, self._attempts = self._attempts, {}
         refusals: dict[str, list[Row]] = {}
-        for attempt, seen in attempts.items():
+        for attempt, repeats in attempts.items():
             row = (
                 attempt.actor,
                 attempt.action,
@@ -246,8 +248,8 @@ class Journal:
                 attempt.outcome,
                 attempt.face,
                 attempt.address,
-                seen.times,
-                datetime.fromtimestamp(seen.at, UTC),
+                repeats.times,
+                datetime.fromtimestamp(repeats.at, UTC),
             )
             refusals.setdefault(attempt.tenant, []).append(row)
         for tenant, rows in refusals.items():
@@ -264,7 +266,8 @@ class Journal:
         try:
             async with self._database.write(tenant) as connection:
                 if sort == "calls":
-                    # An erasure waits for this transaction, and a later one sees the erasure.
+                    # With this shared lock, an erasure waits for this transaction, and a later transaction sees the
+                    # erasure: no call is written that an erasure would miss.
                     await connection.execute(sql("llm.share_audit_lock"), lock_key("audit", tenant))
                 await connection.execute(sql(statement), tenant, *map(list, zip(*rows, strict=True)))
         except MyriaError as error:
@@ -276,7 +279,7 @@ class Journal:
 
 
 def _context_of(face: Face, arguments: Json) -> Any:
-    """Return what arguments say of where a call belongs: names that callers give, nothing of what is said."""
+    """Return the name of the conversation that a call belongs to, as its arguments give it; never its content."""
     if face != "turns":
         return arguments.get("context_id")
     names = [arguments.get(name) for name in ("project", "session_id")]
@@ -284,7 +287,7 @@ def _context_of(face: Face, arguments: Json) -> Any:
 
 
 async def entries(database: Database, tenant: str | None, limit: int) -> list[Json]:
-    """Return acts and refused attempts, newest first, of one tenant, or of all and of none."""
+    """Return acts and refused attempts, newest first: of one tenant, or, for None, of all and of unknown tenants."""
     async with database.read(ALL_TENANTS) as connection:
         rows = await connection.fetch(sql("audit.entries"), tenant, limit)
     return [
@@ -299,14 +302,14 @@ async def entries(database: Database, tenant: str | None, limit: int) -> list[Js
 
 
 async def calls(database: Database, tenant: str | None, limit: int) -> list[Json]:
-    """Return recorded calls, newest first, of one tenant, or of all."""
+    """Return recorded calls, newest first: of one tenant, or of all for None."""
     async with database.read(ALL_TENANTS) as connection:
         rows = await connection.fetch(sql("audit.calls"), tenant, limit)
     return [{**dict(row), "at": rfc3339_of(row["at"])} for row in rows]
 
 
 async def forget(database: Database, settings: AuditSettings) -> int:
-    """Remove what is older than retention keeps, a batch at a time; return how many rows. For the control plane."""
+    """Remove rows older than the retention, in batches, and return how many. Needs the control plane's rights."""
     removed = 0
     for statement, age_s in (
         ("audit.forget_entries", settings.keep_access_s),
@@ -315,7 +318,7 @@ async def forget(database: Database, settings: AuditSettings) -> int:
         while True:
             async with database.write(ALL_TENANTS) as connection:
                 status = await connection.execute(sql(statement), age_s, _FORGOTTEN_AT_ONCE)
-            batch = int(status.rpartition(" ")[2])
+            batch = int(status.rpartition(" ")[2])  # PostgreSQL answers `DELETE 123`
             removed += batch
             if batch < _FORGOTTEN_AT_ONCE:
                 break

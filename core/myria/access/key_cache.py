@@ -1,9 +1,8 @@
-"""The keys that a serving process knows: verified once, then a dictionary look-up, until something changes.
+"""The keys that a serving process has verified: once in the database, then by a dictionary look-up until a change.
 
-One row in the database, the epoch, moves with every change of a key or of who may use a tenant. It is read twice a
-second; a key that was verified is good while the epoch that was read since is the one of its verification, and that
-look began within the last second. So no request is taken that begins over a second after a revocation, on any process,
-and none pays for that.
+One row in the database, the epoch, changes with every change of a key or of who may use a tenant. It is read twice a
+second. A cached key is valid while the epoch is still that of its verification, and was read within the last second.
+So no process accepts a request that begins over a second after a revocation, and no request waits for the check.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _STATEMENT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a key's text stands for, as of an epoch: a principal, or why it is refused."""
+    """The verdict on a key's text, as of an epoch: a principal, or the error that refuses it."""
 
     epoch: int
     answer: Principal | MyriaError
@@ -67,7 +66,7 @@ class KeyCache:
     """Turns keys, and access tokens that were granted with one, into principals.
 
     Args:
-        database: where keys are looked up; a pool of which reads cannot take all connections.
+        database: where keys are looked up; a pool whose connections reads cannot all take.
         appends_for_anyone: see `Principal`.
         now: seconds since 1970.
         ticks: a steady clock, in seconds.
@@ -88,15 +87,15 @@ class KeyCache:
         self._appends_for_anyone = appends_for_anyone
         self._now = now
         self._ticks = ticks
-        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._accepted: OrderedDict[bytes, _Known] = OrderedDict()
         # Bad keys are remembered apart: a flood of guesses must not push good ones out.
         self._refused: OrderedDict[bytes, _Known] = OrderedDict()
-        self._wanted: dict[bytes, tuple[MadeKey, asyncio.Future[_Known]]] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._waiting: dict[bytes, tuple[MadeKey, asyncio.Future[_Known]]] = {}
+        self._lookup_task: asyncio.Task[None] | None = None
         self._epoch = -1
         self._read_at = float("-inf")
-        self._reading: asyncio.Task[None] | None = None
-        self._used: defaultdict[str, set[str]] = defaultdict(set)
+        self._epoch_task: asyncio.Task[None] | None = None
+        self._used_keys: defaultdict[str, set[str]] = defaultdict(set)
         self._tenants: OrderedDict[str, tuple[int, MyriaError | None]] = OrderedDict()
         self.looks = 0
 
@@ -106,7 +105,7 @@ class KeyCache:
         Raises:
             CredentialInvalid: it is malformed, unknown, expired or revoked.
             TenantSuspended: its tenant is suspended.
-            DatabaseUnavailable: nobody can tell now.
+            DatabaseUnavailable: the key cannot be checked now.
             Overloaded: too many unknown keys wait to be looked at.
         """
         made = parse_credential(text)
@@ -114,19 +113,19 @@ class KeyCache:
             raise CredentialInvalid("this is no key of Myria; it reads myr_<id>_<secret>")
         if self._ticks() - self._read_at > FRESH_S:
             await self._read_epoch()
-        name = hashlib.sha256(text.encode()).digest()
-        entry = self._known.get(name) or self._refused.get(name)
+        text_digest = hashlib.sha256(text.encode()).digest()
+        entry = self._accepted.get(text_digest) or self._refused.get(text_digest)
         if entry is None or entry.epoch != self._epoch:
-            entry = await self._looked_up(name, made)
+            entry = await self._looked_up(text_digest, made)
         return self._answer(entry)
 
     async def check_tenant(self, tenant: str) -> None:
-        """Return when the credentials of a tenant are good that somebody else verifies.
+        """Check that a tenant accepts credentials, for credentials that other code verifies (tokens of issuers).
 
         Raises:
             CredentialInvalid: there is no such tenant.
             TenantSuspended: it is suspended.
-            DatabaseUnavailable: nobody can tell now.
+            DatabaseUnavailable: the tenant cannot be checked now.
         """
         if self._ticks() - self._read_at > FRESH_S:
             await self._read_epoch()
@@ -137,7 +136,7 @@ class KeyCache:
             raise refusal.with_traceback(None)
 
     async def _look_at_tenant(self, tenant: str) -> MyriaError | None:
-        """Return why a tenant's credentials are refused, None where they are good."""
+        """Read the state of a tenant, and cache it; return why its credentials are refused, None where they are not."""
         self.looks += 1
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(sql("access.tenant_state"), tenant, timeout=_STATEMENT_S)
@@ -152,7 +151,7 @@ class KeyCache:
         return refusal
 
     async def run(self) -> None:
-        """Look at the epoch, and note which keys are used, until cancelled."""
+        """Read the epoch twice a second, and write down which keys were used, until cancelled."""
         noted_at = self._ticks()
         try:
             while True:
@@ -167,8 +166,8 @@ class KeyCache:
                 await asyncio.wait_for(asyncio.shield(self.note_uses()), 2.0)
 
     async def note_uses(self) -> None:
-        """Write down which keys were used since the last time; losing that when the database is away is allowed."""
-        used, self._used = self._used, defaultdict(set)
+        """Write down which keys were used since the last call; if the database is unreachable, that is lost."""
+        used, self._used_keys = self._used_keys, defaultdict(set)
         for tenant, keys in used.items():
             try:
                 async with self._database.write(tenant) as connection:
@@ -176,42 +175,42 @@ class KeyCache:
             except MyriaError as error:
                 _log.debug("the uses of keys were not noted: %s", error)
 
-    async def _looked_up(self, name: bytes, made: MadeKey) -> _Known:
-        """Return what the database says of a key.
+    async def _looked_up(self, text_digest: bytes, made: MadeKey) -> _Known:
+        """Return the database's verdict on a key; requests with the same key share one look-up.
 
-        One look is under way at a time, on one connection, and takes all keys that came meanwhile: a flood of bad keys
-        costs a bounded share of the database, and a good key among them is still looked at.
+        One statement runs at a time, on one connection, and takes the keys that came meanwhile: a flood of bad keys
+        costs a bounded share of the database, and a good key among them is still looked up.
         """
-        wanted = self._wanted.get(name)
-        if wanted is None:
-            if len(self._wanted) >= MAX_WAITING:
+        waiting = self._waiting.get(text_digest)
+        if waiting is None:
+            if len(self._waiting) >= MAX_WAITING:
                 raise Overloaded("too many unknown keys wait to be looked at; retry")
-            wanted = self._wanted[name] = (made, asyncio.get_running_loop().create_future())
-            wanted[1].add_done_callback(_seen)
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
-        return await asyncio.shield(wanted[1])
+            waiting = self._waiting[text_digest] = (made, asyncio.get_running_loop().create_future())
+            waiting[1].add_done_callback(_retrieve_error)
+        if self._lookup_task is None or self._lookup_task.done():
+            self._lookup_task = asyncio.create_task(self._look())
+        return await asyncio.shield(waiting[1])
 
     async def _look(self) -> None:
-        """Look keys up until none is wanted."""
-        while self._wanted:
-            wanted = dict(islice(self._wanted.items(), LOOKED_AT_ONCE))
+        """Look up waiting keys, up to `LOOKED_AT_ONCE` at a time, until none waits."""
+        while self._waiting:
+            batch = dict(islice(self._waiting.items(), LOOKED_AT_ONCE))
             try:
-                rows = await self._rows([made for made, _ in wanted.values()])
-                entries = [self._judged(row, made) for row, (made, _) in zip(rows, wanted.values(), strict=True)]
+                rows = await self._find_keys([made for made, _ in batch.values()])
+                entries = [self._judged(row, made) for row, (made, _) in zip(rows, batch.values(), strict=True)]
             except Exception as error:  # noqa: BLE001 - goes to whoever waits
-                for name, (_, answer) in wanted.items():
-                    del self._wanted[name]
+                for text_digest, (_, answer) in batch.items():
+                    del self._waiting[text_digest]
                     answer.set_exception(error)
                 continue
-            for (name, (_, answer)), entry in zip(wanted.items(), entries, strict=True):
-                del self._wanted[name]
+            for (text_digest, (_, answer)), entry in zip(batch.items(), entries, strict=True):
+                del self._waiting[text_digest]
                 is_good = isinstance(entry.answer, Principal)
-                (self._refused if is_good else self._known).pop(name, None)
-                _remember(self._known if is_good else self._refused, name, entry)
+                (self._refused if is_good else self._accepted).pop(text_digest, None)
+                _remember(self._accepted if is_good else self._refused, text_digest, entry)
                 answer.set_result(entry)
 
-    async def _rows(self, keys: list[MadeKey]) -> list[asyncpg.Record]:
+    async def _find_keys(self, keys: list[MadeKey]) -> list[asyncpg.Record]:
         self.looks += 1
         ids, digests = [made.key_id for made in keys], [made.digest for made in keys]
         async with self._database.connection() as connection:
@@ -221,15 +220,17 @@ class KeyCache:
         return rows
 
     def _answer(self, entry: _Known) -> Principal:
+        """Return the principal of a verdict, or raise its refusal; also refuse a key that has expired since."""
         if not isinstance(entry.answer, Principal):
             raise entry.answer.with_traceback(None)  # else the kept error would grow by a frame with each request
         if entry.expires_at is not None and self._now() >= entry.expires_at:
             raise CredentialInvalid("this key has expired; make a new one", reason="expired")
         if entry.answer.credential is not None:
-            self._used[entry.answer.tenant].add(entry.answer.credential)
+            self._used_keys[entry.answer.tenant].add(entry.answer.credential)
         return entry.answer
 
     def _judged(self, row: asyncpg.Record, made: MadeKey) -> _Known:
+        """Return the verdict on a key, from its row."""
         epoch, expires_at = row["epoch"], row["expires_at"]
         if row["key_id"] is None:
             return _Known(epoch, CredentialInvalid("this key is not known, or is not whole"))
@@ -257,27 +258,28 @@ class KeyCache:
         )
 
     async def _read_epoch(self) -> None:
-        """Read the epoch; those who want it at the same time share one look."""
-        if self._reading is None or self._reading.done():
-            self._reading = asyncio.create_task(self._look_at_epoch())
-            self._reading.add_done_callback(_seen)
-        await asyncio.shield(self._reading)
+        """Read the epoch; concurrent callers share one statement."""
+        if self._epoch_task is None or self._epoch_task.done():
+            self._epoch_task = asyncio.create_task(self._look_at_epoch())
+            self._epoch_task.add_done_callback(_retrieve_error)
+        await asyncio.shield(self._epoch_task)
 
     async def _look_at_epoch(self) -> None:
-        asked_at = self._ticks()
+        asked_at = self._ticks()  # before the statement: a change during it must not count as seen
         async with self._database.connection() as connection:
             epoch = await connection.fetchval(sql("access.epoch"), timeout=_STATEMENT_S)
         self._epoch, self._read_at = epoch, asked_at
 
 
 def _remember(entries: OrderedDict[Name, Entry], name: Name, entry: Entry) -> None:
+    """Add an entry as the newest; drop the oldest above `MAX_KNOWN`."""
     entries[name] = entry
     entries.move_to_end(name)
     if len(entries) > MAX_KNOWN:
         entries.popitem(last=False)
 
 
-def _seen(task: asyncio.Future[Any]) -> None:
-    """Whoever waited may be gone; its failure is then nobody's."""
+def _retrieve_error(task: asyncio.Future[Any]) -> None:
+    """Retrieve a future's error, so that asyncio does not warn if everybody who waited for it was cancelled."""
     if not task.cancelled():
         task.exception()

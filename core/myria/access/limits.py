@@ -1,7 +1,7 @@
-"""How much one credential may ask for, and how often somebody may fail to prove who they are. Pure rules.
+"""Limits on the requests of one credential, and on failed authentications. Pure rules.
 
-They hold on one process: with N processes behind a Service, a credential may come to N times as much. Nothing here
-waits, reads a clock of its own choice or a database.
+Each process counts alone: with N processes behind a Service, a credential may use up to N times as much. Nothing here
+waits or reads a database; the clock is passed in.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Header = tuple[bytes, bytes]
 
 
 class CredentialUsage:
-    """What one credential uses of one process."""
+    """The requests of one credential on one process, and its limits."""
 
     __slots__ = ("_bucket", "_concurrency", "_in_flight", "_prompt", "_ticks")
 
@@ -40,16 +40,16 @@ class CredentialUsage:
 
     @property
     def has_rate(self) -> bool:
-        """Whether a rate holds, of which answers tell what is left."""
+        """Whether a rate limit applies, so that answers carry headers about it."""
         return self._bucket is not None
 
     @property
     def idle(self) -> bool:
-        """Whether nothing of it is being worked on."""
+        """Whether no request of the credential is under way."""
         return not self._in_flight
 
     def allow(self, principal: Principal, requests_per_s: float | None, concurrency: int | None) -> None:
-        """Take over what a principal is allowed; what it used of an unchanged rate stays used."""
+        """Set the limits of a principal, or else these defaults; an unchanged rate keeps what was used of it."""
         rate = principal.requests_per_s or requests_per_s
         self._concurrency = principal.concurrency or concurrency or math.inf
         if rate is None:
@@ -61,7 +61,7 @@ class CredentialUsage:
         """Count one request that begins; call `end` when it is over.
 
         Raises:
-            RateLimited: the credential asks too often, or too much at once; nothing was counted.
+            RateLimited: too many requests a second, or at once; nothing was counted.
         """
         if self._in_flight >= self._concurrency:
             raise RateLimited(
@@ -78,7 +78,7 @@ class CredentialUsage:
         """Count further messages of a request that has begun.
 
         Raises:
-            RateLimited: they are too many for now; none was counted.
+            RateLimited: too many messages for now; none was counted.
         """
         if self._bucket is not None and messages > 0:
             self._take(self._bucket, messages)
@@ -88,13 +88,13 @@ class CredentialUsage:
         self._in_flight -= 1
 
     def refused_often(self) -> bool:
-        """Count one refusal, and tell whether there were so many of late that this one need not be answered at once."""
+        """Count one refusal; return whether there were so many lately that its answer may be delayed."""
         return self._prompt.take(1, self._ticks()) > 0
 
     def headers(self) -> tuple[Header, ...]:
-        """Return how much is left, for a client that wants to keep within it; nothing where no rate holds.
+        """Return headers that tell a client how many requests are left; none if no rate limit applies.
 
-        The fields of draft-ietf-httpapi-ratelimit-headers-11, and the three of its revisions up to 06, which more
+        They are those of draft-ietf-httpapi-ratelimit-headers-11, and the three of its revisions up to 06, which more
         clients read.
         """
         bucket = self._bucket
@@ -122,11 +122,11 @@ class CredentialUsage:
 
 
 class CredentialLimits:
-    """What the credentials of one process use.
+    """The usage of all credentials of one process.
 
     Args:
-        requests_per_s: of a credential that has no rate of its own; None for any.
-        concurrency: requests at once of a credential that has no number of its own; None for any.
+        requests_per_s: for credentials without a rate of their own; None for no limit.
+        concurrency: requests at once, for credentials without a number of their own; None for no limit.
         ticks: a steady clock, in seconds.
     """
 
@@ -143,36 +143,36 @@ class CredentialLimits:
         self._usages: OrderedDict[tuple[str, str], CredentialUsage] = OrderedDict()
 
     def of(self, principal: Principal) -> CredentialUsage | None:
-        """Return what a principal's credential uses; None for the local principal, which nothing limits."""
+        """Return the usage of a principal's credential; None for the local principal, which has no limits."""
         if principal.credential is None:
             return None
-        name = (principal.tenant, principal.credential)
-        usage = self._usages.get(name)
+        credential_key = (principal.tenant, principal.credential)
+        usage = self._usages.get(credential_key)
         if usage is None:
-            usage = self._usages[name] = CredentialUsage(self._ticks)
+            usage = self._usages[credential_key] = CredentialUsage(self._ticks)
             self._forget()
         else:
-            self._usages.move_to_end(name)
+            self._usages.move_to_end(credential_key)
         usage.allow(principal, self._requests_per_s, self._concurrency)
         return usage
 
     def _forget(self) -> None:
-        """Forget idle credentials beyond those remembered; one that is at work stays."""
+        """Forget the oldest idle credentials above `MAX_REMEMBERED`; one with requests under way stays."""
         for _ in range(len(self._usages) - MAX_REMEMBERED):
-            name = next(iter(self._usages))
-            if self._usages[name].idle:
-                del self._usages[name]
+            credential_key = next(iter(self._usages))
+            if self._usages[credential_key].idle:
+                del self._usages[credential_key]
             else:
-                self._usages.move_to_end(name)
+                self._usages.move_to_end(credential_key)
 
 
 class Rates:
-    """How often something may happen, by whatever it has in common: an address, a key, a tenant.
+    """Limits how often something may happen under one name: an address, a key or a tenant.
 
     Args:
-        per_minute: how often under one name, a minute's worth at once; None for any number.
-        limit: the setting that says so.
-        message: what a refusal says.
+        per_minute: how often under one name, all of them at once if need be; None for no limit.
+        limit: the name of the setting, for the refusal.
+        message: the text of the refusal.
         ticks: a steady clock, in seconds.
     """
 
@@ -189,10 +189,10 @@ class Rates:
         return len(self._buckets)
 
     def note(self, names: Sequence[str]) -> None:
-        """Count one under each name.
+        """Count one occurrence under each name.
 
         Raises:
-            RateLimited: under one of them there were too many.
+            RateLimited: there were too many under one of the names.
         """
         if self._per_minute is None:
             return
@@ -216,7 +216,7 @@ class Rates:
 class Failures(Rates):
     """Failed authentications, by address and by the id of the key.
 
-    Ask only after a credential was found to be bad: a good one is never refused for the failures of others.
+    Note one only after a credential was found to be bad: a good one must not be refused for the failures of others.
     """
 
     def __init__(self, per_minute: float | None, *, ticks: Callable[[], float] = time.monotonic) -> None:
@@ -230,10 +230,12 @@ class Failures(Rates):
 
 
 def network_of(address: str, *, site: bool = False) -> str:
-    """Return what is counted together that comes from an address: itself, or the /64 of IPv6, which one host may own.
+    """Return the network under which an address is counted: the IPv4 address itself, or the /64 of an IPv6 address.
+
+    One host may own a whole /64, and one customer a whole /48. A text that is no address is returned unchanged.
 
     Args:
-        site: of IPv6 the /48, which one customer may own.
+        site: count IPv6 by its /48.
     """
     try:
         parsed = ipaddress.ip_address(address)

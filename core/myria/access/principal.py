@@ -1,7 +1,7 @@
 """The principal: on whose behalf a request runs, and what it may do. Pure rules, made once per request.
 
-A read by some participants sees every scope of which *all* of them are members, so naming fewer sees more. Therefore a
-principal always asks as all of its own participants, and may only add to them.
+A read sees every scope of which *all* the participants it names are members, so naming fewer participants sees more.
+Therefore a principal always asks as all of its own participants, and may only add others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_PATTERNS = 64
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamedMask:
-    """A mask as a caller names it: its participants are canonical, None where it names nobody beside itself."""
+    """A mask as a caller names it: canonical participants, or None if the caller names nobody but itself."""
 
     participants: tuple[str, ...] | None = None
     exact: bool = False
@@ -44,7 +44,7 @@ class NamedMask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proof:
-    """What proves a credential of Myria's own to the database: a key by its id, a token without one; and its digest."""
+    """Proves to the database a credential that Myria issued: a key's id ("" for a token), and the secret's digest."""
 
     key_id: str
     digest: bytes = field(repr=False)
@@ -54,13 +54,13 @@ class Proof:
 class Principal:
     """On whose behalf a request runs.
 
-    `own` are the participants as which it always asks; `may_ask` are patterns of others that it may add, each a name
-    with at most one `*`. `channels` are patterns of the channels it may append to, None for any. `credential` is the
-    public id of what proved it, None for the local principal; `actor` is its name in histories and audits. Without
-    own participants and patterns, `anyone` must be true: then it names whom it likes, and `fallback` where it names
-    nobody. `appends_for_anyone` lets an append name others than the patterns allow. `text_format` is what the text of
-    answers on the agent's face is where a call does not say; None for what the settings say. `proof` is what the
-    database takes as the credential itself; None for a token of somebody else, and without credentials.
+    Every read asks as all participants in `own`; `may_ask` are patterns of others that it may add, each a name with at
+    most one `*`. `channels` are patterns of the channels it may append to; None for any. `credential` is the public id
+    of its key or token, None for the local principal; `actor` is its name in histories and audits. Without own
+    participants and patterns, `anyone` must be true: then it may name anybody, and asks as `fallback` where it names
+    nobody. `appends_for_anyone` lets an append name others than the patterns allow. `text_format` is the default format
+    of answers on the agent's face; None follows the settings. `proof` proves the credential to the database; None for a
+    token of another issuer, and without credentials.
     """
 
     tenant: str
@@ -81,11 +81,11 @@ class Principal:
 
     @property
     def caller(self) -> Caller:
-        """For whom work is done that is shared out fairly (`myria.db.fairness`)."""
+        """The caller among whom database work is shared fairly (`myria.db.fairness`)."""
         return self.tenant, self.credential or ""
 
     def need(self, roles: Sequence[Role], *, what: str) -> None:
-        """Return when this principal has one of the roles.
+        """Check that this principal has one of the roles.
 
         Raises:
             RoleRequired: it has none of them.
@@ -96,7 +96,7 @@ class Principal:
             )
 
     def need_face(self, face: Face) -> None:
-        """Return when this principal may use a face.
+        """Check that this principal may use a face.
 
         Raises:
             FaceNotAllowed: it may not.
@@ -105,15 +105,15 @@ class Principal:
             raise FaceNotAllowed(f"this credential may not use the face {face}", face=face)
 
     def asking_as(self, named: tuple[str, ...] | None, *, field: str = "participants") -> tuple[str, ...]:
-        """Return the participants as which a read asks: all of its own, and those it names.
+        """Return the participants of a read: all of the principal's own, and those that the caller names.
 
         Args:
-            named: canonical, as the caller names them; None where it names nobody.
-            field: the argument that names them, for refusals.
+            named: the canonical names that the caller gives; None where it names nobody.
+            field: the argument that holds them, for refusals.
 
         Raises:
-            ParticipantsNotAllowed: a name beyond the patterns, a part of its own instead of all, or no match of a
-                pattern where it must name one.
+            ParticipantsNotAllowed: a name that no pattern allows, some of the own participants instead of all, or no
+                name that matches a pattern although the credential needs one.
         """
         if self.anyone:
             return named or self.fallback
@@ -135,9 +135,9 @@ class Principal:
         return Masks.containing(self.asking_as(named))
 
     def asking_under(self, named: Sequence[NamedMask]) -> Masks:
-        """Return the masks of a read that names several; the rule of `asking_as` holds for each, exact ones too.
+        """Return the masks of a read that names several; each must keep the rule of `asking_as`, exact ones too.
 
-        So a list sees what its masks would see in calls of their own, and no more.
+        So one call with several masks sees what separate calls with each would see, and no more.
 
         Raises:
             ParticipantsNotAllowed: as `asking_as`, for any of them.
@@ -149,7 +149,9 @@ class Principal:
         )
 
     def asking_beside(self, participants: Sequence[str]) -> Masks:
-        """Return as whom an append looks up the events that it replaces: as this principal asks, beside whom it names.
+        """Return the masks under which an append looks up the events that it replaces.
+
+        They are those of a read by this principal and the participants that it may name.
 
         Raises:
             ParticipantsNotAllowed: as `asking_as`.
@@ -159,12 +161,12 @@ class Principal:
         return self.asking(tuple(name for name in participants if name in self.own or self.may_name(name)))
 
     def pool(self) -> Mask:
-        """Return the mask that sees what exactly its own participants hold: the pool that its agents share.
+        """Return the mask of the pool that this principal's agents share: what exactly its own participants hold.
 
-        It needs no match of a pattern: nobody else is part of it.
+        Unlike a read, it needs no name that matches a pattern, since nobody else is part of the pool.
 
         Raises:
-            ParticipantsNotAllowed: it has no participants of its own.
+            ParticipantsNotAllowed: the principal has no participants of its own.
         """
         own = self.own or self.fallback
         if not own:
@@ -175,13 +177,13 @@ class Principal:
         return Mask(own, exact=True)
 
     def appending_as(self, named: tuple[str, ...] | None) -> tuple[str, ...]:
-        """Return the participants of an append: all of its own, and those it names.
+        """Return the participants of an append: all of the principal's own, and those that the caller names.
 
         Args:
-            named: canonical, as the caller names them; None where it names nobody.
+            named: the canonical names that the caller gives; None where it names nobody.
 
         Raises:
-            ParticipantsNotAllowed: as `asking_as`, but a part of its own is as good as all.
+            ParticipantsNotAllowed: as `asking_as`, except that naming some of the own participants is allowed.
             InvalidParticipants: more than an event can have.
         """
         if self.anyone:
@@ -189,11 +191,11 @@ class Principal:
         return self._with_own(named, widened=self.appends_for_anyone, field="participants")
 
     def may_name(self, name: str) -> bool:
-        """Tell whether this principal may ask as somebody beside its own participants."""
+        """Tell whether this principal may add a participant that is not its own."""
         return self.anyone or any(matches(pattern, name) for pattern in self.may_ask)
 
     def need_channel(self, channel: str) -> None:
-        """Return when this principal may append to a channel.
+        """Check that this principal may append to a channel.
 
         Raises:
             ChannelNotAllowed: it may not.
@@ -202,38 +204,39 @@ class Principal:
             raise ChannelNotAllowed("this credential may not append to this channel", field="channel")
 
     def _with_own(self, named: tuple[str, ...] | None, *, widened: bool, field: str) -> tuple[str, ...]:
-        added = [name for name in named or () if name not in self.own]
-        matched = [name for name in added if self.may_name(name)]
-        if len(matched) < len(added) and not widened:
+        """Return the own and the named participants, sorted; `widened` also allows names that no pattern allows."""
+        others = [name for name in named or () if name not in self.own]
+        allowed = [name for name in others if self.may_name(name)]
+        if len(allowed) < len(others) and not widened:
             raise ParticipantsNotAllowed(f"{field} names somebody as whom this credential may not ask", field=field)
-        if self.may_ask and not matched:
+        if self.may_ask and not allowed:
             raise ParticipantsNotAllowed(
                 f"this credential speaks for many: name in {field} for whom it speaks now, one that matches "
                 f"{' or '.join(self.may_ask)}",
                 field=field,
             )
-        if not added and not self.own:
+        if not others and not self.own:
             raise ParticipantsNotAllowed(
                 "this credential speaks for nobody, so it can neither ask nor append; use one with participants",
                 field=field,
             )
-        if not added:
+        if not others:
             return self.own
-        together = tuple(sorted({*self.own, *added}))
-        if len(together) > MAX_PARTICIPANTS:
+        all_participants = tuple(sorted({*self.own, *others}))
+        if len(all_participants) > MAX_PARTICIPANTS:
             raise InvalidParticipants(
                 f"{field} may name at most {MAX_PARTICIPANTS}, this credential's own included",
                 field=field,
                 limit=MAX_PARTICIPANTS,
             )
-        return together
+        return all_participants
 
 
 def local_principal(tenant: str, *, actor: str = "mcp", fallback: Sequence[str] = ("agent", "me")) -> Principal:
-    """Return the principal of callers who prove nothing: it may do everything, and name any participants.
+    """Return the principal of callers without credentials: it may do everything, and name any participants.
 
     Args:
-        fallback: as whom it asks and appends where it names nobody.
+        fallback: the participants of reads and appends that name nobody.
     """
     return Principal(
         tenant=tenant,
@@ -246,7 +249,7 @@ def local_principal(tenant: str, *, actor: str = "mcp", fallback: Sequence[str] 
 
 
 def checked_pattern(pattern: str, name: str) -> str:
-    """Return a pattern of names: a name in which at most one `*` stands for any text.
+    """Check a pattern, and return it without space around it: a name in which at most one `*` stands for any text.
 
     Raises:
         InvalidArgument, InvalidParticipants: empty, too long, two stars, or a character that no name may hold.
@@ -262,4 +265,5 @@ def matches(pattern: str, name: str) -> bool:
     before, star, after = pattern.partition("*")
     if not star:
         return name == pattern
+    # The length check keeps `before` and `after` from sharing letters: `aba*ba` must not match `aba`.
     return len(name) >= len(before) + len(after) and name.startswith(before) and name.endswith(after)

@@ -1,6 +1,6 @@
 """Keys as text: `myr_<id>_<secret>`.
 
-A secret has 160 random bits, so a fast digest of it is as good as a slow one.
+A secret has 160 random bits, too many to guess, so a fast digest of it is as safe as a slow one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import secrets
 from dataclasses import dataclass
 
 PREFIX = "myr"
+# Without l, o, 0 and 1, which people confuse.
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 _ID_CHARACTERS = 12
 _SECRET_CHARACTERS = 32
@@ -34,7 +35,7 @@ class MadeKey:
 
     @property
     def digest(self) -> bytes:
-        """What is stored of the secret."""
+        """What is stored in place of the secret."""
         return digest_of(self.text.rpartition("_")[2])
 
     def __repr__(self) -> str:
@@ -50,18 +51,18 @@ def make_key() -> MadeKey:
 
 
 def parse_key(text: str) -> MadeKey | None:
-    """Return the key that a text is, or None where it is none."""
+    """Return the key that a text is; None if it is not a key."""
     match = _KEY.fullmatch(text)
     return None if match is None else MadeKey(match[1], text)
 
 
 def hide_keys(text: str) -> str:
-    """Return text in which no key shows more than its id, and no code or token anything."""
+    """Hide the secrets in a text: of a key only its id stays, of a code or a token only the prefix."""
     return _IN_TEXT.sub(r"\1***", text) if "my" in text else text
 
 
 def parse_credential(text: str) -> MadeKey | None:
-    """Return the key, or the access token of our own authorization server (without an id), that a text is."""
+    """Return the key or access token (of our own server, with the id "") that a text is; None if it is neither."""
     return MadeKey("", text) if _ACCESS.fullmatch(text) is not None else parse_key(text)
 
 

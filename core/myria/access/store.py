@@ -44,14 +44,14 @@ QUOTAS = {
     "concurrent_builds": (0, 1),
     "model_tokens_per_day": (0, 1 << 50),
 }
-"""What a tenant may be held to, with the least and the most of it; of events per second the least is excluded."""
+"""The quotas of a tenant, each with its least and greatest value; the least of events_per_s itself is excluded."""
 MAX_LIFETIME_S = 100 * 365 * 86_400.0
 DEFAULT_FACES: tuple[Face, ...] = tuple(face for face in FACES if face != "admin")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewKey:
-    """What a key is to be allowed; see `Principal`. `expires_s` is in seconds from now, None for never."""
+    """What a new key will be allowed; see `Principal`. `expires_s` is in seconds from now, None for never."""
 
     name: str
     tenant: str
@@ -67,16 +67,16 @@ class NewKey:
     expires_s: float | None = None
 
     def checked(self) -> NewKey:
-        """Return this with everything canonical.
+        """Validate all fields, and return a copy with each in canonical form.
 
         Raises:
-            InvalidArgument, InvalidParticipants: what cannot be a key, by the name of the field.
+            InvalidArgument, InvalidParticipants: a field's value is not allowed; the error names the field.
         """
         _check_text(self.name, "name", MAX_NAME)
         if self.description is not None:
             _check_text(self.description, "description", MAX_DESCRIPTION)
-        roles = _chosen(self.roles, ROLES, "role")
-        faces = _chosen(self.faces, FACES, "face")
+        roles = _checked_choice(self.roles, ROLES, "role")
+        faces = _checked_choice(self.faces, FACES, "face")
         own = canonical_participants(list(self.own), field="as") if self.own else ()
         if not own and not self.may_ask and {"append", "read"} & set(roles):
             raise InvalidArgument(
@@ -100,12 +100,12 @@ class NewKey:
 
 
 class AccessStore:
-    """Tenants, keys and grants of one database. What is done to them goes into the journal with it.
+    """Tenants, keys and grants of one database. Each change and its journal entry are one transaction.
 
-    Needs the rights of the control plane. Tenants, keys and grants are returned as JSON, their moments in RFC 3339.
+    Needs the rights of the control plane. Tenants, keys and grants are returned as JSON, with times in RFC 3339.
 
     Args:
-        actor: who does it, for the journal.
+        actor: who makes the changes, for the journal.
     """
 
     def __init__(self, database: Database, *, actor: str = "cli") -> None:
@@ -128,7 +128,7 @@ class AccessStore:
         async with self._database.write(checked_tenant(name)) as connection:
             is_new = await connection.fetchval(sql("access.create_tenant"), name) is not None
             if is_new:
-                await self._note(connection, name, "tenant.create", name)
+                await self._write_act(connection, name, "tenant.create", name)
         return is_new
 
     async def tenants(self) -> list[Json]:
@@ -156,41 +156,42 @@ class AccessStore:
         )
 
     async def set_quotas(self, name: str, quotas: Mapping[str, float | None]) -> Json:
-        """Set some of a tenant's quotas (`QUOTAS`); None stands for what the settings say.
+        """Set some of a tenant's quotas (`QUOTAS`); a quota set to None follows the settings.
 
         Raises:
-            InvalidArgument: an unknown quota, or not an amount that it can have; nothing was changed.
+            InvalidArgument: an unknown quota, or a value that it cannot have; nothing was changed.
             TenantNotFound: there is none of this name.
         """
-        values = {quota: _amount(quota, value) for quota, value in quotas.items()}
+        values = {quota: _checked_quota(quota, value) for quota, value in quotas.items()}
+        # The statement takes the names of the quotas to change, then a value for each quota that exists.
         changes = (list(values), *(values.get(quota) for quota in QUOTAS))
         return await self._change_tenant(name, "tenant.set", sql("access.set_quotas"), *changes, **values)
 
     async def set_redaction(self, name: str, kinds: Sequence[Kind] | None) -> Json:
-        """Say what is taken out of a tenant's payloads from now on, within five seconds; what is stored stays.
+        """Set what is redacted from a tenant's new payloads; takes effect within five seconds. Stored events stay.
 
         Args:
-            kinds: none of them takes nothing out; None stands for what the settings say.
+            kinds: an empty list redacts nothing; None follows the settings.
 
         Raises:
             InvalidArgument: an unknown kind; nothing was changed.
             TenantNotFound: there is none of this name.
         """
-        chosen = None if kinds is None else list(_chosen(kinds, KINDS, "kind", least=0))
+        chosen = None if kinds is None else list(_checked_choice(kinds, KINDS, "kind", least=0))
         return await self._change_tenant(name, "tenant.redact", sql("access.set_redaction"), chosen, kinds=chosen)
 
     async def set_turns(self, name: str, mode: TurnsMode | None) -> Json:
-        """Say whether turns are served to a tenant, and compared with its own results, within five seconds.
+        """Set whether turns are served to a tenant, and compared with its own results; effective within five seconds.
 
         Args:
-            mode: None stands for what the settings say.
+            mode: None follows the settings.
 
         Raises:
             InvalidArgument: an unknown mode; nothing was changed.
             TenantNotFound: there is none of this name.
         """
         if mode is not None:
-            _chosen([mode], get_args(TurnsMode), "mode", least=1)
+            _checked_choice([mode], get_args(TurnsMode), "mode", least=1)
         return await self._change_tenant(name, "tenant.turns", sql("access.set_turns"), mode, mode=mode)
 
     async def suspend_tenant(self, name: str, reason: str | None = None) -> Json:
@@ -203,7 +204,7 @@ class AccessStore:
         return await self._change_tenant(name, "tenant.suspend", sql("access.suspend_tenant"), reason, reason=reason)
 
     async def resume_tenant(self, name: str) -> Json:
-        """Accept a suspended tenant's credentials again; ends a deletion that has removed nothing yet.
+        """Accept a suspended tenant's credentials again; also cancels a deletion that has removed nothing yet.
 
         Raises:
             TenantNotFound: there is none of this name.
@@ -212,17 +213,17 @@ class AccessStore:
         async with self._database.write(name) as connection:
             resumed = await connection.fetchrow(sql("access.resume_tenant"), name)
             if resumed is not None:
-                await self._note(connection, name, "tenant.resume", name)
+                await self._write_act(connection, name, "tenant.resume", name)
         tenant = await self.tenant(name)
         if resumed is None:
             raise TenantDeleting(f"a part of tenant {name} is removed already; `myria tenant delete {name}` goes on")
         return tenant
 
     async def create_key(self, new: NewKey, made: MadeKey | None = None) -> tuple[MadeKey, Json]:
-        """Make a key; return its text, which nobody can read again, and what it may do.
+        """Make a key; return its text, which cannot be read again later, and what it may do.
 
         Args:
-            made: a text of one's own; by default a random one.
+            made: the key's id and text; None to make random ones.
 
         Raises:
             InvalidArgument, InvalidParticipants: it cannot be a key.
@@ -232,11 +233,14 @@ class AccessStore:
         allowed = {"name": new.name, "roles": new.roles, "faces": new.faces, "as": new.own, "may_ask": new.may_ask}
         async with self._database.write(new.tenant) as connection:
             await self._insert_key(connection, new, made, replaces=None)
-            await self._note(connection, new.tenant, "key.create", made.key_id, **allowed)
+            await self._write_act(connection, new.tenant, "key.create", made.key_id, **allowed)
         return made, await self.key(made.key_id)
 
     async def create_first_key(self, tenant: str, own: Sequence[str]) -> MadeKey | None:
-        """Make a tenant and a key that may do everything but erase; None where the tenant has a key that is good."""
+        """Make the tenant if it is missing, and a key that may do everything but erase.
+
+        Returns None, and makes no key, if the tenant has an active key already.
+        """
         await self.ensure_tenant(tenant)
         if any(key["state"] == "active" for key in await self.keys(tenant)):
             return None
@@ -251,10 +255,10 @@ class AccessStore:
         return (await self.create_key(new))[0]
 
     async def ensure_key(self, new: NewKey, made: MadeKey) -> tuple[Json, bool]:
-        """Make the key of a text that is kept elsewhere, unless it is there; return it, and whether it was made now.
+        """Make a key whose text the caller already keeps, unless it exists; return it, and whether it was made now.
 
         Raises:
-            InvalidArgument: another secret has this id.
+            InvalidArgument: a key of this id exists with another secret.
         """
         async with self._database.read(ALL_TENANTS) as connection:
             row = await connection.fetchrow(sql("access.key_digest"), made.key_id)
@@ -267,11 +271,11 @@ class AccessStore:
         return await self.key(made.key_id), False
 
     async def rotate_key(self, key_id: str, *, overlap_s: float) -> tuple[MadeKey, Json]:
-        """Make a key that may do what another may, for as long as that was made for; the other ends after an overlap.
+        """Replace a key by one of the same rights and lifetime; the old key ends after `overlap_s` seconds.
 
         Raises:
             KeyNotFound: no such key, or it has ended.
-            InvalidArgument: it was rotated already.
+            InvalidArgument: the key was rotated already.
         """
         made = make_key()
         overlap_s = max(0.0, overlap_s)
@@ -304,15 +308,17 @@ class AccessStore:
             ).checked()
             await self._insert_key(connection, new, made, replaces=key_id)
             await connection.fetchval(sql("access.expire_key"), key_id, overlap_s)
-            await self._note(connection, new.tenant, "key.rotate", key_id, new_key=made.key_id, overlap_s=overlap_s)
+            await self._write_act(
+                connection, new.tenant, "key.rotate", key_id, new_key=made.key_id, overlap_s=overlap_s
+            )
         return made, await self.key(made.key_id)
 
     async def revoke_key(self, key_id: str) -> Json:
-        """End a key, on every pod within a second; one that was revoked before stays so, and nothing is noted.
+        """Revoke a key; it ends on every pod within a second. Safe to repeat: a second call changes and notes nothing.
 
         Raises:
             KeyNotFound: no such key.
-            InvalidText: no text that an id could be.
+            InvalidText: the id holds characters that cannot be stored.
         """
         check_storable(key_id, "key_id")
         async with self._database.write(ALL_TENANTS) as connection:
@@ -320,7 +326,7 @@ class AccessStore:
             if row is None:
                 raise _no_key(key_id)
             if not row["was_revoked"]:
-                await self._note(connection, row["tenant_id"], "key.revoke", key_id)
+                await self._write_act(connection, row["tenant_id"], "key.revoke", key_id)
         return await self.key(key_id)
 
     async def keys(self, tenant: str | None = None) -> list[Json]:
@@ -333,7 +339,7 @@ class AccessStore:
 
         Raises:
             KeyNotFound: no such key.
-            InvalidText: no text that an id could be.
+            InvalidText: the id holds characters that cannot be stored.
         """
         check_storable(key_id, "key_id")
         async with self._database.read(ALL_TENANTS) as connection:
@@ -360,7 +366,7 @@ class AccessStore:
         return _grant(row)
 
     async def revoke_grant(self, grant_id: str) -> Json:
-        """End a grant and all its tokens, on every pod within a second; one that has ended stays as it is.
+        """End a grant and all its tokens, on every pod within a second. Safe to repeat: an ended grant stays as it is.
 
         Raises:
             GrantNotFound: no such grant.
@@ -370,7 +376,7 @@ class AccessStore:
         return await self.grant(grant_id)
 
     async def _change_tenant(self, name: str, action: str, statement: str, *values: Any, **details: Any) -> Json:
-        """Run a statement that changes a tenant's row, with its act in the journal; return the tenant.
+        """Run a statement that changes a tenant's row, write the act into the journal, and return the tenant.
 
         Raises:
             TenantNotFound: there is none of this name.
@@ -378,14 +384,15 @@ class AccessStore:
         async with self._database.write(checked_tenant(name)) as connection:
             if await connection.fetchrow(statement, name, *values) is None:
                 raise _no_tenant(name)
-            await self._note(connection, name, action, name, **details)
+            await self._write_act(connection, name, action, name, **details)
         return await self.tenant(name)
 
-    async def _note(self, connection: Connection, tenant: str, action: str, target: str, **details: Any) -> None:
+    async def _write_act(self, connection: Connection, tenant: str, action: str, target: str, **details: Any) -> None:
         act = Act(tenant=tenant, actor=self._actor, action=action, target=target, details=details)
         await write_act(connection, act)
 
     async def _insert_key(self, connection: Connection, new: NewKey, made: MadeKey, *, replaces: str | None) -> None:
+        """Store a key; `replaces` is the id of the key that it was rotated from."""
         try:
             await connection.fetchrow(
                 sql("access.create_key"),
@@ -410,11 +417,13 @@ class AccessStore:
             raise _no_tenant(new.tenant) from error
 
 
-def _amount(quota: str, value: float | None) -> float | int | None:
-    """Return what a quota is set to.
+def _checked_quota(quota: str, value: float | None) -> float | int | None:
+    """Validate a quota's new value and return it as the stored type: float for events_per_s, int for the others.
+
+    None (use the value of the settings) stays None.
 
     Raises:
-        InvalidArgument: there is no such quota, or it cannot have this amount.
+        InvalidArgument: there is no such quota, or it cannot have this value.
     """
     if quota not in QUOTAS:
         raise InvalidArgument(f"there is no quota {quota!r}; there are {', '.join(QUOTAS)}", field="key")
@@ -436,13 +445,14 @@ def _check_text(text: str, field: str, limit: int) -> None:
         raise InvalidArgument(f"{field} must have 1..{limit} characters", field=field, limit=limit)
 
 
-def _chosen(given: Sequence[Any], known: Sequence[Any], name: str, *, least: int = 1) -> tuple[Any, ...]:
-    for chosen in given:
-        if chosen not in known:
-            raise InvalidArgument(f"{name} must be one of {', '.join(known)}", field=name)
-    if len(given) < least:
+def _checked_choice(choices: Sequence[Any], allowed: Sequence[Any], name: str, *, least: int = 1) -> tuple[Any, ...]:
+    """Validate a choice of known values; return it without repeats, in the order of `known`."""
+    for choice in choices:
+        if choice not in allowed:
+            raise InvalidArgument(f"{name} must be one of {', '.join(allowed)}", field=name)
+    if len(choices) < least:
         raise InvalidArgument(f"name at least one {name}", field=name)
-    return tuple(choice for choice in known if choice in given)
+    return tuple(choice for choice in allowed if choice in choices)
 
 
 def _patterns(patterns: Sequence[str], name: str) -> tuple[str, ...]:
@@ -471,7 +481,7 @@ def _tenant(row: asyncpg.Record) -> Json:
 
 
 def _key(row: asyncpg.Record) -> Json:
-    """Return a key as it may be shown: all but its secret."""
+    """Return a key as it may be shown: everything but its secret."""
     return {
         "key_id": row["key_id"],
         "name": row["name"],

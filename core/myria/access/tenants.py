@@ -10,10 +10,10 @@ _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 def checked_tenant(name: str) -> str:
-    """Return a tenant's name.
+    """Check a tenant's name, and return it unchanged.
 
     Raises:
-        InvalidArgument: not 1..63 letters, digits, dots, underscores and dashes, a letter or digit first.
+        InvalidArgument: the name is not 1..63 letters, digits, dots, underscores and dashes, a letter or digit first.
     """
     if not isinstance(name, str) or not _TENANT.fullmatch(name):
         raise InvalidArgument(

@@ -3,10 +3,10 @@
 The file (`secrets.file`) may lie where configuration lies, in a repository or a ConfigMap too: each value is sealed
 with AES-256-GCM, and its tenant, its name and the master key's id are bound to it, so that one that was exchanged for
 another, changed, or sealed elsewhere is refused. The master key comes from the environment or from a file of its own.
-All is opened when a process starts, which never waits for the database; a program that runs goes on with what it read.
+A process opens all secrets when it starts, without the database, and keeps those values while it runs.
 
-This hides secrets from who reads the file, a backup of it or a repository. It does not hide them from who has the
-master key, nor does it tell when somebody puts an older file in the place of a newer one.
+This hides secrets from anyone who reads the file, a backup of it or a repository. It does not hide them from anyone who
+has the master key, and does not notice when somebody replaces the file by an older one.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 MOST_BYTES = 16 * 1024
-"""Of one secret, in UTF-8."""
+"""The most bytes of one secret, in UTF-8."""
 
 _MOST_FILE_BYTES = 4 * 1024 * 1024
 _KEY_BYTES, _NONCE_BYTES = 32, 12
 _VERSION = 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_HOW = "32 random bytes in base64, as `head -c 32 /dev/urandom | base64` prints them"
+_KEY_FORMAT = "32 random bytes in base64, as `head -c 32 /dev/urandom | base64` prints them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,10 @@ class MasterKey:
 
     @classmethod
     def parse(cls, text: str, where: str) -> MasterKey:
-        """Return the key that a text is.
+        """Decode a master key from its base64 text.
 
         Raises:
-            ConfigurationError: it is none; the message shows nothing of it.
+            ConfigurationError: the text is not a master key; the message shows nothing of it.
         """
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - only where secrets are kept
 
@@ -69,7 +69,7 @@ class MasterKey:
             raw = b""
         if len(raw) != _KEY_BYTES:
             raise ConfigurationError(
-                f"No master key stands in {where}: it must be {_HOW}.", field="secrets.master_key_file"
+                f"No master key stands in {where}: it must be {_KEY_FORMAT}.", field="secrets.master_key_file"
             )
         return cls(hashlib.sha256(b"myria.master.v1\n" + raw).hexdigest()[:16], AESGCM(raw))
 
@@ -87,18 +87,18 @@ class SealedSecret:
 
     @classmethod
     def seal(cls, key: MasterKey, tenant: str, name: str, value: str) -> SealedSecret:
-        """Return a value under a key."""
+        """Encrypt a value under a master key."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        sealed = key.cipher.encrypt(nonce, value.encode(), _bound(tenant, name, key.key_id))
+        sealed = key.cipher.encrypt(nonce, value.encode(), _associated_data(tenant, name, key.key_id))
         kept_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         return cls(tenant=tenant, name=name, key_id=key.key_id, nonce=nonce, ciphertext=sealed, kept_at=kept_at)
 
     @classmethod
     def from_json(cls, entry: Any, where: str) -> SealedSecret:
-        """Return an entry of the file.
+        """Return the sealed secret that an entry of the file describes.
 
         Raises:
-            ConfigurationError: it is none.
+            ConfigurationError: the entry is malformed.
         """
         fields = ("tenant", "name", "key_id", "nonce", "ciphertext", "kept_at")
         if not isinstance(entry, dict) or not all(isinstance(entry.get(name), str) for name in fields):
@@ -119,7 +119,7 @@ class SealedSecret:
             ) from error
 
     def to_json(self) -> Json:
-        """Return it as the file holds it."""
+        """Return this secret as an entry of the file."""
         return {
             **self.to_listing(),
             "nonce": base64.b64encode(self.nonce).decode(),
@@ -127,11 +127,11 @@ class SealedSecret:
         }
 
     def to_listing(self) -> Json:
-        """Return what may be shown of it."""
+        """Return the fields that may be shown to people: all but the ciphertext."""
         return {"tenant": self.tenant, "name": self.name, "key_id": self.key_id, "kept_at": self.kept_at}
 
     def opened(self, keys: Sequence[MasterKey], where: str) -> str:
-        """Return the secret itself.
+        """Decrypt this secret, and return its value.
 
         Raises:
             ConfigurationError: it was sealed under another key, or is not what was sealed under this name.
@@ -143,7 +143,7 @@ class SealedSecret:
             if key.key_id == self.key_id:
                 try:
                     return key.cipher.decrypt(
-                        self.nonce, self.ciphertext, _bound(self.tenant, self.name, self.key_id)
+                        self.nonce, self.ciphertext, _associated_data(self.tenant, self.name, self.key_id)
                     ).decode()
                 except (InvalidTag, ValueError):  # not `from`: nothing of either may be shown
                     raise ConfigurationError(
@@ -160,7 +160,7 @@ class SealedSecret:
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """The secrets of one process, opened; it shows none of them unless asked for one by name."""
+    """The decrypted secrets of one process; only `get` gives one away."""
 
     values: Mapping[tuple[str, str], str] = field(repr=False)
 
@@ -174,8 +174,8 @@ class Vault:
     """The file of secrets. Changes are made one at a time, and appear whole or not at all.
 
     Args:
-        path: the file; it need not be there yet.
-        keys: the first one seals, and all of them open.
+        path: the file; it need not exist yet.
+        keys: master keys; the first one encrypts, and each of them may decrypt.
     """
 
     def __init__(self, path: Path, keys: Sequence[MasterKey]) -> None:
@@ -188,7 +188,7 @@ class Vault:
         """Return the file that the settings name, with the master keys.
 
         Raises:
-            ConfigurationError: there is no file named, or no master key, or it is none.
+            ConfigurationError: the settings name no file, or no valid master key.
         """
         if settings.file is None:
             raise ConfigurationError(
@@ -197,7 +197,7 @@ class Vault:
         return cls(Path(settings.file), _master_keys(settings, os.environ if environ is None else environ))
 
     def opened(self) -> Secrets:
-        """Return all secrets.
+        """Decrypt all secrets of the file.
 
         Raises:
             ConfigurationError: the file cannot be read, or one of them cannot be opened; the message names it.
@@ -206,10 +206,10 @@ class Vault:
         return Secrets({(each.tenant, each.name): each.opened(self._keys, self._where) for each in sealed})
 
     def sealed(self) -> list[SealedSecret]:
-        """Return what the file holds, by tenant and name.
+        """Return the sealed secrets of the file.
 
         Raises:
-            ConfigurationError: it cannot be read.
+            ConfigurationError: the file cannot be read.
         """
         try:
             with self._path.open("rb") as opened:
@@ -230,11 +230,11 @@ class Vault:
         return found
 
     def keep(self, tenant: str, name: str, value: str) -> SealedSecret:
-        """Keep a secret, in the place of one of the same name.
+        """Seal a secret and store it; it replaces one of the same tenant and name.
 
         Raises:
-            InvalidArgument: the name or the value cannot be one.
-            ConfigurationError: the file cannot be read or written, or another secret of it cannot be opened.
+            InvalidArgument: the name or the value is not allowed.
+            ConfigurationError: the file cannot be read or written, or another secret of it cannot be decrypted.
         """
         checked_name(name)
         try:
@@ -243,46 +243,52 @@ class Vault:
             size = 0
         if not value.strip() or "\0" in value or not 0 < size <= MOST_BYTES:
             raise InvalidArgument(f"a secret must be a text of 1 to {MOST_BYTES} bytes in UTF-8", field="value")
-        made = SealedSecret.seal(self._keys[0], checked_tenant(tenant), name, value)
-        with self._changing(may_be_absent=True) as held:
-            others = {place: each for place, each in held.items() if place != (tenant, name)}
+        new_secret = SealedSecret.seal(self._keys[0], checked_tenant(tenant), name, value)
+        with self._changing(may_be_absent=True) as entries:
+            others = {
+                owner_and_name: each for owner_and_name, each in entries.items() if owner_and_name != (tenant, name)
+            }
+            # Refuse a wrong master key before it seals anything: it could not decrypt the others.
             for each in others.values():
                 each.opened(self._keys, self._where)
-            self._write([*others.values(), made])
-        return made
+            self._write([*others.values(), new_secret])
+        return new_secret
 
     def remove(self, tenant: str, name: str) -> None:
-        """Take a secret out, also one that cannot be opened.
+        """Remove a secret, even one that cannot be decrypted.
 
         Raises:
             SecretNotFound: there is none of this name.
             ConfigurationError: the file cannot be read or written.
         """
-        with self._changing() as held:
-            if held.pop((tenant, name), None) is None:
+        with self._changing() as entries:
+            if entries.pop((tenant, name), None) is None:
                 raise SecretNotFound(f"the tenant {tenant} has no secret {name}", name=name)
-            self._write(list(held.values()))
+            self._write(list(entries.values()))
 
     def rekey(self) -> int:
-        """Seal all secrets anew under the first key; return of how many that was another.
+        """Seal all secrets again under the first master key; return how many were sealed under another key before.
 
         Raises:
-            ConfigurationError: one of them cannot be opened, and nothing is changed; or the file cannot be written.
+            ConfigurationError: one of them cannot be decrypted, and nothing is changed; or the file cannot be written.
         """
         first = self._keys[0]
-        with self._changing() as held:
-            moved = 0
-            for place, each in held.items():
+        with self._changing() as entries:
+            changed = 0
+            for owner_and_name, each in entries.items():
                 value = each.opened(self._keys, self._where)
-                moved += each.key_id != first.key_id
+                changed += each.key_id != first.key_id
                 sealed = SealedSecret.seal(first, each.tenant, each.name, value)
-                held[place] = replace(sealed, kept_at=each.kept_at)
-            self._write(list(held.values()))
-        return moved
+                entries[owner_and_name] = replace(sealed, kept_at=each.kept_at)
+            self._write(list(entries.values()))
+        return changed
 
     @contextmanager
     def _changing(self, *, may_be_absent: bool = False) -> Iterator[dict[tuple[str, str], SealedSecret]]:
-        """Lend the entries while nobody else changes them; the folder is what is locked, as the file is replaced."""
+        """Yield the entries by (tenant, name) under a lock against other writers.
+
+        The folder is locked, not the file: each write replaces the file, so a lock on it would be lost.
+        """
         try:
             folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
@@ -300,16 +306,16 @@ class Vault:
         ordered = sorted(entries, key=lambda each: (each.tenant, each.name))
         document = {"version": _VERSION, "secrets": [each.to_json() for each in ordered]}
         content = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-        place = self._path.resolve()
+        target = self._path.resolve()
         try:
-            with written_whole(place) as file:
+            with written_whole(target) as file:
                 file.write(content)
         except OSError as error:
-            raise ConfigurationError(f"secrets.file: {place}: {error.strerror}.", field="secrets.file") from error
+            raise ConfigurationError(f"secrets.file: {target}: {error.strerror}.", field="secrets.file") from error
 
 
 def opened_secrets(settings: SecretsSettings, environ: Mapping[str, str] | None = None) -> Secrets:
-    """Return the secrets that a process may use; none where the settings name no file.
+    """Return the decrypted secrets that a process may use; none if the settings name no file.
 
     Raises:
         ConfigurationError: the file cannot be read, or a secret cannot be opened; the message names it.
@@ -320,10 +326,10 @@ def opened_secrets(settings: SecretsSettings, environ: Mapping[str, str] | None 
 
 
 def checked_name(name: str) -> str:
-    """Return the name of a secret.
+    """Check the name of a secret, and return it unchanged.
 
     Raises:
-        InvalidArgument: it cannot be one.
+        InvalidArgument: the name is not allowed.
     """
     if _NAME.fullmatch(name) is None:
         raise InvalidArgument(
@@ -335,9 +341,10 @@ def checked_name(name: str) -> str:
 
 
 def _master_keys(settings: SecretsSettings, environ: Mapping[str, str]) -> list[MasterKey]:
-    given = environ.get(MASTER_KEY_VARIABLE, "")
+    """Return the master keys, from the environment variable or the file: one or more, between commas or spaces."""
+    keys_text = environ.get(MASTER_KEY_VARIABLE, "")
     path = settings.master_key_file
-    if given and path is not None:
+    if keys_text and path is not None:
         raise ConfigurationError(
             f"{MASTER_KEY_VARIABLE} and secrets.master_key_file both give the master key; leave one out.",
             field="secrets.master_key_file",
@@ -346,21 +353,21 @@ def _master_keys(settings: SecretsSettings, environ: Mapping[str, str]) -> list[
     if path is not None:
         where = f"the file {path} (secrets.master_key_file)"
         try:
-            given = Path(path).read_text(encoding="utf-8")
+            keys_text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(
                 f"Nobody may read {where}, or it is not there.", field="secrets.master_key_file"
             ) from error
-    texts = given.replace(",", " ").split()
+    texts = keys_text.replace(",", " ").split()
     if not texts:
         raise ConfigurationError(
-            f"secrets.file needs a master key: put {_HOW}, into {MASTER_KEY_VARIABLE} or a file that "
+            f"secrets.file needs a master key: put {_KEY_FORMAT}, into {MASTER_KEY_VARIABLE} or a file that "
             "secrets.master_key_file names.",
             field="secrets.master_key_file",
         )
     return [MasterKey.parse(text, where) for text in texts]
 
 
-def _bound(tenant: str, name: str, key_id: str) -> bytes:
-    """Return what a ciphertext is bound to; no part can hold the separator."""
+def _associated_data(tenant: str, name: str, key_id: str) -> bytes:
+    """Return the associated data that a ciphertext is bound to; no part can hold the separator NUL."""
     return "\0".join(("myria.secret.v1", tenant, name, key_id)).encode()
