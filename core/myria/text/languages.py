@@ -37,7 +37,7 @@ STEMMED: Final = (
     "hindi",
     "indonesian",
 )
-"""The languages with function words here and a stemmer there, in the order in which they stand beside each other."""
+"""Languages with function words (`myria.text.function_words`) and a Snowball stemmer, in the order of results."""
 
 _LETTERS: Final = {
     "german": "äöüß",
@@ -57,51 +57,56 @@ _LETTERS: Final = {
 """Letters that English lacks and a text of the language hardly does without."""
 
 _MOST_LETTERS: Final = 2
-"""How many function words the letters of a text count as."""
+"""Most votes that the letters of a text give to a language; each of its function words gives one."""
 
 _READ_CHARACTERS: Final = 8 * 1024
 _AT_ONCE: Final = 3
-"""How many languages one text may count as."""
+"""Most languages that one text counts as."""
 
 _SHORTEST_NAME: Final = 2
 _NAME_ENDING: Final = re.compile(
     r"(?:(?<=ск|ст|ов|ев|ин|ын)(?:ого|ому|ым|им|ыми|ими)|[оеи]?й|[ое]ю|[ое]м|[аеиоуыэюя])\Z"
 )
 _FLEETING: Final = {"павел": "павл", "лев": "лв", "любов": "любв"}
-"""Names of which a vowel falls out before an ending, without endings and soft signs."""
+"""Stems of names that lose a vowel before endings, without soft signs."""
 
 _APOSTROPHES: Final = str.maketrans("\u2018\u02bc\uff07\u2019", "''''")
 _ELIDED_BEFORE: Final = frozenset({"french", "italian"})
 
 
 def languages_of(text: str, text_terms: Collection[str]) -> tuple[str, ...]:
-    """Return the languages other than English that a text may be in, given its terms: none for most, three at most."""
-    if text.isascii() and _telling().isdisjoint(text_terms):
+    """Return the languages other than English that a text may be in, given its terms; none for most, three at most.
+
+    Function words and letters vote; of the languages with the most votes all are returned, if they exceed English.
+    """
+    if text.isascii() and _deciding_terms().isdisjoint(text_terms):
         return ()
-    voting = _voting().intersection(text_terms)
-    english = len(stop_terms().intersection(text_terms))
-    if text.isascii() and len(voting) <= english:
+    voting = _voting_terms().intersection(text_terms)
+    english_votes = len(stop_terms().intersection(text_terms))
+    if text.isascii() and len(voting) <= english_votes:
         return ()
-    voters = _voters()
+    languages_by_term = _languages_by_term()
     votes: dict[int, int] = {}
     for term in voting:
-        for position in voters[term]:
+        for position in languages_by_term[term]:
             votes[position] = votes.get(position, 0) + 1
     if not text.isascii():
-        letters = _letters()
-        seen = Counter(
-            position for letter in set(text[:_READ_CHARACTERS].lower()) for position in letters.get(letter, ())
+        languages_by_letter = _languages_by_letter()
+        letter_counts = Counter(
+            position
+            for letter in set(text[:_READ_CHARACTERS].lower())
+            for position in languages_by_letter.get(letter, ())
         )
-        for position, count in seen.items():
+        for position, count in letter_counts.items():
             votes[position] = votes.get(position, 0) + min(count, _MOST_LETTERS)
-    most = max(votes.values(), default=0)
-    if not most or most <= english:
+    most_votes = max(votes.values(), default=0)
+    if not most_votes or most_votes <= english_votes:
         return ()
-    return tuple(STEMMED[position] for position in sorted(votes) if votes[position] == most)[:_AT_ONCE]
+    return tuple(STEMMED[position] for position in sorted(votes) if votes[position] == most_votes)[:_AT_ONCE]
 
 
 def is_function_word(word: str, language: str) -> bool:
-    """Tell whether a word, as it is written, is a function word of a language or another that is no subject.
+    """Tell whether a word, as written, is a function word or an auxiliary of a language, and so no subject.
 
     An accent tells words apart (Spanish `té`, `te`); without any, it may have been left out.
     """
@@ -111,7 +116,7 @@ def is_function_word(word: str, language: str) -> bool:
 
 @cache
 def function_terms(language: str) -> frozenset[str]:
-    """Return the terms of the function words of a language; none for English, whose stop words stand elsewhere."""
+    """Return the terms of a language's function words; none for English, which has `myria.text.words.stop_terms`."""
     return frozenset(terms(FUNCTION_WORDS.get(language, "")))
 
 
@@ -122,44 +127,45 @@ def _bare_words(language: str) -> frozenset[str]:
 
 @cache
 def _bare_ascii_words(language: str) -> frozenset[str]:
-    """Return the words without their accents."""
+    """Return the words of `_bare_words` without their accents."""
     return frozenset(map(folded, _bare_words(language)))
 
 
 def stems(words: TextWords, languages: Sequence[str]) -> list[str]:
-    """Return the marked stems of words in these languages, in document order; function words have none."""
-    of = [(_stems(language), function_terms(language)) for language in languages]
-    if len(of) == 1:
-        ((known, functions),) = of
-        read = zip(words.surfaces, words.terms, strict=True)
-        surfaces = [surface for surface, term in read if term not in functions]
-        return list(chain.from_iterable(map(known.__getitem__, surfaces)))
+    """Return stems of words in these languages as `language:stem`, in document order, without function words."""
+    languages_read = [(_stem_cache(language), function_terms(language)) for language in languages]
+    if len(languages_read) == 1:
+        ((stem_cache, functions),) = languages_read
+        pairs = zip(words.surfaces, words.terms, strict=True)
+        surfaces = [surface for surface, term in pairs if term not in functions]
+        return list(chain.from_iterable(map(stem_cache.__getitem__, surfaces)))
     return [
         stem
         for surface, term in zip(words.surfaces, words.terms, strict=True)
-        for known, functions in of
+        for stem_cache, functions in languages_read
         if term not in functions
-        for stem in known[surface]
+        for stem in stem_cache[surface]
     ]
 
 
 def stem_of(surface: str, language: str) -> tuple[str, ...]:
-    """Return the marked stem of one word as it is written, in a tuple; an empty one where it has no letter."""
-    return _stems(language)[surface]
+    """Return the marked stem of a word as written, in a tuple; two for a Russian name, none without a letter."""
+    return _stem_cache(language)[surface]
 
 
 @cache
-def _stems(language: str) -> WordCache[tuple[str, ...]]:
-    """Return the stems of words of a language by how they are written."""
-    return WordCache(partial(_stemmed, language))
+def _stem_cache(language: str) -> WordCache[tuple[str, ...]]:
+    """Return the cache of a language's marked stems, by word as written."""
+    return WordCache(partial(_marked_stems, language))
 
 
-def _stemmed(language: str, surface: str) -> tuple[str, ...]:
+def _marked_stems(language: str, surface: str) -> tuple[str, ...]:
+    """Return the marked stem of a word; for a capitalised Russian word also that of the name, marked with `^`."""
     word = surface.lower()
     if not word.isascii():
         word = ucd_3_2_0.normalize("NFC", word.translate(_APOSTROPHES))
     if "'" in word:
-        word = _bare(word, language)
+        word = _without_elision(word, language)
     if len(word) > MAX_TERM_CHARACTERS or not (word.isalpha() or any(map(str.isalpha, word))):
         return ()
     stem = f"{language}:{folded(stemmer(language).stemWord(word))}"
@@ -169,7 +175,7 @@ def _stemmed(language: str, surface: str) -> tuple[str, ...]:
 
 
 def _russian_name(name: str) -> str:
-    """Return what the cases of a Russian name have in common.
+    """Return the part that all cases of a Russian name have in common.
 
     Snowball's stemmer takes the ends of some names for those of adjectives and verbs (Иван, Никита, Татьяна), and keeps
     vowels that fall out (Павел, Павла; Лев, Льва). Two names may come to the same: it is for finding alone.
@@ -180,39 +186,39 @@ def _russian_name(name: str) -> str:
     return _FLEETING.get(stem, stem)
 
 
-def _bare(word: str, language: str) -> str:
+def _without_elision(word: str, language: str) -> str:
     """Return a word without what is elided before it (French, Italian) or joined to it (Turkish) by an apostrophe."""
     head, _, tail = word.partition("'")
     return tail if language in _ELIDED_BEFORE and tail else head
 
 
 @cache
-def _letters() -> dict[str, tuple[int, ...]]:
-    """Return the positions of the languages that a letter speaks for."""
+def _languages_by_letter() -> dict[str, tuple[int, ...]]:
+    """Return the positions in `STEMMED` of the languages that each letter is a sign of."""
     positions: dict[str, list[int]] = {}
     for language, letters in _LETTERS.items():
         for letter in letters:
             positions.setdefault(letter, []).append(STEMMED.index(language))
-    return {letter: tuple(found) for letter, found in positions.items()}
+    return {letter: tuple(indexes) for letter, indexes in positions.items()}
 
 
 @cache
-def _voting() -> frozenset[str]:
-    """Return the terms that are function words of a language."""
-    return frozenset(_voters())
+def _voting_terms() -> frozenset[str]:
+    """Return the terms that are function words of any language."""
+    return frozenset(_languages_by_term())
 
 
 @cache
-def _telling() -> frozenset[str]:
+def _deciding_terms() -> frozenset[str]:
     """Return the voting terms that are no stop words: without one of them no language has more votes than English."""
-    return _voting() - stop_terms()
+    return _voting_terms() - stop_terms()
 
 
 @cache
-def _voters() -> dict[str, tuple[int, ...]]:
-    """Return the positions of the languages that a term is a function word of."""
+def _languages_by_term() -> dict[str, tuple[int, ...]]:
+    """Return the positions in `STEMMED` of the languages of which each term is a function word."""
     positions: dict[str, list[int]] = {}
     for position, language in enumerate(STEMMED):
         for term in function_terms(language):
             positions.setdefault(term, []).append(position)
-    return {term: tuple(found) for term, found in positions.items()}
+    return {term: tuple(indexes) for term, indexes in positions.items()}

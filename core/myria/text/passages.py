@@ -15,29 +15,29 @@ from myria.text.requests import is_common_part, is_function_word, is_request_ter
 from myria.text.words import is_stopword, root, terms, words_in
 
 _LEAD = 60
-"""Characters before the first word that is looked for, at most: mostly the sentence begins there."""
+"""Most characters before the first word that is looked for: mostly its sentence begins there."""
 
-_BEHIND = 4
-"""One in so many characters of a passage is left for what follows the last such word: often that is the answer."""
+_PARTS_BEHIND = 4
+"""One in so many characters of a passage is kept for the text behind the last such word: often the answer."""
 
-_QUESTION = 8_192
-"""Characters of a question whose words are looked for."""
+_QUESTION_CHARACTERS = 8_192
+"""Characters of a question that are read for its words."""
 
 _WORD_END = 40
-"""Characters within which a passage begins or ends between two words, where the script has spaces."""
+"""Characters within which an end of a passage is moved to a space, if there is one."""
 
 _SENTENCE_ENDS = (". ", "! ", "? ", "\n", "。", "！", "？", "। ")
 _JOINER = "\u200d"
-_BEFORE = f"{ELLIPSIS} "
-_WORTH = 1_000
+_CUT_BEFORE = f"{ELLIPSIS} "
+_ROOT_WORTH = 1_000
 
 
 def sought_in(question: str | None) -> frozenset[str]:
-    """Return the roots of the words that a question looks for; of one that only asks, all of its words."""
-    asked = without_requests((question or "")[:_QUESTION])
-    words = terms(asked)
-    languages = languages_of(asked, words)
-    telling = [
+    """Return the roots of the words that a question looks for; if it has none but asking words, the roots of all."""
+    shortened = without_requests((question or "")[:_QUESTION_CHARACTERS])
+    words = terms(shortened)
+    languages = languages_of(shortened, words)
+    telling_words = [
         word
         for word in words
         if not (
@@ -47,90 +47,94 @@ def sought_in(question: str | None) -> frozenset[str]:
             or is_common_part(word)
         )
     ]
-    return frozenset(map(root, telling or words))
+    return frozenset(map(root, telling_words or words))
 
 
 def best_span(text: str, sought: frozenset[str], characters: int) -> tuple[int, int]:
-    """Return where the passage of so many characters begins and ends that has most of what is sought.
+    """Return the start and end of the passage of at most so many characters with the most of the sought roots.
 
-    Of several that is the first; without any such word, the text's beginning.
+    Of equal passages it is the first; if no root is found, the beginning of the text.
     """
     if len(text) <= characters:
         return 0, len(text)
-    start = min(_start(text, sought, characters), len(text) - characters)
+    start = min(_passage_start(text, sought, characters), len(text) - characters)
     if start:
         space = text.find(" ", start - 1, start + _WORD_END) if not _is_start(text, start) else -1
-        start = space + 1 if space >= 0 else _apart(text, start)
+        start = space + 1 if space >= 0 else _character_boundary(text, start)
     end = min(len(text), start + characters)
     if end < len(text):
         space = text.rfind(" ", end - _WORD_END, end + 1)
-        end = space if space > start else _apart(text, end)
+        end = space if space > start else _character_boundary(text, end)
     return start, end
 
 
 def passage(text: str, sought: frozenset[str], characters: int) -> str:
-    """Return at most so many characters of a text on one line, those that have most of what is sought.
+    """Return, on one line, the passage of at most so many characters with the most of the sought roots.
 
-    Where something is left out before or behind, an ellipsis says so.
+    An ellipsis stands where text is left out before or behind it.
     """
     if len(text) <= characters:
         return " ".join(text.split())
-    start, end = best_span(text, sought, max(1, characters - len(_BEFORE) - len(ELLIPSIS)))
-    shown = " ".join(text[start:end].split())
-    return f"{_BEFORE if start else ''}{shown}{ELLIPSIS if end < len(text) else ''}"
+    start, end = best_span(text, sought, max(1, characters - len(_CUT_BEFORE) - len(ELLIPSIS)))
+    excerpt = " ".join(text[start:end].split())
+    return f"{_CUT_BEFORE if start else ''}{excerpt}{ELLIPSIS if end < len(text) else ''}"
 
 
 def passage_within(text: str, sought: frozenset[str], counter: TokenCounter, limit: int) -> str:
-    """Return what `passage` does, of at most so many tokens; empty where not even an ellipsis fits."""
+    """Return what `passage` does, but within `limit` tokens; empty if not even an ellipsis fits."""
     beginning = counter.shortened(text, limit)
     if beginning == text or not beginning:
         return beginning
-    start = _start(text, sought, len(beginning))
-    return counter.shortened(f"{_BEFORE}{text[start:]}", limit) if start else beginning
+    start = _passage_start(text, sought, len(beginning))
+    return counter.shortened(f"{_CUT_BEFORE}{text[start:]}", limit) if start else beginning
 
 
-def _start(text: str, sought: frozenset[str], characters: int) -> int:
-    """Return where a passage begins: with its sentence, or some words before the first one that is sought."""
-    first = _first_word(text, sought, characters - characters // _BEHIND)
-    lead = min(_LEAD, characters // _BEHIND)
+def _passage_start(text: str, sought: frozenset[str], characters: int) -> int:
+    """Return where a passage begins: at the start of a sentence, else a few words before its first sought word."""
+    first = _best_word_start(text, sought, characters - characters // _PARTS_BEHIND)
+    lead = min(_LEAD, characters // _PARTS_BEHIND)
     if first <= lead:
         return 0
     before = text[first - lead : first]
-    begun = max(before.rfind(end) + len(end) if end in before else 0 for end in _SENTENCE_ENDS)
-    return first - lead + (begun or before.find(" ") + 1)
+    sentence_start = max(before.rfind(end) + len(end) if end in before else 0 for end in _SENTENCE_ENDS)
+    return first - lead + (sentence_start or before.find(" ") + 1)
 
 
-def _first_word(text: str, sought: frozenset[str], characters: int) -> int:
-    """Return where the first word starts of so many characters that have most of what is sought; 0 where none is."""
+def _best_word_start(text: str, sought: frozenset[str], characters: int) -> int:
+    """Return the start of the first sought word in the best stretch of so many characters; 0 if no word is sought.
+
+    Each root counts once in a stretch, and one that is rare in the text a little more.
+    """
     words = words_in(text)
-    found = sorted(
-        (start, end, known)
+    hits = sorted(
+        (start, end, word_root)
         for start, end, term in zip(words.starts, words.ends, words.terms, strict=True)
-        if (known := root(term)) in sought
+        if (word_root := root(term)) in sought
     )
-    often = Counter(known for _, _, known in found)
-    inside: Counter[str] = Counter()
-    best = best_start = worth = behind = 0
-    for at, (start, _, known) in enumerate(found):
-        while behind < len(found) and (behind == at or found[behind][1] - start <= characters):
-            added = found[behind][2]
-            worth += 0 if inside[added] else _WORTH + _WORTH // often[added]
-            inside[added] += 1
-            behind += 1
+    counts = Counter(word_root for _, _, word_root in hits)
+    inside_counts: Counter[str] = Counter()
+    # A window slides over the hits: `index` is its first hit, `next_hit` the one behind its last.
+    best = best_start = worth = next_hit = 0
+    for index, (start, _, word_root) in enumerate(hits):
+        while next_hit < len(hits) and (next_hit == index or hits[next_hit][1] - start <= characters):
+            added_root = hits[next_hit][2]
+            worth += 0 if inside_counts[added_root] else _ROOT_WORTH + _ROOT_WORTH // counts[added_root]
+            inside_counts[added_root] += 1
+            next_hit += 1
         if worth > best:
             best, best_start = worth, start
-        inside[known] -= 1
-        worth -= 0 if inside[known] else _WORTH + _WORTH // often[known]
+        inside_counts[word_root] -= 1
+        worth -= 0 if inside_counts[word_root] else _ROOT_WORTH + _ROOT_WORTH // counts[word_root]
     return best_start
 
 
-def _is_start(text: str, at: int) -> bool:
+def _is_start(text: str, position: int) -> bool:
     """Tell whether a word or a sentence starts at a place."""
-    return text[at - 1].isspace() or text[at - 1] in "。！？"
+    return text[position - 1].isspace() or text[position - 1] in "。！？"
 
 
-def _apart(text: str, at: int) -> int:
-    """Return the next place before one at which no character is cut from its marks."""
-    while at and (category(text[at])[0] == "M" or _JOINER in (text[at], text[at - 1])):
-        at -= 1
-    return at
+def _character_boundary(text: str, position: int) -> int:
+    """Return the nearest position, at or before one, that does not cut a character from its marks."""
+    while position and (category(text[position])[0] == "M" or _JOINER in (text[position], text[position - 1])):
+        position -= 1
+    return position

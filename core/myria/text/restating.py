@@ -20,10 +20,10 @@ from myria.text.words import words_in
 T = TypeVar("T")
 
 _COMPARED: Final = 240
-"""Characters of a text that is compared: a longer one says too much to be only said again."""
+"""Most characters of a text that is compared by its words: a longer one says too much to be a mere repetition."""
 
 _LEAST_IN_ANY_ORDER: Final = 4
-"""Words from which on their order does not matter; of fewer it does: "the dog bit the man"."""
+"""Fewest words whose order does not matter; with fewer it does: "the dog bit the man"."""
 
 _ARTICLES: Final = {
     "english": "a an the",
@@ -34,7 +34,7 @@ _ARTICLES: Final = {
     "italian": "il lo la i gli le un uno una",
     "dutch": "de het een",
 }
-_HOLDING: Final = {
+_LINKING: Final = {
     "english": "of it its this that there is are be been being has have",
     "german": "ist sind es wird werden",
     "french": "de du d est sont il y a",
@@ -43,7 +43,7 @@ _HOLDING: Final = {
     "italian": "di del dello della dei è sono essere",
     "dutch": "van is zijn worden wordt",
 }
-_ACTOR: Final = {
+_BEFORE_ACTOR: Final = {
     "english": "by",
     "german": "von vom",
     "french": "par",
@@ -52,13 +52,14 @@ _ACTOR: Final = {
     "italian": "da dal dalla",
     "dutch": "door",
 }
-"""Words that only hold a sentence together, by language, and those that say who acts where that is not said first."""
+"""By language: words that only hold a sentence together (`_LINKING`), and those before the one who acts in a passive
+sentence (`_BEFORE_ACTOR`)."""
 
 _MUST: Final = re.compile(
     r"\b(?:must|shall|needs?|needed|requires?|required|ha(?:s|ve) to|muss|müssen|benötigt|benötigen|braucht|brauchen"
     r"|doit|doivent|il faut|nécessitent?|debe|deben|tienen? que|necesitan?|deve|devem|devono|precisam?|moet|moeten)\b"
 )
-"""One of several ways to say that something must be."""
+"""Expressions of necessity, which all count as the same."""
 
 _FRAMES: Final = """
 as (?:i |we )?(?:already )?(?:said|mentioned|noted|agreed|discussed|stated)(?: before| earlier| already)?
@@ -81,19 +82,20 @@ _FRAME_WITHIN: Final = re.compile(
     "^(?:念のため|リマインド|再掲|前にも言った(?:ように|通り)|提醒(?:一下)?|再说一遍|如前所述|다시 말하지만|참고로)"
     "[、，,:：\\s]*"
 )
-"""What people put before a statement to say that it is none of news, or behind it."""
+"""Phrases before or behind a statement by which people say that it is no news."""
 
-_AROUND: Final = ".,;:!?…\"'()[]{}“”‘’«»„*`。、，！？；：「」『』（）"
-_JOINING: Final = dict.fromkeys(map(ord, "'\u2019-"))
+_PUNCTUATION: Final = ".,;:!?…\"'()[]{}“”‘’«»„*`。、，！？；：「」『』（）"
+_JOINERS: Final = dict.fromkeys(map(ord, "'\u2019-"))
 _SENTENCE_ENDS: Final = (".", "!", "?", ":", "。", "！", "？")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wording:
-    """A text as it is compared: its words in order, those that tell something, and what must be the same as written.
+    """The form in which a text is compared with others.
 
-    `names_actor` says that it names who acts behind the verb ("by Petra"), `must` that something must be. `written` are
-    its words as they are written, `exact` those of them that are names, numbers, identifiers or signs.
+    `words` are its stems in order without articles, `telling` those of them with a content of their own. `names_actor`
+    tells that it names who acts behind the verb ("by Petra"), `must` that it says that something must be. `written` are
+    the words as written, `exact` those of them that are names, numbers, identifiers or signs: they must be equal.
     """
 
     words: tuple[str, ...]
@@ -105,25 +107,27 @@ class Wording:
 
     @classmethod
     def of(cls, text: str) -> Wording:
-        """Return a text as it is compared."""
-        said = _without_frames(" ".join(text[: _COMPARED + 1].split()))
-        without_must, must = _MUST.subn(" ", said.casefold())
-        found = words_in(without_must)
-        languages = languages_of(said, found.terms)[:1]
+        """Return the form in which a text is compared."""
+        unframed = _without_frames(" ".join(text[: _COMPARED + 1].split()))
+        without_must, must = _MUST.subn(" ", unframed.casefold())
+        text_words = words_in(without_must)
+        languages = languages_of(unframed, text_words.terms)[:1]
         language = languages[0] if languages else "english"
-        articles, holding, actor = (words_by.get(language, "").split() for words_by in (_ARTICLES, _HOLDING, _ACTOR))
+        articles, linking_words, actor_words = (
+            words_by.get(language, "").split() for words_by in (_ARTICLES, _LINKING, _BEFORE_ACTOR)
+        )
         words: list[str] = []
         telling: list[str] = []
-        for surface, term in zip(found.surfaces, found.terms, strict=True):
+        for surface, term in zip(text_words.surfaces, text_words.terms, strict=True):
             word = (stem_of(surface, language) if languages else ()) or (term,)
             if surface not in articles:
                 words += word
-                telling += () if surface in holding or surface in actor else word
-        written, exact = _as_written(said, has_small_nouns="german" not in languages)
+                telling += () if surface in linking_words or surface in actor_words else word
+        written, exact = _words_as_written(unframed, has_small_nouns="german" not in languages)
         return cls(
             words=tuple(words),
             telling=tuple(telling),
-            names_actor=not set(actor).isdisjoint(found.surfaces),
+            names_actor=not set(actor_words).isdisjoint(text_words.surfaces),
             must=bool(must),
             written=written,
             exact=exact,
@@ -131,7 +135,7 @@ class Wording:
 
     @property
     def key(self) -> Any:
-        """What texts have in common that say the same."""
+        """A key that is equal for all texts that say the same; texts with equal keys may still differ."""
         return frozenset(self.telling), self.must
 
     def says_again(self, other: Wording) -> bool:
@@ -145,63 +149,72 @@ class Wording:
             return False
         if self.telling == other.telling:
             return self.names_actor == other.names_actor
-        # The very same words in another order may be about others: "from the office to the station".
+        # The very same words in another order may mean something else ("from the office to the station"). Other
+        # words around the same telling ones show that the sentence was turned around, as in the passive.
         return Counter(self.words) != Counter(other.words)
 
 
 def told_once(
     items: Sequence[T], *, said: Callable[[T], tuple[Hashable, str]], age: Callable[[T], Any]
 ) -> list[tuple[T, int]]:
-    """Return items without those that only say again what another one says, and how many of them each stands for.
+    """Return items without repetitions, each with the number of items that it stands for besides itself.
 
-    Of several the newest stays, at the place of the first.
+    Of several items that say the same, the newest stays, at the place of the first.
 
     Args:
-        said: who says an item, and its text: what two people say are two things.
-        age: what newer items have more of.
+        said: returns an item's speaker and text; the same text of two speakers is no repetition.
+        age: returns a value that is greater for newer items.
     """
     groups = alike([said(item) for item in items])
-    return [(max((items[at] for at in places), key=age), len(places) - 1) for places in groups]
+    return [(max((items[index] for index in indexes), key=age), len(indexes) - 1) for indexes in groups]
 
 
 def alike(said: Sequence[tuple[Hashable, str]]) -> list[list[int]]:
-    """Return the places of texts that say the same, each with who says it, in the order of the first of them."""
+    """Return groups of indexes of texts of one speaker that say the same, in the order of their first texts.
+
+    `said` are (speaker, text). A long text, or one without telling words, only belongs with its equals.
+    """
     groups: list[list[int]] = []
     wordings: list[list[Wording]] = []
     by_key: dict[Any, list[int]] = {}
-    for at, (speaker, text) in enumerate(said):
+    for index, (speaker, text) in enumerate(said):
         wording = Wording.of(text)
         is_long = len(text) > _COMPARED or not wording.telling
         key = (speaker, text if is_long else wording.key)
-        same = (group for group in by_key.get(key, ()) if is_long or all(map(wording.says_again, wordings[group])))
-        group = next(same, None)
+        matching_groups = (
+            group for group in by_key.get(key, ()) if is_long or all(map(wording.says_again, wordings[group]))
+        )
+        group = next(matching_groups, None)
         if group is None:
             by_key.setdefault(key, []).append(len(groups))
-            groups.append([at])
+            groups.append([index])
             wordings.append([wording])
         else:
-            groups[group].append(at)
+            groups[group].append(index)
             wordings[group].append(wording)
     return groups
 
 
 def _without_frames(text: str) -> str:
+    """Return a text without phrases such as "as I said", unless nothing else is left."""
     shorter = _FRAME_WITHIN.sub("", _FRAME.sub("", text))
     return shorter if any(map(str.isalnum, shorter)) else text
 
 
-def _as_written(text: str, *, has_small_nouns: bool) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the words of a text between spaces as they are written, and those of them that are names, numbers,
-    identifiers or signs."""
+def _words_as_written(text: str, *, has_small_nouns: bool) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return a text's words as written, each once, and those of them that are names, numbers, identifiers or signs.
+
+    Without `has_small_nouns`, as in German, a capital is no sign of a name.
+    """
     written: list[str] = []
     exact: set[str] = set()
-    begins = True
+    begins_sentence = True
     for chunk in text.split():
-        word = chunk.strip(_AROUND).removesuffix("'s").removesuffix("\u2019s") or chunk
+        word = chunk.strip(_PUNCTUATION).removesuffix("'s").removesuffix("\u2019s") or chunk
         written.append(word)
-        is_plain = word.isalpha() or (word[0] != "-" and word.translate(_JOINING).isalpha())
-        is_name = word[:1].isupper() and not begins and has_small_nouns
+        is_plain = word.isalpha() or (word[0] != "-" and word.translate(_JOINERS).isalpha())
+        is_name = word[:1].isupper() and not begins_sentence and has_small_nouns
         if not is_plain or is_name or word[1:] != word[1:].lower():
             exact.add(word)
-        begins = chunk.endswith(_SENTENCE_ENDS)
+        begins_sentence = chunk.endswith(_SENTENCE_ENDS)
     return tuple(dict.fromkeys(written)), frozenset(exact)

@@ -46,42 +46,42 @@ _CLASSES = ClassTable()
 _FOLDS = FoldTable()
 
 _JOINED = "\x01"
-"""Stands for a mark that would belong to a word if one were before it."""
+"""Replaces a non-ASCII mark, which belongs to the word before it, if there is one."""
 
 _MARKED_WORD = re.compile(f"[A-Za-z0-9]{_JOINED}")
 _PLAIN = {" ": " ", "'": "'", "m": _JOINED}
-"""What stands for characters beyond ASCII that are no letters, by their class."""
+"""Replacements of non-ASCII characters other than letters, by their class."""
 
 _MOST_REPLACED = 16
-"""How many characters beyond ASCII a text may have, each counted once, that is read as one of ASCII."""
+"""Most different non-ASCII characters of a text that is read by the quick way for ASCII."""
 
 
 _ROOT = 5
-"""Letters by which words are known, whatever their endings: as good as a stemmer for most languages (McNamee 2004)."""
+"""First letters of a word that make its root: as good as a stemmer for most languages (McNamee 2004)."""
 
 
 T = TypeVar("T")
 
 
 class WordCache(dict[str, T]):
-    """What is made of words, by how they are written; emptied when it is full. Very long words are made anew."""
+    """Results of a function of words, by word; emptied when full. Results of very long words are not kept."""
 
     def __init__(self, make: Callable[[str], T]) -> None:
         super().__init__()
         self._make = make
 
     def __missing__(self, word: str) -> T:
-        made = self._make(word)
+        value = self._make(word)
         # A pasted file can be one word of megabytes: thousands of those must not stay.
         if len(word) <= MAX_TERM_CHARACTERS:
             if len(self) >= _CACHED_WORDS:
                 self.clear()
-            self[word] = made
-        return made
+            self[word] = value
+        return value
 
 
 class Token(NamedTuple):
-    """One term where it stands: `text[start:end]` is its surface form, `term` what it is indexed as."""
+    """A term with its place: `text[start:end]` is its surface form, `term` the form in which it is indexed."""
 
     surface: str
     term: str
@@ -95,7 +95,7 @@ _token = partial(tuple.__new__, Token)
 
 @dataclass(frozen=True, slots=True)
 class TextWords:
-    """The terms of a text in document order, as columns: each the field of that name of the text's tokens."""
+    """The tokens of a text in document order as columns: each column holds one field of all tokens."""
 
     surfaces: Sequence[str]
     terms: Sequence[str]
@@ -103,21 +103,21 @@ class TextWords:
     ends: Sequence[int]
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of tokens."""
         return len(self.terms)
 
     @classmethod
     def of(cls, found: Iterable[Token]) -> TextWords:
-        """Return tokens as columns."""
+        """Return the columns of tokens."""
         columns = tuple(zip(*found, strict=True)) or ((), (), (), ())
         return cls(*columns)
 
     def tokens(self) -> list[Token]:
-        """Return them as tokens."""
+        """Return the tokens of the columns."""
         return list(map(_token, zip(self.surfaces, self.terms, self.starts, self.ends, strict=True)))
 
     def at(self, places: Sequence[int]) -> TextWords:
-        """Return those at some places."""
+        """Return the tokens at some indexes, as columns."""
         return TextWords(
             [self.surfaces[place] for place in places],
             [self.terms[place] for place in places],
@@ -143,7 +143,7 @@ def tokens(text: str) -> list[Token]:
 
 
 def words_in(text: str) -> TextWords:
-    """Return what `tokens` does, as columns: less work where a text is read by several."""
+    """Return what `tokens` does, as columns, which are cheaper to make and to share."""
     plain = text if text.isascii() else _as_ascii(text)
     if plain is None:
         return TextWords.of(_tokens_in_letters(text))
@@ -153,9 +153,9 @@ def words_in(text: str) -> TextWords:
 
 
 def counted_surfaces(text: str) -> list[tuple[str, str, int]]:
-    """Return the surface forms of a text in lower case, each once with its term and how often it stands there.
+    """Return the different surface forms of a text in lower case, as (surface, term, count).
 
-    They are in the order of their first places.
+    They are in the order of their first occurrences.
     """
     words = words_in(text)
     counts = Counter(zip(map(str.lower, words.surfaces), words.terms, strict=True))
@@ -168,12 +168,12 @@ def folded(text: str) -> str:
 
 
 def root(term: str) -> str:
-    """Return what words with the same beginning have in common, in any language; what holds a digit is itself."""
+    """Return the first letters of a term, common to a word's forms in any language; all of it if it has a digit."""
     return term if any(map(str.isdigit, term)) else term[:_ROOT]
 
 
 def is_stopword(term: str) -> bool:
-    """Tell whether a term (as returned by `terms`) carries structure and no subject."""
+    """Tell whether a term (as returned by `terms`) only holds sentences together, and names no subject."""
     return term in _STOP_TERMS
 
 
@@ -199,13 +199,13 @@ def term_ids(terms_of_text: Iterable[str]) -> Iterator[int]:
 
 
 def _ascii_words_in(text: str) -> tuple[list[str], list[int], list[int]]:
-    """Return the words of a text of ASCII, where each starts and where it ends."""
+    """Return the words of an ASCII text, their starts and their ends."""
     spaced = text.encode().translate(_SPACED).decode()
     if "'" in spaced and _has_loose_apostrophe(spaced):
         parts = _ASCII_WORDS_APART.split(text)
         bounds = list(accumulate(map(len, parts)))
         return parts[1::2], bounds[:-1:2], bounds[1::2]
-    # Where separators stand side by side, parts are empty.
+    # Between adjacent separators, parts are empty; `count` adds the separators to the lengths of the parts.
     parts = spaced.split(" ")
     words = list(filter(None, parts))
     ends = list(compress(map(add, accumulate(map(len, parts)), count()), parts))
@@ -213,7 +213,7 @@ def _ascii_words_in(text: str) -> tuple[list[str], list[int], list[int]]:
 
 
 def _tokens_in_letters(text: str) -> list[Token]:
-    """Return what `tokens` does, for a text with letters beyond ASCII."""
+    """Return what `tokens` does, for a text with non-ASCII letters."""
     classes = text.translate(_CLASSES)
     found_tokens: list[Token] = []
     for run in _RUN.finditer(classes):
@@ -224,28 +224,28 @@ def _tokens_in_letters(text: str) -> list[Token]:
             if term:
                 found_tokens.append(_token((surface, term, start, end)))
         else:
-            _clusters(text, classes, start, end, found_tokens)
+            _add_clusters(text, classes, start, end, found_tokens)
     return found_tokens
 
 
 def _has_loose_apostrophe(spaced: str) -> bool:
-    """Tell whether there is an apostrophe in a text of words and spaces that is not within a word."""
+    """Tell whether a text of words and spaces has an apostrophe that is not within a word."""
     return "' " in spaced or " '" in spaced or "''" in spaced or spaced[0] == "'" or spaced[-1] == "'"
 
 
 def _as_ascii(text: str) -> str | None:
-    """Return a text of as many characters in ASCII with the same words; None where letters are not in ASCII.
+    """Return an ASCII text of the same length with the same words; None if some letters are not ASCII.
 
-    Editors put dashes and quotation marks into plain English, and people emoji: such texts take the quick way.
+    So plain English with the dashes and quotation marks of editors, or with emoji, takes the quick way.
     """
-    others = {character for character in set(text) if not character.isascii()}
-    if len(others) > _MOST_REPLACED:
+    non_ascii = {character for character in set(text) if not character.isascii()}
+    if len(non_ascii) > _MOST_REPLACED:
         return None
-    for character in others:
-        plain = _PLAIN.get(_CLASSES[ord(character)])
-        if plain is None:
+    for character in non_ascii:
+        replacement = _PLAIN.get(_CLASSES[ord(character)])
+        if replacement is None:
             return None
-        text = text.replace(character, plain)
+        text = text.replace(character, replacement)
     return None if _JOINED in text and _MARKED_WORD.search(text) is not None else text
 
 
@@ -257,41 +257,42 @@ def _stemmed(word: str) -> str:
 
 
 def _term(word: str) -> str:
-    """Return the term of a folded word; "" where folding leaves nothing of it."""
+    """Return the term of a folded word, "" if folding left nothing; a long word is cut and ends in its hash."""
     if len(word) <= MAX_TERM_CHARACTERS:
         return _stemmed(word)
-    mark = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-    return f"{word[:47]}~{mark}"
+    word_hash = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{word[:47]}~{word_hash}"  # 47 + 1 + 16 characters: MAX_TERM_CHARACTERS
 
 
-def _identity(term: str) -> int:
+def _hash_term(term: str) -> int:
     digest = blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
 
 _TERMS = WordCache(lambda word: _term(word.lower()))
-"""Of words of ASCII."""
+"""Terms of ASCII words."""
 
 _LETTER_TERMS = WordCache(lambda word: _term(word.translate(_FOLDS)))
-"""Of words with letters beyond ASCII, or beside some."""
+"""Terms of words in texts with non-ASCII letters."""
 
-_TERM_IDS = WordCache(_identity)
+_TERM_IDS = WordCache(_hash_term)
 
 
-def _clusters(text: str, classes: str, start: int, end: int, into: list[Token]) -> None:
+def _add_clusters(text: str, classes: str, start: int, end: int, found_tokens: list[Token]) -> None:
+    """Add the tokens of a run in a script without spaces: each Han ideograph, and each pair of neighbours."""
     spans = [match.span() for match in _CLUSTER.finditer(classes, start, end)]
-    parts = [_composed(text[first:last]) for first, last in spans]
+    parts = [_folded_cluster(text[first:last]) for first, last in spans]
     if len(spans) == 1:
-        into.append(Token(text[start:end], parts[0], start, end))
+        found_tokens.append(Token(text[start:end], parts[0], start, end))
         return
     for (first, last), part in zip(spans, parts, strict=True):
         if classes[first] == "h":
-            into.append(Token(text[first:last], part, first, last))
-    for at, ((first, _), (_, last)) in enumerate(pairwise(spans)):
-        into.append(Token(text[first:last], parts[at] + parts[at + 1], first, last))
+            found_tokens.append(Token(text[first:last], part, first, last))
+    for index, ((first, _), (_, last)) in enumerate(pairwise(spans)):
+        found_tokens.append(Token(text[first:last], parts[index] + parts[index + 1], first, last))
 
 
-def _composed(cluster: str) -> str:
+def _folded_cluster(cluster: str) -> str:
     return ucd_3_2_0.normalize("NFC", cluster.translate(_FOLDS)) if len(cluster) > 1 else cluster.translate(_FOLDS)
 
 
