@@ -43,7 +43,7 @@ MAX_TENANTS = 1_000
 OTHER_TENANTS = "(other)"
 """The label of the others together, which no tenant can be called."""
 
-_BESIDE_S = 2.5
+_BESIDE_TIMEOUT_S = 2.5
 
 
 class ServerMetrics:
@@ -76,17 +76,17 @@ class ServerMetrics:
         self.turn_conflicts = make_counter(registry, "myria_turn_conflicts_total")
         self.turn_comparisons = make_counter(registry, "myria_turn_comparisons_total")
         self.turn_compactions = make_counter(registry, "myria_turn_compactions_total")
-        self._begin_at_zero()
+        self._create_series()
         self.in_flight = 0
         self.beside: Callable[[], Awaitable[bytes]] | None = None
         self._caches: dict[str, Callable[[], Mapping[str, int]]] = {}
         self._pools: dict[str, Callable[[], Mapping[str, int]]] = {}
 
-    def _begin_at_zero(self) -> None:
-        """Make the series that will come for certain: a rate needs the zero before the first count."""
+    def _create_series(self) -> None:
+        """Create at zero all series whose labels are known: a rate needs the zero before the first count."""
         for tool in TOOLS:
-            for face in tool.faces:
-                self.requests.labels(face, tool.name, "ok")
+            for api in tool.faces:
+                self.requests.labels(api, tool.name, "ok")
             if "degraded" in tool.answer.model_fields:
                 for reason in (*DEGRADED_REASONS, OTHER):
                     self.degraded.labels(tool.name, reason)
@@ -102,10 +102,10 @@ class ServerMetrics:
             for value in values:
                 family.labels(value)
 
-    def request_done(self, face: Face, tool: str, outcome: str, seconds: float) -> None:
-        """Count one call of a tool at a face; `outcome` is `ok` or an error's code."""
-        self.requests.labels(face, tool, outcome).inc()
-        self.durations.labels(face, tool).observe(seconds)
+    def request_done(self, api: Face, tool: str, outcome: str, seconds: float) -> None:
+        """Count one call of a tool of an API; `outcome` is `ok` or an error's code."""
+        self.requests.labels(api, tool, outcome).inc()
+        self.durations.labels(api, tool).observe(seconds)
 
     def refused(self, reason: str) -> None:
         """Count a request that never became a tool call: too large, malformed, from a foreign host."""
@@ -170,21 +170,21 @@ class ServerMetrics:
 
     async def text(self, readiness: Readiness) -> bytes:
         """Return the exposition, after checking the database unless that was done a moment ago."""
-        _, beside = await asyncio.gather(readiness.look(max_age_s=LOOK_S), self._beside())
+        _, beside = await asyncio.gather(readiness.look(max_age_s=LOOK_S), self._text_beside())
         return generate_latest(self._registry) + text_of(self.families(readiness)) + beside
 
-    async def _beside(self) -> bytes:
+    async def _text_beside(self) -> bytes:
         if self.beside is None:
             return b""
         try:
-            async with asyncio.timeout(_BESIDE_S):
+            async with asyncio.timeout(_BESIDE_TIMEOUT_S):
                 return await self.beside()
         except Exception as error:  # noqa: BLE001 - a scrape of ours does not fail for another process
             logger.info("nothing beside: %s", error or type(error).__name__, extra={"action": "metrics_beside_failed"})
             return b""
 
     def families(self, readiness: Readiness) -> Iterator[Metric]:
-        """Yield what is read when it is asked for; what is counted as it happens stands in the registry."""
+        """Yield the figures that are read at each scrape; those counted as they happen are in the registry."""
         yield from about_process("serving", database_up=readiness.database_up)
         yield gauge("myria_ready", float(readiness.ready))
         yield gauge("myria_requests_in_flight", self.in_flight)
@@ -203,10 +203,10 @@ class ServerMetrics:
             yield counter("myria_pool_waits_total", {(name,): pool["waits"] for name, pool in pools.items()})
 
     def _cache_families(self) -> Iterator[Metric]:
-        seen = {name: read() for name, read in sorted(self._caches.items())}
-        yield gauge("myria_cache_bytes", {(name,): read.get("bytes", 0) for name, read in seen.items()})
+        figures = {name: cache() for name, cache in sorted(self._caches.items())}
+        yield gauge("myria_cache_bytes", {(name,): cache.get("bytes", 0) for name, cache in figures.items()})
         lookups: dict[tuple[str, ...], float] = {}
-        for name, read in seen.items():
-            lookups[name, "hit"] = read.get("hits", 0)
-            lookups[name, "miss"] = read.get("misses", 0)
+        for name, cache in figures.items():
+            lookups[name, "hit"] = cache.get("hits", 0)
+            lookups[name, "miss"] = cache.get("misses", 0)
         yield counter("myria_cache_lookups_total", lookups)

@@ -57,7 +57,7 @@ class Readiness:
         if self._looking is None:
             if time.monotonic() - self._looked_at < max_age_s:
                 return
-            self._looking = asyncio.create_task(self._answer(), name="readiness")
+            self._looking = asyncio.create_task(self._ask_coded(), name="readiness")
         looking = self._looking
         done, _ = await asyncio.wait({looking}, timeout=LOOK_TIMEOUT_S)
         if not done:
@@ -76,7 +76,7 @@ class Readiness:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
 
-    async def _answer(self) -> MyriaError | None:
+    async def _ask_coded(self) -> MyriaError | None:
         try:
             await self._ask()
         except MyriaError as error:

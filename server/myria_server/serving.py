@@ -361,10 +361,8 @@ class _GuardedProtocol(HttpToolsProtocol):
         self._body_since = self._waiting_since
         self._waiting_since = None
         super().on_headers_complete()
-        self.headers, self._overhead_bytes = (
-            _DROPPED_TRAILERS,
-            0,
-        )  # the application has the list of those before the body
+        # From here the parser adds only trailers; the application holds the list of real headers already.
+        self.headers, self._overhead_bytes = _DROPPED_TRAILERS, 0
         if self.cycle is not None:
             self.cycle.transport = HeadWithBody(self.transport, self.loop)  # type: ignore[assignment]
 

@@ -30,7 +30,7 @@ _SCALAR_TEXT = 64
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Shape:
-    """What a schema allows: the types, and those of what lies in an object or a list."""
+    """What a schema allows: its types, and the shapes of an object's properties and of a list's items."""
 
     types: frozenset[str]
     takes_text: bool
@@ -40,16 +40,16 @@ class _Shape:
     @classmethod
     def of(cls, schema: Mapping[str, Any]) -> _Shape:
         branches = schema.get("anyOf", (schema,))
-        properties = {name: cls.of(each) for branch in branches for name, each in branch.get("properties", {}).items()}
+        properties = {name: cls.of(part) for branch in branches for name, part in branch.get("properties", {}).items()}
         items = next((cls.of(branch["items"]) for branch in branches if branch.get("items")), None)
-        types = frozenset(_types(branches))
+        types = frozenset(_declared_types(branches))
         return cls(types=types, takes_text=not types or "string" in types, properties=properties, items=items)
 
 
-def _types(branches: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+def _declared_types(branches: Iterable[Mapping[str, Any]]) -> Iterable[str]:
     for branch in branches:
-        named = branch.get("type", ())
-        yield from (named,) if isinstance(named, str) else named
+        types = branch.get("type", ())
+        yield from (types,) if isinstance(types, str) else types
 
 
 @lru_cache
@@ -58,18 +58,18 @@ def _shape_of(model: type[BaseModel]) -> _Shape:
 
 
 def coerced(model: type[BaseModel], arguments: Any) -> Any:
-    """Return arguments with their JSON texts and whole numbers as the schema of a model has them.
+    """Return arguments with JSON texts and whole numbers turned into the types of a model's schema.
 
     Raises:
         InvalidArgument: their JSON texts are longer than `MAX_JSON_TEXT` together; the detail `field` names one.
     """
-    return _Coercion().value(arguments, _shape_of(model), "")
+    return _Coercer().coerce(arguments, _shape_of(model), "")
 
 
 def understood(model: type[BaseModel], arguments: Any, read: Callable[[Any], T]) -> T:
-    """Return what `read` makes of arguments, as they are or else coerced.
+    """Return what `read` makes of the arguments; if it refuses them, of the coerced arguments.
 
-    Only for a reader that refuses whatever would be coerced: then nearly all arguments are walked through once.
+    Only for a reader that refuses every value that coercion would change. It saves a walk through most arguments.
 
     Raises:
         MyriaError: as `read` does of the coerced arguments, or as `coerced`.
@@ -80,46 +80,50 @@ def understood(model: type[BaseModel], arguments: Any, read: Callable[[Any], T])
         return read(coerced(model, arguments))
 
 
-def whole_arguments(given: Any) -> Any:
+def whole_arguments(arguments: Any) -> Any:
     """Return a call's arguments as an object where they are JSON text of one, or the empty list that PHP writes."""
-    if type(given) is str and len(given) <= MAX_JSON_TEXT:
-        return _decoded(given, frozenset({"object"}))
-    return {} if given == [] else given
+    if type(arguments) is str and len(arguments) <= MAX_JSON_TEXT:
+        return _parse_json(arguments, frozenset({"object"}))
+    return {} if arguments == [] else arguments
 
 
-class _Coercion:
+class _Coercer:
     def __init__(self) -> None:
-        self._left = MAX_JSON_TEXT
+        self._characters_left = MAX_JSON_TEXT
 
-    def value(self, given: Any, shape: _Shape, path: str) -> Any:
-        """Return what a value stands for; the value itself where nothing of it changes."""
-        if type(given) is str and not shape.takes_text:
-            given = self._read(given, shape.types, path)
-        if type(given) is float and "number" not in shape.types and "integer" in _types_of(given) & shape.types:
-            return int(given)
+    def coerce(self, value: Any, shape: _Shape, path: str) -> Any:
+        """Return a value with everything in it coerced to the shape; the same object where nothing changes."""
+        if type(value) is str and not shape.takes_text:
+            value = self._parse_text(value, shape.types, path)
+        if type(value) is float and "number" not in shape.types and "integer" in _types_of_value(value) & shape.types:
+            return int(value)
         parts: Iterable[tuple[Any, Any, _Shape | None]] = ()
-        if type(given) is dict and shape.properties:
-            parts = [(name, part, shape.properties.get(name)) for name, part in given.items()]
-        elif type(given) is list and shape.items is not None:
-            parts = [(at, part, shape.items) for at, part in enumerate(given)]
+        if type(value) is dict and shape.properties:
+            parts = [(name, part, shape.properties.get(name)) for name, part in value.items()]
+        elif type(value) is list and shape.items is not None:
+            parts = [(index, part, shape.items) for index, part in enumerate(value)]
         changed = {}
-        for key, part, of in parts:
-            # Nearly every value is a text that may be one: nothing of it is looked at.
-            if of is None or (type(part) is str and of.takes_text):
+        for key, part, part_shape in parts:
+            # Most values are texts where texts are allowed: skipping them here saves most of the work.
+            if part_shape is None or (type(part) is str and part_shape.takes_text):
                 continue
-            place = f"{path}[{key}]" if type(given) is list else f"{path}.{key}" if path else key
-            meant = self.value(part, of, place)
-            if meant is not part:
-                changed[key] = meant
+            place = f"{path}[{key}]" if type(value) is list else f"{path}.{key}" if path else key
+            coerced_part = self.coerce(part, part_shape, place)
+            if coerced_part is not part:
+                changed[key] = coerced_part
         if not changed:
-            return given
-        return {**given, **changed} if type(given) is dict else [changed.get(at, part) for at, part in enumerate(given)]
+            return value
+        return (
+            {**value, **changed}
+            if type(value) is dict
+            else [changed.get(index, part) for index, part in enumerate(value)]
+        )
 
-    def _read(self, text: str, types: frozenset[str], path: str) -> Any:
-        """Return what a JSON text stands for, or the text where that is not of these types."""
+    def _parse_text(self, text: str, types: frozenset[str], path: str) -> Any:
+        """Return the value that a JSON text stands for, or the text itself where that value has none of these types."""
         if text[:_SCALAR_TEXT].lstrip()[:1] in ("[", "{"):
-            self._left -= len(text)
-            if self._left < 0:
+            self._characters_left -= len(text)
+            if self._characters_left < 0:
                 raise InvalidArgument(
                     f"{path} is JSON as text, of which one call may hold {MAX_JSON_TEXT} characters; send the value "
                     "itself",
@@ -128,24 +132,24 @@ class _Coercion:
                 )
         elif len(text) > _SCALAR_TEXT:
             return text
-        return _decoded(text, types)
+        return _parse_json(text, types)
 
 
-def _decoded(text: str, types: frozenset[str]) -> Any:
+def _parse_json(text: str, types: frozenset[str]) -> Any:
     try:
-        read = decode(text.encode())
+        value = decode(text.encode())
     except (MyriaError, UnicodeEncodeError):
         return text
-    return text if _types_of(read).isdisjoint(types) else read
+    return text if _types_of_value(value).isdisjoint(types) else value
 
 
-def _types_of(given: Any) -> frozenset[str]:
-    """Return the types of JSON Schema that a value is of: 5.0 is an integer too."""
-    if isinstance(given, bool):
+def _types_of_value(value: Any) -> frozenset[str]:
+    """Return the JSON Schema types of a value; 5.0 is an integer, too."""
+    if isinstance(value, bool):
         return frozenset({"boolean"})
-    if isinstance(given, int):
+    if isinstance(value, int):
         return frozenset({"integer", "number"})
-    if isinstance(given, float):
-        is_whole = given.is_integer() and abs(given) < _MAX_WHOLE
+    if isinstance(value, float):
+        is_whole = value.is_integer() and abs(value) < _MAX_WHOLE
         return frozenset({"integer", "number"} if is_whole else {"number"})
-    return frozenset({"array"} if isinstance(given, list) else {"object"} if isinstance(given, dict) else ())
+    return frozenset({"array"} if isinstance(value, list) else {"object"} if isinstance(value, dict) else ())

@@ -19,28 +19,28 @@ HIDDEN: Any = Field(json_schema_extra={_HIDDEN: True})
 
 @lru_cache
 def whole_schema(model: type[BaseModel]) -> Json:
-    """Return the schema of all that a model takes, hidden fields too; not to be changed."""
-    schema: Json = _tidy(_inline(model.model_json_schema(by_alias=True)))
+    """Return the schema of all that a model takes, hidden fields too. It is cached: do not change it."""
+    schema: Json = _tidy(_inline_references(model.model_json_schema(by_alias=True)))
     return schema
 
 
 def published_schema(model: type[BaseModel]) -> Json:
     """Return the schema that is shown to who calls."""
     schema = copy.deepcopy(whole_schema(model))
-    _unhide(schema)
+    _drop_hidden(schema)
     return schema
 
 
 def fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """Return the published names that an object may have, as it is written.
+    """Return the published field names of the object at a path of the arguments, as callers write them.
 
     Args:
-        path: where the object lies in the arguments.
+        path: field names and list indexes that lead to the object.
     """
-    at = published_schema(model)
+    schema = published_schema(model)
     for part in path:
-        at = at.get("items", {}) if isinstance(part, int) else at.get("properties", {}).get(part, {})
-    return list(at.get("properties", ()))
+        schema = schema.get("items", {}) if isinstance(part, int) else schema.get("properties", {}).get(part, {})
+    return list(schema.get("properties", ()))
 
 
 def without(value: Mapping[str, Any], *names: str) -> Json:
@@ -48,13 +48,14 @@ def without(value: Mapping[str, Any], *names: str) -> Json:
     return {key: item for key, item in value.items() if key not in names}
 
 
-def _unhide(schema: Json) -> None:
+def _drop_hidden(schema: Json) -> None:
     properties = schema.get("properties", {})
     for name in [name for name, field in properties.items() if field.get(_HIDDEN)]:
         del properties[name]
 
 
-def _inline(schema: Json) -> Json:
+def _inline_references(schema: Json) -> Json:
+    """Return a schema with every `$ref` replaced by its definition."""
     definitions = schema.pop("$defs", {})
 
     def resolve(value: Any) -> Any:
@@ -70,54 +71,57 @@ def _inline(schema: Json) -> Json:
     return resolved
 
 
-def _tidy(value: Any, *, of_arguments: bool = True, named: bool = False) -> Any:
-    """Drop titles and docstrings of models.
+def _tidy(value: Any, *, of_arguments: bool = True, is_name_map: bool = False) -> Any:
+    """Return a schema without titles and without docstrings of models.
 
-    Of arguments alternatives for null go too: null is accepted, but need not be offered. Of answers go defaults, and
-    OpenAPI's discriminator.
+    Schemas of arguments also lose alternatives for null, which is accepted but need not be offered; those of answers
+    lose defaults and OpenAPI's discriminator.
+
+    Args:
+        is_name_map: `value` maps field or model names to schemas, so a key such as `title` is a name and stays.
     """
     if isinstance(value, list):
         return [_tidy(item, of_arguments=of_arguments) for item in value]
     if not isinstance(value, dict):
         return value
-    if named:
+    if is_name_map:
         return {key: _tidy(item, of_arguments=of_arguments) for key, item in value.items()}
-    skipped = {"title"}
+    dropped_keys = {"title"}
     if not of_arguments:
-        skipped |= {"default", "discriminator"}
+        dropped_keys |= {"default", "discriminator"}
     else:
-        arms = [arm for arm in value.get("anyOf", []) if arm != {"type": "null"}]
-        if len(arms) == 1:
-            value = {**arms[0], **without(value, "anyOf")}
+        alternatives = [alternative for alternative in value.get("anyOf", []) if alternative != {"type": "null"}]
+        if len(alternatives) == 1:
+            value = {**alternatives[0], **without(value, "anyOf")}
         if value.get("default", 0) is None or value.get("default") == []:
-            skipped.add("default")
+            dropped_keys.add("default")
     if "properties" in value:
-        skipped.add("description")
+        dropped_keys.add("description")
     return {
-        key: _tidy(item, of_arguments=of_arguments, named=key in ("properties", "$defs"))
+        key: _tidy(item, of_arguments=of_arguments, is_name_map=key in ("properties", "$defs"))
         for key, item in value.items()
-        if key not in skipped
+        if key not in dropped_keys
     }
 
 
 @lru_cache
-def schema_of_any(model: type[BaseModel], also: tuple[type[BaseModel], ...]) -> Json:
-    """Return the schema of an answer that is of one model, or else of one of the others; not to be changed."""
+def schema_of_any(model: type[BaseModel], other_models: tuple[type[BaseModel], ...]) -> Json:
+    """Return the schema of an answer of any of these models. It is cached: do not change it."""
     answer = _tidy(model.model_json_schema(), of_arguments=False)
-    others = [_tidy(other.model_json_schema(), of_arguments=False) for other in also]
+    others = [_tidy(other.model_json_schema(), of_arguments=False) for other in other_models]
     definitions = {**answer.pop("$defs", {})}
     for other in others:
         definitions |= other.pop("$defs", {})
     schema: Json = {"type": "object", "anyOf": [answer, *others]}
     if "RootNode" in definitions:
-        definitions = _one_node(definitions)
+        definitions = _merge_node_kinds(definitions)
         answer["properties"]["root"] = {"$ref": "#/$defs/Node"}
     if definitions:
         schema["$defs"] = definitions
     return schema
 
 
-def _one_node(definitions: Json) -> Json:
+def _merge_node_kinds(definitions: Json) -> Json:
     """Merge the kinds of nodes into one definition that tells them apart by `if`.
 
     A oneOf of five kinds makes validators try every kind on every subtree: exponential in depth.

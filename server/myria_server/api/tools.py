@@ -31,10 +31,10 @@ PATH_OF: Mapping[Face, str] = {
     "rest": "/mcp/memtrace",
     "admin": "/mcp/admin",
 }
-"""Where each face is served over HTTP."""
+"""The HTTP path of each API."""
 
 SWITCH_OF: Mapping[Face, str] = {"agent": "agent.enabled", "turns": "turns.enabled", "rest": "rest.enabled"}
-"""The setting that serves a face, of those that can be off."""
+"""The setting that switches an API on, for those that can be off."""
 
 TURNS_OVER_HTTP: Mapping[str, str] = {
     "/v1/turns:before": "memory_before_turn",
@@ -50,8 +50,8 @@ class Tool:
     `name` is without prefix; `description` may have the field `{batch_events}` (see the function `description`).
     `changes` tells whether it writes; `replaces`, whether it replaces or removes what somebody may want, so that a
     host asks a person first; `repeatable`, whether repeating it with the same arguments changes nothing more.
-    `faces` are the endpoints that offer it. `arguments`, `answer` and `refusal` are its models, `lean` that of its
-    answer in the lean view, where it has one. A tool of the agent's face has its name alone, without prefix. `role` is
+    `faces` are the APIs that offer it. `arguments`, `answer` and `refusal` are its models, `lean` that of its
+    answer in the lean view, where it has one. A tool of the agent's API has its name alone, without prefix. `role` is
     the one that a caller needs where its profile does not say. `finds_by` are arguments that make it search what is
     remembered before it writes: how much they find tells what is stored, so a caller needs `read` beside.
     """
@@ -83,10 +83,10 @@ class Tool:
         return ("append",) if self.changes else ("read",)
 
     def need(self, principal: Principal, arguments: Any = None) -> None:
-        """Return when a principal may call this tool, with these arguments where there are any.
+        """Check that a principal may call this tool, with these arguments where there are any.
 
         Raises:
-            RoleRequired: it may not.
+            RoleRequired: the principal lacks the role.
         """
         principal.need(self.roles, what=self.plain())
         if isinstance(arguments, dict):
@@ -108,7 +108,7 @@ class Tool:
         return self.name if self.has_own_name else f"{PREFIX}_{self.name}"
 
     def named(self, style: NameStyle) -> str:
-        """Return the name in one of both styles."""
+        """Return the name in a style: plain or dotted."""
         return self.plain() if style == "plain" else self.dotted()
 
 
@@ -512,13 +512,13 @@ TOOLS: tuple[Tool, ...] = (
 
 
 def path_of(name: str) -> str:
-    """Return the path of the first face that offers a tool, by its name without prefix."""
+    """Return the path of the first API that offers a tool, by the tool's name without prefix."""
     return next(PATH_OF[tool.faces[0]] for tool in TOOLS if tool.name == name)
 
 
 def served_faces(settings: Settings) -> tuple[Face, ...]:
-    """Return the faces that are not switched off."""
-    return tuple(face for face in PATH_OF if face not in SWITCH_OF or settings.get(SWITCH_OF[face]))
+    """Return the APIs that are not switched off."""
+    return tuple(api for api in PATH_OF if api not in SWITCH_OF or settings.get(SWITCH_OF[api]))
 
 
 def description(tool: Tool, limits: Limits) -> str:

@@ -1,6 +1,6 @@
-"""What of an answer is told to callers without the role `read`: the fields that its model opens, and no others.
+"""The part of an answer for callers without the role `read`: only the fields that its model opens.
 
-The toolbox asks this for every answer of every tool and route, so no handler has to think of it.
+The toolbox applies this to every answer of every tool and route, so no handler has to.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 def open_part(models: Iterable[type[Answer]], content: Mapping[str, Any]) -> Json:
-    """Return what callers without the role `read` are told of an answer, which is one of these models."""
+    """Return the part of an answer, of one of these models, that callers without the role `read` get."""
     shown: Json = {}
     for model in models:
         for name, nested in _open_fields(model).items():
@@ -31,15 +31,15 @@ def open_part(models: Iterable[type[Answer]], content: Mapping[str, Any]) -> Jso
 def open_model(model: type[Answer]) -> type[Answer]:
     """Return the model of the open part of an answer: the model itself, where it opens all it has."""
     fields: dict[str, Any] = {
-        name: (_opened(field.annotation), field)
+        name: (_open_annotation(field.annotation), field)
         for name, field in model.model_fields.items()
         if (field.alias or name) in model.OPEN
     }
-    same = all(annotation == model.model_fields[name].annotation for name, (annotation, _) in fields.items())
-    if same and len(fields) == len(model.model_fields):
+    is_unchanged = all(annotation == model.model_fields[name].annotation for name, (annotation, _) in fields.items())
+    if is_unchanged and len(fields) == len(model.model_fields):
         return model
-    described = f"{model.__doc__} To a caller without the role read."
-    return all_open(create_model(f"{model.__name__}WithoutRead", __base__=Answer, __doc__=described, **fields))
+    docstring = f"{model.__doc__} To a caller without the role read."
+    return all_open(create_model(f"{model.__name__}WithoutRead", __base__=Answer, __doc__=docstring, **fields))
 
 
 @lru_cache
@@ -67,12 +67,12 @@ def _models_in(annotation: Any) -> Iterable[type[Answer]]:
         yield from _models_in(argument)
 
 
-def _opened(annotation: Any) -> Any:
+def _open_annotation(annotation: Any) -> Any:
     """Return an annotation with the open parts of the models that it names."""
     if isinstance(annotation, type) and issubclass(annotation, Answer):
         return open_model(annotation)
     if not any(_models_in(annotation)):
         return annotation
-    arguments = tuple(map(_opened, get_args(annotation)))
+    arguments = tuple(map(_open_annotation, get_args(annotation)))
     origin = get_origin(annotation)
     return Union[arguments] if origin in (Union, UnionType) else origin[arguments]  # noqa: UP007 - made at run time

@@ -39,7 +39,7 @@ _MEANINGS = {
 
 def consent_page(
     client: Client,
-    asked: Mapping[str, str],
+    parameters: Mapping[str, str],
     *,
     scopes: Sequence[str],
     resource: str,
@@ -49,29 +49,29 @@ def consent_page(
     """Return the page of one authorization request.
 
     Args:
-        asked: the request's parameters, which the form sends back to be checked again.
-        problem: what was wrong with the answer before.
+        parameters: those of the request, which the form sends back to be checked again.
+        problem: what was wrong with the person's last answer; None the first time.
     """
-    uri = asked["redirect_uri"]
+    uri = parameters["redirect_uri"]
     hidden = "".join(
-        f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">' for name, value in asked.items()
+        f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">' for name, value in parameters.items()
     )
-    listed = "".join(f"<li>{escape(_MEANINGS[scope])}</li>" for scope in scopes)
+    scope_items = "".join(f"<li>{escape(_MEANINGS[scope])}</li>" for scope in scopes)
     alert = "" if problem is None else f'<p role="alert" id="problem">{escape(problem)}</p>'
     # Whoever hears or tabs through the page begins at its beginning, but for mending a mistake.
-    state = ' aria-describedby="about"'
+    key_attributes = ' aria-describedby="about"'
     if problem is not None:
-        state = ' aria-describedby="problem about" aria-invalid="true" autofocus'
+        key_attributes = ' aria-describedby="problem about" aria-invalid="true" autofocus'
     body = f"""<h1>Allow {escape(client.name)} to use your memory?</h1>
 {alert}<p>A program that calls itself <strong>{escape(client.name)}</strong> asks to use
 <strong>{escape(resource)}</strong> with a key of yours. It would be able to:</p>
-<ul>{listed}</ul>
+<ul>{scope_items}</ul>
 <p>Nobody has checked who it is. You will be sent to <strong>{escape(place_of(uri))}</strong>. Go on only if you started
 this yourself. It never sees the key, and can do nothing after the key is revoked.</p>
 <form method="post" action="authorize">{hidden}
 <label for="key">Your key</label>
 <p id="about">It reads myr_..., and is sent to this server alone.</p>
-<input id="key" name="key" type="password" autocomplete="current-password" spellcheck="false"{state}>
+<input id="key" name="key" type="password" autocomplete="current-password" spellcheck="false"{key_attributes}>
 <p class="answers"><button class="allow" name="decision" value="allow">Allow</button>
 <button name="decision" value="deny">Deny</button></p>
 </form>"""

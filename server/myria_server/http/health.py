@@ -51,26 +51,26 @@ class Health:
         self._service = service
         self._tenant = tenant
         self._sessions = sessions
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
 
     def routes(self) -> list[Route]:
         """Return the routes, which are open to everybody."""
         return [
-            Route("/livez", self._live),
-            Route("/healthz", self._live),
-            Route("/readyz", self._probe),
+            Route("/livez", self._answer_live),
+            Route("/healthz", self._answer_live),
+            Route("/readyz", self._answer_readyz),
             Route(METRICS_PATH, self._show_metrics),
             *self.routes_of_clients(""),
         ]
 
     def routes_of_clients(self, prefix: str) -> list[Route]:
         """Return the routes that clients of other memories ask, below a prefix."""
-        return [Route(prefix + "/health", self._health), Route(prefix + "/ready", self._ready)]
+        return [Route(prefix + "/health", self._answer_health), Route(prefix + "/ready", self._answer_ready)]
 
-    async def _live(self, _request: Request) -> Response:
+    async def _answer_live(self, _request: Request) -> Response:
         return _json({"status": "ok"}, 200)
 
-    async def _probe(self, _request: Request) -> Response:
+    async def _answer_readyz(self, _request: Request) -> Response:
         if self._readiness.draining:
             return _json({"status": "draining"}, 503)
         await self._readiness.look()
@@ -81,23 +81,23 @@ class Health:
     async def _show_metrics(self, _request: Request) -> Response:
         return Response(await self._metrics.text(self._readiness), headers={"content-type": CONTENT_TYPE_LATEST})
 
-    async def _health(self, _request: Request) -> Response:
+    async def _answer_health(self, _request: Request) -> Response:
         """Answer 503 exactly while the database is away."""
         await self._readiness.look(max_age_s=LOOKED_AT_WITHIN_S)
         up = self._readiness.database_up
-        return _json(self._body("ok" if up else "unhealthy"), 200 if up else 503)
+        return _json(self._health_body("ok" if up else "unhealthy"), 200 if up else 503)
 
-    async def _ready(self, _request: Request) -> Response:
+    async def _answer_ready(self, _request: Request) -> Response:
         """Answer 503 while requests should go elsewhere."""
         await self._readiness.look(max_age_s=LOOKED_AT_WITHIN_S)
-        body = self._body("ready" if self._readiness.ready else "not ready")
+        body = self._health_body("ready" if self._readiness.ready else "not ready")
         if self._readiness.draining:
             body["reason"] = "draining"
         elif (refusal := self._readiness.refusal) is not None:
             body |= {"reason": refusal.code, "hint": refusal.message}
         return _json(body, 200 if self._readiness.ready else 503)
 
-    def _body(self, status: str) -> Json:
+    def _health_body(self, status: str) -> Json:
         up = self._readiness.database_up
         database = {"status": "up" if up else "down"}
         legacy = self._sessions()
@@ -107,7 +107,7 @@ class Health:
             "status": status,
             "service": self._service,
             "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
-            "uptime": round(time.monotonic() - self._began),
+            "uptime": round(time.monotonic() - self._started_at),
             "arc": {self._tenant: up},
             "database": database,
             "redis": redis,

@@ -18,7 +18,7 @@ from myria_server.metrics import ServerMetrics
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^:/\[\]@?#\s]+)(:[0-9]+)?")
-_SHOWN = 200
+_SHOWN_CHARACTERS = 200
 
 
 class HostList:
@@ -65,14 +65,18 @@ class HostCheck:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
         headers = headers_of(scope)
-        foreign = self._hosts.refusal(headers.get(b"host", b""), headers.get(b"origin"))
-        if foreign is None and self._api.refuses == "contract" and _is_form_of_a_page(scope["method"], headers):
-            foreign = "form"
-        if foreign is None:
+        reason = self._hosts.refusal(headers.get(b"host", b""), headers.get(b"origin"))
+        if reason is None and self._api.refuses == "contract" and _is_page_form(scope["method"], headers):
+            reason = "form"
+        if reason is None:
             await self._app(scope, receive, send)
             return
-        self._metrics.refused(f"foreign_{foreign}")
-        await refuse(send, self._api, foreign_refusal(foreign, headers.get(foreign.encode(), b"").decode("latin-1")))
+        self._metrics.refused(f"foreign_{reason}")
+        await refuse(
+            send,
+            self._api,
+            foreign_refusal(reason, headers.get(reason.encode(), b"").decode("latin-1")),
+        )
 
 
 class HostCheckBeside:
@@ -103,15 +107,15 @@ class HostCheckBeside:
         return None if is_allowed else host
 
 
-def _is_form_of_a_page(method: str, headers: Mapping[bytes, bytes]) -> bool:
-    """Tell whether a page sends something that is not called JSON: browsers send that without asking the server first,
+def _is_page_form(method: str, headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether a page sends a body not declared JSON. Browsers send such a body without asking the server first,
     so a page of any port of this machine could write into a memory that asks for no key."""
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     return method == "POST" and b"origin" in headers and kind != JSON
 
 
 def _is_address(host: bytes) -> bool:
-    """Tell whether a Host header is an address, with any port, and no name that somebody could point here."""
+    """Tell whether a Host header is an IP address, with any port: unlike a name, nobody can point it here."""
     try:
         ip_address(re.sub(r":[0-9]+$", "", host.decode("latin-1")).strip("[]"))
     except ValueError:
@@ -121,18 +125,18 @@ def _is_address(host: bytes) -> bool:
 
 def foreign_refusal(header: str, value: str) -> AccessError:
     """Return the refusal of a request whose Host or Origin names somebody else, or of a form that a page sends."""
-    shown = value[:_SHOWN]
+    name = value[:_SHOWN_CHARACTERS]
     if header == "form":
         return OriginNotAllowed("a page may send JSON alone: set the header Content-Type to application/json")
     if header == "host":
         return HostNotAllowed(
-            f"this server does not answer under the name {shown!r}; add it to mcp.allowed_hosts "
+            f"this server does not answer under the name {name!r}; add it to mcp.allowed_hosts "
             "(MYRIA_MCP_ALLOWED_HOSTS). From a container, `host.docker.internal` must be in that list; in Kubernetes, "
             "the Service's names (`myria`, `myria.NAMESPACE.svc`, `myria.NAMESPACE.svc.cluster.local`) and the "
             "Ingress's host",
-            host=shown,
+            host=name,
         )
     return OriginNotAllowed(
-        f"pages of {shown!r} may not call this server; add the origin to mcp.cors_origins (MYRIA_MCP_CORS_ORIGINS)",
-        origin=shown,
+        f"pages of {name!r} may not call this server; add the origin to mcp.cors_origins (MYRIA_MCP_CORS_ORIGINS)",
+        origin=name,
     )

@@ -46,7 +46,7 @@ async def refuse_unserved(request: Request, refused: Exception) -> Response:
             setting=switch,
         )
     else:
-        served = ", ".join(PATH_OF[face] for face in served_faces(settings))
+        served = ", ".join(PATH_OF[api] for api in served_faces(settings))
         error = PathNotFound(f"nothing is served here; MCP is at {served}")
     body = orjson.dumps({"error": error.to_json()}, default=str)
     return Response(body, status_code=error.http_status, media_type="application/json", headers=headers)

@@ -37,12 +37,12 @@ def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
     limits = limits_of(settings)
 
     async def append_event(principal: Principal, arguments: Any) -> Json:
-        def read_event(value: Any) -> tuple[NewEvent, tuple[str, ...]]:
+        def read_event(fields: Any) -> tuple[NewEvent, tuple[str, ...]]:
             supersedes: tuple[str, ...] = ()
-            if isinstance(value, dict) and "supersedes" in value:
-                supersedes = inputs.read(inputs.SupersedingInput, {"supersedes": value["supersedes"]}).supersedes
-                value = {name: value for name, value in value.items() if name != "supersedes"}
-            return parse_event({} if value is None else value, limits, principal=principal), supersedes
+            if isinstance(fields, dict) and "supersedes" in fields:
+                supersedes = inputs.read(inputs.SupersedingInput, {"supersedes": fields["supersedes"]}).supersedes
+                fields = {name: value for name, value in fields.items() if name != "supersedes"}
+            return parse_event({} if fields is None else fields, limits, principal=principal), supersedes
 
         event, supersedes = understood(inputs.AppendInput, arguments, read_event)
         if not supersedes:
@@ -59,8 +59,8 @@ def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
         return result.to_json()
 
     async def append_events(principal: Principal, arguments: Any) -> Json:
-        def read_events(value: Any) -> list[NewEvent]:
-            return parse_events({} if value is None else value, limits, principal=principal)
+        def read_events(fields: Any) -> list[NewEvent]:
+            return parse_events({} if fields is None else fields, limits, principal=principal)
 
         events = understood(inputs.EventsInput, arguments, read_events)
         try:

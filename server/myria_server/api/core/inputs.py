@@ -78,41 +78,42 @@ def _optional_text(limit: int) -> _Checked:
     return lambda value, info: check_text(value, _name(info), limit) if value not in (None, "") else None
 
 
-def _filled_schema(limit: int) -> WithJsonSchema:
+def _nonempty_text_schema(limit: int) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "minLength": 1, "maxLength": limit})
 
 
-def _named_or_left_out(limit: int) -> _Checked:
-    """An empty text here is a slip, and must not quietly mean the default."""
+def _nonempty_or_null(limit: int) -> _Checked:
+    """Return a reader of a text or null; an empty text is an error, as it must not quietly mean the default."""
     return lambda value, info: None if value is None else check_text(value, _name(info), limit)
 
 
-def _moment(value: Any, info: ValidationInfo) -> int | None:
+def _read_moment(value: Any, info: ValidationInfo) -> int | None:
     return None if value in (None, "") else parse_timestamp(value, _name(info))
 
 
-def _local_moment(value: Any, info: ValidationInfo) -> tuple[int, int] | None:
+def _read_local_moment(value: Any, info: ValidationInfo) -> tuple[int, int] | None:
     """Return a moment, and the offset by which it is given, in minutes east of UTC."""
     return None if value in (None, "") else (parse_timestamp(value, _name(info)), utc_offset_of(value))
 
 
 def or_default(default: Any) -> BeforeValidator:
-    """Return what reads null as a default."""
+    """Return a validator that reads null as the default."""
     return BeforeValidator(lambda value: default if value is None else value)
 
 
-def _hints(value: Any, info: ValidationInfo) -> tuple[TopicHint, ...]:
+def _read_hints(value: Any, info: ValidationInfo) -> tuple[TopicHint, ...]:
     if value is None:
         return ()
     return parse_hints(value, _name(info), limit=MAX_TOPIC_HINTS, longest=MAX_HINT, texts=True)
 
 
 def texts(longest: int, most: int, what: str) -> BeforeValidator:
-    """Return what reads a list of different texts.
+    """Return a validator that reads a list of texts and drops repeats.
 
     Args:
-        longest: characters of each.
-        what: they are, for refusals.
+        longest: most characters of one text.
+        most: most texts.
+        what: plural noun for the texts, used in refusals.
     """
 
     def read(value: Any, info: ValidationInfo) -> tuple[str, ...]:
@@ -123,13 +124,13 @@ def texts(longest: int, most: int, what: str) -> BeforeValidator:
             raise InvalidArgument(f"{name} must be a list of {what}", field=name)
         if len(value) > most:
             raise InvalidArgument(f"{name} may name at most {most} {what}", field=name, limit=most)
-        return tuple(dict.fromkeys(check_text(item, f"{name}[{at}]", longest) for at, item in enumerate(value)))
+        return tuple(dict.fromkeys(check_text(item, f"{name}[{index}]", longest) for index, item in enumerate(value)))
 
     return BeforeValidator(read)
 
 
 def texts_schema(longest: int, most: int) -> WithJsonSchema:
-    """Return the published schema of such a list."""
+    """Return the published schema of a list that `texts` reads."""
     items = {"type": "string", "minLength": 1, "maxLength": longest}
     return WithJsonSchema({"type": "array", "items": items, "maxItems": most})
 
@@ -157,21 +158,21 @@ _NAMES_SCHEMA = {
 _PARTICIPANTS_SCHEMA = WithJsonSchema(_NAMES_SCHEMA)
 
 
-def _participants(value: Any) -> tuple[str, ...] | None:
+def _read_participants(value: Any) -> tuple[str, ...] | None:
     return None if value is None else canonical_participants(value)
 
 
-def _masks(value: Any) -> tuple[NamedMask, ...]:
+def _read_masks(value: Any) -> tuple[NamedMask, ...]:
     if value is None:
         return ()
     if not isinstance(value, list | tuple):
         raise InvalidArgument("masks must be a list of {participants, exact}", field="masks")
     if len(value) > MAX_MASKS:
         raise InvalidArgument(f"masks may hold at most {MAX_MASKS}", field="masks", limit=MAX_MASKS)
-    return tuple([_mask(item, f"masks[{at}]") for at, item in enumerate(value)])
+    return tuple([_read_mask(item, f"masks[{index}]") for index, item in enumerate(value)])
 
 
-def _mask(item: Any, field: str) -> NamedMask:
+def _read_mask(item: Any, field: str) -> NamedMask:
     if not isinstance(item, dict):
         raise InvalidArgument(f"{field} must be an object {{participants, exact}}", field=field)
     refuse_unknown(item, ("participants", "exact"), field)
@@ -182,10 +183,10 @@ def _mask(item: Any, field: str) -> NamedMask:
     )
 
 
-Participants = Annotated[tuple[str, ...] | None, BeforeValidator(_participants), _PARTICIPANTS_SCHEMA]
+Participants = Annotated[tuple[str, ...] | None, BeforeValidator(_read_participants), _PARTICIPANTS_SCHEMA]
 NamedMasks = Annotated[
     tuple[NamedMask, ...],
-    BeforeValidator(_masks),
+    BeforeValidator(_read_masks),
     WithJsonSchema(
         {
             "type": "array",
@@ -198,11 +199,11 @@ NamedMasks = Annotated[
         }
     ),
 ]
-Moment = Annotated[int | None, BeforeValidator(_moment), _MOMENT_SCHEMA]
+Moment = Annotated[int | None, BeforeValidator(_read_moment), _MOMENT_SCHEMA]
 Flag = Annotated[bool, or_default(False)]
 QueryHints = Annotated[
     tuple[TopicHint, ...],
-    BeforeValidator(_hints),
+    BeforeValidator(_read_hints),
     WithJsonSchema(
         {
             "type": "array",
@@ -220,7 +221,7 @@ Types = Annotated[
 EventIds = Annotated[tuple[str, ...], texts(MAX_ID, MAX_WITHDRAWN, "event ids"), texts_schema(MAX_ID, MAX_WITHDRAWN)]
 Identifier = Annotated[str, BeforeValidator(_text(MAX_ID)), _text_schema(MAX_ID)]
 OptionalIdentifier = Annotated[str | None, BeforeValidator(_optional_text(MAX_ID)), _text_schema(MAX_ID)]
-Target = Annotated[str | None, BeforeValidator(_named_or_left_out(MAX_ID)), _text_schema(MAX_ID)]
+Target = Annotated[str | None, BeforeValidator(_nonempty_or_null(MAX_ID)), _text_schema(MAX_ID)]
 Cursor = Annotated[str | None, BeforeValidator(_optional_text(MAX_CURSOR)), _text_schema(MAX_CURSOR)]
 Reason = Annotated[str | None, BeforeValidator(_optional_text(MAX_REASON)), _text_schema(MAX_REASON)]
 
@@ -237,7 +238,7 @@ class EventInput(Input):
     timestamp: Annotated[str, _MOMENT_SCHEMA] = Field(
         description="When it happened: RFC 3339 with zone, e.g. 2026-03-19T20:00:00Z"
     )
-    channel: Annotated[str, _filled_schema(MAX_CHANNEL)] = Field(
+    channel: Annotated[str, _nonempty_text_schema(MAX_CHANNEL)] = Field(
         description="Where it came from, e.g. telegram or planner-agent"
     )
     participants: Participants = Field(
@@ -249,14 +250,14 @@ class EventInput(Input):
         description="The event itself: any JSON object. payload.text is what is searched and summarised; "
         "captions of pictures are found, too; payload.speaker says who spoke"
     )
-    source_event_key: Annotated[str | None, _filled_schema(MAX_SOURCE_EVENT_KEY)] = Field(
+    source_event_key: Annotated[str | None, _nonempty_text_schema(MAX_SOURCE_EVENT_KEY)] = Field(
         default=None,
         description="Your own id of the event. A repeat with the same channel and key is stored once",
     )
-    context_id: Annotated[str | None, _filled_schema(MAX_CONTEXT_ID)] = Field(
+    context_id: Annotated[str | None, _nonempty_text_schema(MAX_CONTEXT_ID)] = Field(
         default=None, description="A hint: which conversation or thread"
     )
-    type: Annotated[str | None, _filled_schema(MAX_TYPE)] = Field(
+    type: Annotated[str | None, _nonempty_text_schema(MAX_TYPE)] = Field(
         default=None, description="A hint: message, tool_result, task_update, topic_marker, ..."
     )
     topic_hints: Annotated[
@@ -341,7 +342,7 @@ class _SelectionInput(Input):
     order: Annotated[Order, or_default("relevance")] = Field(
         default="relevance", description="relevance, or newest or oldest first"
     )
-    now: Annotated[tuple[int, int] | None, BeforeValidator(_local_moment), _MOMENT_SCHEMA] = Field(
+    now: Annotated[tuple[int, int] | None, BeforeValidator(_read_local_moment), _MOMENT_SCHEMA] = Field(
         default=None,
         description="What 'yesterday' counts from, in days of its own offset; left out: the newest visible event not "
         "ahead of the server's clock",
@@ -357,16 +358,17 @@ class _SelectionInput(Input):
         "lean for text",
     )
 
-    def _selection(self, principal: Principal) -> dict[str, Any]:
+    def _query_arguments(self, principal: Principal) -> dict[str, Any]:
+        """Return the arguments of the domain's query: these fields, with what the principal may see as masks."""
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise InvalidArgument("since must be earlier than until", field="since")
         if self.masks and self.participants is not None:
             raise InvalidArgument("name participants or masks, not both", field="masks")
-        given = {name: getattr(self, name) for name in type(self).model_fields}
-        given["now"], given["utc_offset"] = self.now or (None, 0)
-        given["view"] = self.view or ("full" if self.format == "json" else "lean")
+        arguments = {name: getattr(self, name) for name in type(self).model_fields}
+        arguments["now"], arguments["utc_offset"] = self.now or (None, 0)
+        arguments["view"] = self.view or ("full" if self.format == "json" else "lean")
         masks = principal.asking_under(self.masks) if self.masks else principal.asking(self.participants)
-        return {**given, "participants": None, "masks": masks}
+        return {**arguments, "participants": None, "masks": masks}
 
 
 class EventNodesInput(_SelectionInput):
@@ -383,7 +385,7 @@ class EventNodesInput(_SelectionInput):
             InvalidArgument: since is not before until, or both participants and masks are named.
             ParticipantsNotAllowed: the principal may not ask as those named.
         """
-        return EventNodesQuery(**self._selection(principal))
+        return EventNodesQuery(**self._query_arguments(principal))
 
 
 class ReferencesInput(_SelectionInput):
@@ -410,7 +412,7 @@ class ReferencesInput(_SelectionInput):
             InvalidArgument: since is not before until, or both participants and masks are named.
             ParticipantsNotAllowed: the principal may not ask as those named.
         """
-        return ReferencesQuery(**self._selection(principal))
+        return ReferencesQuery(**self._query_arguments(principal))
 
 
 class EventLookupInput(Input):
@@ -490,24 +492,25 @@ def read(model: type[_Model], arguments: Mapping[str, Any] | None, zone: ZoneInf
     try:
         return model.model_validate(coerced(model, arguments or {}), context=zone)
     except ValidationError as error:
-        raise _coded(error, model) from error
+        raise _error_of(error, model) from error
 
 
-def _coded(error: ValidationError, model: type[BaseModel]) -> MyriaError:
+def _error_of(error: ValidationError, model: type[BaseModel]) -> MyriaError:
+    """Return one problem of a validation as an error of ours; an unknown field comes before all others."""
     problems = error.errors(include_url=False, include_input=False, include_context=True)
     first = next((item for item in problems if item["type"] == "extra_forbidden"), problems[0])
-    path = _path(first["loc"])
+    path = _field_path(first["loc"])
     if first["type"] == "extra_forbidden":
-        *holder, name = first["loc"]
-        return unknown_field(name, fields_at(model, tuple(holder)), _path(tuple(holder)))
+        *parent_path, name = first["loc"]
+        return unknown_field(name, fields_at(model, tuple(parent_path)), _field_path(tuple(parent_path)))
     if first["type"] == "missing":
         return InvalidArgument(f"{path} is required", field=path)
     context = first.get("ctx", {})
     details = {shown: context[name] for name, shown in (("ge", "minimum"), ("le", "maximum")) if name in context}
-    return InvalidArgument(f"{path}: {_wording(first['type'], first['msg'], context)}", field=path, **details)
+    return InvalidArgument(f"{path}: {_problem_text(first['type'], first['msg'], context)}", field=path, **details)
 
 
-def _wording(kind: str, message: str, context: Mapping[str, Any]) -> str:
+def _problem_text(kind: str, message: str, context: Mapping[str, Any]) -> str:
     match kind:
         case "greater_than_equal":
             return f"must be at least {context['ge']}"
@@ -523,6 +526,6 @@ def _wording(kind: str, message: str, context: Mapping[str, Any]) -> str:
             return message[:1].lower() + message[1:]
 
 
-def _path(location: tuple[int | str, ...]) -> str:
+def _field_path(location: tuple[int | str, ...]) -> str:
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in location]
     return "".join(parts).lstrip(".")

@@ -40,9 +40,9 @@ def refused(error: MyriaError) -> Json:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentCall:
-    """One call of a tool: over which memory, and as whom it acts.
+    """One call of a tool: its memory, its principal, and as whom it acts.
 
-    `given` says by the ids of notes how the caller named them.
+    `given` maps ids of notes to the names by which the caller gave them.
     """
 
     memory: Memory
@@ -62,11 +62,11 @@ class AgentCall:
         return note_id
 
     async def note_ids(self, names: Iterable[str] | None) -> list[str]:
-        """Return the ids of notes that the caller names, each once."""
+        """Return the ids of the notes that the caller names, without repeats."""
         return list(dict.fromkeys([await self.note_id(name) for name in names or ()]))
 
     def as_named(self, error: MyriaError) -> MyriaError:
-        """Return a refusal that names a note as its caller did: the id behind a handle is for those who may see it."""
+        """Return the error with the caller's name for the note: its id is shown only to those who may see the note."""
         note_id = error.details.get("note_id") if isinstance(error, NoteNotFound) else None
         return note_absent(self.given[note_id]) if note_id in self.given else error
 
@@ -79,12 +79,12 @@ def runs(
     *,
     changes: bool,
 ) -> Handler:
-    """Return what runs a tool.
+    """Return the handler of a tool.
 
     Args:
-        model: of its arguments.
+        model: the model of the tool's arguments.
         work: answers a call with these arguments.
-        changes: it changes notes: the caller must be allowed to append to their channel.
+        changes: the tool changes notes, so the caller must be allowed to append to their channel.
     """
     shared = shared_participant(settings.rest) if settings.rest.enabled else None
     reserved = reserved_names(settings.auth, settings.rest)

@@ -25,7 +25,7 @@ async def graph_explore(call: AgentCall, request: GraphExploreInput) -> Answered
     """Follow the links that explain a note, one hop in both directions."""
     note_id = await call.note_id(request.startId)
     around = await call.memory.links.around(call.tenant, note_id, may_see=call.who.masks.sees, relations=EXPLAINS)
-    relation_of = {end: link.relation for link in around.links for end in (link.from_id, link.to_id)}
+    relation_of = {end_id: link.relation for link in around.links for end_id in (link.from_id, link.to_id)}
 
     def node(note: LinkedNote, relation: str | None) -> Json:
         return {
@@ -45,8 +45,8 @@ async def graph_explore(call: AgentCall, request: GraphExploreInput) -> Answered
     ]
     content: Json = {"success": True, "startId": note_id, "nodes": nodes, "edges": edges, "count": len(nodes)}
     lines = [
-        MemoryLine(date=each["relation_type"] or each["type"], speaker=None, text=each["content"], handle=each["id"])
-        for each in nodes
+        MemoryLine(date=item["relation_type"] or item["type"], speaker=None, text=item["content"], handle=item["id"])
+        for item in nodes
     ]
     return content, memory_text(lines, token_counter(), _BUDGET).text
 
@@ -54,17 +54,17 @@ async def graph_explore(call: AgentCall, request: GraphExploreInput) -> Answered
 async def fragment_history(call: AgentCall, request: NamedInput) -> Answered:
     """Show the versions of a note."""
     note_id = await call.note_id(request.id)
-    past = await history(call.memory.database, call.tenant, note_id, may_see=call.who.masks.sees)
+    note_history = await history(call.memory.database, call.tenant, note_id, may_see=call.who.masks.sees)
     versions = [
         note_json(note_id, version.note, version=version.version)
         | {"speaker": version.speaker, "created_at": to_rfc3339(version.at)}
-        for version in past.versions
+        for version in note_history.versions
     ]
     content: Json = {
         "success": True,
         "current": versions[0] if versions else None,
         "versions": versions,
-        "superseded_by": list(past.superseded_by),
+        "superseded_by": list(note_history.superseded_by),
         "count": len(versions),
     }
     lines = [
@@ -78,63 +78,63 @@ async def fragment_history(call: AgentCall, request: NamedInput) -> Answered:
         for version in versions
     ]
     text = memory_text(lines, token_counter(), _BUDGET).text
-    replaced_by = f"\nReplaced by {', '.join(past.superseded_by)}." if past.superseded_by else ""
+    replaced_by = f"\nReplaced by {', '.join(note_history.superseded_by)}." if note_history.superseded_by else ""
     return content, text + replaced_by
 
 
 async def memory_stats(call: AgentCall, _request: AgentInput) -> Answered:
     """Count the notes that the caller sees."""
     memory = call.memory
-    found = await statistics(
+    counted = await statistics(
         memory.database, call.tenant, call.who.held, now=await memory.database.now(), model=memory.vectors
     )
     stats: Json = {
-        "total": found.total,
-        **{tier: found.tiers[tier] for tier in _TIERS},
-        "embedded": "off" if found.embedded is None else found.embedded,
+        "total": counted.total,
+        **{tier: counted.tiers[tier] for tier in _TIERS},
+        "embedded": "off" if counted.embedded is None else counted.embedded,
         "embeddings": memory.embeddings,
-        "avg_importance": f"{found.importance:.3f}",
-        "topic_count": len(found.topics),
-        **{f"{kind}_count": found.kinds[kind] for kind in KINDS},
-        "total_accesses": found.uses,
-        "avg_utility": f"{found.utility:.3f}",
-        "total_tokens": found.tokens,
-        "complete": found.complete,
+        "avg_importance": f"{counted.importance:.3f}",
+        "topic_count": len(counted.topics),
+        **{f"{kind}_count": counted.kinds[kind] for kind in KINDS},
+        "total_accesses": counted.uses,
+        "avg_utility": f"{counted.utility:.3f}",
+        "total_tokens": counted.tokens,
+        "complete": counted.complete,
     }
-    shown = ", ".join(f"{count} {kind}" for kind, count in sorted(found.kinds.items()))
-    text = f"{number_of(found.total, 'note')} about {number_of(len(found.topics), 'topic')} ({shown})."
-    most = sorted(found.topics.items(), key=lambda item: (-item[1], item[0]))[:MAX_TOPICS]
-    topics = [{"topic": topic, "notes": count} for topic, count in most]
-    return {"success": True, "stats": stats, "topics": topics}, text if found.total else "No notes yet."
+    kind_counts = ", ".join(f"{count} {kind}" for kind, count in sorted(counted.kinds.items()))
+    text = f"{number_of(counted.total, 'note')} about {number_of(len(counted.topics), 'topic')} ({kind_counts})."
+    top_topics = sorted(counted.topics.items(), key=lambda item: (-item[1], item[0]))[:MAX_TOPICS]
+    topics = [{"topic": topic, "notes": count} for topic, count in top_topics]
+    return {"success": True, "stats": stats, "topics": topics}, text if counted.total else "No notes yet."
 
 
 async def tool_feedback(call: AgentCall, request: FeedbackInput) -> Answered:
-    """Keep what an agent says of an answer."""
+    """Keep an agent's feedback on an answer as an event; notes that it calls relevant count as used."""
     memory = call.memory
-    meant = await call.note_ids(request.fragment_ids)
-    if meant:
-        await memory.links.check(call.tenant, meant, may_see=call.who.masks.sees)
+    note_ids = await call.note_ids(request.fragment_ids)
+    if note_ids:
+        await memory.links.check(call.tenant, note_ids, may_see=call.who.masks.sees)
     now = await memory.database.now()
-    given: Json = {"tool": request.tool_name, "suggestion": request.suggestion, "context": request.context}
-    clean, _ = await memory.notes.clean(call.tenant, given)
+    texts: Json = {"tool": request.tool_name, "suggestion": request.suggestion, "context": request.context}
+    redacted, _ = await memory.notes.clean(call.tenant, texts)
     feedback = Feedback(
-        tool=clean["tool"][:MAX_ID],
+        tool=redacted["tool"][:MAX_ID],
         relevant=request.relevant,
         sufficient=request.sufficient,
-        suggestion=clean["suggestion"],
-        context=clean["context"],
+        suggestion=redacted["suggestion"],
+        context=redacted["context"],
         session_id=request.session_id,
         trigger=request.trigger_type,
         question=request.search_event_id,
-        notes=tuple(meant),
+        notes=tuple(note_ids),
     )
     event = feedback.event(call.who.participants, timestamp=now, speaker=call.who.speaker)
-    (kept,) = await memory.log.append_events(call.tenant, (event,))
+    (appended,) = await memory.log.append_events(call.tenant, (event,))
     if request.relevant:
-        memory.usage.count(call.tenant, meant, now)
+        memory.usage.count(call.tenant, note_ids, now)
     content: Json = {
         "success": True,
-        "id": kept.event_id,
+        "id": appended.event_id,
         "tool_name": feedback.tool,
         "relevant": request.relevant,
         "sufficient": request.sufficient,

@@ -30,37 +30,42 @@ from myria_server.api.memento.input_schemas import (
 )
 from myria_server.api.results import REPORT
 
-_AT_ONCE = 32
+_KEPT_AT_ONCE = 32
 """Notes of a batch that are kept at once: they share commits."""
 
 _FORGOTTEN_AT_ONCE = 200
 """Notes that a topic or a text forgets at most."""
 
-_CONFLICT_SHOWN = 100
-_SHOWN = 300
+_CONFLICT_CHARACTERS = 100
+_SHOWN_CHARACTERS = 300
 """Characters of a note in a list of what would be forgotten."""
 
 
 async def remember(call: AgentCall, request: RememberInput) -> Answered:
     """Keep one note."""
-    kept = await _keep(call, request)
+    kept = await _keep_note(call, request)
     alike = await call.memory.similar.of(call.tenant, kept, [call.who.participants, *call.who.beside])
     content = _kept_json(kept, request, alike)
     return content, _kept_text(kept, content)
 
 
-async def _keep(call: AgentCall, request: RememberInput) -> Remembered:
+async def _keep_note(call: AgentCall, request: RememberInput) -> Remembered:
+    """Keep one note, with its links and in place of those that it supersedes."""
     if request.scope == "session" and request.sessionId is None:
         raise InvalidArgument("scope session needs a sessionId: the session that it ends with", field="sessionId")
-    replaced = await call.note_ids(request.supersedes)
-    targets = await call.note_ids(request.linkedTo)
+    superseded_ids = await call.note_ids(request.supersedes)
+    linked_ids = await call.note_ids(request.linkedTo)
     may_see, links = call.who.masks.sees, call.memory.links
 
-    async def beside(ids: Sequence[str], new: Sequence[int]) -> Sequence[NewEvent]:
-        return [link_event(call.who.participants, ids[place], target, "related") for place in new for target in targets]
+    async def link_events(note_ids: Sequence[str], new_places: Sequence[int]) -> Sequence[NewEvent]:
+        return [
+            link_event(call.who.participants, note_ids[place], target, "related")
+            for place in new_places
+            for target in linked_ids
+        ]
 
-    if targets:
-        await links.check(call.tenant, targets, may_see=may_see)
+    if linked_ids:
+        await links.check(call.tenant, linked_ids, may_see=may_see)
     kept = await call.memory.notes.remember(
         call.tenant,
         call.who.participants,
@@ -68,29 +73,30 @@ async def _keep(call: AgentCall, request: RememberInput) -> Remembered:
         contract=CONTRACT,
         speaker=call.who.speaker,
         key=request.idempotencyKey,
-        supersedes=replaced,
+        supersedes=superseded_ids,
         may_see=may_see,
         dry_run=request.dryRun,
-        beside=beside,
+        beside=link_events,
     )
-    if targets and not kept.created and not request.dryRun:
-        await links.complete(call.tenant, kept.note_id, targets, may_see=may_see)
+    # A note that was kept before got no link events with it, so links that are missing are added now.
+    if linked_ids and not kept.created and not request.dryRun:
+        await links.complete(call.tenant, kept.note_id, linked_ids, may_see=may_see)
     return kept
 
 
 async def batch_remember(call: AgentCall, request: BatchRememberInput) -> Answered:
-    """Keep several notes, each by itself; those kept at once share commits."""
+    """Keep several notes; one that is refused does not stop the others. Notes kept at the same time share commits."""
     items = [*request.items, *request.fragments]
     if not items or len(items) > MAX_BATCH:
         raise InvalidArgument(f"items must hold 1 to {MAX_BATCH} notes", field="items")
-    slots = asyncio.Semaphore(_AT_ONCE)
+    slots = asyncio.Semaphore(_KEPT_AT_ONCE)
     results: list[Json] = [{} for _ in items]
     done = 0
 
     async def keep(index: int, item: Any) -> None:
         nonlocal done
         async with slots:
-            results[index] = {"index": index, **await _kept_or_refused(call, request, item)}
+            results[index] = {"index": index, **await _keep_item(call, request, item)}
         done += 1
         if (report := REPORT.get()) is not None:
             await report(done, len(results))
@@ -110,15 +116,16 @@ async def batch_remember(call: AgentCall, request: BatchRememberInput) -> Answer
     return content, "\n".join([f"Remembered {inserted} of {len(results)}.", *refusals])
 
 
-async def _kept_or_refused(call: AgentCall, batch: BatchRememberInput, item: Any) -> Json:
+async def _keep_item(call: AgentCall, batch: BatchRememberInput, item: Any) -> Json:
+    """Keep one note of a batch; return its result, or the refusal as a result."""
     try:
         if not isinstance(item, dict):
             raise InvalidArgument("an item must be an object: the arguments of remember", field="items")
-        named = sorted({"agentId", "dryRun", "format"} & item.keys())
-        if named:
-            raise InvalidArgument(f"say {named[0]} beside items, for all of them", field=named[0])
-        about = {} if batch.workspace is None or item.get("workspace") else {"workspace": batch.workspace}
-        kept = await _keep(call, inputs.read(RememberInput, {**item, **about, "dryRun": batch.dryRun}))
+        misplaced = sorted({"agentId", "dryRun", "format"} & item.keys())
+        if misplaced:
+            raise InvalidArgument(f"say {misplaced[0]} beside items, for all of them", field=misplaced[0])
+        shared_fields = {} if batch.workspace is None or item.get("workspace") else {"workspace": batch.workspace}
+        kept = await _keep_note(call, inputs.read(RememberInput, {**item, **shared_fields, "dryRun": batch.dryRun}))
     except MyriaError as refusal:
         error = call.as_named(refusal)
         return {"success": False, "error": error.message, "code": error.code}
@@ -126,17 +133,17 @@ async def _kept_or_refused(call: AgentCall, batch: BatchRememberInput, item: Any
 
 
 async def forget(call: AgentCall, request: ForgetInput) -> Answered:
-    """Forget by id, or what a topic or a text finds."""
-    given = [name for name in ("id", "topic", "text") if getattr(request, name) is not None]
-    if len(given) != 1:
+    """Forget one note or event by id, or the notes that a topic or a text finds."""
+    criteria = [name for name in ("id", "topic", "text") if getattr(request, name) is not None]
+    if len(criteria) != 1:
         raise InvalidArgument("say what to forget by one of id, topic or text", field="id")
     if request.id is not None and _is_event(request.id):
         return await _forget_event(call, request.id, dry_run=request.dryRun)
     if request.id is not None:
-        named = [await call.note_id(request.id)]
+        note_ids = [await call.note_id(request.id)]
     else:
         # What the organisation shares is forgotten by id alone.
-        named = await call.memory.recall.saying(
+        note_ids = await call.memory.recall.saying(
             call.tenant,
             call.who.held,
             now=await call.memory.database.now(),
@@ -144,9 +151,9 @@ async def forget(call: AgentCall, request: ForgetInput) -> Answered:
             topic=request.topic,
             most=_FORGOTTEN_AT_ONCE,
         )
-    gone: list[str] = []
+    forgotten_ids: list[str] = []
     listed: list[Json] = []
-    for note_id in named:
+    for note_id in note_ids:
         try:
             outcome = await call.memory.notes.forget(
                 call.tenant, note_id, may_see=call.who.masks.sees, force=request.force, dry_run=request.dryRun
@@ -154,14 +161,14 @@ async def forget(call: AgentCall, request: ForgetInput) -> Answered:
         except NoteNotFound:
             continue
         if outcome.forgotten:
-            gone.append(note_id)
-        listed.append({"id": note_id, "content": outcome.text[:_SHOWN], "protected": outcome.protected})
+            forgotten_ids.append(note_id)
+        listed.append({"id": note_id, "content": outcome.text[:_SHOWN_CHARACTERS], "protected": outcome.protected})
     protected = sum(item["protected"] for item in listed)
-    content: Json = {"success": True, "deleted": len(gone), "protected": protected}
-    text = f"Forgot {len(gone)}."
-    if gone and request.id is None:
-        content["ids"] = gone  # by which restore brings them back
-        text = f"Forgot {len(gone)}: {', '.join(gone)}."
+    content: Json = {"success": True, "deleted": len(forgotten_ids), "protected": protected}
+    text = f"Forgot {len(forgotten_ids)}."
+    if forgotten_ids and request.id is None:
+        content["ids"] = forgotten_ids  # restore takes these
+        text = f"Forgot {len(forgotten_ids)}: {', '.join(forgotten_ids)}."
     if request.dryRun:
         content |= {"dryRun": True, "fragments": listed}
         lines = [
@@ -171,8 +178,8 @@ async def forget(call: AgentCall, request: ForgetInput) -> Answered:
         text = "\n".join([f"Would forget {len(listed) - protected}{':' if lines else '.'}", *lines])
     if protected:
         content["reason"] = f"{protected} permanent: force forgets anchors and permanent notes too"
-        between = "\n" if listed and request.dryRun else " "
-        text += f"{between}{protected} protected: permanent notes and anchors need force."
+        separator = "\n" if listed and request.dryRun else " "
+        text += f"{separator}{protected} protected: permanent notes and anchors need force."
     if request.id is not None and not listed:
         absent = note_absent(request.id)
         content |= {"error": absent.message, "code": absent.code}
@@ -180,24 +187,24 @@ async def forget(call: AgentCall, request: ForgetInput) -> Answered:
     return content, text
 
 
-async def _forget_event(call: AgentCall, named: str, *, dry_run: bool) -> Answered:
+async def _forget_event(call: AgentCall, event_name: str, *, dry_run: bool) -> Answered:
     """Forget a raw event, by its id or handle."""
     content: Json = {"success": True, "deleted": 0, "protected": 0}
     try:
         outcome = await call.memory.withdraw_events(
             call.tenant,
-            [await _event_id(call, named)],
+            [await _event_id(call, event_name)],
             "forgotten",
             may_see=call.who.masks.sees,
             may_append=call.principal.need_channel,
             dry_run=dry_run,
         )
     except EventNotFound:
-        absent = _event_absent(named)
+        absent = _event_not_found(event_name)
         return content | {"error": absent.message, "code": absent.code}, absent.message
     if dry_run:
-        listed = [{"id": named, "content": "", "protected": False}]
-        return content | {"dryRun": True, "fragments": listed}, f"Would forget {named}."
+        listed = [{"id": event_name, "content": "", "protected": False}]
+        return content | {"dryRun": True, "fragments": listed}, f"Would forget {event_name}."
     content["deleted"] = len(outcome.changed)
     return content, f"Forgot {content['deleted']}."
 
@@ -205,22 +212,22 @@ async def _forget_event(call: AgentCall, named: str, *, dry_run: bool) -> Answer
 async def restore(call: AgentCall, request: NamedInput) -> Answered:
     """Bring back what was forgotten: a note, or a raw event."""
     if _is_event(request.id):
-        restored = await _event_id(call, request.id)
+        restored_id = await _event_id(call, request.id)
         try:
             await call.memory.restore_events(
-                call.tenant, [restored], may_see=call.who.masks.sees, may_append=call.principal.need_channel
+                call.tenant, [restored_id], may_see=call.who.masks.sees, may_append=call.principal.need_channel
             )
         except EventNotFound:
-            raise _event_absent(request.id) from None
+            raise _event_not_found(request.id) from None
     else:
-        restored = await call.note_id(request.id)
-        await call.memory.notes.restore(call.tenant, restored, may_see=call.who.masks.sees)
-    return {"success": True, "id": restored, "restored": True}, f"Restored {restored}."
+        restored_id = await call.note_id(request.id)
+        await call.memory.notes.restore(call.tenant, restored_id, may_see=call.who.masks.sees)
+    return {"success": True, "id": restored_id, "restored": True}, f"Restored {restored_id}."
 
 
-async def _event_id(call: AgentCall, named: str) -> str:
+async def _event_id(call: AgentCall, event_name: str) -> str:
     """Return the id of the event that a caller names by id or handle."""
-    (event_id,) = await call.memory.event_ids(call.tenant, [named.strip().strip("[]")])
+    (event_id,) = await call.memory.event_ids(call.tenant, [event_name.strip().strip("[]")])
     return event_id
 
 
@@ -245,8 +252,8 @@ async def amend(call: AgentCall, request: AmendInput) -> Answered:
         dry_run=request.dryRun,
     )
     if amended.same_as is not None:
-        same: Json = {"success": False, "updated": False, "merged": True, "existingId": amended.same_as}
-        return same, f"Not changed: {amended.same_as} says that already."
+        unchanged: Json = {"success": False, "updated": False, "merged": True, "existingId": amended.same_as}
+        return unchanged, f"Not changed: {amended.same_as} says that already."
     fragment = note_json(amended.note_id, amended.note, version=amended.version)
     content: Json = {"success": True, "updated": True, "fragment": fragment}
     if amended.redacted:
@@ -282,8 +289,8 @@ def _is_event(name: str) -> bool:
     return name.strip().strip("[]").startswith((EVENT_PREFIX, "evt_"))
 
 
-def _event_absent(named: str) -> EventNotFound:
-    return EventNotFound(f"no event {named} is visible to you")
+def _event_not_found(event_name: str) -> EventNotFound:
+    return EventNotFound(f"no event {event_name} is visible to you")
 
 
 def _about_json(note: NoteText) -> Json:
@@ -320,7 +327,7 @@ def _kept_json(kept: Remembered, request: RememberInput, alike: Sequence[Alike])
         "conflicts": [
             {
                 "existing_id": other.note_id,
-                "existing_content": other.text[:_CONFLICT_SHOWN],
+                "existing_content": other.text[:_CONFLICT_CHARACTERS],
                 "similarity": other.similarity,
                 "recommendation": "amend or supersede it if this replaces it; else link them",
             }
@@ -335,14 +342,14 @@ def _kept_json(kept: Remembered, request: RememberInput, alike: Sequence[Alike])
 
 
 def _kept_text(kept: Remembered, content: Json) -> str:
-    said = f"{content['type']}, topic {content['topic']}"
+    placement = f"{content['type']}, topic {content['topic']}"
     if kept.created:
-        begin = f"Remembered as {kept.note_id} ({said})."
+        first_line = f"Remembered as {kept.note_id} ({placement})."
     elif kept.note_id:
-        begin = f"Remembered already as {kept.note_id}."
+        first_line = f"Remembered already as {kept.note_id}."
     else:
-        begin = f"Would be remembered ({said})."
-    taken = ", ".join(f"{count} {kind}" for kind, count in kept.redacted.items())
-    begin = f"{begin} Taken out: {taken}." if taken else begin
+        first_line = f"Would be remembered ({placement})."
+    redactions = ", ".join(f"{count} {kind}" for kind, count in kept.redacted.items())
+    first_line = f"{first_line} Taken out: {redactions}." if redactions else first_line
     similar = [f"Similar: {other['existing_content']} ({other['existing_id']})" for other in content["conflicts"]]
-    return "\n".join([begin, *similar])
+    return "\n".join([first_line, *similar])

@@ -74,7 +74,7 @@ def prompt_named(name: str) -> mcp_types.GetPromptResult:
     """Return a prompt with its text.
 
     Raises:
-        MCPError: there is none of this name.
+        MCPError: no prompt has this name.
     """
     if name not in _PROMPTS:
         known = ", ".join(_PROMPTS)
@@ -99,17 +99,17 @@ def listed_resources() -> list[mcp_types.Resource]:
 
 
 async def read_resource(call: Call, settings: Settings, principal: Principal, uri: str) -> mcp_types.ReadResourceResult:
-    """Return a resource as JSON. What it tells of notes is what memory_stats tells this principal.
+    """Return a resource as JSON. What it says of notes comes from memory_stats, called for this principal.
 
     Raises:
-        MCPError: there is none of this address, or the principal may not ask.
+        MCPError: the address is unknown, or memory_stats refused the call.
     """
     if uri not in _RESOURCES:
         known = ", ".join(_RESOURCES)
         raise MCPError(
             code=mcp_types.INVALID_PARAMS, message=f"Unknown resource: {uri[:100]}; the resources are {known}"
         )
-    shown: Any = _config(settings)
+    content: Any = _config(settings)
     if uri != _CONFIG:
         outcome = await call("memory_stats", {}, principal)
         answer = orjson.loads(outcome.body)
@@ -117,15 +117,15 @@ async def read_resource(call: Call, settings: Settings, principal: Principal, ur
             is_ours = answer["retryable"] or outcome.code == InternalError.code
             code = mcp_types.INTERNAL_ERROR if is_ours else mcp_types.INVALID_PARAMS
             raise MCPError(code=code, message=f"{answer['code']}: {answer['error']}", data=answer)
-        shown = answer["stats"] if uri == _STATS else {"topics": answer["topics"]}
-    text = orjson.dumps(shown).decode()
+        content = answer["stats"] if uri == _STATS else {"topics": answer["topics"]}
+    text = orjson.dumps(content).decode()
     return mcp_types.ReadResourceResult(
         contents=[mcp_types.TextResourceContents(uri=uri, mime_type=_JSON_TYPE, text=text)]
     )
 
 
 def _config(settings: Settings) -> dict[str, Any]:
-    """Return the rules by which notes are kept, as far as whoever keeps them should know."""
+    """Return the rules by which notes are kept, as shown to agents."""
     known = policies()
     return {
         "types": {

@@ -18,59 +18,58 @@ from myria.text.model_tokens import token_counter
 from myria_server.api.memento.calls import AgentCall, Answered, Json
 from myria_server.api.memento.input_schemas import KINDS, RecallInput
 
-_LINKED = ("resolved_by", "caused_by", "related")
+_FOLLOWED_RELATIONS = ("resolved_by", "caused_by", "related")
 """Relations by which recall follows links where none is named (Memento's contract, 4.5)."""
 
 _KINDS_OF_DEPTH = {"high-level": ("decision", "episode"), "tool-level": ("procedure", "error", "fact")}
 
 _NO_TYPE = f"No memory has this type. Types are {', '.join(KINDS)}."
 _NO_TYPE_TOKENS = 40
-_TOO_LITTLE = "tokenBudget is too small to show anything."
-_NOTHING_ELSE = (
-    "Nothing else is remembered of that: context showed the rest to this session (excludeSeen: false shows it)."
-)
+_BUDGET_TOO_SMALL = "tokenBudget is too small to show anything."
+_ALL_SEEN = "Nothing else is remembered of that: context showed the rest to this session (excludeSeen: false shows it)."
 
 
 async def recall(call: AgentCall, request: RecallInput) -> Answered:
     """Find notes and events, within a budget of tokens."""
     memory = call.memory
     is_paged = request.pageSize is not None or request.cursor is not None
-    query = await _query(call, request, goes_on=is_paged)
+    query = await _query_of(call, request, goes_on=is_paged)
     page = await memory.recall.page(call.tenant, query)
-    about = {
-        # A number that the same question has again, for tool_feedback.
+    meta = {
+        # The same question has the same number again, which tool_feedback can refer to.
         "searchEventId": int(query.digest(call.tenant)[:8], 16),
         "hints": [dict(hint) for hint in page.hints],
     }
     if request.caseMode:
-        return await _cases(call, request, query, page, about)
+        return await _answer_cases(call, request, query, page, meta)
     page = page.told_once()
-    fragments = await _with_links(call, request, query, page)
+    fragments = await _add_linked(call, request, query, page)
     shape = Shape(keywords=request.includeKeywords, fields=request.fields or (), sought=query.sought)
-    content = _within(fragments, request.tokenBudget, page, about=about, shape=shape)
-    # What the budget left out is on the next page: a page ends with what it shows, and its order is its own.
-    while is_paged and (shown := _shown(content)) < len(page.fragments):
-        if not shown:
+    content = _fit_answer(fragments, request.tokenBudget, page, meta=meta, shape=shape)
+    # Fragments that did not fit must begin the next page, so ask again for a page of the size that fits. Its order may
+    # be another, so check again.
+    while is_paged and (shown_count := _count_found(content)) < len(page.fragments):
+        if not shown_count:
             raise InvalidArgument(
                 "tokenBudget holds not even the beginning of the next memory: ask with a larger one",
                 field="tokenBudget",
             )
-        page = (await memory.recall.page(call.tenant, replace(query, page_size=shown))).told_once()
-        linked = await _with_links(call, request, query, page)
-        fragments = [fragment for fragment in linked if fragment.relation is None]
-        content = _within(fragments, request.tokenBudget, page, about=about, shape=shape)
-    found = {fragment.note_id for fragment in fragments}
-    used = [item["id"] for item in content["fragments"] if item["id"] in found]
-    memory.usage.count(call.tenant, used, query.now)
+        page = (await memory.recall.page(call.tenant, replace(query, page_size=shown_count))).told_once()
+        with_linked = await _add_linked(call, request, query, page)
+        fragments = [fragment for fragment in with_linked if fragment.relation is None]
+        content = _fit_answer(fragments, request.tokenBudget, page, meta=meta, shape=shape)
+    found_ids = {fragment.note_id for fragment in fragments}
+    used_ids = [item["id"] for item in content["fragments"] if item["id"] in found_ids]
+    memory.usage.count(call.tenant, used_ids, query.now)
     text = text_by_subject(fragments, page.subjects, token_counter(), request.tokenBudget, query.sought).text
-    return content, text or _nothing(request, query, found=bool(fragments))
+    return content, text or _empty_text(request, query, found=bool(fragments))
 
 
-async def _with_links(call: AgentCall, request: RecallInput, query: RecallQuery, page: Recalled) -> list[Fragment]:
-    """Return what was found with what links lead to from it, and what was kept beside it."""
+async def _add_linked(call: AgentCall, request: RecallInput, query: RecallQuery, page: Recalled) -> list[Fragment]:
+    """Return the page's fragments with those that their links lead to, and with their neighbours if asked for."""
     if query.as_of is not None:
         return list(page.fragments)
-    relations = _LINKED if request.linkRelationType is None else (request.linkRelationType,)
+    relations = _FOLLOWED_RELATIONS if request.linkRelationType is None else (request.linkRelationType,)
     return await call.memory.surroundings.of(
         call.tenant,
         query,
@@ -81,37 +80,39 @@ async def _with_links(call: AgentCall, request: RecallInput, query: RecallQuery,
     )
 
 
-def _within(fragments: list[Fragment], budget: int, page: Recalled, *, about: Json, shape: Shape) -> Json:
-    """Return the answer of recall with as many fragments as a budget holds, all of it counted as it is sent."""
+def _fit_answer(fragments: list[Fragment], budget: int, page: Recalled, *, meta: Json, shape: Shape) -> Json:
+    """Return recall's answer with as many fragments as fit the budget of tokens, which counts all that is sent."""
 
     def answer(shown: list[Json], tokens: int) -> Json:
-        counted: Json = {"count": len(shown), "totalTokens": tokens, "searchPath": page.search_path}
+        counts: Json = {"count": len(shown), "totalTokens": tokens, "searchPath": page.search_path}
         if page.cursor is not None:
-            counted["nextCursor"] = page.cursor
-        return {"success": True, "fragments": shown, **counted, "_meta": about}
+            counts["nextCursor"] = page.cursor
+        return {"success": True, "fragments": shown, **counts, "_meta": meta}
 
     return answer(*json_within(fragments, token_counter(), budget, lambda shown: answer(shown, budget), shape))
 
 
-async def _cases(call: AgentCall, request: RecallInput, query: RecallQuery, page: Recalled, about: Json) -> Answered:
-    """Answer the cases of what was found."""
+async def _answer_cases(
+    call: AgentCall, request: RecallInput, query: RecallQuery, page: Recalled, meta: Json
+) -> Answered:
+    """Answer with the cases to which the found notes belong."""
     cases = await cases_of(call.memory.recall, call.tenant, query, page.fragments, most=request.maxCases or CASES)
     budget, counter = request.tokenBudget, token_counter()
 
     def answer(shown: list[Json], tokens: int) -> Json:
-        counted: Json = {"caseCount": len(shown), "totalTokens": tokens, "searchPath": page.search_path}
-        return {"success": True, "caseMode": True, "cases": shown, **counted, "_meta": about}
+        counts: Json = {"caseCount": len(shown), "totalTokens": tokens, "searchPath": page.search_path}
+        return {"success": True, "caseMode": True, "cases": shown, **counts, "_meta": meta}
 
     content = answer(*cases_within(cases, counter, budget, lambda shown: answer(shown, budget)))
     text = memory_text([case.line for case in cases], counter, budget).text
     return content, text or "No case is remembered of that."
 
 
-async def _query(call: AgentCall, request: RecallInput, *, goes_on: bool) -> RecallQuery:
-    """Return what a call asks.
+async def _query_of(call: AgentCall, request: RecallInput, *, goes_on: bool) -> RecallQuery:
+    """Return a call's arguments as the domain's query.
 
     Raises:
-        InvalidArgument: its span of time is empty.
+        InvalidArgument: the time range is empty.
     """
     memory = call.memory
     now = await memory.database.now()
@@ -158,14 +159,14 @@ async def _query(call: AgentCall, request: RecallInput, *, goes_on: bool) -> Rec
     return query
 
 
-def _shown(content: Json) -> int:
-    """Return how many memories of a page an answer shows, without those that links lead to."""
+def _count_found(content: Json) -> int:
+    """Return how many of an answer's fragments are from its page; those that links lead to are not counted."""
     return sum(1 for fragment in content["fragments"] if "relation_type" not in fragment)
 
 
-def _nothing(request: RecallInput, query: RecallQuery, *, found: bool) -> str:
+def _empty_text(request: RecallInput, query: RecallQuery, *, found: bool) -> str:
     if found:
-        return _TOO_LITTLE
+        return _BUDGET_TOO_SMALL
     if request.type is not None and request.type not in policies() and request.tokenBudget >= _NO_TYPE_TOKENS:
         return _NO_TYPE
-    return _NOTHING_ELSE if query.without else NOTHING
+    return _ALL_SEEN if query.without else NOTHING

@@ -6,7 +6,7 @@ from collections import Counter
 
 from myria.notes.sessions.opening import Opening
 from myria.notes.sessions.reflecting import Reflection
-from myria.notes.sessions.reflecting import reflect as kept_reflection
+from myria.notes.sessions.reflecting import reflect as keep_reflection
 from myria.topics.lines import counted
 from myria_server.api.memento.calls import AgentCall, Answered, Json
 from myria_server.api.memento.input_schemas import AgentInput, ContextInput, ReflectInput
@@ -29,8 +29,8 @@ async def context(call: AgentCall, request: ContextInput) -> Answered:
     )
     fragments = memory.openings.as_json(opening, request.tokenBudget)
     if request.sessionId is not None:
-        shown = [note.note_id for note in opening.notes]
-        await memory.shown.note(call.tenant, call.who.participants, request.sessionId, shown)
+        note_ids = [note.note_id for note in opening.notes]
+        await memory.shown.note(call.tenant, call.who.participants, request.sessionId, note_ids)
     content: Json = {
         "success": True,
         "count": len(fragments),
@@ -41,14 +41,14 @@ async def context(call: AgentCall, request: ContextInput) -> Answered:
         "anchorCount": sum(note.anchor for note in opening.core),
     }
     if request.structured:
-        content |= _by_place(opening, fragments)
+        content |= _structured_notes(opening, fragments)
     else:
         content |= {"fragments": fragments, "injectionText": opening.text}
     return content, opening.text or (_TOO_LITTLE if opening.is_cut else _NOTHING)
 
 
-def _by_place(opening: Opening, fragments: list[Json]) -> Json:
-    """Return the notes of an answer by where they belong (Memento's `structured`)."""
+def _structured_notes(opening: Opening, fragments: list[Json]) -> Json:
+    """Return the notes grouped as core, working, anchors and open questions (Memento's `structured`)."""
     core: dict[str, list[Json]] = {f"{kind}s": [] for kind in ("preference", "error", "decision", "procedure")}
     anchors: list[Json] = []
     working: list[Json] = []
@@ -75,10 +75,10 @@ def _by_place(opening: Opening, fragments: list[Json]) -> Json:
 
 
 async def reflect(call: AgentCall, request: ReflectInput) -> Answered:
-    """Keep what a session leaves, and end it."""
+    """Keep the notes that a session ends with, and end the session."""
     memory = call.memory
-    said = None if request.task_effectiveness is None else request.task_effectiveness.model_dump(mode="json")
-    kept = await kept_reflection(
+    effectiveness = None if request.task_effectiveness is None else request.task_effectiveness.model_dump(mode="json")
+    kept_notes = await keep_reflection(
         memory.notes,
         memory.database,
         call.tenant,
@@ -92,18 +92,18 @@ async def reflect(call: AgentCall, request: ReflectInput) -> Answered:
             errors=request.errors_resolved,
             procedures=request.new_procedures,
             questions=request.open_questions,
-            effectiveness=said or {},
+            effectiveness=effectiveness or {},
         ),
         idle_s=memory.settings.notes.session_idle_s,
         speaker=call.who.speaker,
     )
     if request.sessionId is not None:
         await memory.shown.forget(call.tenant, call.who.participants, request.sessionId)
-    counts = Counter(part for part, _ in kept)
+    counts = Counter(part for part, _ in kept_notes)
     breakdown = {part: counts[part] for part in ("summary", "decisions", "errors", "procedures", "questions")}
     if counts["episode"]:
         breakdown["episode"] = counts["episode"]
-    if said:
+    if effectiveness:
         breakdown["task_feedback"] = 1
     fragments = [
         {
@@ -112,18 +112,22 @@ async def reflect(call: AgentCall, request: ReflectInput) -> Answered:
             "type": note.note.kind,
             "keywords": list(note.note.keywords),
         }
-        for _, note in kept
+        for _, note in kept_notes
     ]
     content = {"success": True, "fragments": fragments, "count": len(fragments), "breakdown": breakdown}
-    shown = ", ".join(f"{count} {part}" for part, count in breakdown.items() if count)
-    return content, f"Kept {counted(len(fragments), 'note')} ({shown})."
+    kept_counts = ", ".join(f"{count} {part}" for part, count in breakdown.items() if count)
+    return content, f"Kept {counted(len(fragments), 'note')} ({kept_counts})."
 
 
 async def consolidate(call: AgentCall, _request: AgentInput) -> Answered:
-    """Do what is due of the notes that the caller sees."""
+    """Do the upkeep that is due on notes that the caller sees, and report it."""
     report = await call.memory.consolidation.run(call.tenant, masks=call.who.held)
-    done = [f"{name} {count}" for name, count in report.counts.items() if count]
-    text = f"Consolidated {counted(report.looked_at, 'note')} ({', '.join(done)})." if done else "Nothing was due."
+    done_counts = [f"{name} {count}" for name, count in report.counts.items() if count]
+    text = (
+        f"Consolidated {counted(report.looked_at, 'note')} ({', '.join(done_counts)})."
+        if done_counts
+        else "Nothing was due."
+    )
     if report.stale:
         text += f" {len(report.stale)} or more are stale; the oldest: {report.stale[0]['id']}."
     if report.more:

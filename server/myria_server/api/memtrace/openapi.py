@@ -34,7 +34,7 @@ from myria_server.api.without_read import open_model
 
 Json = dict[str, Any]
 
-_OF_ALL: tuple[type[MyriaError], ...] = (
+_COMMON_ERRORS: tuple[type[MyriaError], ...] = (
     InvalidArgument,
     CredentialInvalid,
     RoleRequired,
@@ -49,8 +49,8 @@ DOCUMENT_PATH, PAGE_PATH = rest.PREFIX + "/openapi.json", rest.PREFIX + "/docs"
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
 
-_NAMES = "#/components/schemas/{model}"
-_MEANT = {
+_SCHEMA_REFERENCE = "#/components/schemas/{model}"
+_STATUS_TEXTS = {
     400: "The request is wrong; error says what to change",
     401: "No key, or one that is refused",
     403: "This key may not do this",
@@ -89,16 +89,18 @@ def document(version: str) -> Json:
     Args:
         version: of the program that serves it.
     """
-    used: set[type[BaseModel]] = {*_models(), rest.RestRefusal}
+    used: set[type[BaseModel]] = {*_used_models(), rest.RestRefusal}
     models = sorted(used, key=lambda model: model.__name__)
     _, schemas = models_json_schema(
-        [(model, "validation") for model in models], ref_template=_NAMES, title=None, description=None
+        [(model, "validation") for model in models], ref_template=_SCHEMA_REFERENCE, title=None, description=None
     )
     described = {name: _tidy(schema) for name, schema in schemas["$defs"].items()}
-    described["MemoriesInput"]["properties"]["memories"]["items"] = {"$ref": _NAMES.format(model="MemoryInput")}
+    described["MemoriesInput"]["properties"]["memories"]["items"] = {
+        "$ref": _SCHEMA_REFERENCE.format(model="MemoryInput")
+    }
     paths: dict[str, Json] = {}
     for route in ROUTES:
-        paths.setdefault(rest.PREFIX + route.path, {})[route.method.lower()] = _operation(route)
+        paths.setdefault(rest.PREFIX + route.path, {})[route.method.lower()] = _operation_of(route)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -134,30 +136,30 @@ def page(described: Json) -> str:
         for method, operation in operations.items():
             parts.append(f"<h3>{method.upper()} {escape(path)}</h3><p>{escape(operation['summary'])}</p><table>")
             for name, schema in _fields(operation, described):
-                said = schema.get("description", "")
-                parts.append(f"<tr><td><code>{escape(name)}</code><td>{escape(_kind(schema))}<td>{escape(said)}")
+                text = schema.get("description", "")
+                parts.append(f"<tr><td><code>{escape(name)}</code><td>{escape(_type_text(schema))}<td>{escape(text)}")
             parts.append("</table>")
     return "".join(parts)
 
 
-def _models() -> Iterator[type[BaseModel]]:
+def _used_models() -> Iterator[type[BaseModel]]:
     for route in ROUTES:
         yield from route.body
-        yield from _answers(route)
+        yield from _answer_models(route)
 
 
-def _answers(route: Route) -> list[type[BaseModel]]:
-    """Return what a route may answer: to readers, and to keys that may only append."""
+def _answer_models(route: Route) -> list[type[BaseModel]]:
+    """Return the models of a route's answers: to readers, and to keys that may only append."""
     without_read = map(open_model, route.answer) if route.changes else ()
     return list(dict.fromkeys([*route.answer, *without_read]))
 
 
-def _operation(route: Route) -> Json:
+def _operation_of(route: Route) -> Json:
     parameters: list[Json] = []
     if "{id}" in route.path:
         parameters.append({"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}})
     if route.query is not None:
-        described = _tidy(route.query.model_json_schema(ref_template=_NAMES))
+        described = _tidy(route.query.model_json_schema(ref_template=_SCHEMA_REFERENCE))
         for name, schema in described["properties"].items():
             parameter = {"name": name, "in": "query", "schema": _without(schema, "description")}
             if "description" in schema:
@@ -172,7 +174,7 @@ def _operation(route: Route) -> Json:
                 "schema": {"type": "string", "minLength": 1, "maxLength": rest.MAX_KEY, "pattern": "^[!-~]+$"},
             }
         )
-    operation: Json = {"operationId": route.name, "summary": route.title, "responses": _responses(route)}
+    operation: Json = {"operationId": route.name, "summary": route.title, "responses": _responses_of(route)}
     if parameters:
         operation["parameters"] = parameters
     if route.body:
@@ -183,12 +185,12 @@ def _operation(route: Route) -> Json:
     return operation
 
 
-def _responses(route: Route) -> Json:
-    good: Json = {"description": route.title}
+def _responses_of(route: Route) -> Json:
+    success: Json = {"description": route.title}
     if route.answer:
-        good["content"] = {"application/json": {"schema": _one_of(_answers(route))}}
-    responses: Json = {str(route.status): good}
-    refusals: tuple[type[MyriaError], ...] = (*_OF_ALL, *route.refusals, DeadlineExceeded)
+        success["content"] = {"application/json": {"schema": _one_of(_answer_models(route))}}
+    responses: Json = {str(route.status): success}
+    refusals: tuple[type[MyriaError], ...] = (*_COMMON_ERRORS, *route.refusals, DeadlineExceeded)
     statuses = {refusal.http_status for refusal in refusals}
     if "{id}" in route.path:
         statuses.add(NotFoundError.http_status)  # an id that nothing can have
@@ -196,26 +198,30 @@ def _responses(route: Route) -> Json:
     if route.body:
         statuses.add(BodyTooLarge.http_status)
     for status in sorted(statuses):
-        content = {"application/json": {"schema": {"$ref": _NAMES.format(model=rest.RestRefusal.__name__)}}}
-        responses[str(status)] = {"description": _MEANT[status], "content": content}
+        content = {"application/json": {"schema": {"$ref": _SCHEMA_REFERENCE.format(model=rest.RestRefusal.__name__)}}}
+        responses[str(status)] = {"description": _STATUS_TEXTS[status], "content": content}
     return responses
 
 
 def _one_of(models: Sequence[type[BaseModel]]) -> Json:
-    named: list[Json] = [{"$ref": _NAMES.format(model=model.__name__)} for model in models]
-    return named[0] if len(named) == 1 else {"anyOf": named}
+    references: list[Json] = [{"$ref": _SCHEMA_REFERENCE.format(model=model.__name__)} for model in models]
+    return references[0] if len(references) == 1 else {"anyOf": references}
 
 
-def _tidy(value: Any, *, named: bool = False) -> Any:
-    """Drop titles, and defaults of null: what is left out is simply not there."""
+def _tidy(value: Any, *, is_name_map: bool = False) -> Any:
+    """Return a schema without titles and without defaults of null, which only mean that a field may be left out.
+
+    Args:
+        is_name_map: `value` maps field names to schemas, so a key such as `title` is a name and stays.
+    """
     if isinstance(value, list):
         return [_tidy(item) for item in value]
     if not isinstance(value, dict):
         return value
-    if named:
+    if is_name_map:
         return {key: _tidy(item) for key, item in value.items()}
-    skipped = {"title"} | ({"default"} if value.get("default", 0) is None else set())
-    return {key: _tidy(item, named=key == "properties") for key, item in value.items() if key not in skipped}
+    dropped_keys = {"title"} | ({"default"} if value.get("default", 0) is None else set())
+    return {key: _tidy(item, is_name_map=key == "properties") for key, item in value.items() if key not in dropped_keys}
 
 
 def _without(value: Json, name: str) -> Json:
@@ -226,9 +232,9 @@ def _fields(operation: Json, described: Json) -> Iterator[tuple[str, Json]]:
     for parameter in operation.get("parameters", ()):
         yield parameter["name"], {**parameter["schema"], "description": parameter.get("description", "")}
     schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-    for named in schema.get("anyOf", [schema] if schema else []):
-        yield from described["components"]["schemas"][named["$ref"].rsplit("/", 1)[1]]["properties"].items()
+    for reference in schema.get("anyOf", [schema] if schema else []):
+        yield from described["components"]["schemas"][reference["$ref"].rsplit("/", 1)[1]]["properties"].items()
 
 
-def _kind(schema: Json) -> str:
+def _type_text(schema: Json) -> str:
     return ", ".join(map(str, schema["enum"])) if "enum" in schema else str(schema.get("type", ""))
