@@ -1,9 +1,9 @@
-"""Consolidation: what maintenance does with notes that are due, in the ten stages of Memento's contract (8).
+"""Consolidation: maintain due notes, in the ten stages of Memento's contract (8).
 
-Each run takes a bounded number of notes from the queue `note_looks`, computes what has become of them, and appends
-withdrawals for those that have expired or say the same as another. Tiers, faded importance and utility are computed at
-read, so their stages count and store nothing. A run that is killed anywhere is taken up by the next: its effects are
-events, which a repeat does not repeat, and a note leaves the queue's head only after them.
+Each run takes a bounded number of notes from the queue `note_looks`, computes their present state, and appends
+withdrawals of those that have expired or repeat another note. Tiers, faded importance and utility are computed at read,
+so their stages only count. After a run that is killed anywhere, the next one goes on: its effects are events, which a
+second run does not append again, and a note leaves the queue's head only after them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ STAGES = (
 """The stages, in their order."""
 
 _NEVER = 253_370_764_800 * 10**6
-"""The year 9999: a note that nothing will become of is not looked at again."""
+"""The year 9999: when a note is due again whose state will not change by itself."""
 
 _WARM_AFTER_DAYS = 1
 _COLD_AFTER_DAYS = 30
@@ -60,9 +60,9 @@ _SHOWN = 100
 
 @dataclass(slots=True, kw_only=True)
 class Consolidated:
-    """What a run came to: notes by stage, and whether more is due.
+    """The report of a run: how many notes each stage concerned, and whether `more` notes are due.
 
-    `stale` and `contradictions` show the first of what a person may look at: nothing of it is decided here.
+    `stale` and `contradictions` have the first notes that a person may want to check; the run does not change them.
     """
 
     looked_at: int = 0
@@ -75,7 +75,7 @@ class Consolidated:
     """Whether `myria feedback` has something to report of what the caller sees."""
 
     def to_json(self) -> Json:
-        """Return it under the contract's names."""
+        """Return the report under the contract's names."""
         counts: dict[str, int | str] = {**self.counts}
         if not self.has_vectors:
             counts["embeddings"] = "off"
@@ -97,8 +97,8 @@ class Consolidated:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Look:
-    """A note that is due: its row in the queue, and as it stands (None: it is gone)."""
+class _DueNote:
+    """A due note: its row in the queue, and what decides when it expires (None: it was withdrawn)."""
 
     note_id: str
     look_at: Any
@@ -107,7 +107,7 @@ class _Look:
     lasting: Lasting | None
 
     @classmethod
-    def of(cls, row: asyncpg.Record) -> _Look:
+    def of(cls, row: asyncpg.Record) -> _DueNote:
         return cls(
             note_id=row["note_id"],
             look_at=row["look_at"],
@@ -122,9 +122,9 @@ class Consolidation:
 
     Args:
         log: where notes are, and withdrawals are appended.
-        most: notes that one run looks at.
-        evaluates: whether notes that have no rating yet are put into the outbox of those that a model rates.
-        vectors: the model by which vectors are kept; None where none are.
+        most: how many notes one run handles at most.
+        evaluates: whether to queue notes without a rating for the model that rates them.
+        vectors: the name of the embedding model whose vectors are kept; None where none are.
     """
 
     def __init__(
@@ -151,16 +151,16 @@ class Consolidation:
         context_id: str | None = None,
         now: int | None = None,
     ) -> Consolidated:
-        """Do what is due of a tenant, at most so much; `more` says whether to come again.
+        """Handle a bounded number of a tenant's due notes; the report's `more` says whether others are left.
 
         Args:
-            masks: whose notes; None for all of the tenant's.
-            scopes: instead, those whose notes are looked at, by their numbers.
-            context_id: the one context in them whose notes are looked at.
+            masks: handle the notes that these see; None for all of the tenant's.
+            scopes: instead of masks, the numbers of the scopes whose notes are handled.
+            context_id: handle only notes of this context.
             now: in microseconds since 1970 UTC; left out, the database's clock.
 
         Raises:
-            DatabaseUnavailable, Overloaded: what was done stays done; run it again.
+            DatabaseUnavailable, Overloaded: notes handled so far stay so; run it again.
         """
         report = Consolidated(has_vectors=self._vectors is not None)
         async with self._database.read(tenant) as connection:
@@ -171,29 +171,29 @@ class Consolidation:
                 sql("consolidation.due"), tenant, scopes, to_datetime(at), self._most + 1, context_id
             )
         report.more = len(rows) > self._most
-        looks = [_Look.of(row) for row in rows[: self._most]]
-        report.looked_at = len(looks)
-        gone = [look.note_id for look in looks if look.lasting is None]
-        expired = [look for look in looks if look.lasting is not None and look.lasting.has_expired(at)]
+        due_notes = [_DueNote.of(row) for row in rows[: self._most]]
+        report.looked_at = len(due_notes)
+        gone_ids = [note.note_id for note in due_notes if note.lasting is None]
+        expired = [note for note in due_notes if note.lasting is not None and note.lasting.has_expired(at)]
         await self._expire(tenant, expired)
         report.counts["expiry"] = len(expired)
-        standing = [look for look in looks if look.lasting is not None and not look.lasting.has_expired(at)]
-        merged = await self._merge(tenant, [look for look in standing if look.phase is None])
-        report.counts["deduplication"] = len(merged)
-        for look in standing:
-            if look.note_id not in merged:
-                _count(look, at, report.counts)
-        await self._look_again(tenant, [look for look in standing if look.note_id not in merged], at)
-        gone += [look.note_id for look in expired] + sorted(merged)
-        report.counts["pruning"] = await self._prune(tenant, gone)
+        live = [note for note in due_notes if note.lasting is not None and not note.lasting.has_expired(at)]
+        merged_ids = await self._merge(tenant, [note for note in live if note.phase is None])
+        report.counts["deduplication"] = len(merged_ids)
+        for note in live:
+            if note.note_id not in merged_ids:
+                _count(note, at, report.counts)
+        await self._requeue(tenant, [note for note in live if note.note_id not in merged_ids], at)
+        gone_ids += [note.note_id for note in expired] + sorted(merged_ids)
+        report.counts["pruning"] = await self._prune(tenant, gone_ids)
         async with self._database.read(tenant) as connection:
             stale = await connection.fetch(sql("consolidation.stale"), tenant, scopes, _SHOWN_STALE)
             pairs = await connection.fetch(sql("consolidation.contradictions"), tenant, scopes, _SHOWN_STALE)
             report.has_feedback = masks is not None and await has_feedback(connection, tenant, masks)
             if self._vectors is not None:
-                seqs = [look.row["event_seq"] for look in standing]
+                event_seqs = [note.row["event_seq"] for note in live]
                 report.counts["embeddings"] = await connection.fetchval(
-                    sql("vectors.count"), tenant, self._vectors, seqs
+                    sql("vectors.count"), tenant, self._vectors, event_seqs
                 )
         report.stale = [_stale_json(row, at) for row in stale if Lasting.of(row).is_stale(at)]
         report.contradictions = [_pair_json(row) for row in pairs if _both_stand(row, at)]
@@ -201,109 +201,109 @@ class Consolidation:
         report.counts["statistics"] = report.looked_at
         return report
 
-    async def _expire(self, tenant: str, looks: Sequence[_Look]) -> None:
-        """Withdraw all versions of notes that have expired; what another note replaces from now on is superseded."""
+    async def _expire(self, tenant: str, notes: Sequence[_DueNote]) -> None:
+        """Withdraw all versions of expired notes; supersede those that another note replaces from this day on."""
         events: list[str] = []
         async with self._database.read(tenant) as connection:
             versions = {
-                look.note_id: [
-                    row["event_id"] for row in await connection.fetch(sql("notes.versions"), tenant, look.note_id)
+                note.note_id: [
+                    row["event_id"] for row in await connection.fetch(sql("notes.versions"), tenant, note.note_id)
                 ]
-                for look in looks
+                for note in notes
             }
-        for look in looks:
-            successor = orjson.loads(look.row["payload"])["note"].get("replaced_by")
-            if successor is None or not await self._replaced(tenant, versions[look.note_id][0], successor):
-                events += versions[look.note_id]
+        for note in notes:
+            successor = orjson.loads(note.row["payload"])["note"].get("replaced_by")
+            if successor is None or not await self._supersede(tenant, versions[note.note_id][0], successor):
+                events += versions[note.note_id]
         await self._withdrawals.withdraw_versions(tenant, events, "expired", may_see=_anybody)
 
-    async def _replaced(self, tenant: str, event_id: str, by: str) -> bool:
-        """Let an event stand in the place of another; return whether it could."""
+    async def _supersede(self, tenant: str, event_id: str, by: str) -> bool:
+        """Supersede an event by another; return False where it was changed or erased meanwhile."""
         try:
             await self._withdrawals.replace(tenant, [event_id], by, may_see=_anybody)
         except (AlreadySuperseded, EventNotFound):
             return False
         return True
 
-    async def _merge(self, tenant: str, looks: Sequence[_Look]) -> set[str]:
-        """Let the newest of notes that say the same stand for the others; return those.
+    async def _merge(self, tenant: str, due_notes: Sequence[_DueNote]) -> set[str]:
+        """Supersede notes by the newest note with the same text; return the ids of the superseded ones.
 
-        They say the same (`essence`) in one kind, scope and session. An anchor is never merged into another note, nor
-        is one that somebody restored.
+        Texts are compared by their `essence`, within one kind, scope and session. An anchor stays, before any newer
+        note; neither an anchor nor a note that somebody restored is superseded.
         """
-        if not looks:
+        if not due_notes:
             return set()
         async with self._database.write(tenant) as connection:
             await connection.execute(
                 sql("consolidation.mark_likeness"),
                 tenant,
-                [look.note_id for look in looks],
-                [_likeness(look.row) for look in looks],
+                [note.note_id for note in due_notes],
+                [_likeness(note.row) for note in due_notes],
             )
         async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(sql("consolidation.alike"), tenant, [look.note_id for look in looks])
-        alike: dict[tuple[int, bytes], list[asyncpg.Record]] = {}
+            rows = await connection.fetch(sql("consolidation.alike"), tenant, [note.note_id for note in due_notes])
+        groups: dict[tuple[int, bytes], list[asyncpg.Record]] = {}
         for row in rows:
-            alike.setdefault((row["scope_id"], row["likeness"]), []).append(row)
-        merged: set[str] = set()
-        for group in alike.values():
-            stays = max(group, key=lambda row: (row["anchor"], row["event_seq"]))
-            others = [row for row in group if row is not stays and not row["anchor"] and row["reason"] != "restored"]
-            for start in range(0, len(others), MAX_WITHDRAWN):
-                some = others[start : start + MAX_WITHDRAWN]
-                await self._link_instead(tenant, stays, [row["note_id"] for row in some])
+            groups.setdefault((row["scope_id"], row["likeness"]), []).append(row)
+        merged_ids: set[str] = set()
+        for group in groups.values():
+            kept = max(group, key=lambda row: (row["anchor"], row["event_seq"]))
+            repeats = [row for row in group if row is not kept and not row["anchor"] and row["reason"] != "restored"]
+            for start in range(0, len(repeats), MAX_WITHDRAWN):
+                batch = repeats[start : start + MAX_WITHDRAWN]
+                await self._move_links(tenant, kept, [row["note_id"] for row in batch])
                 try:
                     await self._withdrawals.replace(
-                        tenant, [row["event_id"] for row in some], stays["event_id"], may_see=_anybody
+                        tenant, [row["event_id"] for row in batch], kept["event_id"], may_see=_anybody
                     )
                 except (AlreadySuperseded, EventNotFound):
-                    continue  # one of them was changed meanwhile: it is looked at again
-                merged |= {row["note_id"] for row in some}
-        return merged
+                    continue  # one of them was changed meanwhile; they stay in the queue for a later run
+                merged_ids |= {row["note_id"] for row in batch}
+        return merged_ids
 
-    async def _link_instead(self, tenant: str, stays: asyncpg.Record, note_ids: Sequence[str]) -> None:
-        """Give a note the links of those that it stands for, but for those that it has itself."""
-        gone = set(note_ids)
+    async def _move_links(self, tenant: str, kept: asyncpg.Record, note_ids: Sequence[str]) -> None:
+        """Link a note as the notes that it replaces are linked, where it has not these links already."""
+        replaced_ids = set(note_ids)
         before: int | None = None
         while True:
             async with self._database.read(tenant) as connection:
                 rows = await connection.fetch(sql("links.of_notes"), tenant, list(note_ids), MAX_LINKS, before)
-                moved: set[tuple[str, str, Relation]] = set()
+                links: set[tuple[str, str, Relation]] = set()
                 for row in rows:
-                    source, target = (_instead(row[end], gone, stays["note_id"]) for end in ("from_id", "to_id"))
+                    source, target = (_or_kept(row[end], replaced_ids, kept["note_id"]) for end in ("from_id", "to_id"))
                     if source != target:
-                        moved.add((source, target, row["relation"]))
-                sources, targets = [source for source, *_ in moved], [target for _, target, _ in moved]
+                        links.add((source, target, row["relation"]))
+                sources, targets = [source for source, *_ in links], [target for _, target, _ in links]
                 rows_there = await connection.fetch(sql("links.there"), tenant, sources, targets)
-                known = {(row["from_id"], row["to_id"], row["relation"]) for row in rows_there}
-            participants = tuple(stays["participants"])
-            events = [link_event(participants, *link) for link in sorted(moved - known)]
+                existing = {(row["from_id"], row["to_id"], row["relation"]) for row in rows_there}
+            participants = tuple(kept["participants"])
+            events = [link_event(participants, *link) for link in sorted(links - existing)]
             if events:
                 await self._log.append_events(tenant, events)
             if len(rows) < MAX_LINKS:
                 return
             before = rows[-1]["event_seq"]
 
-    async def _look_again(self, tenant: str, looks: Sequence[_Look], now: int) -> None:
-        """Put notes back into the queue, but those that were changed since they were read."""
-        if not looks:
+    async def _requeue(self, tenant: str, due_notes: Sequence[_DueNote], now: int) -> None:
+        """Put notes back into the queue for when they change next, except those that changed since they were read."""
+        if not due_notes:
             return
-        standing = [(look, look.lasting) for look in looks if look.lasting is not None]
+        live = [(note, note.lasting) for note in due_notes if note.lasting is not None]
         async with self._database.write(tenant) as connection:
             if self._evaluates:
-                await connection.execute(sql("evaluations.enqueue"), tenant, [look.note_id for look, _ in standing])
+                await connection.execute(sql("evaluations.enqueue"), tenant, [note.note_id for note, _ in live])
             await connection.execute(
                 sql("consolidation.look_again"),
                 tenant,
-                [look.note_id for look, _ in standing],
-                [look.look_at for look, _ in standing],
-                [phase_of(lasting, now) for _, lasting in standing],
-                [to_datetime(next_look(lasting, now)) for _, lasting in standing],
-                [None if lasting.expires_at is None else to_datetime(lasting.expires_at) for _, lasting in standing],
+                [note.note_id for note, _ in live],
+                [note.look_at for note, _ in live],
+                [phase_of(lasting, now) for _, lasting in live],
+                [to_datetime(next_look(lasting, now)) for _, lasting in live],
+                [None if lasting.expires_at is None else to_datetime(lasting.expires_at) for _, lasting in live],
             )
 
     async def _prune(self, tenant: str, note_ids: Sequence[str]) -> int:
-        """Take notes that are gone out of the queue; return how many."""
+        """Remove withdrawn notes from the queue; return how many were in it."""
         if not note_ids:
             return 0
         async with self._database.write(tenant) as connection:
@@ -311,7 +311,7 @@ class Consolidation:
 
 
 def phase_of(lasting: Lasting, now: int) -> Phase:
-    """Return what a note is at a moment: its tier, or that it ends with its session, or that it is stale."""
+    """Return a note's phase at a moment: `session` where it ends with its session, `stale`, or its tier."""
     if lasting.anchor:
         return "permanent"
     if lasting.session_ends_at is not None and not lasting.restored:
@@ -320,7 +320,7 @@ def phase_of(lasting: Lasting, now: int) -> Phase:
 
 
 def next_look(lasting: Lasting, now: int) -> int:
-    """Return when something becomes of a note next, if nobody uses or changes it."""
+    """Return when a note's phase changes or the note expires next, if nobody uses or changes it."""
     expires_at = lasting.expires_at
     moments = [] if expires_at is None else [expires_at]
     policy = policies().get(lasting.kind)
@@ -332,15 +332,15 @@ def next_look(lasting: Lasting, now: int) -> int:
     return min((moment for moment in moments if moment > now), default=_NEVER)
 
 
-def _count(look: _Look, now: int, counts: dict[str, int]) -> None:
-    """Count what became of a note since it was looked at last."""
-    lasting = look.lasting
+def _count(note: _DueNote, now: int, counts: dict[str, int]) -> None:
+    """Add to the counts of stages how a note has changed since a run handled it last."""
+    lasting = note.lasting
     if lasting is None:
         return
     phase = phase_of(lasting, now)
-    if look.phase == "hot" and phase != "hot":
+    if note.phase == "hot" and phase != "hot":
         counts["hot_to_warm"] += 1
-    if look.phase in ("hot", "warm") and phase in ("cold", "stale"):
+    if note.phase in ("hot", "warm") and phase in ("cold", "stale"):
         counts["warm_to_cold"] += 1
     idle_days = max(0, now - lasting.idle_since) / DAY_US
     faded = importance_now(lasting.kind, lasting.importance, anchor=lasting.anchor, idle_days=idle_days)
@@ -349,11 +349,12 @@ def _count(look: _Look, now: int, counts: dict[str, int]) -> None:
 
 
 def _likeness(row: asyncpg.Record) -> bytes:
+    """Return a digest that is equal for notes of one kind and session with the same text; facts and memories differ."""
     payload = orjson.loads(row["payload"])
     if row["kind"] in FACT_KINDS or "memory" in payload["note"]:
-        return digest(["unlike", row["note_id"]])  # none is like another: what it is a repeat of, it says
+        return digest(["unlike", row["note_id"]])  # these repeat each other by an id or key of their own
     session = row["context_id"] or "" if row["session"] else ""
-    # Never equal to one that is stored since case did not count.
+    # "same" keeps these from equalling digests that were stored when case did not count.
     return digest(["same", row["kind"], session, essence(payload["text"])])
 
 
@@ -384,8 +385,8 @@ def _both_stand(row: asyncpg.Record, now: int) -> bool:
     return not Lasting.of(row).has_expired(now) and not Lasting.of(other).has_expired(now)
 
 
-def _instead(note_id: str, gone: set[str], stays: str) -> str:
-    return stays if note_id in gone else note_id
+def _or_kept(note_id: str, replaced_ids: set[str], kept_id: str) -> str:
+    return kept_id if note_id in replaced_ids else note_id
 
 
 def _anybody(_: Sequence[str]) -> bool:

@@ -1,10 +1,11 @@
 """Which of several kept statements tell of the same thing, so that the newest stands above those that it may replace.
 
 People seldom say that they replace something: they keep "the standup is at 10" a month after "the standup is at 9:30".
-Of two that answer a question about the present by the same words of it, or by some of them and share another word, the
-newer stands first if it repeats a quarter of what the older one is about. Without such a question they count as of one
-thing where they begin alike and end in another way, or where the newer one says that something has changed and names
-what the older one is about. Soft evidence: what is older is told below and marked, never hidden.
+Suppose two notes answer a question about the present by the same words of it, or by some of them, and share another
+word: then the newer stands first if it repeats a quarter of what the older one is about. Without such a question, they
+count as of one thing where they begin alike and end in another way, or where the newer one says that something has
+changed and names what the older one is about. This is soft evidence, so the older one is moved down and marked, never
+hidden.
 
 `search/kept.py` has the same rule for raw search, by the numbers of words and with a lower bar, since it hides nothing.
 """
@@ -30,24 +31,24 @@ from myria.text.written import written_terms
 Change = Literal["newer", "older"]
 
 MOST_COMPARED = 50
-"""Statements of an answer that are compared with each other, the first ones: a page of recall holds no more."""
+"""First statements of an answer that are compared with each other: as many as a page of recall holds."""
 
 _COMPARED = 200
-"""Characters of a text that are compared: a statement says what it is about at once."""
+"""First characters of a text that are compared, since a statement names its subject at its beginning."""
 
 _MOSTLY = 0.5
 _BEGUN_ALIKE = 0.4
 _SAID_ALIKE = 0.6
 _PARALLEL = 0.35
-"""How alike two statements are at least, as difflib has it, that tell the same of two things."""
+"""The least ratio of difflib at which two statements may say the same of two different things."""
 _NAMED = 2
-"""Words of a name of one of these things, at most."""
+"""Words that the name of one of these things has at most."""
 _REPEATED = 0.25
 """The share of the words that an older statement is about which a newer one repeats, where both answer a question:
 with less, notes move that tell something else of the same person."""
 
 _SPEAKERS = frozenset(map(root, "i we ich wir je nous yo nosotros eu nós io noi ik wij я мы".split()))  # noqa: SIM905
-"""Who speaks of himself: two such statements are of one person where they share nothing else."""
+"""Words by which speakers name themselves: two statements with such words are of one person, if of nothing else."""
 
 
 _RELATED_TO: Final = re.compile(
@@ -64,9 +65,9 @@ _ARTICLES: Final = frozenset(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SoughtWords:
-    """What is asked for: the roots of its words, and whether it is a question about the present.
+    """The words of a question: their roots (`about`), and whether it asks about the present.
 
-    `signed` are those that are written with signs, such as a version or an emoji: they mean one thing and no other.
+    `signed` are the roots of words written with signs, such as a version or an emoji, which mean exactly one thing.
     """
 
     about: frozenset[str] = frozenset()
@@ -75,7 +76,7 @@ class SoughtWords:
 
     @classmethod
     def of(cls, text: str) -> SoughtWords:
-        """Return what a text asks for."""
+        """Return the sought words of a question's text."""
         signed = written_terms(text)
         about = content_roots([*terms(text), *signed], text)
         return cls(about=about, signed=frozenset(map(root, signed)), of_present=state_asked_for(text) == "present")
@@ -86,9 +87,9 @@ NOTHING_ASKED = SoughtWords()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptStatement:
-    """A statement as it is compared: its words, those of them that tell what it is about, and its beginning.
+    """A statement prepared for comparison: its beginning, its words, and those that say what it is about.
 
-    `others` are pairs of somebody and of a relation or thing of his that it speaks of ("Ana's brother").
+    `others` are pairs of a person and a relation or thing of theirs that the statement names ("Ana's brother").
     """
 
     beginning: str
@@ -101,7 +102,7 @@ class KeptStatement:
 
     @classmethod
     def of(cls, text: str) -> KeptStatement:
-        """Return a text as it is compared."""
+        """Return a text prepared for comparison."""
         beginning = " ".join(text[:_COMPARED].casefold().split())
         words = [*terms(beginning), *written_terms(text[:_COMPARED])]
         about = content_roots(words, text[:_COMPARED])
@@ -116,10 +117,10 @@ class KeptStatement:
         )
 
     def replaces(self, older: KeptStatement, asked: SoughtWords = NOTHING_ASKED) -> bool:
-        """Tell whether it may say anew what an older statement said.
+        """Tell whether this statement may replace an older one.
 
         Args:
-            asked: what both may answer.
+            asked: the question that both may answer.
         """
         if self.beginning == older.beginning or not asked.signed & older.about <= self.about:
             return False
@@ -128,9 +129,10 @@ class KeptStatement:
         shared = self.about & older.about
         if self.is_move and older.is_place and (shared or not _SPEAKERS.isdisjoint(self.words & older.words)):
             return True
-        # Asked for the flat in Ulm, the one in Hof is another: a word may be missing only if they share one more.
-        of_same = asked.about & older.about <= shared or not shared <= asked.about
-        answers = asked.of_present and of_same and shared & asked.about
+        # For a question about the flat in Ulm, the flat in Hof is another one: the newer statement may lack a word that
+        # question and older statement have only if both statements share a word besides.
+        same_subject = asked.about & older.about <= shared or not shared <= asked.about
+        answers = asked.of_present and same_subject and shared & asked.about
         if (
             answers
             and len(shared) >= _REPEATED * len(older.about)
@@ -139,48 +141,48 @@ class KeptStatement:
             return True
         if self.is_change and len(shared) >= max(1, _MOSTLY * min(len(self.about), len(older.about))):
             return True
-        return bool(shared) and self._begins_as(older)
+        return bool(shared) and self._begins_with_same_subject(older)
 
     def is_parallel(self, other: KeptStatement, asked: SoughtWords) -> bool:
-        """Tell whether it says in the words of another statement the same of something else than is asked about.
+        """Tell whether this statement says the same as another one, but of another thing than the question's.
 
-        "Server beta runs Debian" is so beside "Server alpha runs Debian" where alpha is asked for: another word stands
-        in the place of one that is asked for, and both go on alike.
+        So does "Server beta runs Debian" beside "Server alpha runs Debian" where the question asks about alpha: another
+        word stands in the place of a word of the question, and both go on alike.
         """
         missing = asked.about & other.about - self.about
         if not missing:
             return False
-        others, own = terms(other.beginning), terms(self.beginning)
-        functions = _functions(other.beginning)
-        compared = SequenceMatcher(None, others, own, autojunk=False)
-        if compared.ratio() < _PARALLEL:
+        other_terms, own_terms = terms(other.beginning), terms(self.beginning)
+        function_words = _functions(other.beginning)
+        matcher = SequenceMatcher(None, other_terms, own_terms, autojunk=False)
+        if matcher.ratio() < _PARALLEL:
             return False
         return any(
-            what == "replace"
-            and follows == "equal"
-            and max(end - start, ends - begins) <= _NAMED
-            and not missing.isdisjoint(map(root, others[start:end]))
-            and functions.isdisjoint((*others[start:end], *own[begins:ends]))
-            for (what, start, end, begins, ends), (follows, *_) in pairwise(compared.get_opcodes())
+            change == "replace"
+            and next_change == "equal"
+            and max(end - start, own_end - own_start) <= _NAMED
+            and not missing.isdisjoint(map(root, other_terms[start:end]))
+            and function_words.isdisjoint((*other_terms[start:end], *own_terms[own_start:own_end]))
+            for (change, start, end, own_start, own_end), (next_change, *_) in pairwise(matcher.get_opcodes())
         )
 
     def _is_of_other(self, statement: KeptStatement, asked: SoughtWords) -> bool:
-        """Tell whether it is of somebody's relation or thing where a statement, and the question, are of himself."""
+        """Tell whether this is about a relation or thing of a person about whom a statement and the question are."""
         return any(who in statement.about and what not in statement.about | asked.about for who, what in self.others)
 
-    def _begins_as(self, older: KeptStatement) -> bool:
-        """Tell whether two statements say something else of what they both begin with."""
+    def _begins_with_same_subject(self, older: KeptStatement) -> bool:
+        """Tell whether two statements begin with the same subject and say different things of it."""
         if _names_others(self.beginning, older.beginning):
             return False
-        begun = _common_beginning(self.beginning, older.beginning)
-        alike = len(self.words & older.words) / len(self.words | older.words)
-        verbs = [token for token in tokens(begun) if begins_notes(token.surface)]
-        if verbs and alike >= _SAID_ALIKE:
+        beginning = _common_beginning(self.beginning, older.beginning)
+        likeness = len(self.words & older.words) / len(self.words | older.words)
+        verbs = [token for token in tokens(beginning) if begins_notes(token.surface)]
+        if verbs and likeness >= _SAID_ALIKE:
             return True
-        telling = [token.term for token in tokens(begun) if not begins_notes(token.surface)]
-        if not content_roots(telling, begun) & self.about:
+        subject_terms = [token.term for token in tokens(beginning) if not begins_notes(token.surface)]
+        if not content_roots(subject_terms, beginning) & self.about:
             return False
-        return alike > _BEGUN_ALIKE
+        return likeness > _BEGUN_ALIKE
 
 
 def content_roots(words: Sequence[str], text: str) -> frozenset[str]:
@@ -196,17 +198,17 @@ def content_roots(words: Sequence[str], text: str) -> frozenset[str]:
 
 
 def replaced(statements: Sequence[KeptStatement], asked: SoughtWords = NOTHING_ASKED) -> list[list[int]]:
-    """Return by statement, newest first, the places of those before it that may say anew what it says."""
+    """Return for each statement, given newest first, the places of the newer ones that may replace it."""
     return [
-        [at for at in range(place) if statements[at].replaces(statements[place], asked)]
+        [newer for newer in range(place) if statements[newer].replaces(statements[place], asked)]
         for place in range(len(statements))
     ]
 
 
 def _names_others(one: str, other: str) -> bool:
-    """Tell whether two statements are of two things of a kind: "server alpha runs 12" and "server gamma runs 11".
+    """Tell whether two statements are about two things of a kind: "server alpha runs 12" and "server gamma runs 11".
 
-    Behind a beginning that only names, one word differs, the next is the same, and then something else is told.
+    Behind an equal beginning without verbs one word differs, the next is equal, and what follows differs again.
     """
     begun = _common_beginning(one, other)
     words = terms(begun)
@@ -220,7 +222,7 @@ def _names_others(one: str, other: str) -> bool:
 
 
 def _functions(text: str) -> frozenset[str]:
-    """Return the terms of a text's function words, and the others of its languages."""
+    """Return the function words of a text, and all function words of its languages, as terms."""
     words = terms(text)
     return frozenset(filter(is_stopword, words)).union(*map(function_terms, languages_of(text, words)))
 
@@ -235,6 +237,7 @@ def _common_beginning(one: str, other: str) -> str:
 
 
 def _others(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the person and the relation or thing of each phrase such as "Ana's brother", as roots."""
     pairs = ((of[1], of[2]) if of[1] else (of[4], of[3]) for of in _RELATED_TO.finditer(text))
     return ((_root(who), _root(what)) for who, what in pairs)
 
@@ -250,9 +253,9 @@ def _is_within_word(text: str, at: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedNote:
-    """A kept statement of an answer, with when it was kept; `number` orders those of one microsecond.
+    """A note of an answer, with the time when it was kept; `number` orders notes of the same microsecond.
 
-    `replaced_by` is the `event_id` of the one that was said to replace it, on a day that it announces.
+    `replaced_by` is the `event_id` of the note that was kept to replace this one, on a day that it announces.
     """
 
     text: str
@@ -266,45 +269,49 @@ class ComparedNote:
 def newest_above(
     answer: Sequence[ComparedNote | None], asked: str, *, hints: Sequence[str] = (), now: int, utc_offset: int = 0
 ) -> tuple[list[int], dict[int, Change | None]]:
-    """Return the places of an answer in their new order, and how some of them are to be marked from now on.
+    """Return the places of an answer's notes in a new order, and new marks of some of them by their places.
 
-    A question for how something was before moves nothing. What tells in the same words of another thing than is asked
-    about stands below what tells of that, and neither replaces the other. What holds from a later day on than the one
-    that is asked for stands below what it will replace.
+    Newer notes go above the older ones that they may replace. A question about the past moves nothing. A note that says
+    the same of another thing than the question's goes below the note about that, and neither replaces the other. A note
+    that holds from a later day than the one asked about goes below the notes that it will replace.
 
     Args:
-        answer: best first; None for what is no kept statement, and stays where it is among them.
+        answer: best first; None for a hit that is not compared, such as a raw event.
         asked: the words of the question.
-        hints: more of them, which name no day.
-        now: from where days of the question are reckoned, in microseconds since 1970 UTC.
-        utc_offset: minutes east of UTC of who asks.
+        hints: further words of the question, in which no day is looked for.
+        now: the moment from which the question's days are counted, in microseconds since 1970 UTC.
+        utc_offset: that of the asker, in minutes east of UTC.
     """
     if state_asked_for(asked) == "before":
         return list(range(len(answer))), {}
-    kept = [(note, place) for place, note in enumerate(answer) if note is not None][:MOST_COMPARED]
-    kept.sort(key=lambda item: (-item[0].at, -item[0].number))
-    notes, places = [note for note, _ in kept], [place for _, place in kept]
+    compared = [(note, place) for place, note in enumerate(answer) if note is not None][:MOST_COMPARED]
+    compared.sort(key=lambda item: (-item[0].at, -item[0].number))
+    notes, places = [note for note, _ in compared], [place for _, place in compared]
     sought = SoughtWords.of(" ".join(filter(None, (asked, *hints))))
     statements = [KeptStatement.of(note.text) for note in notes]
     above: dict[int, list[int]] = {}
     marks: dict[int, Change | None] = {}
-    # Which tells of what is asked about: the one that holds most of its words, of equals the first.
-    sure = max(range(len(kept)), key=lambda at: (len(sought.about & statements[at].about), -places[at]), default=0)
+    # The note that is surely about the question's subject: the one with most of its words, of equals the first.
+    surest = max(
+        range(len(compared)), key=lambda index: (len(sought.about & statements[index].about), -places[index]), default=0
+    )
     for statement, place in zip(statements, places, strict=True):
-        if statement.is_parallel(statements[sure], sought):
-            marks |= {place: None, places[sure]: None}
-            if place < places[sure]:
-                above.setdefault(place, []).append(places[sure])
-    meant = windows(asked, now=now, first=now, last=now, utc_offset=utc_offset)
-    day = day_asked_for(asked, meant, local_day(now, utc_offset))
-    # Once for each: where all begin alike there are over a thousand pairs, and texts may be long.
+        if statement.is_parallel(statements[surest], sought):
+            marks |= {place: None, places[surest]: None}
+            if place < places[surest]:
+                above.setdefault(place, []).append(places[surest])
+    day_windows = windows(asked, now=now, first=now, last=now, utc_offset=utc_offset)
+    asked_day = day_asked_for(asked, day_windows, local_day(now, utc_offset))
+    # Computed once for each note, not for each pair: alike notes make over a thousand pairs, and texts may be long.
     holding_from = [holds_later(note.text, at=note.at, utc_offset=note.utc_offset, now=now) for note in notes]
-    for older, place, anew in zip(notes, places, replaced(statements, sought), strict=True):
-        by = older.replaced_by
-        named = [at for at, note in enumerate(notes) if by is not None and note.event_id == by]
-        for newer in {*anew, *named}:
-            begins = holding_from[newer]
-            if begins is not None and begins > day:
+    for older, place, newer_places in zip(notes, places, replaced(statements, sought), strict=True):
+        successor_id = older.replaced_by
+        announced = [
+            index for index, note in enumerate(notes) if successor_id is not None and note.event_id == successor_id
+        ]
+        for newer in {*newer_places, *announced}:
+            first_day = holding_from[newer]
+            if first_day is not None and first_day > asked_day:
                 above.setdefault(places[newer], []).append(place)
             else:
                 above.setdefault(place, []).append(places[newer])
@@ -313,13 +320,13 @@ def newest_above(
 
 
 def _in_order(count: int, above: Mapping[int, Sequence[int]]) -> list[int]:
-    """Return places in their order, but each behind those that belong above it."""
+    """Return the places up to a count in their order, but each behind the places that belong above it."""
     ordered: dict[int, None] = {}
-    begun: set[int] = set()
+    visited: set[int] = set()
 
     def put(place: int) -> None:
-        if place not in begun:  # of places that belong above each other, the first stays first
-            begun.add(place)
+        if place not in visited:  # of places that belong above each other, the first stays first
+            visited.add(place)
             for other in above.get(place, ()):
                 put(other)
             ordered[place] = None

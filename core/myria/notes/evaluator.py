@@ -1,8 +1,8 @@
 """The evaluator's workflow: a model rates notes that wait in the outbox (Memento's contract, 7).
 
-Nothing waits for it. Consolidation puts notes into the outbox; a run takes a bounded number of them, shows the model
-those of one scope at a time, and appends its ratings as events. A failure leaves a note in the outbox, to be tried
-again later, each time after twice as long.
+No call waits for the model. Consolidation puts notes into the outbox; a run takes a bounded number of them, shows the
+model those of one scope at a time, and appends its ratings as events. A note that fails stays in the outbox, to be
+tried again later, each time after twice as long.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class Evaluator:
 
     Args:
         log: where notes and their outbox are, and ratings are appended.
-        model: who rates.
-        most: notes that one run takes.
+        model: the language model that rates.
+        most: how many notes one run takes at most.
     """
 
     def __init__(self, log: EventLog, model: LanguageModel, *, most: int) -> None:
@@ -92,12 +92,12 @@ class Evaluator:
         await self._model.close()
 
     async def run(self, tenant: str) -> int:
-        """Rate some of the notes of a tenant that wait; return how many. What a model does wrong is logged, not raised.
+        """Rate some waiting notes of a tenant; return how many. A model's failure is logged, not raised.
 
-        While the provider is left alone, or the tenant's tokens of today are used up, no note is taken.
+        While the provider rests after failures, or the tenant's tokens of today are used up, no note is taken.
 
         Raises:
-            DatabaseUnavailable, Overloaded: what was rated stays so; the rest is tried again later.
+            DatabaseUnavailable, Overloaded: ratings appended so far stay; the other notes are tried again later.
         """
         meter = self._model.background_meter()
         if await self._model.refusal(self._database, tenant, meter) is not None:
@@ -111,15 +111,17 @@ class Evaluator:
         now = await self._database.now()
         async with self._database.read(tenant) as connection:
             rows = await connection.fetch(sql("evaluations.notes"), tenant, [note["note_id"] for note in waiting])
-        rows_now = {(row["note_id"], row["version"]): row for row in rows if not Lasting.of(row).has_expired(now)}
-        standing = [(row, note) for note in waiting if (row := rows_now.get((note["note_id"], note["version"])))]
-        await self._done(tenant, [note for note in waiting if (note["note_id"], note["version"]) not in rows_now])
-        rated = 0
-        for batch in _batches(standing):
+        current_rows = {(row["note_id"], row["version"]): row for row in rows if not Lasting.of(row).has_expired(now)}
+        to_rate = [(row, note) for note in waiting if (row := current_rows.get((note["note_id"], note["version"])))]
+        await self._dequeue(
+            tenant, [note for note in waiting if (note["note_id"], note["version"]) not in current_rows]
+        )
+        rated_count = 0
+        for batch in _batches(to_rate):
             try:
-                evaluations = await self._rated(tenant, [row for row, _ in batch], meter)
+                evaluations = await self._rate(tenant, [row for row, _ in batch], meter)
             except ModelFailed as failure:
-                await self._failed(tenant, [note for _, note in batch], failure)
+                await self._note_failure(tenant, [note for _, note in batch], failure)
                 await note_outcome(self._database, tenant, Work.RATINGS, failure)
                 continue
             participants = tuple(batch[0][0]["participants"])
@@ -127,12 +129,13 @@ class Evaluator:
             await self._log.append_events(
                 tenant, [rating.event(participants, timestamp=at, model=self._model.name) for rating in evaluations]
             )
-            await self._done(tenant, [note for _, note in batch])
-            rated += len(evaluations)
+            await self._dequeue(tenant, [note for _, note in batch])
+            rated_count += len(evaluations)
             await note_outcome(self._database, tenant, Work.RATINGS, None)
-        return rated
+        return rated_count
 
-    async def _done(self, tenant: str, notes: Sequence[asyncpg.Record]) -> None:
+    async def _dequeue(self, tenant: str, notes: Sequence[asyncpg.Record]) -> None:
+        """Take notes' versions out of the outbox."""
         if not notes:
             return
         async with self._database.write(tenant) as connection:
@@ -143,23 +146,23 @@ class Evaluator:
                 [note["version"] for note in notes],
             )
 
-    async def _failed(self, tenant: str, notes: Sequence[asyncpg.Record], failure: ModelFailed) -> None:
-        """Log a failure, and give those up that have failed too often."""
-        hopeless = [note for note in notes if note["attempts"] >= MOST_ATTEMPTS]
-        await self._done(tenant, hopeless)
+    async def _note_failure(self, tenant: str, notes: Sequence[asyncpg.Record], failure: ModelFailed) -> None:
+        """Log a failure, and take notes that have failed too often out of the outbox."""
+        given_up = [note for note in notes if note["attempts"] >= MOST_ATTEMPTS]
+        await self._dequeue(tenant, given_up)
         logger.info(
             "%d notes could not be rated (%s); %d of them are given up",
             len(notes),
             kind_of(failure).value,
-            len(hopeless),
+            len(given_up),
             extra={"action": "evaluation_failed", "tenant": tenant},
         )
 
-    async def _rated(self, tenant: str, rows: Sequence[asyncpg.Record], meter: Meter) -> list[Evaluation]:
-        """Return the model's rating of each of some notes of one scope.
+    async def _rate(self, tenant: str, rows: Sequence[asyncpg.Record], meter: Meter) -> list[Evaluation]:
+        """Have the model rate some notes of one scope; return a rating of each.
 
         Raises:
-            ModelFailed: none came within repairs and budget.
+            ModelFailed: no usable ratings came within the repairs and the budget.
         """
         if (used_up := meter.used_up()) is not None:
             raise used_up
@@ -170,12 +173,14 @@ class Evaluator:
             scope_id=rows[0]["scope_id"],
         )
         recorder = self._model.recorder(origin)
-        talk = self._model.conversation(instructions=INSTRUCTIONS, tools=(RATE,), meter=meter, recorder=recorder)
+        conversation = self._model.conversation(
+            instructions=INSTRUCTIONS, tools=(RATE,), meter=meter, recorder=recorder
+        )
         aliases: Aliases[asyncpg.Record] = Aliases("n", "note")
-        talk.say("Rate these notes.", {"notes": [_shown(row, aliases) for row in rows]})
+        conversation.say("Rate these notes.", {"notes": [_shown(row, aliases) for row in rows]})
         try:
             for _ in range(_TURNS):
-                if (evaluations := _first_sound(talk, await talk.turn(), aliases)) is not None:
+                if (evaluations := _first_sound(conversation, await conversation.turn(), aliases)) is not None:
                     return evaluations
             raise failed(Kind.BUDGET_ROUNDS, f"no ratings within {_TURNS} turns")
         finally:
@@ -187,8 +192,8 @@ def _batches(
 ) -> list[list[tuple[asyncpg.Record, asyncpg.Record]]]:
     """Divide notes so that no two of different scopes are shown at once, and one that failed before is shown alone."""
     batches = [[note] for note in notes if note[1]["attempts"] > 1]
-    fresh = sorted((note for note in notes if note[1]["attempts"] == 1), key=lambda note: note[0]["scope_id"])
-    for _, group in groupby(fresh, key=lambda note: note[0]["scope_id"]):
+    untried = sorted((note for note in notes if note[1]["attempts"] == 1), key=lambda note: note[0]["scope_id"])
+    for _, group in groupby(untried, key=lambda note: note[0]["scope_id"]):
         together = list(group)
         batches += [together[start : start + MOST_SHOWN] for start in range(0, len(together), MOST_SHOWN)]
     return batches
@@ -207,7 +212,7 @@ def _shown(row: asyncpg.Record, aliases: Aliases[asyncpg.Record]) -> dict[str, A
 def _first_sound(
     talk: Conversation, calls: Sequence[Call], aliases: Aliases[asyncpg.Record]
 ) -> list[Evaluation] | None:
-    """Return what the first usable call says; None where each was refused.
+    """Return the ratings of the first usable call; None where each call was refused.
 
     Raises:
         ModelFailed: no repair is left.

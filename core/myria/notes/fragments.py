@@ -1,9 +1,9 @@
-"""A memory that was recalled, and memories as they are written: as lines and as JSON, within a budget of tokens.
+"""A recalled memory, and how memories are written as lines or as JSON within a budget of tokens.
 
-As lines, those of one subject stand together: what several of them are about is said once, and they stand beneath it in
-time, talk as it was said, kept statements newest first. A heading costs tokens, and what it makes superfluous pays for
-it: dates that are those of the line above, and topics of the subject's own. Where that does not pay, lines stand as
-they were ranked: no text costs more for its subjects.
+As lines, memories of one subject stand together below a heading that says their subject once, ordered by time: talk as
+it was said, kept statements newest first. The heading's tokens are paid for by what it makes superfluous: a date equal
+to that of the line above, and topics of the subject's own. Where that does not pay, lines stay as they were ranked, so
+no text costs more for its subjects.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from myria.text.words import terms
 Json = dict[str, Any]
 
 Key = tuple[int, int, int, int]
-"""Where a memory stands in its batch: by score or time falling, then time and number; topics after events."""
+"""Where a memory stands in its batch: by falling score or time, then by time and number; topics behind events."""
 
 
 _DENSE = 8
-"""Characters of a token, with hardly an exception: a text that has more for each is not counted."""
+"""Characters that a token hardly ever exceeds: a text of more than so many per token of room cannot fit, so its tokens
+are not counted."""
 
 _EXPLAINED = 3
-"""Reasons that are given for a memory."""
+"""Reasons that are shown for a memory at most."""
 
 _LEAST_OF_SUBJECT = 2
-"""Memories of a subject that are shown, from which on it is named."""
+"""Shown memories of a subject from which on it gets a heading."""
 
 _DATE = len("2026-02-24")
 _STATE_COMPARED = 40
-"""Characters by which the latest state is known among the memories beneath a subject."""
+"""Characters of a subject's latest state that are looked for among its memories."""
 
 _LEAN = ("id", "content", "created_at", "type", "relation_type", "superseded", "change", "alike")
 
@@ -49,24 +50,24 @@ _LEAN = ("id", "content", "created_at", "type", "relation_type", "superseded", "
 class Fragment:
     """One memory that was recalled: a note, a raw event, or a topic of events.
 
-    It is not frozen, though nothing changes it: a frozen one takes four times as long to make.
+    The class is not frozen, though nothing changes a fragment: a frozen one takes four times as long to make.
 
-    Of an event and a topic, kind, topic, importance and tier are None, and a topic has no note and no event. `at` is in
+    Events and topics have no kind, topic, importance and tier (None); a topic has neither note nor event. `at` is in
     microseconds since 1970 UTC, `utc_offset` that of the place where it was told, in minutes east of UTC; `score` is
-    that of the ranking, moved. `lane` says what found it: `keywords`, `words`, `vectors`, `topics` or `recent`; or
-    `links`, and then `relation` is that of the link. `stale_days` is its age in days where its kind is called old by
-    then;
-    `superseded_by` the handle of what replaced it, `contradicted_by` those of notes that links say contradict it;
-    `resolved` that one of the same people says that another note resolves this error; `holds_from` the day (since 1970)
-    from which it says that it holds, while that is to come; `change` which side of a change it tells of, where that was
-    asked for, or that a newer note may say it anew (`older`); `replaced_by` the event that takes its place from a later
-    day on; `alike` how many others it stands for that only say it
-    again.
+    the ranking's score, raised or lowered by recall's weights. `lane` is what found the memory: `keywords`,
+    `words`, `vectors`, `topics` or `recent`; or `links`, and then `relation` is the link's.
 
-    `age_days` is since its last version; `uses` how often it was recalled; `confidence` its utility within 0.1 and 1,
-    None of what is no note. `fits` says that it has words of the asker's context, `matched` which of its keywords were
-    asked for, `in_case` that a case was asked for. `linked` are the first notes to which links lead from it, and
-    `nearby` what the same session kept shortly before and after, both as JSON.
+    `stale_days` is a note's age in days where notes of its kind count as old by then; `superseded_by` the handle of the
+    event that replaced it; `contradicted_by` the handles of notes that links say contradict it; `resolved` that a link
+    of the same people says that another note resolves this error; `holds_from` the day (since 1970) from which the
+    memory says that it holds, while that day is to come; `change` which side of a change it tells of, where the query
+    asks for that, or `older`: a newer note may replace it; `replaced_by` the event that will replace it on a later day;
+    `alike` how many others with the same text it stands for.
+
+    `age_days` counts from the last version; `uses` how often the note was recalled; `confidence` is its utility within
+    0.1 and 1, None for what is no note. `fits` says that it has words of the asker's context, `matched` which of its
+    keywords the query has, `in_case` that the query names a case. `linked` are the first notes to which its links
+    lead, `nearby` notes that the same session kept shortly before and after, both as JSON.
     """
 
     note_id: str | None
@@ -107,11 +108,11 @@ class Fragment:
 
     @property
     def event_seq(self) -> int:
-        """The number of its event; of a topic that of its best event."""
+        """The number of the memory's event; for a topic, that of its best event."""
         return self.key[2]
 
     def to_json(self, *, keywords: bool = True) -> Json:
-        """Return it as an answer's structured content. A raw event's id is its handle, which costs least."""
+        """Return the memory as an answer's structured content; a raw event's id is its handle, the shortest name."""
         shown: Json = {"id": self.note_id or self.handle, "content": self.text}
         if self.note_id is not None:
             shown["handle"] = self.handle
@@ -154,7 +155,7 @@ class Fragment:
         return shown
 
     def says(self, words: Collection[str]) -> bool:
-        """Tell whether the memory itself, and not only what is near it, has all of these terms."""
+        """Tell whether the memory's own text, topic and keywords have all of these terms."""
         return set(words) <= set(terms(" ".join((self.text, self.topic or "", *self.keywords))))
 
     def explanations(self) -> list[Json]:
@@ -170,16 +171,21 @@ class Fragment:
             (self.fits, "context_match", "its text has words of contextText"),
             (self.uses > 1, "recent_activity_ema", f"recalled {self.uses} times"),
         ]
-        given = [(code, detail) for is_given, code, detail in reasons if is_given][:_EXPLAINED]
-        return [{"code": code, "detail": detail, "ruleVersion": "1"} for code, detail in given]
+        strongest = [(code, detail) for applies, code, detail in reasons if applies][:_EXPLAINED]
+        return [{"code": code, "detail": detail, "ruleVersion": "1"} for code, detail in strongest]
 
     @property
     def date(self) -> str:
-        """The day of which it is, there where it was told."""
+        """The date of the memory, in the time zone of the place where it was told."""
         return to_rfc3339(self.at, self.utc_offset)[:10]
 
     def written(self, text: str | None = None, *, with_clock: bool = False) -> str:
-        """Return it as a line, with another text where one is given, and with the time of day where asked for."""
+        """Return the memory as a line.
+
+        Args:
+            text: shown instead of the memory's own, on one line.
+            with_clock: show the time of day behind the date.
+        """
         marks = []
         if self.superseded:
             marks.append("superseded" if self.superseded_by is None else f"superseded by {self.superseded_by}")
@@ -212,9 +218,9 @@ class Fragment:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
-    """How much of each memory an answer shows: keywords or not; or its id and `fields` alone, where any are named.
+    """How much of each memory an answer shows: all, with or without keywords, or only its id and `fields`.
 
-    `sought` are the roots of words by which a passage of a long one is chosen.
+    `sought` are the roots of the question's words, by which the passage of a long memory is chosen.
     """
 
     keywords: bool = False
@@ -235,7 +241,7 @@ class Shape:
         return {name: value for name, value in shown.items() if name == "id" or name in self.fields}
 
     def lean(self, fragment: Fragment) -> Json:
-        """Return as little of it as an answer can do with: which memory, of when and which kind, and its words."""
+        """Return the least of a memory that an answer needs: its id, content, time, kind and state."""
         shown = self.of(fragment)
         return {name: shown[name] for name in _LEAN if name in shown}
 
@@ -250,14 +256,18 @@ def json_within(
     around: Callable[[list[Json]], Any] = lambda shown: shown,
     shape: Shape = WHOLE,
 ) -> tuple[list[Json], int]:
-    """Return the first memories as JSON, and what they cost with what is made `around` them: at most `budget`.
+    """Return the first memories as JSON that cost at most `budget` tokens, and what they cost.
 
-    Of the first that does not fit the bare words are given where they do (`Shape.lean`), else the
-    passage of it with most of what is sought, which says so (`truncated`). Where nothing fits, there is none,
-    for 0.
+    The first memory that does not fit is shown without details (`Shape.lean`) where that fits, else cut to the passage
+    that has most of the words sought, and marked as `truncated`. Where nothing fits, return no memory and a cost of 0.
+
+    Args:
+        around: makes the whole answer of the memories; its tokens count too.
     """
     shown: list[Json] = []
     parts: dict[str, Json] = {}
+    # The answer is counted in pieces. A stand-in memory divides its JSON into a head, which ends with '{"', and a tail;
+    # each memory's piece begins behind its own '{"' and ends with the next one's, so that pieces end where tokens do.
     head, _, tail = _json(around([{"id": None}])).partition('id":null}')
 
     def piece(place: int) -> str:
@@ -265,26 +275,26 @@ def json_within(
         return f'{_json(shown[place])[2:]},{{"'
 
     def part(place: int, room: int) -> str | None:
-        item = shape.lean(fragments[place])
-        text = f'{_json(item)[2:]},{{"'
-        if len(text) > _DENSE * room or counter.within(text, room) is None:
-            if "content" not in item:
+        lean = shape.lean(fragments[place])
+        piece_text = f'{_json(lean)[2:]},{{"'
+        if len(piece_text) > _DENSE * room or counter.within(piece_text, room) is None:
+            if "content" not in lean:
                 return None
-            item |= {"content": "", "truncated": True}
-            room -= counter.count(f'{_json(item)[2:]},{{"')
+            lean |= {"content": "", "truncated": True}
+            room -= counter.count(f'{_json(lean)[2:]},{{"')
             if room < LEAST_WORTH:
                 return None
-            item["content"] = passage_within(fragments[place].text, shape.sought, counter, room)
-            text = f'{_json(item)[2:]},{{"'
-        parts[text] = item
-        return text
+            lean["content"] = passage_within(fragments[place].text, shape.sought, counter, room)
+            piece_text = f'{_json(lean)[2:]},{{"'
+        parts[piece_text] = lean
+        return piece_text
 
     fitting = fitted(
         len(fragments),
         head=head,
         piece=piece,
         part=part,
-        finish=lambda last: last[:-3] + tail,
+        finish=lambda last: last[:-3] + tail,  # without the ',{"' of a next memory
         counter=counter,
         budget=budget,
     )
@@ -305,7 +315,7 @@ def text_by_subject(
     budget: int,
     sought: frozenset[str] = frozenset(),
 ) -> MemoryText:
-    """Return the memories that fit into a budget by rank, those of one subject together, for no more tokens."""
+    """Return the memories that fit into a budget by their rank, grouped by subject where that costs no more tokens."""
     written, tokens = fitting_lines(fragments, counter, budget, sought)
     shown = fragments[: len(written)]
     for has_state in (True, False):
@@ -321,32 +331,37 @@ def text_by_subject(
 def _grouped(
     fragments: Sequence[Fragment], written: Sequence[str], subjects: Sequence[FoundSubject], *, has_state: bool
 ) -> list[str] | None:
-    """Return lines by subject, None where no subject has enough of them."""
+    """Return lines grouped by subject; None where no subject has enough memories for a heading.
+
+    Args:
+        written: the lines of the memories, in the order of their rank.
+        has_state: whether headings say their subject's latest state.
+    """
     subject_of: dict[int, int] = {}
     for place, subject in enumerate(subjects):
-        of_it = [at for at, fragment in enumerate(fragments) if _belongs(fragment, subject)]
-        if sum(fragments[at].topic_id is None for at in of_it) >= _LEAST_OF_SUBJECT:
-            subject_of |= dict.fromkeys(of_it, place)
+        of_subject = [at for at, fragment in enumerate(fragments) if _belongs(fragment, subject)]
+        if sum(fragments[at].topic_id is None for at in of_subject) >= _LEAST_OF_SUBJECT:
+            subject_of |= dict.fromkeys(of_subject, place)
     if not subject_of:
         return None
     lines: list[str] = []
-    told: set[int] = set()
+    written_subjects: set[int] = set()
     was_in_group = False
     for at, line in enumerate(written):
-        number = subject_of.get(at)
-        if number is None:
+        subject_index = subject_of.get(at)
+        if subject_index is None:
             if was_in_group:
                 lines.append("")
             lines.append(line)
-        elif number not in told:
-            told.add(number)
+        elif subject_index not in written_subjects:
+            written_subjects.add(subject_index)
             if lines and lines[-1] != "":
                 lines.append("")
-            beneath = [each for each, other in subject_of.items() if other == number]
-            lines += _group(fragments, written, beneath, subjects[number], has_state=has_state)
+            members = [member for member, its_subject in subject_of.items() if its_subject == subject_index]
+            lines += _group(fragments, written, members, subjects[subject_index], has_state=has_state)
         else:
             continue
-        was_in_group = number is not None
+        was_in_group = subject_index is not None
     return lines
 
 
@@ -359,19 +374,22 @@ def _belongs(fragment: Fragment, subject: FoundSubject) -> bool:
 def _group(
     fragments: Sequence[Fragment],
     written: Sequence[str],
-    beneath: Sequence[int],
+    members: Sequence[int],
     subject: FoundSubject,
     *,
     has_state: bool,
 ) -> list[str]:
-    """Return the heading of a subject and its memories in time; topics of its own leaves say nothing more.
+    """Return the heading of a subject and the lines of its memories by time, without its topics, which say no more.
 
-    Talk stands in the order in which it was said. Where there are kept statements the newest is first, as what holds
-    now, and each has its date.
+    Talk stands in the order in which it was said. With notes among them, the newest memory comes first, as it holds
+    now, and each line keeps its date.
+
+    Args:
+        members: the places of the subject's memories.
     """
-    has_notes = any(fragments[at].note_id is not None for at in beneath)
+    has_notes = any(fragments[at].note_id is not None for at in members)
     memories = sorted(
-        (at for at in beneath if fragments[at].topic_id is None),
+        (at for at in members if fragments[at].topic_id is None),
         key=lambda at: (fragments[at].at, fragments[at].event_seq),
         reverse=has_notes,
     )
@@ -388,7 +406,8 @@ def _group(
 
 
 def _tells(fragment: Fragment, latest: str) -> bool:
-    """Tell whether a memory says the latest state itself."""
+    """Tell whether a memory's text begins to say the statement that a subject's latest state quotes."""
+    # The latest state is a quoted statement, perhaps with its speaker in front: 'Ana: “text”'.
     _, _, quoted = latest.partition("“")
-    said = quoted.rstrip("”.…")[:_STATE_COMPARED]
-    return bool(said) and said in on_one_line(fragment.text)
+    quote_start = quoted.rstrip("”.…")[:_STATE_COMPARED]
+    return bool(quote_start) and quote_start in on_one_line(fragment.text)
