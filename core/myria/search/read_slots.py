@@ -53,9 +53,10 @@ class HeavyRead(Exception):
 
 
 class Awaited(Exception):
-    """Raised when a read needs what is not in the database; it begins again once `wait` has returned that.
+    """Raised when a read needs something slow from outside the database, such as a vector.
 
-    `wait` is told how many seconds this read has waited before. It never raises; None stands for nothing usable.
+    The read gives back its connection, awaits `wait`, and begins again with the result in `ReadSlot.found[key]`.
+    `wait` gets the seconds that this read has waited before; it never raises, and returns None for nothing usable.
     """
 
     def __init__(self, key: tuple[str, str], wait: Callable[[float], Awaitable[Any]]) -> None:
@@ -65,7 +66,7 @@ class Awaited(Exception):
 
 
 class ReadSlot:
-    """What one read knows of its own weight; `found` is what it waited for."""
+    """The weight of one read so far, whether it holds a slot, and in `found` what it has waited for (see `Awaited`)."""
 
     def __init__(self, *, held: bool, found: dict[tuple[str, str], Any] | None = None) -> None:
         self.held = held
@@ -95,7 +96,7 @@ class ReadSlots:
         self._patience = PATIENCE_S if patience is None else patience
         self._waiting = 0
         self._resting = 0
-        self._others = 0
+        self._others_served = 0
         self._heavy: OrderedDict[Asker, None] = OrderedDict()
 
     @property
@@ -110,7 +111,7 @@ class ReadSlots:
 
     def count_other(self) -> None:
         """Count a request beside which heavy reads are to go gently: an append."""
-        self._others += 1
+        self._others_served += 1
 
     async def read(self, asker: Asker, work: Callable[[Connection, ReadSlot], Awaitable[T]]) -> T:
         """Return what `work` reads in one transaction; it may be begun several times.
@@ -120,27 +121,28 @@ class ReadSlots:
         """
         loop = asyncio.get_running_loop()
         found: dict[tuple[str, str], Any] = {}
-        waited = 0.0
+        waited_s = 0.0
         while True:
             try:
-                return await self._begun(asker, work, found)
-            except Awaited as awaited:
-                needed = awaited
-            began = loop.time()
-            found[needed.key] = await needed.wait(waited)
-            waited += loop.time() - began
+                return await self._run_once(asker, work, found)
+            except Awaited as raised:
+                needed = raised
+            wait_began = loop.time()
+            found[needed.key] = await needed.wait(waited_s)
+            waited_s += loop.time() - wait_began
 
-    async def _begun(
+    async def _run_once(
         self, asker: Asker, work: Callable[[Connection, ReadSlot], Awaitable[T]], found: dict[tuple[str, str], Any]
     ) -> T:
+        """Run a read once, without a slot if its asker's last one was not heavy; if it proves heavy, again with one."""
         if asker not in self._heavy:
             try:
                 answer = await self._read(asker, work, ReadSlot(held=False, found=found))
-                self._others += 1
+                self._others_served += 1
                 return answer
             except HeavyRead:
-                self._note(asker)
-        async with self._occupied():
+                self._remember_heavy(asker)
+        async with self._hold_slot():
             slot = ReadSlot(held=True, found=found)
             answer = await self._read(asker, work, slot)
             if not slot.was_heavy:
@@ -151,13 +153,19 @@ class ReadSlots:
         async with self._database.read(asker[0]) as connection:
             return await work(connection, slot)
 
-    def _note(self, asker: Asker) -> None:
+    def _remember_heavy(self, asker: Asker) -> None:
+        """Remember that an asker's last read was heavy; of more than `_KNOWN` askers the earliest is forgotten."""
         self._heavy[asker] = None
         if len(self._heavy) > _KNOWN:
             self._heavy.popitem(last=False)
 
     @asynccontextmanager
-    async def _occupied(self) -> AsyncIterator[None]:
+    async def _hold_slot(self) -> AsyncIterator[None]:
+        """Wait for a slot and hold it; if others were served meanwhile, let it rest before it is free again.
+
+        Raises:
+            Overloaded: no slot was free in time, or too many wait already.
+        """
         if self._waiting >= MOST_WAITING:
             raise errors.Overloaded("too many heavy reads wait for their turn; slow down and retry")
         self._waiting += 1
@@ -169,16 +177,16 @@ class ReadSlots:
         finally:
             self._waiting -= 1
         loop = asyncio.get_running_loop()
-        began, others = loop.time(), self._others
+        began, others_before = loop.time(), self._others_served
         try:
             yield
         finally:
-            if self._others == others:
+            if self._others_served == others_before:
                 self._free.release()
             else:
                 self._resting += 1
-                loop.call_later(min(REST * (loop.time() - began), LONGEST_REST_S), self._rested)
+                loop.call_later(min(REST * (loop.time() - began), LONGEST_REST_S), self._free_rested_slot)
 
-    def _rested(self) -> None:
+    def _free_rested_slot(self) -> None:
         self._resting -= 1
         self._free.release()

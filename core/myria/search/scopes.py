@@ -32,7 +32,7 @@ _NONE: Ints = np.zeros(0, dtype=np.int64)
 
 
 Memory = tuple[str, int]
-"""A tenant by its name and since when it is, in microseconds since 1970."""
+"""A tenant: its name, and when it was created, in microseconds since 1970 (a deleted one may have had its name)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +65,7 @@ class VisibleScopes:
 
     @classmethod
     def of(cls, snapshot_id: str | None, scopes: Sequence[VisibleScope], *, exact: Ints = _NONE) -> VisibleScopes:
-        """Return scopes, given by ascending number."""
+        """Build the set of some scopes, which come by ascending scope_id."""
         return cls(
             snapshot_id=snapshot_id,
             scopes=tuple(scopes),
@@ -93,7 +93,11 @@ class VisibleScopes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Resolved:
-    """What one mask sees. Its driver was in `memberships` scopes when this was read; an exact mask has none."""
+    """The scopes that one mask sees.
+
+    `driver` is the mask's participant with the fewest scopes, and `memberships` how many these were when this was read:
+    if it has more by now, there may be new scopes. An exact mask has no driver.
+    """
 
     visible: VisibleScopes
     driver: str | None = None
@@ -111,11 +115,13 @@ async def visible_scopes(
     is_active: bool,
     slot: ReadSlot,
 ) -> VisibleScopes:
-    """Return the visible scopes with their roots in a snapshot: the same object as before where nothing has changed.
+    """Return the scopes that any mask sees, with their roots in a snapshot.
+
+    If nothing has changed it is the same object as before, so that what was made of it stays valid.
 
     Args:
-        counted: in how many scopes the drivers are that `drivers_of` names.
-        is_active: the snapshot is the active one: only then the set is kept.
+        counted: by driver that `drivers_of` names, to how many scopes it belongs now.
+        is_active: whether the snapshot is the active one: only then is the set kept.
 
     Raises:
         HeavyRead: very many scopes must be resolved, and this read has no slot.
@@ -125,11 +131,11 @@ async def visible_scopes(
     for mask in masks:
         known: _Resolved | None = cache.get((memory, "visible", mask))
         if mask.exact:
-            resolved = await _exactly(connection, tenant, mask.participants, snapshot_id, known)
+            resolved = await _exact_scope(connection, tenant, mask.participants, snapshot_id, known)
         elif known is None or known.driver is None or known.driver not in counted:
-            resolved = await _containing(connection, tenant, mask.participants, snapshot_id, slot=slot)
+            resolved = await _containing_scopes(connection, tenant, mask.participants, snapshot_id, slot=slot)
         else:
-            resolved = await _topped_up(
+            resolved = await _bring_up_to_date(
                 connection,
                 tenant,
                 mask.participants,
@@ -154,30 +160,30 @@ async def visible_scopes(
 
 
 def drivers_of(cache: ByteCache, memory: Memory, masks: Masks) -> list[str]:
-    """Return the drivers of the sets that are kept of these masks: when such a set is topped up tells their count."""
+    """Return the drivers of the sets kept for these masks: a driver in more scopes than before shows a set outdated."""
     known: list[_Resolved | None] = [cache.peek((memory, "visible", mask)) for mask in masks]
     return sorted({resolved.driver for resolved in known if resolved is not None and resolved.driver is not None})
 
 
 def _union(snapshot_id: str | None, masks: Masks, parts: Sequence[VisibleScopes]) -> VisibleScopes:
-    """Return the scopes of all parts, each once: in one snapshot a scope is the same in every part."""
+    """Unite the scopes of all masks, each once; in one snapshot a scope is the same whichever mask sees it."""
     ids, places = np.unique(np.concatenate([part.ids for part in parts]), return_index=True)
-    every = list(chain.from_iterable(part.scopes for part in parts))
-    contained = [part.ids for mask, part in zip(masks, parts, strict=True) if not mask.exact]
-    seen_widely = np.concatenate(contained) if contained else _NONE
+    all_scopes = list(chain.from_iterable(part.scopes for part in parts))
+    ids_seen_widely = [part.ids for mask, part in zip(masks, parts, strict=True) if not mask.exact]
+    widely_seen = np.concatenate(ids_seen_widely) if ids_seen_widely else _NONE
     return VisibleScopes(
         snapshot_id=snapshot_id,
-        scopes=tuple([every[place] for place in places.tolist()]),
+        scopes=tuple([all_scopes[place] for place in places.tolist()]),
         ids=ids,
         numbers=np.concatenate([part.numbers for part in parts])[places],
-        exact=ids[~np.isin(ids, seen_widely)],
+        exact=ids[~np.isin(ids, widely_seen)],
     )
 
 
-async def _exactly(
+async def _exact_scope(
     connection: Connection, tenant: str, participants: tuple[str, ...], snapshot_id: str | None, known: _Resolved | None
 ) -> _Resolved:
-    """Return the scope of exactly these participants in a snapshot, where it is there already."""
+    """Return the scope of exactly these participants with its root in a snapshot; an empty set without such a scope."""
     is_current = known is not None and known.visible.snapshot_id == snapshot_id
     if known is not None and is_current and len(known.visible):
         return known
@@ -189,20 +195,20 @@ async def _exactly(
     return _Resolved(visible=VisibleScopes.of(snapshot_id, scopes, exact=exact))
 
 
-async def _containing(
+async def _containing_scopes(
     connection: Connection, tenant: str, participants: tuple[str, ...], snapshot_id: str | None, *, slot: ReadSlot
 ) -> _Resolved:
-    """Return the scopes that contain all of these participants."""
+    """Read the scopes that contain all of these participants, and the driver among these."""
     row = await connection.fetchrow(sql("retrieval.driver"), tenant, list(participants))
     if row is None:
         raise AssertionError("somebody always asks")
     driver, memberships = row["participant"], row["memberships"]
     slot.weigh(scopes=memberships)
-    scopes = await _beyond(connection, tenant, participants, snapshot_id, driver, known=[])
+    scopes = await _read_new_scopes(connection, tenant, participants, snapshot_id, driver, known_ids=[])
     return _Resolved(visible=VisibleScopes.of(snapshot_id, scopes), driver=driver, memberships=memberships)
 
 
-async def _topped_up(
+async def _bring_up_to_date(
     connection: Connection,
     tenant: str,
     participants: tuple[str, ...],
@@ -212,18 +218,18 @@ async def _topped_up(
     memberships: int,
     slot: ReadSlot,
 ) -> _Resolved:
-    """Return what is known of a mask with the roots of a snapshot, and with the scopes that are new."""
+    """Bring a mask's known scopes up to date: with the roots of a snapshot, and with scopes that are new."""
     visible = known.visible
     if visible.snapshot_id == snapshot_id and memberships <= known.memberships:
         return known
     slot.weigh(scopes=len(visible) if visible.snapshot_id != snapshot_id else memberships - known.memberships)
     scopes = list(visible.scopes)
     if visible.snapshot_id != snapshot_id:
-        changed = await _changed(connection, tenant, visible, snapshot_id)
+        changed = await _read_changed_scopes(connection, tenant, visible, snapshot_id)
         scopes = [changed.get(scope.scope_id, scope) for scope in scopes]
     if memberships > known.memberships:
         driver, ids = known.driver or "", visible.ids.tolist()
-        scopes += await _beyond(connection, tenant, participants, snapshot_id, driver, known=ids)
+        scopes += await _read_new_scopes(connection, tenant, participants, snapshot_id, driver, known_ids=ids)
         scopes.sort(key=lambda scope: scope.scope_id)
     return _Resolved(
         visible=VisibleScopes.of(snapshot_id, scopes),
@@ -232,16 +238,16 @@ async def _topped_up(
     )
 
 
-async def _beyond(
+async def _read_new_scopes(
     connection: Connection,
     tenant: str,
     participants: tuple[str, ...],
     snapshot_id: str | None,
     driver: str,
     *,
-    known: list[int],
+    known_ids: list[int],
 ) -> list[VisibleScope]:
-    """Return the visible scopes that are not known yet."""
+    """Read, page by page, the visible scopes whose ids are not in `known_ids`."""
     new_scopes: list[VisibleScope] = []
     while True:
         rows = await connection.fetch(
@@ -252,25 +258,25 @@ async def _beyond(
             driver,
             new_scopes[-1].scope_id if new_scopes else 0,
             _PAGE,
-            known,
+            known_ids,
         )
-        for at in range(0, len(rows), _MADE_AT_ONCE):
-            new_scopes += [_scope(row, tuple(row["participants"])) for row in rows[at : at + _MADE_AT_ONCE]]
+        for start in range(0, len(rows), _MADE_AT_ONCE):
+            new_scopes += [_scope(row, tuple(row["participants"])) for row in rows[start : start + _MADE_AT_ONCE]]
             await asyncio.sleep(0)  # others on the loop do not wait for thousands of scopes
         if len(rows) < _PAGE:
             return new_scopes
 
 
-async def _changed(
+async def _read_changed_scopes(
     connection: Connection, tenant: str, known: VisibleScopes, snapshot_id: str | None
 ) -> dict[int, VisibleScope]:
-    """Return the known scopes whose root differs in a snapshot, by number."""
+    """Read the known scopes whose root differs in a snapshot; return them as they are there, by scope_id."""
     changed: dict[int, VisibleScope] = {}
     ids, numbers = known.ids.tolist(), known.numbers.tolist()
-    for at in range(0, len(ids), _LOOKED_UP_AT_ONCE):
-        until = at + _LOOKED_UP_AT_ONCE
+    for start in range(0, len(ids), _LOOKED_UP_AT_ONCE):
+        end = start + _LOOKED_UP_AT_ONCE
         rows = await connection.fetch(
-            sql("retrieval.changed_trees"), tenant, ids[at:until], numbers[at:until], snapshot_id
+            sql("retrieval.changed_trees"), tenant, ids[start:end], numbers[start:end], snapshot_id
         )
         for row in rows:
             scope = known.scope(row["scope_id"])
@@ -280,6 +286,7 @@ async def _changed(
 
 
 def _scope(row: asyncpg.Record, participants: tuple[str, ...]) -> VisibleScope:
+    """Build a scope of a row; its columns are null if the scope has no tree in the snapshot."""
     return VisibleScope(
         scope_id=row["scope_id"],
         participants=participants,

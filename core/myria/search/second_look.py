@@ -76,44 +76,44 @@ def quantised(relevance: Sequence[float]) -> list[int]:
     if most <= least:
         return [0] * len(relevance)
     # Halved first: the difference of two large numbers may be none.
-    width = most / 2 - least / 2
-    return [round((value / 2 - least / 2) / width * STEPS) for value in relevance]
+    span = most / 2 - least / 2
+    return [round((value / 2 - least / 2) / span * STEPS) for value in relevance]
 
 
 def order(scores: Sequence[int], steps: Sequence[int | None], weight: int) -> list[int]:
-    """Return the places of hits in their new order.
+    """Return the indices of hits in their new order.
 
     Args:
-        scores: of the ranking, best first.
-        steps: beside them, how relevant the second look found each; None where it did not see it: as the mean.
-        weight: percent that a score rises for each standard deviation.
+        scores: the ranking's scores of the hits, best first.
+        steps: beside them, how relevant the model found each; None, which counts as the mean, if it saw no text.
+        weight: percent that a score rises for each standard deviation above the mean.
     """
     seen = [step for step in steps if step is not None]
     if not seen:
         return list(range(len(scores)))
     mean = sum(seen) // len(seen)
     deviation = max(1, isqrt(sum((step - mean) ** 2 for step in seen) // len(seen)))
-    worth = []
+    new_scores = []
     for score, step in zip(scores, steps, strict=True):
         gain = 0 if step is None else min(_MOST, max(_LEAST, (step - mean) * _UNIT // deviation))
-        worth.append(score * max(_LEAST_PERCENT * _UNIT, 100 * _UNIT + weight * gain))
-    return sorted(range(len(scores)), key=lambda at: (-worth[at], at))
+        new_scores.append(score * max(_LEAST_PERCENT * _UNIT, 100 * _UNIT + weight * gain))
+    return sorted(range(len(scores)), key=lambda index: (-new_scores[index], index))
 
 
 def placed(scores: Sequence[int], beyond: int) -> list[int]:
-    """Return scores for hits in their new order: falling, and all above what follows them.
+    """Return strictly falling scores for the hits in their new order, all above `beyond`.
 
-    So a place between any two hits can be named by a score, as pages of an answer need it.
+    A score then names a place between any two hits, which cursors need.
 
     Args:
-        scores: of the hits as the ranking had them, best first.
-        beyond: the greatest score of what was not looked at.
+        scores: those of the hits in their old order, best first.
+        beyond: the greatest score among the hits that were not looked at.
     """
     falling: list[int] = []
-    below = beyond
+    previous = beyond
     for score in reversed(scores):
-        below = max(score, below + 1)
-        falling.append(below)
+        previous = max(score, previous + 1)
+        falling.append(previous)
     return falling[::-1]
 
 
@@ -160,10 +160,15 @@ class SecondLook:
         limit: int,
         after: Key | None,
     ) -> Ranking | None:
-        """Return the best hits after a place, as the second look has them; None where there is none to be had.
+        """Rank, let the model reorder the first hits, and return the best hits.
+
+        None if there is no text to look at or the model gave nothing usable.
 
         Args:
             result: the view that is searched.
+            ranked: ranks without the model.
+            limit: how many hits to return.
+            after: only hits after this place, None for a first page.
 
         Raises:
             Awaited: the model is to be asked first.
@@ -177,11 +182,11 @@ class SecondLook:
         if not head:
             return None
         texts = await self._texts(connection, result, [hit for hit in head if hit.event_seq not in withdrawn])
-        look = self._looked(slot, question, list(dict.fromkeys(texts.values())), _asker(result, head))
-        if look is None:
+        step_of_text = self._steps_of_texts(slot, question, list(dict.fromkeys(texts.values())), _asker(result, head))
+        if step_of_text is None:
             return None
-        steps = [look.get(texts[hit.event_seq]) if hit.event_seq in texts else None for hit in head]
-        moved = _moved(head, steps, settings.weight_percent, changed=first.changed, beyond=beyond)
+        steps = [step_of_text.get(texts[hit.event_seq]) if hit.event_seq in texts else None for hit in head]
+        moved = _reorder(head, steps, settings.weight_percent, changed=first.changed, beyond=beyond)
         moved = [hit for hit in moved if hit.event_seq not in withdrawn and (after is None or hit.score < after.score)]
         rest = beyond
         if after is not None or withdrawn:
@@ -190,11 +195,11 @@ class SecondLook:
             rest = (await ranked(limit, head[-1].key if is_among else after, late)).hits
         return replace(first, hits=(*moved, *rest)[:limit])
 
-    def _looked(self, slot: ReadSlot, question: str, texts: Sequence[str], asker: ShownTo) -> Look | None:
-        """Return what the model said of these texts.
+    def _steps_of_texts(self, slot: ReadSlot, question: str, texts: Sequence[str], asker: ShownTo) -> Look | None:
+        """Return the model's answer about these texts; None for no texts, or if it gave none.
 
         Raises:
-            Awaited: it was not asked yet.
+            Awaited: the model was not asked yet.
         """
         if not texts:
             return None
@@ -205,17 +210,17 @@ class SecondLook:
         key = ("second look", question)
         if key not in slot.found:
             raise Awaited(key, partial(self._ask, question, texts, asker))
-        # Of what came since, nothing is known: it counts as the mean.
-        found: Look | None = slot.found[key]
-        return found
+        # Texts that came after the model was asked are not in its answer: they count as the mean.
+        awaited: Look | None = slot.found[key]
+        return awaited
 
     async def _ask(self, question: str, texts: Sequence[str], asker: ShownTo, spent_s: float) -> Look | None:
-        """Return what the model says of some texts, None where it says nothing usable in what is left of the time."""
-        left = self._settings.deadline_s - spent_s
-        if left <= 0:
+        """Ask the model and keep its answer; None if no usable one comes in what `spent_s` leaves of the deadline."""
+        seconds_left = self._settings.deadline_s - spent_s
+        if seconds_left <= 0:
             return None
         try:
-            steps = quantised(await self._source.relevance(question, texts, asker=asker, within_s=left))
+            steps = quantised(await self._source.relevance(question, texts, asker=asker, within_s=seconds_left))
         except ModelFailed as failure:
             self._failed += 1
             logger.info("a question goes without a second look: %s", failure.message, extra={"action": "no_look"})
@@ -231,13 +236,13 @@ class SecondLook:
         return dict(zip(texts, steps, strict=True))
 
     async def _texts(self, connection: Connection, result: SearchResult, hits: Sequence[Hit]) -> dict[int, str]:
-        """Return what the model is shown of hits, by event_seq; nothing of what is empty."""
+        """Return the texts of hits, with speakers, for the model, by event_seq; hits without text are left out."""
         scopes = sorted({result.scope(hit).scope_id for hit in hits})
-        wanted = [hit.event_seq for hit in hits]
-        rows = await connection.fetch(sql("events.texts"), result.snapshot.tenant, wanted, scopes)
+        event_seqs = [hit.event_seq for hit in hits]
+        rows = await connection.fetch(sql("events.texts"), result.snapshot.tenant, event_seqs, scopes)
         payloads = {row["event_seq"]: orjson.loads(row["payload"]) for row in rows}
         texts: dict[int, str] = {}
-        for seq in wanted:
+        for seq in event_seqs:
             text = whole_text(payloads[seq]) if seq in payloads else ""
             if text.strip():
                 speaker = speaker_of(payloads[seq])
@@ -250,7 +255,7 @@ def _key(question: str, texts: Sequence[str]) -> bytes:
 
 
 def _asker(result: SearchResult, hits: Sequence[Hit]) -> ShownTo:
-    """Return for whom a model is asked of these hits.
+    """Return for whom the model is asked, after checking that the masks show every one of these hits.
 
     Raises:
         InternalError: a mask does not show one of them: a bug, and nothing was sent.
@@ -262,7 +267,7 @@ def _asker(result: SearchResult, hits: Sequence[Hit]) -> ShownTo:
     return ShownTo(tenant=result.snapshot.tenant, participants=masks.participants, scopes=tuple(sorted(scopes)))
 
 
-def _moved(
+def _reorder(
     head: Sequence[Hit],
     steps: Sequence[int | None],
     weight: int,
@@ -270,13 +275,18 @@ def _moved(
     changed: Succession | None,
     beyond: Sequence[Hit],
 ) -> list[Hit]:
-    """Return the first hits in their new order, with scores that say their places."""
+    """Return the first hits in their new order, with new scores that fall in that order.
+
+    Args:
+        changed: the two sides of a change; if both are among the hits they keep their order.
+        beyond: the hits that follow and were not looked at.
+    """
     scores = [hit.score for hit in head]
-    places = order(scores, steps, weight)
+    order_of_hits = order(scores, steps, weight)
     if changed is not None:
         # Both sides of a change are alike to a model; which is asked for, the ranking knows.
-        sides = [at for at in places if head[at].event_seq in (changed.older, changed.newer)]
-        kept = iter(sorted(sides))
-        places = [next(kept) if at in sides else at for at in places]
+        sides = [index for index in order_of_hits if head[index].event_seq in (changed.older, changed.newer)]
+        ordered_sides = iter(sorted(sides))
+        order_of_hits = [next(ordered_sides) if index in sides else index for index in order_of_hits]
     falling = placed(scores, beyond[0].score if beyond else 0)
-    return [replace(head[at], score=score) for at, score in zip(places, falling, strict=True)]
+    return [replace(head[index], score=score) for index, score in zip(order_of_hits, falling, strict=True)]

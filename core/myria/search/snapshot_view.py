@@ -29,14 +29,15 @@ _MEMORY_BYTES = 200
 class SnapshotView:
     """The view of one request.
 
-    `memory` tells the tenant from a deleted one of its name: what is kept between requests is kept under it.
-    `snapshot_id` is None and `cutoff` 0 before the first publish. Every event past the cutoff has a transaction of
-    at least `tail_xid`, and no visible one a number past `newest_seq`. Every transaction below `settled` has ended,
-    and its id is never given out again. `at_cursor` tells that the view is that of an earlier page, not the newest.
-    `clock` is the database's, in microseconds since 1970. Withdrawals past `floor` are not in the snapshot's trees;
-    `hidden` is what they, and notes that have ended, change for this request; `withdrawn_before` tells whether there
-    are any up to the floor, `has_subjects` whether the tenant has subjects in any snapshot, and `is_active` whether
-    this snapshot is the active one: only what is resolved in that is kept between requests.
+    `memory` identifies the tenant, also against a deleted one of the same name: caches use it as a key.
+    `snapshot_id` is None and `cutoff` 0 before the first publish. Every event past the cutoff was written by a
+    transaction of at least `tail_xid`; no visible event's number is past `newest_seq`. Every transaction below
+    `settled` has ended, and its id is never given out again. `visibility` is what this view sees, `now` what the
+    request's own transaction sees; they differ if `at_cursor`: the view is then that of an earlier page. `clock` is the
+    database's, in microseconds since 1970. Withdrawals past `floor` are not yet in the snapshot's trees; `hidden` is
+    what they, and notes that have ended, hide or bring back; `withdrawn_before` tells whether there are withdrawals up
+    to the floor, `has_subjects` whether the tenant has subjects in any snapshot, and `is_active` whether the snapshot
+    is the active one: only then is what is read of it kept between requests.
     """
 
     tenant: str
@@ -83,27 +84,27 @@ async def open_snapshot(
     include_superseded: bool = False,
     at: int | None = None,
 ) -> SnapshotView:
-    """Return the view of a request, or that of the cursor's first page.
+    """Open the view of a request: the newest, or with a cursor that of its first page.
 
     Args:
-        include_superseded: what was superseded is not hidden.
-        at: by which notes have ended, in microseconds since 1970; left out, the database's clock.
+        include_superseded: do not hide superseded events.
+        at: notes that have ended by this moment are hidden, in microseconds since 1970; None: the database's clock.
 
     Raises:
         CursorExpired: the cursor's snapshot is no longer kept.
         HeavyRead: very many scopes must be resolved, and this read has no slot.
     """
     moment = None if at is None else to_datetime(at)
-    before: Memory | None = cache.peek((tenant, "memory"))
-    drivers = [] if before is None else drivers_of(cache, before, masks)
+    known_memory: Memory | None = cache.peek((tenant, "memory"))
+    drivers = [] if known_memory is None else drivers_of(cache, known_memory, masks)
     row = await connection.fetchrow(sql("retrieval.snapshot_view"), tenant, moment, drivers)
     if row is None:
         raise AssertionError("the pin always gives one row")
     memory = (tenant, 0 if row["tenant_since"] is None else to_microseconds(row["tenant_since"]))
-    if memory != before:
+    if memory != known_memory:
         cache.put((tenant, "memory"), memory, _MEMORY_BYTES)
     now = Visibility.parse(row["visible"])
-    active = snapshot_id = row["snapshot_id"]
+    active_id = snapshot_id = row["snapshot_id"]
     cutoff, tail_xid = row["cutoff"], row["tail_xid"]
     floor, withdrawn, withdrawn_before = row["withdrawn_floor"], row["withdrawn"], row["withdrawn_before"]
     visibility = now
@@ -132,9 +133,9 @@ async def open_snapshot(
         with_superseded=include_superseded,
     )
     if row["notes_may_have_ended"]:
-        ended = await connection.fetch(sql("retrieval.ended"), tenant, moment)
+        ended_notes = await connection.fetch(sql("retrieval.ended"), tenant, moment)
         hidden = hidden.also(
-            [(end["event_seq"], end["scope_id"], to_microseconds(end["occurred_at"])) for end in ended]
+            [(note["event_seq"], note["scope_id"], to_microseconds(note["occurred_at"])) for note in ended_notes]
         )
     return SnapshotView(
         tenant=tenant,
@@ -157,13 +158,13 @@ async def open_snapshot(
             masks,
             snapshot_id,
             counted=dict(zip(drivers, row["memberships"], strict=True)),
-            is_active=snapshot_id == active,
+            is_active=snapshot_id == active_id,
             slot=slot,
         ),
         floor=floor,
         withdrawn_before=withdrawn_before,
         hidden=hidden,
-        is_active=snapshot_id == active,
+        is_active=snapshot_id == active_id,
         has_subjects=row["has_subjects"],
     )
 
@@ -180,31 +181,32 @@ async def _hidden_from(
     at_cursor: bool,
     with_superseded: bool,
 ) -> Hidden:
-    """Return what withdrawals hide from a request.
+    """Return what withdrawals hide from a request, from the cache if no further one has come.
 
     Args:
-        floor: withdrawals past this number are not in the snapshot's trees: its cutoff, 0 where its builder knew none.
+        floor: withdrawals past this number are not in the snapshot's trees: its cutoff, or 0 if its builder knew none.
         cutoff: the snapshot's.
-        rows: how many rows of `withdrawn` past the floor the request's transaction sees.
-        visibility: what the request sees: at a cursor, what its first page saw.
-        with_superseded: whether superseded events are to be shown.
+        rows: how many withdrawals past the floor the request's transaction sees; the number only grows.
+        visibility: what the request sees; with a cursor, what its first page saw.
+        at_cursor: whether the request has a cursor; its view is its own, and is not cached.
+        with_superseded: whether to show superseded events.
     """
     if not rows:
         return NOTHING
     key = (memory, "hidden", floor, with_superseded)
-    known: tuple[int, Hidden] | None = None if at_cursor else cache.get(key)
-    if known is not None and known[0] == rows:
-        return known[1]
-    fetched = await connection.fetch(sql("retrieval.withdrawn"), memory[0], floor)
+    cached: tuple[int, Hidden] | None = None if at_cursor else cache.get(key)
+    if cached is not None and cached[0] == rows:
+        return cached[1]
+    changes = await connection.fetch(sql("retrieval.withdrawn"), memory[0], floor)
     hidden = hidden_by(
-        [_change(row, is_exact=floor == cutoff) for row in fetched],
+        [_change(row, is_exact=floor == cutoff) for row in changes],
         None if at_cursor else (floor, rows, with_superseded),
         cutoff=cutoff,
         view=visibility if at_cursor else None,
         with_superseded=with_superseded,
     )
     if not at_cursor:
-        cache.put(key, (len(fetched), hidden), 200 + 300 * len(fetched))
+        cache.put(key, (len(changes), hidden), 200 + 300 * len(changes))
     return hidden
 
 

@@ -35,7 +35,10 @@ Path = tuple[bytes, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Topic:
-    """A topic's JSON as its rendering has it, its scope, its span in microseconds since 1970, and its metadata."""
+    """A topic as its rendering has it: its JSON without children, its scope, its span, and its metadata as JSON text.
+
+    The span from `first_at` to `last_at` is in microseconds since 1970.
+    """
 
     body: Json
     scope_id: int
@@ -66,19 +69,19 @@ class Topic:
         return 1300 + 2 * (len(self.body["summary"]) + len(self.body["label"])) + len(self.words)
 
     def shown(self, hidden: Hidden) -> Json:
-        """Return its JSON as it may be shown: without words of its own where it may hold what is hidden."""
+        """Return the topic's JSON, with neutral words in place of its own if it may hold a hidden event."""
         return hidden.topic(self.body, self.scope_id, self.first_at, self.last_at)
 
 
 class Paths:
-    """Finds paths and describes the topics on them; both are immutable, and cached."""
+    """Finds the paths of documents, and reads the topics on them; both never change, and are cached."""
 
     def __init__(self, cache: ByteCache, blocks: BlockReader) -> None:
         self._cache = cache
         self._blocks = blocks
 
     async def of_document(self, connection: Connection, tenant: str, scope: VisibleScope, view: View, doc: int) -> Path:
-        """Return the path of one document of a search block, or of a pack of them."""
+        """Return the path of one document of a search block or a pack, from its scope's root down to its leaf."""
         inside = view.path(doc)[::-1]
         if inside[0] == scope.root or scope.root is None:
             return inside
@@ -88,31 +91,31 @@ class Paths:
     async def above(
         self, connection: Connection, tenant: str, root: bytes, blocks: tuple[bytes, ...]
     ) -> dict[bytes, Path]:
-        """Return, for each block's rendering, the renderings from its scope's root to just above it."""
+        """Return, by block's rendering, the path from the scope's root to just above that rendering."""
         key = (tenant, "above", root)
-        known: dict[bytes, Path] | None = self._cache.get(key)
-        if known is None:
+        path_above: dict[bytes, Path] | None = self._cache.get(key)
+        if path_above is None:
             parents = {
                 row["rendering_id"]: row["parent_id"]
                 for row in await connection.fetch(sql("retrieval.above_blocks"), tenant, root, list(blocks))
             }
-            known = {}
+            path_above = {}
             for block in blocks:
                 path: list[bytes] = []
                 above = parents[block]
                 while above is not None:
                     path.append(above)
                     above = parents[above]
-                known[block] = tuple(reversed(path))
-            self._cache.put(key, known, 200 + sum(200 + 80 * len(path) for path in known.values()))
-        return known
+                path_above[block] = tuple(reversed(path))
+            self._cache.put(key, path_above, 200 + sum(200 + 80 * len(path) for path in path_above.values()))
+        return path_above
 
     async def topics(
         self, connection: Connection, tenant: str, paths: Sequence[tuple[VisibleScope, Path]], *, hidden: Hidden
     ) -> dict[bytes, Json]:
-        """Return the JSON of every topic on these paths, by rendering, without children.
+        """Return the JSON of every topic on some paths, by rendering, without children.
 
-        One that may hold an event that is hidden has no words of its own.
+        A topic that may hold a hidden event gets neutral words in place of its own.
         """
         found = await self.found(connection, tenant, paths)
         return {rendering_id: topic.shown(hidden) for rendering_id, topic in found.items()}
@@ -120,18 +123,18 @@ class Paths:
     async def found(
         self, connection: Connection, tenant: str, paths: Sequence[tuple[VisibleScope, Path]]
     ) -> dict[bytes, Topic]:
-        """Return every topic on these paths, by rendering, whatever may be shown of it."""
+        """Return every topic on some paths, by rendering, with all its words: hiding some is left to the caller."""
         topics: dict[bytes, Topic] = {}
         missing: dict[bytes, VisibleScope] = {}
         for scope, path in paths:
             for rendering_id in path:
                 if rendering_id in topics or rendering_id in missing:
                     continue
-                known: Topic | None = self._cache.get((tenant, "topic", rendering_id))
-                if known is None:
+                cached: Topic | None = self._cache.get((tenant, "topic", rendering_id))
+                if cached is None:
                     missing[rendering_id] = scope
                 else:
-                    topics[rendering_id] = known
+                    topics[rendering_id] = cached
         for row in await renderings(connection, tenant, list(missing)):
             topic = Topic.of(row, missing[row["rendering_id"]].participants)
             topics[row["rendering_id"]] = topic
@@ -155,7 +158,7 @@ async def renderings(connection: Connection, tenant: str, rendering_ids: Sequenc
 
 
 SHARED_BY = 2
-"""Leaves among the hits of an answer that a subject must hold to stand in it."""
+"""A subject stands in an answer if it holds at least so many of the leaves of its hits."""
 
 _ROOT_BYTES = 150
 _PLACE_BYTES = 250
@@ -164,32 +167,39 @@ _LEAF_BYTES = 130
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subjects:
-    """The subjects of the leaves of some hits, best first, by leaf; and the topic of each."""
+    """The subjects of hits' leaves: `of_leaf` gives those of a leaf, best first, `topics` the topic of a subject."""
 
     of_leaf: Mapping[bytes, tuple[bytes, ...]]
     topics: Mapping[bytes, Topic]
 
     def places(self, leaves: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return under which subject leaves stand in an answer that holds these; none for a leaf that time places.
+        """Choose the subject under which each leaf stands in an answer; leaves without one stay under topics of time.
 
-        The subject that most of the leaves share takes them all, then the one that most of the others share, and so on;
-        of subjects that share as many, the one that the best hit names first. Leaves that come later join these.
+        The subject that most of the leaves share takes all of these, then the one that most of the other leaves share,
+        and so on; of subjects shared by equally many, the first of the best hit wins. All other leaves that have a
+        chosen subject, such as those of later hits, join it.
+
+        Args:
+            leaves: those of the answer, that of the best hit first.
         """
-        left = dict.fromkeys(leaf for leaf in leaves if leaf in self.of_leaf)
+        unplaced = dict.fromkeys(leaf for leaf in leaves if leaf in self.of_leaf)
         chosen: list[bytes] = []
-        while left:
-            sharing: dict[bytes, list[bytes]] = {}
-            for leaf in left:
+        while unplaced:
+            leaves_of: dict[bytes, list[bytes]] = {}
+            for leaf in unplaced:
                 for subject in self.of_leaf[leaf]:
-                    sharing.setdefault(subject, []).append(leaf)
-            best = max(sharing, key=lambda subject: len(sharing[subject]), default=None)
-            if best is None or len(sharing[best]) < SHARED_BY:
+                    leaves_of.setdefault(subject, []).append(leaf)
+            most_shared = max(leaves_of, key=lambda subject: len(leaves_of[subject]), default=None)
+            if most_shared is None or len(leaves_of[most_shared]) < SHARED_BY:
                 break
-            chosen.append(best)
-            for leaf in sharing[best]:
-                del left[leaf]
-        joined = {leaf: [subject for subject in chosen if subject in of] for leaf, of in self.of_leaf.items()}
-        return {leaf: subjects[0] for leaf, subjects in joined.items() if subjects}
+            chosen.append(most_shared)
+            for leaf in leaves_of[most_shared]:
+                del unplaced[leaf]
+        chosen_of_leaf = {
+            leaf: [subject for subject in chosen if subject in subjects_of_leaf]
+            for leaf, subjects_of_leaf in self.of_leaf.items()
+        }
+        return {leaf: subjects[0] for leaf, subjects in chosen_of_leaf.items() if subjects}
 
 
 NO_SUBJECTS = Subjects(of_leaf={}, topics={})
@@ -197,7 +207,7 @@ NO_SUBJECTS = Subjects(of_leaf={}, topics={})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamedSubject:
-    """A subject that was asked for by its topic, in its scope."""
+    """A subject that a request names by its topic_id or node_id; `events` is how many it holds."""
 
     scope: VisibleScope
     rendering_id: bytes
@@ -206,11 +216,11 @@ class NamedSubject:
 
 
 _Place = tuple[tuple[bytes, Topic], ...]
-"""The subjects of a leaf, best first, with their topics."""
+"""The subjects of one leaf, best first: each as (rendering_id, topic)."""
 
 
 class SubjectFinder:
-    """Finds the subjects of leaves in a snapshot, and keeps them: they are immutable."""
+    """Finds the subjects of leaves in a snapshot; these never change, and are cached."""
 
     def __init__(self, cache: ByteCache) -> None:
         self._cache = cache
@@ -222,50 +232,50 @@ class SubjectFinder:
         found: Sequence[tuple[VisibleScope, Path]],
         words: Mapping[bytes, Topic],
     ) -> Subjects:
-        """Return the subjects of the leaves at the ends of paths.
+        """Return the subjects of the leaves above hits.
 
         Args:
             connection: the request's transaction.
             snapshot: its view.
-            found: scopes and paths of hits; an empty path is of a fresh event, which no subject holds.
-            words: what the leaves say.
+            found: scopes and paths of hits; a fresh event has an empty path, and no subject.
+            words: the topics of the leaves: their words say which subjects they may have.
         """
         leaves = {path[-1]: scope for scope, path in found if path}
         if not leaves or snapshot.snapshot_id is None or not snapshot.has_subjects:
             return NO_SUBJECTS
-        since = await self._since(connection, snapshot, sorted({scope.scope_id for scope in leaves.values()}))
-        found_now: dict[bytes, _Place] = {}
+        since = await self._numbers_since(connection, snapshot, sorted({scope.scope_id for scope in leaves.values()}))
+        place_of_leaf: dict[bytes, _Place] = {}
         missing: dict[bytes, VisibleScope] = {}
         for leaf, scope in leaves.items():
             if since[scope.scope_id] is None:
                 continue
-            known: _Place | None = self._cache.get(_key(snapshot, leaf))
-            if known is None:
+            cached: _Place | None = self._cache.get(_key(snapshot, leaf))
+            if cached is None:
                 missing[leaf] = scope
             else:
-                found_now[leaf] = known
+                place_of_leaf[leaf] = cached
         if missing:
-            found_now |= await self._look_up(connection, snapshot, missing, words, since)
+            place_of_leaf |= await self._look_up(connection, snapshot, missing, words, since)
         return Subjects(
-            of_leaf={leaf: tuple(subject for subject, _ in place) for leaf, place in found_now.items()},
-            topics=dict(entry for place in found_now.values() for entry in place),
+            of_leaf={leaf: tuple(subject for subject, _ in place) for leaf, place in place_of_leaf.items()},
+            topics=dict(entry for place in place_of_leaf.values() for entry in place),
         )
 
     async def named(
         self, connection: Connection, snapshot: SnapshotView, row: asyncpg.Record, id_: str
     ) -> NamedSubject | None:
-        """Return the subject of a topic's or node's id; None where the request sees none such in its snapshot.
+        """Return the subject that a topic_id or node_id names; None if the request's snapshot shows it no such subject.
 
         Args:
             connection: the request's transaction.
             snapshot: its view.
-            row: of `retrieval.topic` or `retrieval.node`, with a prefix.
-            id_: what was asked for.
+            row: the id's row of `retrieval.topic` or `retrieval.node`, whose prefix is not null.
+            id_: the topic_id or node_id.
         """
         scope = snapshot.scope(row["scope_id"])
         if scope is None or snapshot.snapshot_id is None:
             return None
-        since = (await self._since(connection, snapshot, [scope.scope_id]))[scope.scope_id]
+        since = (await self._numbers_since(connection, snapshot, [scope.scope_id]))[scope.scope_id]
         if since is None:
             return None
         subject = await connection.fetchrow(
@@ -290,42 +300,42 @@ class SubjectFinder:
     async def leaves(
         self, connection: Connection, snapshot: SnapshotView, rendering_id: bytes, *, most: int | None
     ) -> list[tuple[bytes, str]]:
-        """Return rendering and topic_id of the leaves of a subject in the order of time, of `most` the last."""
+        """Return (rendering_id, topic_id) of the last `most` leaves of a subject (None: of all), in order of time."""
         rows = await connection.fetch(sql("retrieval.leaves_of_subject"), snapshot.tenant, rendering_id, most)
         return [(row["rendering_id"], row["topic_id"]) for row in rows]
 
     async def all_leaves(
         self, connection: Connection, snapshot: SnapshotView, subject: NamedSubject
     ) -> frozenset[bytes]:
-        """Return the renderings of all leaves of a subject: read once, and kept."""
+        """Return the rendering ids of all leaves of a subject, from the cache after the first time."""
         key = (snapshot.tenant, "leaves of a subject", subject.rendering_id)
-        known: frozenset[bytes] | None = self._cache.get(key)
-        if known is None:
-            known = frozenset(
+        cached: frozenset[bytes] | None = self._cache.get(key)
+        if cached is None:
+            cached = frozenset(
                 leaf for leaf, _ in await self.leaves(connection, snapshot, subject.rendering_id, most=None)
             )
-            self._cache.put(key, known, _ROOT_BYTES + _LEAF_BYTES * len(known))
-        return known
+            self._cache.put(key, cached, _ROOT_BYTES + _LEAF_BYTES * len(cached))
+        return cached
 
-    async def _since(
+    async def _numbers_since(
         self, connection: Connection, snapshot: SnapshotView, scope_ids: Sequence[int]
     ) -> dict[int, int | None]:
-        """Return since which number the records of scopes count; None for a scope without subjects."""
+        """Return, by scope, the number from which on records of its subjects count; None without any subject."""
         since: dict[int, int | None] = {}
         for scope_id in scope_ids:
-            known: int | None = self._cache.get((snapshot.tenant, "subjects since", snapshot.snapshot_id, scope_id))
-            if known is not None:
-                since[scope_id] = known or None
+            cached: int | None = self._cache.get((snapshot.tenant, "subjects since", snapshot.snapshot_id, scope_id))
+            if cached is not None:
+                since[scope_id] = cached or None  # 0 is kept for a scope without subjects
         missing = [scope_id for scope_id in scope_ids if scope_id not in since]
         if missing:
             rows = await connection.fetch(
                 sql("retrieval.subjects_since"), snapshot.tenant, snapshot.snapshot_id, missing
             )
-            read = {row["scope_id"]: row["since"] for row in rows}
+            since_of_scope = {row["scope_id"]: row["since"] for row in rows}
             for scope_id in missing:
-                since[scope_id] = read.get(scope_id)
+                since[scope_id] = since_of_scope.get(scope_id)
                 key = (snapshot.tenant, "subjects since", snapshot.snapshot_id, scope_id)
-                self._cache.put(key, read.get(scope_id, 0), _ROOT_BYTES)
+                self._cache.put(key, since_of_scope.get(scope_id, 0), _ROOT_BYTES)
         return since
 
     async def _look_up(
@@ -336,36 +346,43 @@ class SubjectFinder:
         words: Mapping[bytes, Topic],
         since: Mapping[int, int | None],
     ) -> dict[bytes, _Place]:
-        """Return the subjects of leaves that are not kept yet, from the records of their keys."""
-        weights = {leaf: candidates(words[leaf].metadata) for leaf in leaves}
-        wanted = {(scope.scope_id, key): stored_key(key) for leaf, scope in leaves.items() for key in weights[leaf]}
+        """Read the subjects of leaves that are not cached yet, from the records of the leaves' keys, and cache them."""
+        key_weights = {leaf: candidates(words[leaf].metadata) for leaf in leaves}
+        digest_of_key = {
+            (scope.scope_id, key): stored_key(key) for leaf, scope in leaves.items() for key in key_weights[leaf]
+        }
         rows = await connection.fetch(
             sql("retrieval.subjects_of_keys"),
             snapshot.tenant,
             snapshot.snapshot_id,
-            [scope_id for scope_id, _ in wanted],
-            list(wanted.values()),
-            [since[scope_id] for scope_id, _ in wanted],
+            [scope_id for scope_id, _ in digest_of_key],
+            list(digest_of_key.values()),
+            [since[scope_id] for scope_id, _ in digest_of_key],
         )
         records = {(row["scope_id"], row["key"]): row for row in rows}
-        held = {name: records.get((name[0], digest)) for name, digest in wanted.items()}
-        units = {name: units_held(row["holders"]) if row is not None else 0 for name, row in held.items()}
+        record_of_key = {
+            scoped_key: records.get((scoped_key[0], digest)) for scoped_key, digest in digest_of_key.items()
+        }
+        units_of_key = {
+            scoped_key: units_held(row["holders"]) if row is not None else 0
+            for scoped_key, row in record_of_key.items()
+        }
         topics: dict[bytes, Topic] = {}
         places: dict[bytes, _Place] = {}
         for leaf, scope in leaves.items():
             scope_id = scope.scope_id
-            place = []
-            counted = {key: units[scope_id, key] for key in weights[leaf]}
-            for key in Claims.of(words[leaf].metadata, weights[leaf]).filed(counted.__getitem__):
-                row = held[scope_id, key]
+            subjects = []
+            unit_counts = {key: units_of_key[scope_id, key] for key in key_weights[leaf]}
+            for key in Claims.of(words[leaf].metadata, key_weights[leaf]).filed(unit_counts.__getitem__):
+                row = record_of_key[scope_id, key]
                 if row is None or row["topic_id"] is None:
                     continue
                 subject = row["rendering_id"]
                 topic = topics.get(subject) or Topic.of(row, scope.participants)
                 topics[subject] = topic
-                place.append((subject, topic))
-            places[leaf] = tuple(place)
-            size = _PLACE_BYTES + sum(topic.size for _, topic in place)
+                subjects.append((subject, topic))
+            places[leaf] = tuple(subjects)
+            size = _PLACE_BYTES + sum(topic.size for _, topic in subjects)
             self._cache.put(_key(snapshot, leaf), places[leaf], size)
         return places
 

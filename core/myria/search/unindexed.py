@@ -49,17 +49,17 @@ _NONE: Ints = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unindexed:
-    """Events that a request may see although no tree holds them: those of `block` that the mask shows."""
+    """Events that a request sees although no tree holds them: the documents of `block` where `mask` is true."""
 
     block: LooseBlock
     mask: Mask
 
     def without(self, seqs: Ints) -> Unindexed:
-        """Return it without these events."""
+        """Return the same events without some."""
         return replace(self, mask=self.mask & ~np.isin(self.block.seq, seqs))
 
     def beside(self, docs: Sequence[Doc]) -> Unindexed:
-        """Return it with events beside it for one request alone; none of them may be in it."""
+        """Return the same events with further ones, which it must not hold yet; for one request, not to be kept."""
         block = self.block.extended(docs)
         shown = np.concatenate((self.block.seq[self.mask], np.array([doc.event_seq for doc in docs], dtype=np.int64)))
         return Unindexed(block=block, mask=np.isin(block.seq, shown))
@@ -67,7 +67,11 @@ class Unindexed:
 
 @dataclass(frozen=True, slots=True)
 class _KeptEvents:
-    """What is kept: complete for event_seq past `floor`, every transaction below `settled`, and these scopes."""
+    """Events kept between requests.
+
+    `block` holds every event of `scopes` with an event_seq past `floor` of a transaction below `settled`, and maybe
+    others.
+    """
 
     block: LooseBlock
     settled: int
@@ -83,23 +87,24 @@ class UnindexedReader:
         self._topping_up: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
 
     async def read(self, connection: Connection, snapshot: SnapshotView, kind: Kind) -> Unindexed:
-        """Return the events of all visible scopes that a request sees."""
+        """Return the tail's or the internal events of all visible scopes, as far as a request sees them."""
         key = (snapshot.memory, kind, snapshot.masks)
         kept = self._usable(snapshot, kind, key)
-        rows = await _fresh(connection, snapshot, kind, kept)
-        block = await self._topped_up(snapshot, kind, key, kept, rows)
+        rows = await _read_new(connection, snapshot, kind, kept)
+        block = await self._top_up(snapshot, kind, key, kept, rows)
         mask = snapshot.visibility.sees(block.xid) & _among(block.scope_id, snapshot.visible.ids)
         if kind == "tail":
             mask &= block.seq > snapshot.cutoff
         return Unindexed(block=block, mask=mask & snapshot.hidden.shown(block.seq))
 
     def _usable(self, snapshot: SnapshotView, kind: Kind, key: Hashable) -> _KeptEvents | None:
+        """Return what is kept, None if it begins after this snapshot's cutoff (an older snapshot needs more of it)."""
         kept: _KeptEvents | None = self._cache.get(key)
         if kept is not None and kind == "tail" and snapshot.cutoff < kept.floor:
             return None
         return kept
 
-    async def _topped_up(
+    async def _top_up(
         self,
         snapshot: SnapshotView,
         kind: Kind,
@@ -107,10 +112,10 @@ class UnindexedReader:
         kept: _KeptEvents | None,
         rows: Sequence[asyncpg.Record],
     ) -> LooseBlock:
-        """Return what is kept with new rows, and keep that.
+        """Return the block of kept and new events, and keep it for later requests.
 
-        Of those that read many events at the same time, one analyses them; the others wait for what it leaves in the
-        cache. Whoever is interrupted leaves there what it has done.
+        If several requests read many events at the same time, one analyses them; the others wait and take its result
+        from the cache. A request that is cancelled leaves there what it has analysed so far.
         """
         lock = self._topping_up.setdefault(key, asyncio.Lock())
         async with lock:
@@ -122,7 +127,7 @@ class UnindexedReader:
             block = LooseBlock() if kept is None else kept.block
             docs: list[Doc] = []
             try:
-                for portion in _portions(_missing(rows, block)):
+                for portion in _portions(_not_in_block(rows, block)):
                     docs = []
                     await _analyse(portion, docs)
                     if sum(len(row["payload"]) for row in portion) <= _FEW_CHARACTERS:
@@ -155,76 +160,91 @@ class UnindexedReader:
         self._cache.put(key, kept, block.nbytes + scopes.nbytes + 256)
 
 
-async def _fresh(
+async def _read_new(
     connection: Connection, snapshot: SnapshotView, kind: Kind, kept: _KeptEvents | None
 ) -> Sequence[asyncpg.Record]:
-    """Return the rows that may be new to what is kept, in a statement for each mask at most."""
+    """Read the rows that may be missing in what is kept, with at most one statement for each mask."""
     visible = snapshot.visible
     if not len(visible) or (kind == "tail" and snapshot.newest_seq <= snapshot.cutoff):
         return ()
-    first = snapshot.tail_xid if kind == "tail" else 0
-    is_known = _among(visible.ids, _NONE if kept is None else kept.scopes)
-    settled = first if kept is None else kept.settled
+    first_xid = snapshot.tail_xid if kind == "tail" else 0
+    is_kept = _among(visible.ids, _NONE if kept is None else kept.scopes)
+    settled = first_xid if kept is None else kept.settled
     if kind == "tail" and len(visible) > FEW_SCOPES:
-        most = _EVENTS_PER_LOOKUP * len(visible)
+        most_events = _EVENTS_PER_LOOKUP * len(visible)
         length = snapshot.newest_seq - snapshot.cutoff  # at most: numbers are given out to all tenants
-        if length > most:
-            length = await connection.fetchval(sql("events.tail_length"), snapshot.tenant, snapshot.cutoff, most + 1)
-        if length <= most:
-            if not is_known.any():
-                return await _short_tail(connection, snapshot, first, [])
-            return await _short_tail(connection, snapshot, settled, visible.ids[~is_known].tolist())
-    bounds = np.where(is_known, settled, first).tolist()
+        if length > most_events:
+            length = await connection.fetchval(
+                sql("events.tail_length"), snapshot.tenant, snapshot.cutoff, most_events + 1
+            )
+        if length <= most_events:
+            if not is_kept.any():
+                return await _short_tail(connection, snapshot, first_xid, [])
+            return await _short_tail(connection, snapshot, settled, visible.ids[~is_kept].tolist())
+    bounds = np.where(is_kept, settled, first_xid).tolist()
     arguments = (snapshot.tenant, visible.ids.tolist(), bounds, *((snapshot.cutoff,) if kind == "tail" else ()))
     return await connection.fetch(sql(_STATEMENTS[kind]), *arguments)
 
 
 async def _short_tail(
-    connection: Connection, snapshot: SnapshotView, bound: int, joined: list[int]
+    connection: Connection, snapshot: SnapshotView, bound: int, new_scope_ids: list[int]
 ) -> Sequence[asyncpg.Record]:
-    """Return the rows of the tenant's tail that each mask sees; one that several see stands there more than once."""
+    """Read the rows of the tenant's tail that the masks see; a row that several masks see comes more than once.
+
+    Args:
+        bound: transactions below it are kept already.
+        new_scope_ids: new scopes: of these all transactions are read.
+    """
     rows: list[asyncpg.Record] = []
     for mask in snapshot.masks:
         if not mask.exact:
             rows += await connection.fetch(
-                sql("events.short_tail"), snapshot.tenant, snapshot.cutoff, list(mask.participants), bound, joined
+                sql("events.short_tail"),
+                snapshot.tenant,
+                snapshot.cutoff,
+                list(mask.participants),
+                bound,
+                new_scope_ids,
             )
     exact = snapshot.visible.exact.tolist()
     if exact:
-        bounds = [snapshot.tail_xid if scope_id in joined else bound for scope_id in exact]
+        bounds = [snapshot.tail_xid if scope_id in new_scope_ids else bound for scope_id in exact]
         rows += await connection.fetch(sql("events.tail"), snapshot.tenant, exact, bounds, snapshot.cutoff)
     return rows
 
 
 def _among(scopes: Ints, table: Ints) -> Mask:
-    """Return which of these scopes stand in a table, ascending."""
+    """Return a mask of the scopes that stand in a table, which is ascending."""
     if not len(table):
         return np.zeros(len(scopes), dtype=np.bool_)
-    at = table.searchsorted(scopes)
-    at[at == len(table)] = 0
-    present: Mask = table[at] == scopes
+    places = table.searchsorted(scopes)
+    places[places == len(table)] = 0
+    present: Mask = table[places] == scopes
     return present
 
 
-def _missing(rows: Sequence[asyncpg.Record], block: LooseBlock) -> list[asyncpg.Record]:
-    """Return the rows that a block does not hold, each once: one that several masks see stands there more than once."""
+def _not_in_block(rows: Sequence[asyncpg.Record], block: LooseBlock) -> list[asyncpg.Record]:
+    """Return the rows that a block does not hold, each once: rows that several masks see were read more than once."""
     present = set(block.seq.tolist()) if rows and len(block) else set()
     missing = {row["event_seq"]: row for row in rows if row["event_seq"] not in present}
     return list(missing.values())
 
 
 def _portions(rows: Sequence[asyncpg.Record]) -> Iterator[Sequence[asyncpg.Record]]:
-    """Yield rows, so many at a time that the words of all of them can be held: they take some fifty times the text."""
+    """Yield rows in portions whose words have room in memory: words take some fifty times the bytes of their text."""
     start = size = 0
-    for at, row in enumerate(rows, 1):
+    for end, row in enumerate(rows, 1):
         size += len(row["payload"])
-        if size > _PORTION_CHARACTERS or at == len(rows):
-            yield rows[start:at]
-            start, size = at, 0
+        if size > _PORTION_CHARACTERS or end == len(rows):
+            yield rows[start:end]
+            start, size = end, 0
 
 
 async def _analyse(rows: Sequence[asyncpg.Record], docs: list[Doc]) -> None:
-    """Add the documents of rows to `docs`, as far as it comes, so that others get their turn every few milliseconds."""
+    """Append the documents of rows to `docs`, letting other tasks run every millisecond.
+
+    If it is cancelled, `docs` holds what was done until then.
+    """
     step_ends = time.perf_counter() + _STEP_S
     for row in rows:
         docs.append(document(row, xid=row["xid"], scope_id=row["scope_id"]))

@@ -51,8 +51,9 @@ _BYTES_AT_ONCE = 16 * 1024 * 1024
 class VisibleBlocks:
     """The visible trees, ready to be searched.
 
-    `table` names the scopes, None for a single one. `alone` are those whose own blocks are searched; the documents of
-    the others are those of `packs` that no mask leaves out, of which `added` came with later snapshots.
+    `table` lists the scopes, None for a single one. The scopes of `alone` are searched by their own blocks, all others
+    in `packs`: each has a mask of its documents that count (None: all). The last `added` packs came with later
+    snapshots, for scopes that these changed.
     """
 
     visible: VisibleScopes
@@ -69,7 +70,7 @@ class VisibleBlocks:
 
     @property
     def is_fragmented(self) -> bool:
-        """Tell whether it should be packed anew."""
+        """Tell whether all small scopes should be packed again: too many packs, or too many masked documents."""
         docs = sum(len(packed) for packed, _ in self.packs)
         hidden = sum(int(np.count_nonzero(~mask)) for _, mask in self.packs if mask is not None)
         return self.added >= MOST_ADDED or hidden * _HIDDEN_SHARE > docs
@@ -85,7 +86,7 @@ class BlockReader:
         self._has_warned = False
 
     async def visible(self, connection: Connection, snapshot: SnapshotView) -> VisibleBlocks:
-        """Return the visible trees of a request.
+        """Return the blocks and packs of all trees that a request sees, from the cache as far as they are unchanged.
 
         Raises:
             InternalError: a block of a retained snapshot is damaged, or neither it nor its events are there.
@@ -100,7 +101,7 @@ class BlockReader:
         else:
             if known is not None and (known.is_fragmented or len(known.visible) < SHARED_FROM):
                 known = None
-            blocks = await self._packed(connection, snapshot.tenant, visible, known)
+            blocks = await self._pack_scopes(connection, snapshot.tenant, visible, known)
         if snapshot.is_active:
             self._cache.put(key, blocks, blocks.nbytes)
         return blocks
@@ -124,30 +125,34 @@ class BlockReader:
                     views[rendering_id] = view
         async for raws in self._read(connection, tenant, missing):
             for rendering_id, raw in raws.items():
-                views[rendering_id] = self._kept(tenant, rendering_id, missing[rendering_id], raw)
+                views[rendering_id] = self._cache_block(tenant, rendering_id, missing[rendering_id], raw)
         return tuple([views[rendering_id] for scope in scopes for rendering_id in scope.blocks])
 
-    async def _packed(
+    async def _pack_scopes(
         self, connection: Connection, tenant: str, visible: VisibleScopes, known: VisibleBlocks | None
     ) -> VisibleBlocks:
-        """Return what these scopes hold, taking over what is known of those that have not changed."""
-        changed, gone = _differences(visible, known)
-        alone = set() if known is None else {scope.scope_id for scope in known.alone} - set(gone.tolist())
-        packs = [] if known is None else [_without(packed, mask, gone) for packed, mask in known.packs]
-        before = len(packs)
+        """Pack the small scopes, taking over the packs in `known` and adding one for the scopes that changed since.
+
+        Args:
+            known: the packs of an earlier request, None to pack all scopes.
+        """
+        changed, outdated = _differences(visible, known)
+        alone_ids = set() if known is None else {scope.scope_id for scope in known.alone} - set(outdated.tolist())
+        packs = [] if known is None else [_mask_out(packed, mask, outdated) for packed, mask in known.packs]
+        packs_before = len(packs)
         small: dict[bytes, VisibleScope] = {}
         for scope in changed:
             if len(scope.blocks) == 1:
                 small[scope.blocks[0]] = scope
             elif scope.blocks:
-                alone.add(scope.scope_id)
+                alone_ids.add(scope.scope_id)
         blocks: list[tuple[int, bytes]] = []
         async for raws in self._read(connection, tenant, small):
             for rendering_id, raw in raws.items():
                 scope = small[rendering_id]
                 if len(raw) > SMALL_BYTES:
-                    alone.add(scope.scope_id)
-                    self._kept(tenant, rendering_id, scope, raw)
+                    alone_ids.add(scope.scope_id)
+                    self._cache_block(tenant, rendering_id, scope, raw)
                 else:
                     blocks.append((scope.scope_id, raw))
             if sum(len(raw) for _, raw in blocks) > _BYTES_AT_ONCE:
@@ -158,9 +163,9 @@ class BlockReader:
         return VisibleBlocks(
             visible=visible,
             table=_table(visible, known),
-            alone=tuple([scope for scope in visible.scopes if scope.scope_id in alone]),
+            alone=tuple([scope for scope in visible.scopes if scope.scope_id in alone_ids]),
             packs=tuple(packs),
-            added=0 if known is None else known.added + len(packs) - before,
+            added=0 if known is None else known.added + len(packs) - packs_before,
         )
 
     async def _pack(self, blocks: Sequence[tuple[int, bytes]]) -> Pack:
@@ -169,7 +174,11 @@ class BlockReader:
     async def _read(
         self, connection: Connection, tenant: str, wanted: Mapping[bytes, VisibleScope]
     ) -> AsyncIterator[dict[bytes, bytes]]:
-        """Yield the bytes of search blocks, some at a time; missing blocks are made from the log."""
+        """Yield the bytes of search blocks by rendering, a batch at a time; missing blocks are made from the log.
+
+        Args:
+            wanted: the scope of each rendering whose block is read.
+        """
         unread = list(wanted)
         for at in range(0, len(unread), _READ_AT_ONCE):
             part = unread[at : at + _READ_AT_ONCE]
@@ -177,16 +186,17 @@ class BlockReader:
             raws: dict[bytes, bytes] = {record["rendering_id"]: record["block"] for record in records}
             for rendering_id in part:
                 if rendering_id not in raws:
-                    raws[rendering_id] = await self._made(connection, tenant, wanted[rendering_id], rendering_id)
+                    raws[rendering_id] = await self._make_block(connection, tenant, wanted[rendering_id], rendering_id)
             yield raws
 
-    async def _made(self, connection: Connection, tenant: str, scope: VisibleScope, rendering_id: bytes) -> bytes:
-        """Make, out of the log, a block that is not stored in this program's version.
+    async def _make_block(self, connection: Connection, tenant: str, scope: VisibleScope, rendering_id: bytes) -> bytes:
+        """Make, out of the log, the bytes of a block that is not stored in this program's version.
 
         It is missing after an upgrade until the next build, and after a rollback to a snapshot from before the upgrade.
         The process makes one block at a time.
         """
         async with self._making:
+            # Another request may have made it while this one waited.
             made: BlockView | None = self._cache.get((tenant, "block", rendering_id))
             if made is not None:
                 return made.raw
@@ -198,17 +208,18 @@ class BlockReader:
                     SEARCH_VERSION,
                 )
             covers = await covered(connection, tenant, rendering_id)
-            wanted = sorted(covers.leaf_of)
+            event_seqs = sorted(covers.leaf_of)
             docs: list[Doc] = []
-            for at in range(0, len(wanted), _ANALYSED_AT_ONCE):
-                part = wanted[at : at + _ANALYSED_AT_ONCE]
+            for at in range(0, len(event_seqs), _ANALYSED_AT_ONCE):
+                part = event_seqs[at : at + _ANALYSED_AT_ONCE]
                 rows = await connection.fetch(sql("events.by_seqs"), tenant, part, [scope.scope_id])
                 docs += [document(row, leaf=covers.leaf_of[row["event_seq"]]) for row in rows]
-            if not wanted or len(docs) != len(wanted):
+            if not event_seqs or len(docs) != len(event_seqs):
                 raise InternalError("a topic's events are not there; see myria verify", rendering_id=rendering_id.hex())
-            return self._kept(tenant, rendering_id, scope, splice((), fresh=docs, nodes=covers.nodes)).raw
+            return self._cache_block(tenant, rendering_id, scope, splice((), fresh=docs, nodes=covers.nodes)).raw
 
-    def _kept(self, tenant: str, rendering_id: bytes, scope: VisibleScope, raw: bytes) -> BlockView:
+    def _cache_block(self, tenant: str, rendering_id: bytes, scope: VisibleScope, raw: bytes) -> BlockView:
+        """Decode a block, note its scope at each document, and cache it."""
         view = decode(raw)
         view = replace(view, scope_id=np.broadcast_to(np.int64(scope.scope_id), (len(view),)))
         self._cache.put((tenant, "block", rendering_id), view, view.nbytes)
@@ -216,7 +227,10 @@ class BlockReader:
 
 
 def _table(visible: VisibleScopes, known: VisibleBlocks | None) -> ScopeTable | None:
-    """Return the table of visible scopes: the one that is known where it has the same, with its indexes of names."""
+    """Return the table of the visible scopes, None for fewer than two.
+
+    The known table is used again if it has the same scopes: its indexes of names are made already.
+    """
     if len(visible) < 2:
         return None
     if known is not None and known.table is not None and np.array_equal(known.table.ids, visible.ids):
@@ -225,21 +239,21 @@ def _table(visible: VisibleScopes, known: VisibleBlocks | None) -> ScopeTable | 
 
 
 def _differences(visible: VisibleScopes, known: VisibleBlocks | None) -> tuple[Sequence[VisibleScope], Ints]:
-    """Return the scopes whose trees changed, and the ids of those known before that no longer hold."""
+    """Return the scopes that are new or have a changed tree, and the ids of those whose known trees are outdated."""
     if known is None:
         return visible.scopes, np.zeros(0, dtype=np.int64)
-    before = known.visible
-    at = visible.ids.searchsorted(before.ids)
-    at[at == len(visible.ids)] = 0
-    same = (visible.ids[at] == before.ids) & (visible.numbers[at] == before.numbers)
+    former = known.visible
+    places = visible.ids.searchsorted(former.ids)
+    places[places == len(visible.ids)] = 0
+    is_same = (visible.ids[places] == former.ids) & (visible.numbers[places] == former.numbers)
     unchanged = np.zeros(len(visible), dtype=np.bool_)
-    unchanged[at[same]] = True
-    return [visible.scopes[place] for place in np.flatnonzero(~unchanged).tolist()], before.ids[~same]
+    unchanged[places[is_same]] = True
+    return [visible.scopes[place] for place in np.flatnonzero(~unchanged).tolist()], former.ids[~is_same]
 
 
-def _without(packed: Pack, mask: Mask | None, gone: Ints) -> tuple[Pack, Mask | None]:
-    """Return a pack with a mask that also leaves out the documents of these scopes."""
-    shown = ~np.isin(packed.scope_id, gone)
+def _mask_out(packed: Pack, mask: Mask | None, outdated: Ints) -> tuple[Pack, Mask | None]:
+    """Return a pack with a mask that also leaves out the documents of outdated scopes; None if it leaves out none."""
+    is_shown = ~np.isin(packed.scope_id, outdated)
     if mask is not None:
-        shown &= mask
-    return packed, None if bool(shown.all()) else shown
+        is_shown &= mask
+    return packed, None if bool(is_shown.all()) else is_shown
