@@ -10,19 +10,19 @@ _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
-_REMEMBERED = 4_096
-"""Moments that are remembered: a node's beginning and end are told in several ways."""
+_CACHED_MOMENTS = 4_096
+"""Moments that are cached: a node's beginning and end are written in several forms."""
 
 _PARTS_OF_DAY = ("night", "morning", "afternoon", "evening")
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHED_MOMENTS)
 def moment(timestamp: int) -> datetime:
     """Return a timestamp in microseconds since 1970 as a UTC datetime."""
     return _EPOCH + timedelta(microseconds=timestamp)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHED_MOMENTS)
 def digits(timestamp: int) -> str:
     """Return a timestamp as hexadecimal calendar digits; their order is the order of time.
 
@@ -51,7 +51,7 @@ def moment_text(timestamp: int) -> str:
 
 
 def span_text(first: int, last: int) -> str:
-    """Return a span of time, each part said once: 8 May 2023, 13:56–14:04 UTC."""
+    """Return a span of time without repeating common parts: 8 May 2023, 13:56–14:04 UTC."""
     begins, ends = moment(first), moment(last)
     if begins.date() == ends.date():
         start, end = f"{begins.hour:02}:{begins.minute:02}", f"{ends.hour:02}:{ends.minute:02}"
@@ -76,7 +76,7 @@ def period_text(first: int, last: int) -> str:
 
 
 def group_text(name: str, first: int, last: int) -> str:
-    """Return how to call a group of units by its calendar prefix: May 2023, week of 8 May 2023, 8 May 2023, ..."""
+    """Return a name for a group of units by its calendar level and span: 2023, May 2023, 8–14 May 2023, 8 May 2023."""
     at = moment(first)
     month = f"{_MONTHS[at.month - 1]} {at.year}"
     if name == "year":

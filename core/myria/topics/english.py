@@ -1,4 +1,4 @@
-"""How English words tell what they are, nouns, verbs or adjectives: by ending, and by lists of frequent exceptions."""
+"""Tells English nouns from verbs and adjectives by their endings, with lists of frequent exceptions."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ COMMON_HEADS = _words("""
 """Common nouns that end compounds, though they mostly stand as verbs or say little."""
 
 EMPTY_NOUNS = _words("thing things way ways lot lots one ones kind sort stuff bit time")
-"""Nouns that say nothing: the word before one describes it."""
+"""Nouns without a content of their own; only the words before them say something."""
 
 DETERMINERS = _words("the a an my your our his her their its this these those me you him us them it")
-"""What a noun is seldom followed by, but a verb is."""
+"""Words that often follow a verb, but seldom a noun."""
 
 NOT_ALONE = frozenset(
     terms("""
@@ -74,14 +74,14 @@ NOT_ALONE = frozenset(
     control rate additional critical professional
     """)
 )
-"""Terms of roles and units, and of what explanations of anything speak of: no subject alone."""
+"""Terms of roles and units, and of explanations of anything: none is a subject by itself."""
 
 
 @lru_cache(maxsize=_CACHED_WORDS)
 def ends_unlike_a_noun(surface: str) -> bool:
     """Tell whether a word ends as verbs, adjectives and adverbs do."""
-    small = surface.lower()
-    return small not in _NOUNS_AFTER_ALL and (small in _PARTICIPLES or _NO_NOUN.search(small) is not None)
+    lowercase = surface.lower()
+    return lowercase not in _NOUNS_AFTER_ALL and (lowercase in _PARTICIPLES or _NO_NOUN.search(lowercase) is not None)
 
 
 @lru_cache(maxsize=_CACHED_WORDS)

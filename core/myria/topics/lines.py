@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 _UNSEEN = "\x00-\x1f\x7f-\xa0\u2028\u2029\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff"
 _INVISIBLE = re.compile(f"[ {_UNSEEN}]+")
 _LETTER_CASE_ENDS = "\u0530"
-"""From Armenian on, the case of letters may yet change with Python's Unicode tables, or there is none."""
+"""From Armenian on, letters have no case, or one that may change with Python's Unicode tables."""
 
 _FIRST_WORD = re.compile(r"[^\W\d_]+(?![\d_.:/]\S)")
 
@@ -39,7 +39,7 @@ def capitalised(text: str) -> str:
 
 
 def lowered(text: str) -> str:
-    """Return text in lower case; scripts whose case may yet change with Python's Unicode tables stay as they are."""
+    """Return text in lower case, except in scripts whose case may change with Python's Unicode tables."""
     return text.lower() if text.isascii() or max(text) < "\u1000" else text
 
 

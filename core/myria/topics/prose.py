@@ -1,4 +1,4 @@
-"""What in a text is not prose: code, addresses, identifiers, tags and quoted mail. It is no subject and no sentence."""
+"""Finds the parts of a text that are no prose, and so no subject: code, addresses, identifiers, tags, quoted mail."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def _spans() -> re.Pattern[str]:
 
 _MARKS = r"`<>{}\[\]|$#@/_\\=~^*(\d\n;"
 _SHOUTED = "TR|DE|IN|NO|WA|ER|FA|CR|PA|TO|FI|RT|SE|UP"
-"""How the words begin that are all capitals in what is no prose."""
+"""First two letters of the words in capitals that mark logs and SQL."""
 
 _SUSPECT = re.compile(
     rf"[{_MARKS}.:A-Zw]"
     rf"(?:(?<=[{_MARKS}])|(?<=\w[.:])(?=\w)|(?<=[a-z][A-Z])|(?<=\b(?:{_SHOUTED}))|(?<=\bw)(?=ww))"
 )
-"""What every span above has some of, but for a header of mail alone on one line, which is left as it is: most remarks
-have nothing, and need no closer look.
+"""A sign that every span of `_NOT_PROSE` has, except the header of a mail alone on one line, which stays: most remarks
+have no sign, and need no closer look.
 
 A mark, a stop or colon inside a word, a capital after a small letter, the beginning of a word that stands in logs, or
 "www". It begins with a set of characters, which `re` looks for many times faster than for one of several beginnings.
@@ -64,25 +64,27 @@ _CODE_MARKS = re.compile(r"[{}\[\]<>=;|\\_/`$#~^*]|::|->|\w\(|\d+")
 _LETTERS = re.compile(r"[^\W\d_]")
 _LONGEST_SHOUT = 12
 _MARKS_ARE_FEW = 4
-"""Letters that go with each mark of code or figure in prose."""
+"""Fewest letters per mark of code or number in prose."""
 
 
 def may_be_no_prose(text: str) -> bool:
-    """Tell whether a text has a figure or a mark that what is no prose has; so has no part of it otherwise."""
+    """Tell whether a text may have a part that is no prose; if not, no part of the text has one either."""
     return _SUSPECT.search(text) is not None
 
 
 def not_prose(text: str) -> list[tuple[int, int]]:
-    """Return the spans of a text that are no prose, in order and apart from each other."""
+    """Return the spans of a text that are no prose, in order, without overlaps."""
     return [match.span() for match in _spans().finditer(text)]
 
 
 def reads_as_prose(sentence: str) -> bool:
-    """Tell whether a sentence, on one line, is words, rather than code, figures and addresses."""
+    """Tell whether a sentence on one line is mostly words, not code, numbers and addresses."""
     if sentence.isupper() and len(sentence) > _LONGEST_SHOUT:
         return False
     if not may_be_no_prose(sentence):
         return True
-    rest = _spans().sub("", sentence)
-    letters = len(_LETTERS.findall(rest))
-    return 2 * letters >= len(_LETTERS.findall(sentence)) and letters >= _MARKS_ARE_FEW * len(_CODE_MARKS.findall(rest))
+    prose = _spans().sub("", sentence)
+    letters = len(_LETTERS.findall(prose))
+    return 2 * letters >= len(_LETTERS.findall(sentence)) and letters >= _MARKS_ARE_FEW * len(
+        _CODE_MARKS.findall(prose)
+    )

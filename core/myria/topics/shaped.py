@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 RESTS_ON_MOST = 24
-"""References that a summary may name as what it rests on."""
+"""Most events that a summary may name as what it rests on."""
 
 TOPIC_ID_CHARACTERS = 36
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Words:
-    """What a node says: label, summary, and the events (by id) that the summary rests on."""
+    """A node's label and summary, and the ids of the events that the summary rests on."""
 
     label: str
     summary: str
@@ -44,7 +44,7 @@ class Words:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeafShape:
-    """A leaf: its events by id, in any order, and the topic_id of an earlier topic that it goes on with."""
+    """A leaf: its events by id, in any order, its words, and the topic_id of an earlier topic that it continues."""
 
     events: tuple[str, ...]
     words: Words
@@ -53,7 +53,7 @@ class LeafShape:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupShape:
-    """Leaves under a common parent inside the unit, by their positions in the shape."""
+    """Leaves under a common parent inside the unit, by their indexes in the shape's `leaves`."""
 
     leaves: tuple[int, ...]
     words: Words
@@ -61,7 +61,7 @@ class GroupShape:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnitShape:
-    """How one unit is divided. `words` are the unit's own, unless it is a single leaf, whose words count."""
+    """How one unit is divided. `words` are the unit's; they are ignored if it is a single leaf, whose words count."""
 
     leaves: tuple[LeafShape, ...]
     groups: tuple[GroupShape, ...]
@@ -69,7 +69,7 @@ class UnitShape:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> UnitShape:
-        """Return a stored shape: what `orjson.dumps` makes of one."""
+        """Return the shape that was stored as JSON with `orjson.dumps`."""
         return _stored_shapes().validate_python(stored)
 
 
@@ -87,19 +87,21 @@ def unit_digest(events: Sequence[PlanEvent]) -> bytes:
 
 
 def in_order(shape: UnitShape, events: Sequence[PlanEvent]) -> UnitShape:
-    """Return the same shape with events, leaves and groups in the order of time, which decides everything else.
+    """Return the same shape with events, leaves and groups in the order of time, so that equal shapes give equal nodes.
 
-    The shape names every event exactly once (`problems` is empty).
+    The shape must name every event exactly once (`problems` is empty).
     """
-    at = {event.event_id: position for position, event in enumerate(events)}
+    position_of = {event.event_id: position for position, event in enumerate(events)}
     leaves = [
-        LeafShape(events=tuple(sorted(leaf.events, key=at.__getitem__)), words=leaf.words, continues=leaf.continues)
+        LeafShape(
+            events=tuple(sorted(leaf.events, key=position_of.__getitem__)), words=leaf.words, continues=leaf.continues
+        )
         for leaf in shape.leaves
     ]
-    order = sorted(range(len(leaves)), key=lambda position: at[leaves[position].events[0]])
-    moved = {position: place for place, position in enumerate(order)}
+    order = sorted(range(len(leaves)), key=lambda position: position_of[leaves[position].events[0]])
+    new_position = {position: new_index for new_index, position in enumerate(order)}
     groups = [
-        GroupShape(leaves=tuple(sorted(moved[position] for position in group.leaves)), words=group.words)
+        GroupShape(leaves=tuple(sorted(new_position[position] for position in group.leaves)), words=group.words)
         for group in shape.groups
     ]
     return UnitShape(
@@ -112,12 +114,12 @@ def in_order(shape: UnitShape, events: Sequence[PlanEvent]) -> UnitShape:
 def problems(
     shape: UnitShape, events: Sequence[PlanEvent], settings: PlannerSettings, names: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return in words what keeps a shape from being used; empty when it may be.
+    """Return messages of what is wrong with a shape; an empty list means that it may be used.
 
     Args:
-        names: what events are called in the words, where not by their ids.
+        names: names of events in these messages, by event id; an event without one appears by its id.
     """
-    return list(_problems(shape, events, settings, names or {}))
+    return list(_find_problems(shape, events, settings, names or {}))
 
 
 def plan_shaped(
@@ -130,108 +132,114 @@ def plan_shaped(
     shape = in_order(shape, events)
     by_id = {event.event_id: event for event in events}
     leaves = [
-        _leaf(scope, [by_id[event_id] for event_id in leaf.events], leaf, settings, is_unit=len(shape.leaves) == 1)
+        _shaped_leaf(
+            scope, [by_id[event_id] for event_id in leaf.events], leaf, settings, is_unit=len(shape.leaves) == 1
+        )
         for leaf in shape.leaves
     ]
-    grouped = {leaf: group for group in shape.groups for leaf in group.leaves}
+    group_of_leaf = {leaf: group for group in shape.groups for leaf in group.leaves}
     row: list[Branch] = []
     groups: list[Branch] = []
     for position, leaf in enumerate(leaves):
-        group = grouped.get(position)
+        group = group_of_leaf.get(position)
         if group is None:
             row.append(leaf)
         elif group.leaves[0] == position:
-            groups.append(parent_of(scope, [leaves[at] for at in group.leaves], 1, partial(_worded, group.words)))
+            groups.append(
+                parent_of(scope, [leaves[index] for index in group.leaves], 1, partial(_with_words, group.words))
+            )
             row.append(groups[-1])
-    describe_unit = partial(_worded, shape.words, is_unit=True)
-    below = [branch.node for branch in (*leaves, *groups)]
-    return below + grown(scope, row, describe_unit, settings, level=1 if shape.groups else LEAF_LEVEL)
+    describe_unit = partial(_with_words, shape.words, is_unit=True)
+    lower_nodes = [branch.node for branch in (*leaves, *groups)]
+    return lower_nodes + grown(scope, row, describe_unit, settings, level=1 if shape.groups else LEAF_LEVEL)
 
 
-def _leaf(
-    scope: Participants, inside: Sequence[PlanEvent], shape: LeafShape, settings: PlannerSettings, *, is_unit: bool
+def _shaped_leaf(
+    scope: Participants, events: Sequence[PlanEvent], shape: LeafShape, settings: PlannerSettings, *, is_unit: bool
 ) -> Branch:
-    (read,) = UnitReading([inside], participants=scope, settings=settings).leaf_descriptions
-    metadata = {**read.description.metadata, "units": int(is_unit), **_origin(shape.words, len(inside))}
+    (reading,) = UnitReading([events], participants=scope, settings=settings).leaf_descriptions
+    metadata = {**reading.description.metadata, "units": int(is_unit), **_words_metadata(shape.words, len(events))}
     if shape.continues is not None:
         metadata["continues"] = shape.continues
     description = Description(label=shape.words.label, summary=shape.words.summary, metadata=metadata)
-    return leaf_over(scope, inside, read, description, is_unit=is_unit)
+    return leaf_over(scope, events, reading, description, is_unit=is_unit)
 
 
-def _worded(words: Words, children: Sequence[Outline], *, is_unit: bool = False) -> Description:
-    """Return the metadata that children give, with a model's words."""
+def _with_words(words: Words, children: Sequence[Outline], *, is_unit: bool = False) -> Description:
+    """Return a description with a model's words and the metadata that follows from the children."""
     metadata = describe_part(children, is_unit=is_unit).metadata
     return Description(
-        label=words.label, summary=words.summary, metadata={**metadata, **_origin(words, metadata["events"])}
+        label=words.label, summary=words.summary, metadata={**metadata, **_words_metadata(words, metadata["events"])}
     )
 
 
-def _origin(words: Words, events: int) -> dict[str, Any]:
-    """Return what a node's metadata keeps of its words: who wrote them, what they rest on, the subject they name."""
+def _words_metadata(words: Words, events: int) -> dict[str, Any]:
+    """Return the metadata about a node's words: that a model wrote them, what they rest on, and their subject."""
     return {"written_by": "model", "rests_on": list(words.rests_on), "subjects": [[words.label, events]]}
 
 
-def _problems(
+def _find_problems(
     shape: UnitShape, events: Sequence[PlanEvent], settings: PlannerSettings, names: Mapping[str, str]
 ) -> Iterator[str]:
     known = {event.event_id for event in events}
-    times: dict[str, int] = {}
+    leaves_with_event: dict[str, int] = {}
     if not shape.leaves:
         yield "there is no leaf"
     for position, leaf in enumerate(shape.leaves, 1):
-        where = f"leaf {position}"
+        leaf_name = f"leaf {position}"
         for event_id in leaf.events:
-            times[event_id] = times.get(event_id, 0) + 1
+            leaves_with_event[event_id] = leaves_with_event.get(event_id, 0) + 1
         if len(leaf.events) > settings.leaf_max:
-            yield f"{where} has {len(leaf.events)} events, at most {settings.leaf_max} are allowed"
+            yield f"{leaf_name} has {len(leaf.events)} events, at most {settings.leaf_max} are allowed"
         if len(leaf.events) < min(settings.leaf_min, len(events)):
-            yield f"{where} has {len(leaf.events)} events, at least {settings.leaf_min} are needed: merge it"
+            yield f"{leaf_name} has {len(leaf.events)} events, at least {settings.leaf_min} are needed: merge it"
         if leaf.continues is not None and len(leaf.continues) > TOPIC_ID_CHARACTERS:
-            yield f"{where} continues what is no topic"
-        yield from _word_problems(leaf.words, where, set(leaf.events), LEAF_SUMMARY_CHARACTERS, names)
+            yield f"{leaf_name} continues what is no topic"
+        yield from _find_word_problems(leaf.words, leaf_name, set(leaf.events), LEAF_SUMMARY_CHARACTERS, names)
     for event in events:
-        if times.get(event.event_id, 0) != 1:
-            count = times.get(event.event_id, 0)
+        if leaves_with_event.get(event.event_id, 0) != 1:
+            count = leaves_with_event.get(event.event_id, 0)
             yield f"{names.get(event.event_id, event.event_id)} is in {count} leaves instead of one"
-    for event_id in sorted(set(times) - known):
+    for event_id in sorted(set(leaves_with_event) - known):
         yield f"{names.get(event_id, event_id)} is no event of this unit"
-    yield from _group_problems(shape, settings, names)
+    yield from _find_group_problems(shape, settings, names)
     if len(shape.leaves) > 1:
-        yield from _word_problems(shape.words, "the unit", known, INTERNAL_SUMMARY_CHARACTERS, names)
+        yield from _find_word_problems(shape.words, "the unit", known, INTERNAL_SUMMARY_CHARACTERS, names)
 
 
-def _group_problems(shape: UnitShape, settings: PlannerSettings, names: Mapping[str, str]) -> Iterator[str]:
-    times: dict[int, int] = {}
+def _find_group_problems(shape: UnitShape, settings: PlannerSettings, names: Mapping[str, str]) -> Iterator[str]:
+    groups_with_leaf: dict[int, int] = {}
     for position, group in enumerate(shape.groups, 1):
-        where = f"group {position}"
+        group_name = f"group {position}"
         for leaf in group.leaves:
-            times[leaf] = times.get(leaf, 0) + 1
+            groups_with_leaf[leaf] = groups_with_leaf.get(leaf, 0) + 1
         inside = [shape.leaves[leaf] for leaf in group.leaves if 0 <= leaf < len(shape.leaves)]
         if len(inside) != len(group.leaves):
-            yield f"{where} names a leaf that is not there"
+            yield f"{group_name} names a leaf that is not there"
         if not 2 <= len(group.leaves) <= settings.max_fan_out:
-            yield f"{where} has {len(group.leaves)} leaves instead of 2 to {settings.max_fan_out}"
+            yield f"{group_name} has {len(group.leaves)} leaves instead of 2 to {settings.max_fan_out}"
         if len(shape.leaves) > 1 and len(set(group.leaves)) == len(shape.leaves):
-            yield f"{where} holds every leaf: leave it out, the unit is their parent"
-        below = {event_id for leaf in inside for event_id in leaf.events}
-        yield from _word_problems(group.words, where, below, INTERNAL_SUMMARY_CHARACTERS, names)
-    for leaf in sorted(times):
-        if times[leaf] > 1:
-            yield f"leaf {leaf + 1} is in {times[leaf]} groups"
+            yield f"{group_name} holds every leaf: leave it out, the unit is their parent"
+        events_inside = {event_id for leaf in inside for event_id in leaf.events}
+        yield from _find_word_problems(group.words, group_name, events_inside, INTERNAL_SUMMARY_CHARACTERS, names)
+    for leaf in sorted(groups_with_leaf):
+        if groups_with_leaf[leaf] > 1:
+            yield f"leaf {leaf + 1} is in {groups_with_leaf[leaf]} groups"
 
 
-def _word_problems(words: Words, where: str, inside: set[str], most: int, names: Mapping[str, str]) -> Iterator[str]:
-    for what, text, limit in (("label", words.label, LABEL_CHARACTERS), ("summary", words.summary, most)):
+def _find_word_problems(
+    words: Words, node_name: str, events_inside: set[str], summary_limit: int, names: Mapping[str, str]
+) -> Iterator[str]:
+    for field, text, limit in (("label", words.label, LABEL_CHARACTERS), ("summary", words.summary, summary_limit)):
         if not text:
-            yield f"{where} has no {what}"
+            yield f"{node_name} has no {field}"
         elif clean(text) != text:
-            yield f"the {what} of {where} is not one line of plain text"
+            yield f"the {field} of {node_name} is not one line of plain text"
         if len(text) > limit:
-            yield f"the {what} of {where} has {len(text)} characters, at most {limit} are allowed"
+            yield f"the {field} of {node_name} has {len(text)} characters, at most {limit} are allowed"
     if not words.rests_on:
-        yield f"{where} does not say which events its summary rests on"
+        yield f"{node_name} does not say which events its summary rests on"
     if len(words.rests_on) > RESTS_ON_MOST:
-        yield f"{where} rests on {len(words.rests_on)} events, name at most {RESTS_ON_MOST}"
-    for event_id in sorted(set(words.rests_on) - inside):
-        yield f"{where} rests on {names.get(event_id, event_id)}, which it does not hold"
+        yield f"{node_name} rests on {len(words.rests_on)} events, name at most {RESTS_ON_MOST}"
+    for event_id in sorted(set(words.rests_on) - events_inside):
+        yield f"{node_name} rests on {names.get(event_id, event_id)}, which it does not hold"

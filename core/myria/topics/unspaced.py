@@ -1,8 +1,8 @@
-"""Words of scripts without spaces, as a reader would mark them, for the labels and summaries of nodes.
+"""Finds words in scripts without spaces, as a reader would mark them, for the labels and summaries of nodes.
 
-They cannot be found without a dictionary; what a person reads as one is a run of characters of one kind between
-particles: ideographs and katakana in Japanese, what lies between function words in Chinese and Thai, a word without its
-particle in Korean.
+Without a dictionary they cannot be found exactly. What a person reads as one word is mostly a run of characters of one
+kind between particles: ideographs and katakana in Japanese, the text between function words in Chinese and Thai, a word
+without its particle in Korean.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _HANGUL = "\u1100-\u11ff\u3131-\u318e\uac00-\ud7af"
 _SYLLABLES = "\uac00-\ud7a3"
 _THAI_AND_NEIGHBOURS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 
-_OWN_WORDS = re.compile(f"[{_HAN}{_KATAKANA}{_HIRAGANA}{_HANGUL}{_THAI_AND_NEIGHBOURS}]")
+_UNSPACED = re.compile(f"[{_HAN}{_KATAKANA}{_HIRAGANA}{_HANGUL}{_THAI_AND_NEIGHBOURS}]")
 _KANA = re.compile(f"[{_HIRAGANA}{_KATAKANA}]")
 _JAPANESE_RUN = re.compile(
     f"[{_HAN}{_KATAKANA}]+(?:(?<=[{_HAN}])[りきみちけれえめ](?=[のはがをにでとも、。]))?(?!し[たてまち]|する|さ[れせ]|でき)"
@@ -31,7 +31,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def _in_order(text: str) -> tuple[str, ...]:
+def _word_tuple(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
@@ -57,11 +57,11 @@ _THAI_BREAKS = re.compile(
     "และ|หรือ|ที่|ของ|ให้|ได้|เป็น|ไม่|กับ|ว่า|ครับ|ค่ะ|คะ|นี้|นั้น|เรา|ฉัน|คุณ|เขา|แล้ว|จาก|ด้วย|สวัสดี"
     "|ขอบคุณ|ขอโทษ|สบายดี|ไหม|มาก|โอเค|หรือยัง|จอง|ใกล้|ครั้ง|ต่อไป|วันนี้|พรุ่งนี้|เมื่อวาน|กำลัง|จะ|ก็|นะ|เลย|อยู่"
 )
-_KOREAN_ENDINGS = _in_order("""
+_KOREAN_ENDINGS = _word_tuple("""
     다 요 까 죠 지만 는데 했고 았고 었고 해서 아서 어서 려고 면서 세요 네요 있는 없는 하는 되는 같은 좋은 많은 려면
     다면 으면 니까 군요 해야 게요 어요
 """)
-_KOREAN_PARTICLES = _in_order("""
+_KOREAN_PARTICLES = _word_tuple("""
     에서 으로 에게 까지 부터 하고 이랑 처럼 보다
     은 는 이 가 을 를 에 의 도 로 와 과 만
 """)
@@ -69,7 +69,7 @@ _KOREAN_WHOLE = _words("""
     고양이 강아지 아이 어린이 나이 놀이 먹이 높이 길이 종이 거북이 호랑이 회의 강의 동의 주의 제주도 휴가 평가
     물가 작가 국가 영화 보도 속도 온도 지도 정도 사과 결과 효과 도로 새로
 """)
-"""Words that end as if in a particle."""
+"""Nouns whose last syllable looks like a particle but belongs to the word."""
 
 _KOREAN_WEAK = _words("""
     오늘 내일 어제 이번 다음 지난 우리 저희 그리고 그래서 하지만 정말 너무 아주 같이 함께 지금 보내 해서 있어
@@ -86,18 +86,20 @@ _SHORTEST_THAI = 4
 
 
 def is_in(text: str) -> bool:
-    """Tell whether a text has such a script."""
-    return _OWN_WORDS.search(text) is not None
+    """Tell whether a text has characters of a script without spaces, or of Korean, whose particles join words."""
+    return _UNSPACED.search(text) is not None
 
 
 def words(text: str) -> Iterable[tuple[str, int]]:
-    """Yield the words of a text, each with where it begins."""
+    """Yield the words of a text in these scripts, each with its start."""
     if _KANA.search(text):
         yield from _japanese(text)
     else:
-        yield from _between(text, _HAN_RUN, _CHINESE_BREAKS, _CHINESE_EDGES, shortest=2, longest=_LONGEST_CHINESE)
+        yield from _between_breaks(
+            text, _HAN_RUN, _CHINESE_BREAKS, _CHINESE_EDGES, shortest=2, longest=_LONGEST_CHINESE
+        )
     yield from _korean(text)
-    yield from _between(text, _THAI_RUN, _THAI_BREAKS, "", shortest=_SHORTEST_THAI, longest=_LONGEST_THAI)
+    yield from _between_breaks(text, _THAI_RUN, _THAI_BREAKS, "", shortest=_SHORTEST_THAI, longest=_LONGEST_THAI)
 
 
 def _japanese(text: str) -> Iterable[tuple[str, int]]:
@@ -117,7 +119,9 @@ def _korean(text: str) -> Iterable[tuple[str, int]]:
         if surface.endswith(_KOREAN_ENDINGS) and len(surface) > 2:
             continue
         particle = (
-            "" if surface in _KOREAN_WHOLE else next((end for end in _KOREAN_PARTICLES if _ends(surface, end)), "")
+            ""
+            if surface in _KOREAN_WHOLE
+            else next((end for end in _KOREAN_PARTICLES if _has_particle(surface, end)), "")
         )
         if particle:
             surface = surface[: -len(particle)]
@@ -125,25 +129,26 @@ def _korean(text: str) -> Iterable[tuple[str, int]]:
             yield surface, run.start()
 
 
-def _ends(surface: str, particle: str) -> bool:
+def _has_particle(surface: str, particle: str) -> bool:
     """Tell whether a Korean word ends with a particle, in the form that belongs after its last consonant or vowel."""
     if not surface.endswith(particle) or surface == particle:
         return False
-    closed = (ord(surface[-len(particle) - 1]) - 0xAC00) % 28 > 0
-    return not (particle in "은이을과" and not closed) and not (particle in "는가를와" and closed)
+    # A Hangul syllable's code tells its final consonant: 0 of 28 is none.
+    ends_in_consonant = (ord(surface[-len(particle) - 1]) - 0xAC00) % 28 > 0
+    return not (particle in "은이을과" and not ends_in_consonant) and not (particle in "는가를와" and ends_in_consonant)
 
 
-def _between(
+def _between_breaks(
     text: str, runs: re.Pattern[str], breaks: re.Pattern[str], edges: str, *, shortest: int, longest: int
 ) -> Iterable[tuple[str, int]]:
-    """Yield what lies between function words in each run of a script."""
+    """Yield the pieces between function words in each run of a script, each with its start, if of a fitting length."""
     for run in runs.finditer(text):
-        at = run.start()
-        for stop, following in [
+        start = run.start()
+        for stop, next_start in [
             *(match.span() for match in breaks.finditer(text, *run.span())),
             (run.end(), run.end()),
         ]:
-            surface = text[at:stop].strip(edges) if edges else text[at:stop]
+            surface = text[start:stop].strip(edges) if edges else text[start:stop]
             if shortest <= len(surface) <= longest:
-                yield surface, text.index(surface, at)
-            at = following
+                yield surface, text.index(surface, start)
+            start = next_start

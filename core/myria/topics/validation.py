@@ -27,7 +27,7 @@ from myria.topics.model import LEAF_LEVEL, UNIT_LEVEL, Node, Participants, PlanE
 from myria.topics.phrases import PHRASES
 from myria.topics.trie import key_digits
 
-_TOLD = ("events", "leaves", "units", "first_at", "last_at")
+_COUNTED_FIELDS = ("events", "leaves", "units", "first_at", "last_at")
 _LISTS = {"keywords": KEYWORDS, "phrases": PHRASES, "speakers": SPEAKERS, "hints": HINTS, "subjects": SUBJECTS}
 
 
@@ -52,15 +52,15 @@ class SourceEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A tree, or the part of one that was planned.
+    """A tree that is to be validated, or the part of one that was planned.
 
     Args:
         participants: the scope.
         settings: the planner's settings.
         root: rendering id of the scope's new root; None for a scope without events.
         nodes: the planned nodes: all of the tree, or the replanned units and the groups above them.
-        kept: old nodes that planned nodes have as children, and the root if it was not planned anew.
-        events: the events of the planned units, or of the whole scope; internal ones too, where they are known.
+        kept: old nodes that are children of planned nodes, and the root if it is an old node.
+        events: the events of the planned units, or of the whole scope; internal ones too if they are known.
         scope_events: how many events the scope's tree covers.
     """
 
@@ -93,7 +93,7 @@ class Candidate:
         return [node for node in self.nodes if not node.is_leaf]
 
     @cached_property
-    def _leaf_ids(self) -> dict[bytes, bytes | None]:
+    def _leaf_ids_by_rendering(self) -> dict[bytes, bytes | None]:
         return {}
 
     def node(self, rendering: bytes) -> Node | None:
@@ -105,23 +105,24 @@ class Candidate:
         return [child for child in map(self.node, node.children) if child is not None]
 
     def leaf_ids(self, rendering: bytes) -> bytes | None:
-        """Return the node_ids of the leaves under a rendering in a row, or None where a kept subtree hides them."""
-        known = self._leaf_ids
-        if rendering not in known:
-            known[rendering] = None  # of a node that stands above itself they stay unknown
+        """Return the joined node_ids of the leaves under a rendering; None if a kept subtree hides some."""
+        by_rendering = self._leaf_ids_by_rendering
+        if rendering not in by_rendering:
+            by_rendering[rendering] = None  # if the node is beneath itself, this ends the recursion
             node = self.node(rendering)
             if node is not None and (not node.children or rendering in self.planned or all(node.child_leaves)):
-                known[rendering] = leaf_ids_of(node) or self._joined(node.children)
-        return known[rendering]
+                by_rendering[rendering] = leaf_ids_of(node) or self._join_leaf_ids(node.children)
+        return by_rendering[rendering]
 
-    def _joined(self, children: Sequence[bytes]) -> bytes | None:
-        below = [self.leaf_ids(child) for child in children]
-        found = [ids for ids in below if ids is not None]
-        return b"".join(found) if len(found) == len(below) else None
+    def _join_leaf_ids(self, children: Sequence[bytes]) -> bytes | None:
+        """Return the joined node_ids of the leaves under some renderings; None if some are unknown."""
+        ids_of_children = [self.leaf_ids(child) for child in children]
+        known_ids = [ids for ids in ids_of_children if ids is not None]
+        return b"".join(known_ids) if len(known_ids) == len(ids_of_children) else None
 
 
 Broken = tuple[str, Node | None]
-"""What is wrong, and with which node, where it is one."""
+"""A message of what is wrong, and the node that it concerns, if it is one."""
 
 Rule = Callable[[Candidate], Iterator[Broken]]
 
@@ -163,7 +164,7 @@ def valid_parents(tree: Candidate) -> Iterator[Broken]:
         children = tree.children(node)
         if any(child.level >= node.level for child in children):
             yield "a child stands as high as its parent", node
-        keys = [_order(node, child) for child in children]
+        keys = [_child_order(node, child) for child in children]
         if keys != sorted(keys):
             yield "children are out of order", node
     for rendering, times in parents.items():
@@ -241,8 +242,8 @@ def child_coverage_preserved(tree: Candidate) -> Iterator[Broken]:
         units = 1 if node.is_unit else sum(child.units for child in children)
         if (node.events, node.leaves) != counts or node.units != units:
             yield "counts differ from what lies beneath", node
-        told = tuple(map(node.metadata.get, _TOLD))
-        if told != (node.events, node.leaves, node.units, node.first_at, node.last_at):
+        counted = tuple(map(node.metadata.get, _COUNTED_FIELDS))
+        if counted != (node.events, node.leaves, node.units, node.first_at, node.last_at):
             yield "metadata tells other counts than the node", node
 
 
@@ -385,13 +386,13 @@ def validate_unit(
     )
 
 
-def _order(parent: Node, child: Node) -> tuple[int, str]:
-    """Children of a group stand in the order of their keys, those of a unit in the order of time."""
+def _child_order(parent: Node, child: Node) -> tuple[int, str]:
+    """Return a child's sort key: the unit's key under a group, the time under a unit or a part."""
     if parent.level > UNIT_LEVEL:
         return (0, key_digits(child.key))
     return (child.first_at, "")
 
 
 def _are_weighed(pairs: Sequence[Sequence[object]]) -> bool:
-    """Tell whether a list in metadata holds texts with their weights."""
+    """Tell whether a list in metadata holds only pairs of a text and an integer weight."""
     return all(len(pair) == 2 and isinstance(pair[0], str) and type(pair[1]) is int for pair in pairs)

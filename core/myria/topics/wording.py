@@ -1,4 +1,4 @@
-"""What the planner knows of languages: which one a text is in, and which of its words may be nouns.
+"""The planner's knowledge of languages: which one a text is in, and which of its words may be nouns.
 
 English has its stop words in `myria.text`. Other languages written with spaces are known by their function words;
 the words of scripts without spaces are found by `myria.topics.unspaced`.
@@ -44,7 +44,7 @@ _OPENERS = {
     "swedish": "en ett den det min din sin vår av med till i på från för om under över ingen",
     "greek": "ο η το οι τα του της των τον την τους τις στο στη στην στον στα στους στις με για από σε",
 }
-"""Words before a noun, by language: articles, possessives, prepositions. Others have none that tell."""
+"""Words before a noun, by language: articles, possessives, prepositions. Other languages have none that are a sign."""
 
 _ACTORS = """
     i you he she it we they who i'm you're he's she's it's we're they're i've you've we've they've i'd you'd he'd she'd
@@ -102,11 +102,11 @@ _ELISION = re.compile(
 )
 _ROMANCE = frozenset({"french", "spanish", "portuguese", "italian"})
 _SHORTEST_VERB = 5
-_LEAST_SHARE = 8
-"""One word in so many is a function word where a text is English."""
+_WORDS_PER_STOPWORD = 8
+"""A text is taken for English if at least one in so many of its words is an English stop word."""
 
-_DOUBT = 2
-"""Function words by which another language than the likely one must lead in a single text."""
+_LEAD_TO_DIFFER = 2
+"""Votes by which another language must exceed the likely one, to be taken for that of a single text."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -118,10 +118,10 @@ GREETINGS: Final = _words(_GREETINGS)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Language:
-    """What a description must know of a language.
+    """What the planner must know of a language to describe topics.
 
-    `openers` are the words before a noun, `actors` those before a verb; `verb` is how a verb ends, `adjective` what may
-    follow a noun within a phrase, `article` how a noun begins.
+    `openers` are words before a noun, `actors` words before a verb. `verb` matches the endings of verbs, `adjective`
+    those of adjectives that may follow their noun; with `article` a noun may begin.
     """
 
     name: str
@@ -134,12 +134,12 @@ class Language:
 
     @property
     def is_english(self) -> bool:
-        """Whether the endings of English words tell nouns."""
+        """Whether the rules for English apply, such as its endings of nouns."""
         return self.name == "english"
 
     @property
     def capitalises_nouns(self) -> bool:
-        """Whether a noun is known by its capital."""
+        """Whether every noun is written with a capital."""
         return self.name == "german"
 
     def is_verb(self, surface: str) -> bool:
@@ -151,46 +151,49 @@ class Language:
 
 @dataclass(slots=True)
 class Votes:
-    """What the words of a text tell of its language: how many there are, how many are English stop words, and how many
-    are function words of each other language."""
+    """The votes of a text's words for its language: the number of words, of English stop words among them, and of
+    function words of each other language."""
 
     words: int = 0
     stopwords: int = 0
     by_language: Counter[str] = field(default_factory=Counter)
 
     def add(self, term: str, times: int) -> None:
-        """Add a term that stands so many times in the text."""
+        """Add a term that occurs so many times in the text."""
         self.words += times
         self.stopwords += times * is_stopword(term)
-        for name in _speaking().get(term, ()):
+        for name in _languages_by_function_word().get(term, ()):
             self.by_language[name] += times
 
-    def extend(self, read: Iterable[str]) -> None:
-        """Add the terms of a text, without its numbers."""
-        terms_read = list(read)
-        telling = Counter(filter(_telling().__contains__, terms_read))
-        self.words += len(terms_read) - sum(map(str.isdigit, terms_read)) - telling.total()
-        for term, times in telling.items():
+    def extend(self, read_terms: Iterable[str]) -> None:
+        """Add the terms of a text; numbers do not count as words."""
+        all_terms = list(read_terms)
+        counts = Counter(filter(_counted_terms().__contains__, all_terms))
+        self.words += len(all_terms) - sum(map(str.isdigit, all_terms)) - counts.total()
+        for term, times in counts.items():
             self.add(term, times)
 
     def language(self, likely: Language | None = None) -> Language:
-        """Return the language that most of the function words belong to; `UNKNOWN` where there are few.
+        """Return the language with the most votes; `UNKNOWN` if there are few.
 
-        A short text is in the `likely` language unless another one shows itself clearly.
+        Given a `likely` language, that of the talk, a single text is in this one unless another leads clearly.
         """
         if likely is None:
-            best, most = (ENGLISH if self.stopwords * _LEAST_SHARE >= self.words else UNKNOWN), self.stopwords
+            best, most_votes = (
+                (ENGLISH if self.stopwords * _WORDS_PER_STOPWORD >= self.words else UNKNOWN),
+                self.stopwords,
+            )
         else:
-            best, most = likely, max(self.stopwords, self.by_language.get(likely.name, 0)) + _DOUBT
-        most = max(1, most)
+            best, most_votes = likely, max(self.stopwords, self.by_language.get(likely.name, 0)) + _LEAD_TO_DIFFER
+        most_votes = max(1, most_votes)
         for name in FUNCTION_WORDS:
-            if self.by_language.get(name, 0) > most:
-                best, most = language_named(name), self.by_language[name]
+            if self.by_language.get(name, 0) > most_votes:
+                best, most_votes = language_named(name), self.by_language[name]
         return best
 
 
 def language_of(words: TextWords) -> Language:
-    """Return the language that most of the function words of a text belong to; `UNKNOWN` where there are few."""
+    """Return the language of most function words of a text; `UNKNOWN` if it has few."""
     votes = Votes()
     votes.extend(words.terms)
     return votes.language()
@@ -198,16 +201,16 @@ def language_of(words: TextWords) -> Language:
 
 def is_function_word(term: str) -> bool:
     """Tell whether a term is a function word of some language."""
-    return term in _speaking()
+    return term in _languages_by_function_word()
 
 
 def words_of(text: str, words: TextWords, language: Language) -> TextWords:
-    """Return the words of a text in order, those of scripts without spaces as a reader would mark them.
+    """Return the words of a text in order; those of scripts without spaces are found by `myria.topics.unspaced`.
 
-    What is elided before a word ("l'appartement") is a word of its own.
+    An elided article or preposition ("l'appartement") is a separate word.
     """
     if language.adjective is not None and ("'" in text or "’" in text):
-        words = TextWords.of(part for token in words.tokens() for part in _parted(token))
+        words = TextWords.of(part for token in words.tokens() for part in _split_elision(token))
     if text.isascii() or max(text) < "\u0e00":
         return words
     from myria.topics import unspaced  # noqa: PLC0415 - its expressions take 10 ms to compile
@@ -215,28 +218,29 @@ def words_of(text: str, words: TextWords, language: Language) -> TextWords:
     if not unspaced.is_in(text):
         return words
     tokens = [token for token in words.tokens() if not unspaced.is_in(token.surface)]
-    limit = words.ends[-1] if words.ends else 0
-    for surface, start in unspaced.words(text[:limit]):
+    words_end = words.ends[-1] if words.ends else 0
+    for surface, start in unspaced.words(text[:words_end]):
         tokens.append(Token(surface, surface, start, start + len(surface)))
     tokens.sort(key=lambda token: token.start)
     return TextWords.of(tokens)
 
 
-def _parted(token: Token) -> Iterable[Token]:
+def _split_elision(token: Token) -> Iterable[Token]:
+    """Return a token as two, the elided word and the rest, if it has an elision; else as it is."""
     elision = _ELISION.match(token.surface)
     term = "".join(terms(token.surface[elision.end() :])[:1]) if elision is not None else ""
     if elision is None or not term:
         return (token,)
-    article, middle = elision.group(1), token.start + elision.end()
+    elided, word_start = elision.group(1), token.start + elision.end()
     return (
-        Token(article, lowered(article), token.start, token.start + len(article)),
-        Token(token.surface[elision.end() :], term, middle, token.end),
+        Token(elided, lowered(elided), token.start, token.start + len(elided)),
+        Token(token.surface[elision.end() :], term, word_start, token.end),
     )
 
 
 @cache
 def language_named(name: str) -> Language:
-    """Return what is known of a language, given its name in English."""
+    """Return the description of a language by its name in English; for a language not known here, one without rules."""
     return Language(
         name=name,
         openers=_words(_OPENERS.get(name, "")),
@@ -253,15 +257,16 @@ UNKNOWN: Final = Language(name="unknown")
 
 
 @cache
-def _speaking() -> dict[str, tuple[str, ...]]:
-    """Return the languages that a term is a function word of."""
-    speaking: dict[str, tuple[str, ...]] = {}
+def _languages_by_function_word() -> dict[str, tuple[str, ...]]:
+    """Return the names of the languages of which each term is a function word."""
+    languages_by_term: dict[str, tuple[str, ...]] = {}
     for name in FUNCTION_WORDS:
         for term in function_terms(name):
-            speaking[term] = (*speaking.get(term, ()), name)
-    return speaking
+            languages_by_term[term] = (*languages_by_term.get(term, ()), name)
+    return languages_by_term
 
 
 @cache
-def _telling() -> frozenset[str]:
-    return stop_terms().union(_speaking())
+def _counted_terms() -> frozenset[str]:
+    """Return the terms that are votes for a language: stop words and function words."""
+    return stop_terms().union(_languages_by_function_word())
