@@ -14,7 +14,7 @@ from myria.errors import InvalidArgument
 from myria.settings import McpSettings
 from myria_cli import console
 from myria_cli.hosts import hook as hooking
-from myria_cli.hosts.changing import FileChange, carry_out, entry_text, planned
+from myria_cli.hosts.changing import FileChange, carry_out, entry_text, plan_changes
 from myria_cli.hosts.known import HOSTS, Host, Server
 from myria_cli.options import Options, command
 
@@ -68,31 +68,31 @@ async def connect(
         myria connect vscode --file .vscode/mcp.json
         myria connect codex --undo
     """
-    known = _known(host)
+    host_config = _find_host(host)
     if not name or not all(one.isalnum() or one in "_-" for one in name) or not name.isascii():
         raise InvalidArgument("--name takes letters, digits, _ and -", field="name")
-    server = _server(options, known, url, stdio=stdio, face=face, key=key, key_env=key_env)
-    _check_hooks(known, server, file, hooks=hooks, undo=undo)
-    entry = known.written(server)
-    servers = (file or known.file()).expanduser().absolute()
+    server = _server(options, host_config, url, stdio=stdio, face=face, key=key, key_env=key_env)
+    _check_hooks(host_config, server, file, hooks=hooks, undo=undo)
+    entry = host_config.written(server)
+    servers_file = (file or host_config.file()).expanduser().absolute()
     is_secret = bool(server.env) or (server.key is not None and server.url is not None)
     if show:
-        console.write_lines([entry_text(known.form, (known.group, name), entry, show_key=show_key)])
+        console.write_lines([entry_text(host_config.form, (host_config.group, name), entry, show_key=show_key)])
         return
-    changes = planned(
-        known,
-        file=servers,
+    changes = plan_changes(
+        host_config,
+        file=servers_file,
         name=name,
         entry=None if undo else entry,
-        hooks_file=_hooks_file(known, file, wanted=hooks or undo),
-        command=None if undo else _hook_command(known, servers, name),
+        hooks_file=_hooks_file(host_config, file, wanted=hooks or undo),
+        command=None if undo else _hook_command(host_config, servers_file, name),
         show_key=show_key,
     )
     if not dry_run:
         for change in changes:
             if change.changes:
-                carry_out(change, is_secret=is_secret and change.path == servers, keeps_copy=not undo)
-    _tell(options, known, changes, dry_run=dry_run, undo=undo)
+                carry_out(change, is_secret=is_secret and change.path == servers_file, keeps_copy=not undo)
+    _report_changes(options, host_config, changes, dry_run=dry_run, undo=undo)
 
 
 @app.command(
@@ -109,7 +109,7 @@ def hook(context: typer.Context) -> None:
     raise typer.Exit(hooking.main(context.args))
 
 
-def _known(name: str) -> Host:
+def _find_host(name: str) -> Host:
     host = HOSTS.get(name.strip().lower().replace("_", "-"))
     if host is None:
         raise InvalidArgument(
@@ -121,10 +121,10 @@ def _known(name: str) -> Host:
 def _server(
     options: Options, host: Host, url: str | None, *, stdio: bool, face: str, key: str | None, key_env: str | None
 ) -> Server:
-    """Return how the host is to reach the memory.
+    """Return the way in which the host will reach the memory: an HTTP address, or a command that it starts.
 
     Raises:
-        InvalidArgument: options that do not go together.
+        InvalidArgument: the options contradict each other.
     """
     if face not in FACES:
         raise InvalidArgument(f"--face is one of {', '.join(FACES)}", field="face")
@@ -145,13 +145,13 @@ def _server(
         raise InvalidArgument("--key-env is the name of a variable, not the key", field="key_env")
     if key is not None and (not key.isascii() or not key.isprintable() or " " in key):
         raise InvalidArgument("--key is no key: it holds spaces or other signs", field="key")
-    base = _base(url) if url is not None else _own_url(options.settings().mcp)
+    base = _without_face(url) if url is not None else _own_url(options.settings().mcp)
     path = "/mcp" if face == "core" else f"/mcp/{face}"
     return Server(url=f"{base}{path}", key=key, key_env=key_env)
 
 
-def _base(url: str) -> str:
-    """Return an address without the path of a face, which may have been named too."""
+def _without_face(url: str) -> str:
+    """Return an address without the path of a face (/mcp/...), if it has one."""
     if not url.startswith(("http://", "https://")) or not url.isprintable() or any(one in url for one in " ?#\"'"):
         raise InvalidArgument("--url must begin with http:// or https://, without query and spaces", field="url")
     base, mcp, face = url.rstrip("/").partition("/mcp")
@@ -159,13 +159,13 @@ def _base(url: str) -> str:
 
 
 def _own_url(mcp: McpSettings) -> str:
-    """Return where `myria up` serves with these settings, as this machine reaches it."""
+    """Return the address of a `myria up` with these settings, for programs on this machine."""
     name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(mcp.host, f"[{mcp.host}]" if ":" in mcp.host else mcp.host)  # noqa: S104
     return f"{mcp.scheme}://{name}:{mcp.port}"
 
 
 def _program() -> str:
-    """Return this program by its whole path: hosts with windows know no PATH."""
+    """Return this program's absolute path: desktop applications do not have the shell's PATH."""
     beside = Path(sys.executable).with_name("myria.exe" if sys.platform == "win32" else "myria")
     return str(beside) if beside.exists() else shutil.which("myria") or "myria"
 
@@ -182,12 +182,15 @@ def _serve_command(options: Options, face: str) -> tuple[str, ...]:
 
 
 def _serve_env(options: Options) -> dict[str, str]:
-    """Return what a server that a host starts finds in its environment: a DSN may hold a password."""
+    """Return the environment variables of a server that the host starts.
+
+    The DSN is passed here and not as an argument, which other users can read: it may hold a password.
+    """
     return {} if options.dsn is None else {"MYRIA_POSTGRES_DSN": options.dsn}
 
 
 def _check_hooks(host: Host, server: Server, file: Path | None, *, hooks: bool, undo: bool) -> None:
-    """Refuse hooks where there can be none.
+    """Refuse --hooks where hooks cannot work.
 
     Raises:
         InvalidArgument: the host has none, or the memory is not served over HTTP.
@@ -213,7 +216,7 @@ def _hook_command(host: Host, servers: Path, name: str) -> str:
     return quoted if name == "myria" else f"{quoted} --name {name}"
 
 
-def _tell(options: Options, host: Host, changes: list[FileChange], *, dry_run: bool, undo: bool) -> None:
+def _report_changes(options: Options, host: Host, changes: list[FileChange], *, dry_run: bool, undo: bool) -> None:
     changing = [change for change in changes if change.changes]
     if options.json:
         files: list[dict[str, Any]] = [

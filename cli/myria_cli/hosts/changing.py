@@ -1,9 +1,9 @@
 """Putting the memory into a host's files, and taking it out again.
 
-What a file is to say is worked out on its data; its text is changed where it says something else, and read again: if it
-does not say just that, nothing is written. The first change leaves a copy beside the file, an empty one where there was
-no file. Undoing takes out what was put in, and puts back what the copy says stood there under the same name; what else
-has changed since stays.
+The new content is computed from the file's parsed data. Then only the parts of the text that differ are changed, and
+the text is parsed again: if it does not have exactly the new content, nothing is written. The first change leaves a
+copy of the file beside it, an empty one if there was no file. Undoing removes what was put in, and restores what the
+copy has under the same name; all other changes since then stay.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _SECRET_GROUPS = ("headers", "env", "http_headers")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """What a place in a file, a member of a group, is to hold; None to take it out.
+    """The new value of the member `name` of the object `group` in a file; None removes the member.
 
-    With `ours` the place holds a list of which only the elements are changed that `ours` knows: those of Myria.
+    With `ours` the member is a list, of which only Myria's elements are changed: those for which `ours` returns true.
     """
 
     group: str
@@ -43,7 +43,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """What becomes of one file. `before` is None where there is none; `after` is None where it goes."""
+    """The change of one file. `before` is None if there is no file yet; `after` is None if the file is deleted."""
 
     path: Path
     before: str | None
@@ -52,21 +52,21 @@ class FileChange:
 
     @property
     def changes(self) -> bool:
-        """Whether anything becomes of it."""
+        """Whether the file changes at all."""
         return self.before != self.after
 
     @property
     def backup(self) -> Path:
-        """Where the copy of what the file was before the first change is; it is empty where there was no file."""
+        """The path of the copy from before the first change; the copy is empty if there was no file."""
         return self.path.with_name(self.path.name + BACKUP_SUFFIX)
 
     @property
     def copy(self) -> Path | None:
-        """The copy, where it holds something."""
+        """The path of the copy, or None if there is none or it is empty."""
         return self.backup if self.backup.exists() and self.backup.stat().st_size else None
 
 
-def planned(
+def plan_changes(
     host: Host,
     *,
     file: Path,
@@ -76,12 +76,12 @@ def planned(
     command: str | None,
     show_key: bool = False,
 ) -> list[FileChange]:
-    """Return what becomes of a host's files when the memory is put in, or taken out where `entry` is None.
+    """Compute the changes of a host's files that put the memory in, or remove it if `entry` is None.
 
     Args:
-        file: where the servers are.
-        hooks_file: where the hooks are, None where they are left alone.
-        command: what the hooks run, None where they are taken out.
+        file: the host's file with its MCP servers.
+        hooks_file: the host's file with its hooks; None leaves them alone.
+        command: what the hooks run; None removes them.
         show_key: whether the diff of a change shows what may be secret.
 
     Raises:
@@ -91,12 +91,12 @@ def planned(
     if hooks_file is not None and host.hooks is not None:
         element = None if command is None else host.hooks.written(command)
         edits.setdefault(hooks_file, []).extend(
-            Edit(group="hooks", name=event, value=element, ours=lambda one: _runs_hook(one, host.name))
+            Edit(group="hooks", name=event, value=element, ours=lambda value: _runs_hook(value, host.name))
             for event in host.hooks.events
         )
     return [
-        _change(path, host.form if path == file else "json", wanted, host, show_key=show_key)
-        for path, wanted in edits.items()
+        _plan_change(path, host.form if path == file else "json", file_edits, host, show_key=show_key)
+        for path, file_edits in edits.items()
     ]
 
 
@@ -104,34 +104,39 @@ def _runs_hook(element: Any, host: str) -> bool:
     """Return whether an element of an event's list runs our hook, however the command is quoted."""
     inner = element.get("hooks", [element]) if isinstance(element, dict) else []
     return isinstance(inner, list) and any(
-        isinstance(one, dict) and f"myria hook {host}" in _plainly(one.get("command")) for one in inner
+        isinstance(hook, dict) and f"myria hook {host}" in _normalized_command(hook.get("command")) for hook in inner
     )
 
 
-def _plainly(command: Any) -> str:
-    """Return a command as one writes it oneself: without quotes, and the program by its name."""
+def _normalized_command(command: Any) -> str:
+    """Normalise a command for comparison: without quotes, and `myria` without its path."""
     text = str(command or "").replace('"', "").replace("'", "").replace("\\", "/").replace("myria.exe", "myria")
     return " ".join(word.rpartition("/")[2] if word.endswith("/myria") else word for word in text.split())
 
 
-def _change(path: Path, form: Form, edits: Sequence[Edit], host: Host, *, show_key: bool) -> FileChange:
+def _plan_change(path: Path, form: Form, edits: Sequence[Edit], host: Host, *, show_key: bool) -> FileChange:
+    """Compute the change that edits make to one file.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or not be changed without touching anything else.
+    """
     before = _read(path)
     unchanged = FileChange(path=path, before=before, after=before, diff=())
     removing = all(edit.value is None for edit in edits)
-    kept = _read(unchanged.backup) if removing else None
-    mark = _BOM if (before or "").startswith(_BOM) else ""
-    text, copy_text = ((one or "").removeprefix(_BOM) for one in (before, kept))
+    copy_or_none = _read(unchanged.backup) if removing else None
+    bom = _BOM if (before or "").startswith(_BOM) else ""
+    text, copy_text = ((content or "").removeprefix(_BOM) for content in (before, copy_or_none))
     try:
-        data, wanted, copy = (_data(form, one) for one in (text, text, copy_text))
+        data, new_data, copy = (_parse(form, content) for content in (text, text, copy_text))
         for edit in edits:
-            _carry_over(edit, wanted, copy)
+            _apply_edit(edit, new_data, copy)
         if any(edit.ours for edit in edits):
-            wanted = _with_version(wanted, copy, host, removing=removing)
-        if kept and wanted == copy and _edited(form, copy_text, data) == text:
-            after = kept  # nobody else has changed it since
+            new_data = _with_version(new_data, copy, host, removing=removing)
+        if copy_or_none and new_data == copy and _text_with(form, copy_text, data) == text:
+            after = copy_or_none  # only Myria has changed the file since: restore it to the byte
         else:
-            after = mark + _edited(form, text, wanted)
-        if _without_empty(_data(form, after.removeprefix(_BOM)), edits) != _without_empty(wanted, edits):
+            after = bom + _text_with(form, text, new_data)
+        if _without_empty(_parse(form, after.removeprefix(_BOM)), edits) != _without_empty(new_data, edits):
             raise ValueError("what else it says would change")
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(
@@ -139,53 +144,53 @@ def _change(path: Path, form: Form, edits: Sequence[Edit], host: Host, *, show_k
             f"`myria connect {host.name} --print` shows.",
             file=str(path),
         ) from error
-    if wanted == data:
+    if new_data == data:
         return unchanged
     has_comments = any(sign in after for sign in ("//", "/*", "#"))
-    is_made_by_us = removing and not kept and not wanted and not has_comments
-    diff = tuple(line for edit in edits for line in _diff(form, edit, data, wanted, show_key=show_key))
+    is_made_by_us = removing and not copy_or_none and not new_data and not has_comments
+    diff = tuple(line for edit in edits for line in _diff(form, edit, data, new_data, show_key=show_key))
     return replace(unchanged, after=None if is_made_by_us else after, diff=diff)
 
 
-def _with_version(wanted: Json, copy: Json, host: Host, *, removing: bool) -> Json:
-    """Return what a file of hooks is to say, with the version of its form where the host asks for one."""
+def _with_version(new_data: Json, copy: Json, host: Host, *, removing: bool) -> Json:
+    """Return a hooks file's new data with the format version, if the host requires one."""
     if host.hooks is None or host.hooks.version is None:
-        return wanted
+        return new_data
     if not removing:
-        return {"version": host.hooks.version} | wanted
-    is_as_before = {name: value for name, value in wanted.items() if name != "version"} == copy
-    return copy if is_as_before else wanted
+        return {"version": host.hooks.version} | new_data
+    is_as_before = {name: value for name, value in new_data.items() if name != "version"} == copy
+    return copy if is_as_before else new_data
 
 
-def _data(form: Form, text: str) -> Json:
+def _parse(form: Form, text: str) -> Json:
     data = toml.read(text) if form == "toml" else jsonc.read(text)
     if not isinstance(data, dict):
         raise ValueError("it holds no object")
     return data
 
 
-def _edited(form: Form, text: str, wanted: Json) -> str:
+def _text_with(form: Form, text: str, wanted: Json) -> str:
     return toml.edited(text, wanted) if form == "toml" else jsonc.edited(text, wanted)
 
 
-def _carry_over(edit: Edit, data: Json, copy: Json) -> None:
-    """Change what a file says as an edit wants it; taking out puts back what the copy of the file says there.
+def _apply_edit(edit: Edit, data: Json, copy: Json) -> None:
+    """Apply an edit to a file's data in place; a removal restores what the file's copy has there.
 
     Raises:
         ValueError: the place is of another form.
     """
     if not isinstance(data.get(edit.group, {}), dict):
         raise ValueError(f"{edit.group} is no object")
-    before, original = _at(data, edit), _at(copy, edit)
-    after: Any = original if edit.value is None else edit.value
+    before, copied_value = _value_at(data, edit), _value_at(copy, edit)
+    after: Any = copied_value if edit.value is None else edit.value
     if edit.ours is not None:
         elements = [] if before is None else before
         if not isinstance(elements, list):
             raise ValueError(f"{edit.group}.{edit.name} is no list")
-        wanted = [] if edit.value is None else [edit.value]
-        others = [one for one in elements if not edit.ours(one)]
-        is_done = [one for one in elements if edit.ours(one)] == wanted
-        after = before if is_done else [*wanted, *others] or (None if original is None else [])
+        our_elements = [] if edit.value is None else [edit.value]
+        others = [element for element in elements if not edit.ours(element)]
+        is_done = [element for element in elements if edit.ours(element)] == our_elements
+        after = before if is_done else [*our_elements, *others] or (None if copied_value is None else [])
     if after is not None:
         data.setdefault(edit.group, {})[edit.name] = after
     elif before is not None:
@@ -195,38 +200,41 @@ def _carry_over(edit: Edit, data: Json, copy: Json) -> None:
 
 
 def _without_empty(data: Json, edits: Sequence[Edit]) -> Json:
-    """Return what a file says, where an empty group is as good as none: TOML knows none without a header."""
+    """Return a file's data without empty groups, for comparison: in TOML an empty group without a header is absent."""
     groups = {edit.group for edit in edits}
     return {name: value for name, value in data.items() if value or name not in groups}
 
 
-def _at(data: Json, edit: Edit) -> Any:
+def _value_at(data: Json, edit: Edit) -> Any:
     group = data.get(edit.group)
     return group.get(edit.name) if isinstance(group, dict) else None
 
 
 def _diff(form: Form, edit: Edit, before: Json, after: Json, *, show_key: bool) -> list[str]:
-    """Return what goes and what comes at a place of a file, as a diff shows it."""
-    was, becomes = _at(before, edit), _at(after, edit)
-    gone, come = [] if was is None else [was], [] if becomes is None else [becomes]
+    """Return the lines of a diff for the place that an edit changes."""
+    old_value, new_value = _value_at(before, edit), _value_at(after, edit)
+    removed_values, added_values = [] if old_value is None else [old_value], [] if new_value is None else [new_value]
     if edit.ours is not None:  # the elements of a list
-        gone, come = was or [], becomes or []
+        removed_values, added_values = old_value or [], new_value or []
     lines: list[str] = []
-    for sign, values, others, shows in (("-", gone, come, False), ("+", come, gone, show_key)):
+    for sign, values, opposite_values, shows_key in (
+        ("-", removed_values, added_values, False),
+        ("+", added_values, removed_values, show_key),
+    ):
         for value in values:
-            if value not in others:
-                lines += [f"{sign}{line}" for line in _shown(form, edit, value, show_key=shows).splitlines()]
+            if value not in opposite_values:
+                lines += [f"{sign}{line}" for line in _value_text(form, edit, value, show_key=shows_key).splitlines()]
     return [f"@@ {edit.group}.{edit.name} @@", *lines] if lines else []
 
 
-def _shown(form: Form, edit: Edit, value: Json, *, show_key: bool) -> str:
+def _value_text(form: Form, edit: Edit, value: Json, *, show_key: bool) -> str:
     if form == "toml":
         return entry_text(form, (edit.group, edit.name), value, show_key=show_key)
     return json.dumps(value if show_key else masked(value), ensure_ascii=False, indent=2)
 
 
 def masked(value: Any) -> Any:
-    """Return an entry of a host without what may be secret: texts of headers and of variables, references excepted."""
+    """Return a host's entry with secrets masked: values of headers and variables, except references to variables."""
     if not isinstance(value, dict):
         return value
     return {
@@ -245,7 +253,7 @@ def _hidden(text: Any) -> Any:
 
 
 def entry_text(form: Form, path: tuple[str, str], value: Json, *, show_key: bool = False) -> str:
-    """Return what stands at a place of a host's file, as one would write it; what may be secret is masked."""
+    """Return a value as text in the host's format, within its group; secrets are masked unless `show_key`."""
     group, name = path
     value = value if show_key else masked(value)
     if form == "toml":
@@ -272,9 +280,9 @@ def _read(path: Path) -> str | None:
 
 
 def carry_out(change: FileChange, *, is_secret: bool, keeps_copy: bool) -> None:
-    """Write a file, whole or not at all, and the copy of what it was where there is none yet.
+    """Write a change, whole or not at all, after making the copy of the file if there is none yet.
 
-    Its mode and owner stay; one that holds a secret is read by its owner alone.
+    The file keeps its mode and owner; a file with a secret becomes readable by its owner alone.
 
     Raises:
         ConfigurationError: the file or its folder cannot be written, or somebody else changed it meanwhile.

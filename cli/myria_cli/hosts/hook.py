@@ -1,9 +1,9 @@
 """`myria hook`: what a host runs when a session begins, and after each turn. Quick, and it never breaks the host.
 
-When a session begins the host is given what the memory holds of the work; after a turn what was said is appended to
-the log, once, whatever the host repeats. Where and with which key is read from the host's own list of MCP servers. A
-server that is away, a file that is none, an input of another form: each ends the hook with status 0 and one line on
-standard error. It imports next to nothing, for it runs at every turn.
+When a session begins, the host gets what the memory knows about the work; after a turn, its messages are appended to
+the log, once, even if the host repeats them. The server's address and key come from the host's own list of MCP servers.
+An absent server, an unreadable file, an input of another form: each ends the hook with status 0 and one line on
+standard error. This module imports next to nothing, since it runs at every turn.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ DEADLINE_S = 8
 
 MOST_INPUT = 4 * 1024 * 1024
 MOST_CHARACTERS = 48_000
-"""Characters of a text that are kept of a turn."""
+"""Most characters that are stored of one message."""
 
 CONTEXT_TOKENS = 1_500
 CONTEXT_KINDS = ("decision", "preference", "procedure", "error", "fact")
 """Kinds of notes with which a session begins."""
 
 _TRANSCRIPT_BYTES = 4 * 1024 * 1024
-"""Bytes at the end of a transcript among which the last turn is looked for."""
+"""Bytes at the end of a transcript that are searched for the last turn."""
 
 _STARTS = ("SessionStart", "sessionStart")
 _REFERENCE = re.compile(r"\$\{(?:env:)?(\w+)\}|\$(\w+)")
 """How hosts name a variable of their environment in a header."""
 
 _OWN_CONTEXT = re.compile(r"\A\s*(?:<hook_context>.*?</hook_context>\s*)+", re.DOTALL)
-"""What hooks gave, as Gemini CLI puts it before the prompt that it tells; it escapes angle brackets within."""
+"""The context that hooks supplied: Gemini CLI puts it before the prompt it reports, with angle brackets escaped."""
 
 
 class Unusable(Exception):
@@ -57,7 +57,7 @@ class Unusable(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Utterance:
-    """What somebody said in a turn. `key` names it within the host for good; `at` is RFC 3339."""
+    """One message of a turn. `key` is its permanent, unique name within the host; `at` is RFC 3339."""
 
     key: str
     speaker: str
@@ -76,32 +76,38 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--servers", type=Path, required=True, help="The host's file with its MCP servers.")
     parser.add_argument("--name", default="myria", help="Which of them is the memory.")
     try:
-        given = parser.parse_args(arguments)
+        options = parser.parse_args(arguments)
     except SystemExit:
         return 0
-    if hasattr(signal, "setitimer"):
+    if hasattr(signal, "setitimer"):  # Windows has none
         signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
         signal.setitimer(signal.ITIMER_REAL, DEADLINE_S)
     answer: Json = {}
     try:
-        event = _event(sys.stdin.buffer.read(MOST_INPUT + 1))
-        url, headers = _server(given.servers, given.name)
+        event = _parse_event(sys.stdin.buffer.read(MOST_INPUT + 1))
+        url, headers = _find_server(options.servers, options.name)
         if event.get("hook_event_name") in _STARTS:
-            answer = _started(given.host, str(event["hook_event_name"]), url, headers)
-        elif said := list(_said(given.host, event)):
-            _keep(given.host, str(event.get("session_id") or event.get("conversation_id") or ""), said, url, headers)
+            answer = _session_context(options.host, str(event["hook_event_name"]), url, headers)
+        elif utterances := list(_utterances(options.host, event)):
+            _append_utterances(
+                options.host,
+                str(event.get("session_id") or event.get("conversation_id") or ""),
+                utterances,
+                url,
+                headers,
+            )
     except Unusable as reason:
         print(f"myria hook: {reason}", file=sys.stderr)
     except Exception as error:  # noqa: BLE001 - a hook never breaks its host
         print(f"myria hook: {type(error).__name__}", file=sys.stderr)
-    if given.host == "cursor" and not answer:
+    if options.host == "cursor" and not answer:
         answer = {"continue": True}
-    if answer or given.host == "gemini":
+    if answer or options.host == "gemini":
         print(json.dumps(answer, ensure_ascii=False))
     return 0
 
 
-def _event(raw: bytes) -> Json:
+def _parse_event(raw: bytes) -> Json:
     if len(raw) > MOST_INPUT:
         raise Unusable("the host says more than a hook reads")
     try:
@@ -113,8 +119,8 @@ def _event(raw: bytes) -> Json:
     return event
 
 
-def _server(file: Path, name: str) -> tuple[str, dict[str, str]]:
-    """Return where the memory is served, without the face, and the headers that are sent there."""
+def _find_server(file: Path, name: str) -> tuple[str, dict[str, str]]:
+    """Return the memory's URL, without the path of a face, and the headers to send, from the host's list of servers."""
     try:
         text = file.read_text(encoding="utf-8-sig")
         data = tomllib.loads(text) if file.suffix == ".toml" else jsonc.read(text)
@@ -126,16 +132,16 @@ def _server(file: Path, name: str) -> tuple[str, dict[str, str]]:
     if not isinstance(entry, dict) or not isinstance(url, str):
         raise Unusable(f"{file} names no HTTP server {name}; run `myria connect` again")
     headers = entry.get("headers") or entry.get("http_headers") or {}
-    sent = {
+    expanded_headers = {
         str(key): _REFERENCE.sub(lambda found: os.environ.get(found[1] or found[2], ""), str(value))
         for key, value in headers.items()
     }
     if variable := entry.get("bearer_token_env_var"):
-        sent["Authorization"] = f"Bearer {os.environ.get(str(variable), '')}"
-    return re.sub(r"/mcp(/[a-z]+)?/?$", "", url), sent
+        expanded_headers["Authorization"] = f"Bearer {os.environ.get(str(variable), '')}"
+    return re.sub(r"/mcp(/[a-z]+)?/?$", "", url), expanded_headers
 
 
-def _call(url: str, face: str, headers: Mapping[str, str], tool: str, arguments: Json) -> Json:
+def _call_tool(url: str, face: str, headers: Mapping[str, str], tool: str, arguments: Json) -> Json:
     """Call a tool; return its result.
 
     Raises:
@@ -143,12 +149,12 @@ def _call(url: str, face: str, headers: Mapping[str, str], tool: str, arguments:
     """
     place = urlsplit(url)
     port = place.port or (443 if place.scheme == "https" else 80)
-    kind = HTTPSConnection if place.scheme == "https" else HTTPConnection
-    connection = kind(place.hostname or "", port, timeout=CONNECT_TIMEOUT_S)
+    connection_class = HTTPSConnection if place.scheme == "https" else HTTPConnection
+    connection = connection_class(place.hostname or "", port, timeout=CONNECT_TIMEOUT_S)
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
-    sent = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
+    all_headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
     try:
-        connection.request("POST", f"{place.path}/mcp{face}", json.dumps(body).encode(), sent)
+        connection.request("POST", f"{place.path}/mcp{face}", json.dumps(body).encode(), all_headers)
         response = connection.getresponse()
         answer = json.loads(response.read(MOST_INPUT))
     except (OSError, ValueError) as error:
@@ -157,11 +163,11 @@ def _call(url: str, face: str, headers: Mapping[str, str], tool: str, arguments:
         connection.close()
     result = answer.get("result") if isinstance(answer, dict) else None
     if response.status != 200 or not isinstance(result, dict) or result.get("isError"):
-        raise Unusable(f"{tool} was refused ({response.status}): {_why(answer)}")
+        raise Unusable(f"{tool} was refused ({response.status}): {_refusal_reason(answer)}")
     return result
 
 
-def _why(answer: Any) -> str:
+def _refusal_reason(answer: Any) -> str:
     error = answer.get("error") if isinstance(answer, dict) else None
     result = answer.get("result") if isinstance(answer, dict) else None
     content = (result.get("structuredContent") or {}) if isinstance(result, dict) else {}
@@ -169,9 +175,11 @@ def _why(answer: Any) -> str:
     return str(reason.get("message", "no reason given") if isinstance(reason, dict) else reason)[:300]
 
 
-def _started(host: str, event: str, url: str, headers: Mapping[str, str]) -> Json:
-    """Return what a host takes as context of a session that begins."""
-    result = _call(url, "/agent", headers, "context", {"tokenBudget": CONTEXT_TOKENS, "types": list(CONTEXT_KINDS)})
+def _session_context(host: str, event: str, url: str, headers: Mapping[str, str]) -> Json:
+    """Return the hook's answer at the beginning of a session: the memory's context, in the host's format."""
+    result = _call_tool(
+        url, "/agent", headers, "context", {"tokenBudget": CONTEXT_TOKENS, "types": list(CONTEXT_KINDS)}
+    )
     answer = result.get("structuredContent")
     text = str(answer.get("injectionText") or "").strip() if isinstance(answer, dict) else ""
     if not text:
@@ -181,23 +189,25 @@ def _started(host: str, event: str, url: str, headers: Mapping[str, str]) -> Jso
     return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
 
 
-def _keep(host: str, session: str, said: Sequence[Utterance], url: str, headers: Mapping[str, str]) -> None:
-    """Append what was said; what is there already stays as it is."""
+def _append_utterances(
+    host: str, session: str, utterances: Sequence[Utterance], url: str, headers: Mapping[str, str]
+) -> None:
+    """Append messages to the log; those that are already there stay unchanged."""
     events = [
         {
-            "timestamp": one.at,
+            "timestamp": utterance.at,
             "channel": host,
-            "source_event_key": f"{session}:{one.key}"[:500],
-            "payload": {"text": one.text[:MOST_CHARACTERS], "speaker": one.speaker},
+            "source_event_key": f"{session}:{utterance.key}"[:500],
+            "payload": {"text": utterance.text[:MOST_CHARACTERS], "speaker": utterance.speaker},
             **({"context_id": session[:200]} if session else {}),
         }
-        for one in said
+        for utterance in utterances
     ]
-    _call(url, "", headers, "append_events", {"events": events})
+    _call_tool(url, "", headers, "append_events", {"events": events})
 
 
-def _said(host: str, event: Json) -> Iterator[Utterance]:
-    """Yield what an event tells that was said."""
+def _utterances(host: str, event: Json) -> Iterator[Utterance]:
+    """Yield the messages that an event of the host reports."""
     now = datetime.now(UTC).isoformat()
     name = event.get("hook_event_name")
     turn = str(event.get("turn_id") or event.get("generation_id") or "")
@@ -217,34 +227,34 @@ def _said(host: str, event: Json) -> Iterator[Utterance]:
 
 
 def _last_turn(event: Json, reply: Any, now: str) -> Iterator[Utterance]:
-    """Yield the last turn of a transcript of Claude Code: what the user said last, and the last answer since.
+    """Yield the last turn of a transcript of Claude Code: the user's last message, and the last answer after it.
 
-    The transcript is written beside the hook: where the host tells the answer, that counts.
+    `reply`, the answer that the host reports, is preferred: the transcript is written concurrently and may lack it.
     """
     prompt: Json = {}
-    asked, answer = "", ""
+    question, answer = "", ""
     for line in _lines(event.get("transcript_path")):
         message = line.get("message")
         if line.get("isSidechain") or line.get("isMeta") or not isinstance(message, dict):
             continue
         text = _text_of(message.get("content"))
         if text and line.get("type") == "user":
-            prompt, asked, answer = line, text, ""
+            prompt, question, answer = line, text, ""
         elif text and line.get("type") == "assistant":
             answer = text
     if isinstance(reply, str) and reply.strip():
         answer = reply.strip()
     turn = str(prompt.get("uuid") or event.get("session_id") or "")
-    if asked:
-        yield Utterance(key=f"{turn}-in", speaker="user", text=asked, at=_time(prompt.get("timestamp"), now))
+    if question:
+        yield Utterance(key=f"{turn}-in", speaker="user", text=question, at=_time_or_now(prompt.get("timestamp"), now))
     if answer:
         yield Utterance(key=f"{turn}-out-{_digest(answer)}", speaker="assistant", text=answer, at=now)
 
 
-def _time(given: Any, now: str) -> str:
-    """Return when something was said, as the host has it where that can be read."""
+def _time_or_now(time: Any, now: str) -> str:
+    """Return a time of the host as RFC 3339, or `now` if it cannot be read or has no zone."""
     try:
-        at = datetime.fromisoformat(str(given))
+        at = datetime.fromisoformat(str(time))
     except ValueError:
         return now
     return now if at.tzinfo is None else at.isoformat()
@@ -264,7 +274,7 @@ def _lines(path: Any) -> Iterator[Json]:
         return
     for number, line in enumerate(raw.split(b"\n")):
         if begin and not number:
-            continue  # it is cut
+            continue  # reading began within this line
         try:
             value = json.loads(line)
         except ValueError:
@@ -274,7 +284,7 @@ def _lines(path: Any) -> Iterator[Json]:
 
 
 def _text_of(content: Any) -> str:
-    """Return the words of a message: what tools gave and got is none of them."""
+    """Return the text of a message, without the calls and results of tools."""
     if isinstance(content, str):
         return content.strip()
     if not isinstance(content, list):

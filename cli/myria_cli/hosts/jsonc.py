@@ -1,10 +1,10 @@
-"""JSON with comments, as hosts keep their settings: read it, and change what it says without touching the rest.
+"""JSON with comments, as hosts keep their settings: read it, and change values without touching the rest of the text.
 
-No maintained library for Python keeps such a text to the byte, so the standard library's parser finds the places.
-Comments, and commas behind a last part, are first replaced by spaces, which leaves JSON of the same length.
+No maintained library for Python preserves such a text to the byte, so the standard library's parser finds the places to
+change. Comments and trailing commas are first replaced by spaces, which leaves JSON of the same length ("plain" text).
 
-A new part goes to the front of its object or list. There no comma and no comment of others has to move, and taking it
-out again gives the same bytes.
+A new part goes to the front of its object or list. There no comma or comment of others has to move, and removing the
+part restores the same bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _COMMENT = re.compile(rf"{_STRING}|//[^\n\r]*|/\*.*?\*/", re.DOTALL)
 _COMMA = re.compile(rf"{_STRING}|[\[{{,]\s*,|,(?=\s*[}}\]])", re.DOTALL)
-"""Finds a comma behind a last part. One that follows no part is found with what is before it, and stays: an error."""
+"""Matches a trailing comma alone. A comma after no part is matched with what precedes it, and stays: an error."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _INDENT = re.compile(r"\n([ \t]+)\S")
@@ -33,7 +33,7 @@ class PlacedPart(NamedTuple):
 
 
 class Splice(NamedTuple):
-    """What takes the place of a piece of a text."""
+    """A replacement for the piece of a text from `start` to `end`."""
 
     start: int
     end: int
@@ -41,7 +41,7 @@ class Splice(NamedTuple):
 
 
 def read(text: str) -> Any:
-    """Return what a text says; an empty one, or one of comments alone, says an empty object.
+    """Parse a text; an empty one, or one of comments alone, is an empty object.
 
     Raises:
         ValueError: it is no JSON, or names a key twice.
@@ -55,7 +55,7 @@ def read(text: str) -> Any:
 
 
 def edited(text: str, wanted: Any) -> str:
-    """Return a text that says `wanted`. What it says already keeps its bytes.
+    """Change a text so that it parses as `wanted`. Parts that are already right keep their bytes.
 
     Raises:
         ValueError: as `read`.
@@ -74,19 +74,19 @@ def _no_constant(name: str) -> Any:
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         keys = [key for key, _ in pairs]
-        twin = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twin[:40]!r} comes twice")
-    return made
+        repeated_key = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {repeated_key[:40]!r} comes twice")
+    return members
 
 
 _JSON = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_without_twins)
 
 
 def _plain(text: str) -> str:
-    """Return a text of the same length without comments, and without commas behind a last part."""
+    """Return a text of the same length in which spaces replace comments and trailing commas."""
     text = _COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else re.sub(r"[^\r\n]", " ", found[0]), text)
     return _COMMA.sub(lambda found: " " if found[0] == "," else found[0], text)
 
@@ -97,14 +97,14 @@ def _after_space(plain: str, at: int) -> int:
 
 
 def _parts(plain: str, at: int) -> Iterator[PlacedPart]:
-    """Yield the parts of the object or list that begins at a place."""
+    """Yield the parts of the object or list that begins at `at`."""
     is_object, number = plain[at] == "{", 0
     at = _after_space(plain, at + 1)
     while plain[at] not in "}]":
         key, start = number, at
         if is_object:
             key, at = _JSON.raw_decode(plain, at)
-            at = _after_space(plain, _after_space(plain, at) + 1)  # behind the colon
+            at = _after_space(plain, _after_space(plain, at) + 1)  # past the colon
         _, end = _JSON.raw_decode(plain, at)
         yield PlacedPart(key, start, at, end)
         at = _after_space(plain, end)
@@ -114,7 +114,7 @@ def _parts(plain: str, at: int) -> Iterator[PlacedPart]:
 
 
 def _splice(text: str, plain: str, at: int, wanted: Any) -> Splice | None:
-    """Return the next step to a value that says `wanted`, None where it does."""
+    """Return the next replacement that brings the value at `at` nearer to `wanted`; None if it is equal."""
     value, end = _JSON.raw_decode(plain, at)
     if value == wanted:
         return None
@@ -136,7 +136,7 @@ def _splice(text: str, plain: str, at: int, wanted: Any) -> Splice | None:
 
 
 def _insertion(text: str, at: int, parts: list[PlacedPart], key: Any, wanted: Any) -> Splice:
-    """Return how a container that begins at a place gets one more part."""
+    """Return the replacement that adds a part to the front of the object or list that begins at `at`."""
     name, value = (f"{json.dumps(key, ensure_ascii=False)}: ", wanted[key]) if isinstance(wanted, dict) else ("", key)
     newline, outer = _newline(text), _indent_at(text, at)
     if not parts:
@@ -151,7 +151,7 @@ def _insertion(text: str, at: int, parts: list[PlacedPart], key: Any, wanted: An
 
 
 def _removal(text: str, plain: str, at: int, parts: list[PlacedPart], number: int) -> Splice:
-    """Return how a container that begins at a place loses a part, and the comma that is one too many then."""
+    """Return the replacement that removes a part of the object or list at `at`, with the comma that becomes surplus."""
     part = parts[number]
     end = part.end
     start = len(plain[: part.start].rstrip())
@@ -179,12 +179,12 @@ def _newline(text: str) -> str:
 
 
 def _unit(text: str) -> str:
-    """Return by what lines are indented in a text: as its first that is."""
+    """Return the indentation unit of a text: that of its first indented line."""
     match = _INDENT.search(text)
     return match[1] if match else "  "
 
 
 def _indent_at(text: str, at: int) -> str:
-    """Return the white space that begins the line of a place."""
+    """Return the white space at the beginning of the line that contains the position."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip())]

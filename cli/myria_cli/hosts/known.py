@@ -13,18 +13,17 @@ Json = dict[str, Any]
 Form = Literal["json", "toml"]
 
 HOOK_TIMEOUT_S = 10
-"""Seconds that a host gives a hook. One ends by itself before that."""
+"""Seconds after which a host ends a hook. Our hook ends by itself before that."""
 
 START_TIMEOUT_S = 60
-"""Seconds that Codex gives a server that it starts. Its own ten are few for the first start of a PostgreSQL."""
+"""Seconds in which a server that Codex starts must be ready. Its default of ten is short for a first PostgreSQL."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Server:
-    """How a host reaches the memory: over HTTP at `url`, or by starting `command`.
+    """How a host reaches the memory: over HTTP at `url`, or by starting `command` with the variables `env`.
 
-    Of a key over HTTP either the text is known, or the variable of the environment that holds it. `env` are variables
-    for the command.
+    A key for HTTP is given as text (`key`), or as the environment variable that holds it (`key_env`).
     """
 
     url: str | None = None
@@ -36,10 +35,10 @@ class Server:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hooks:
-    """Where a host keeps its hooks, and under which events they run.
+    """Where a host keeps its hooks, and at which events they run.
 
-    `written` makes the element of an event's list that runs a command; `version` is what the file says of its form,
-    where it must.
+    `written` makes, from a command, the element of an event's list that runs it. `version` is the format version that
+    the file must have, None if it needs none.
     """
 
     file: Callable[[], Path]
@@ -68,7 +67,7 @@ def _home(*parts: str) -> Path:
 
 
 def _program_data(*parts: str) -> Path:
-    """Return where programs with windows keep what is a user's."""
+    """Return the system's folder for the settings of desktop applications."""
     if sys.platform == "darwin":
         return _home("Library", "Application Support", *parts)
     if sys.platform == "win32":
@@ -91,23 +90,23 @@ def _headers(server: Server, reference: str) -> Json:
     return {} if key is None else {"Authorization": f"Bearer {key}"}
 
 
-def _started(server: Server) -> Json:
+def _command_entry(server: Server) -> Json:
     command, *arguments = server.command
     return {"command": command, "args": arguments} | ({"env": dict(server.env)} if server.env else {})
 
 
-def _entry(*, reference: str, url: str = "url", typed: bool = False) -> Callable[[Server], Json]:
-    """Return how a host writes a server.
+def _entry_writer(*, reference: str, url: str = "url", typed: bool = False) -> Callable[[Server], Json]:
+    """Return the function that makes a host's entry for a server.
 
     Args:
-        reference: how it names a variable of its environment.
-        url: the member with the address.
-        typed: whether a member tells the kind of the server.
+        reference: the host's syntax for an environment variable, a format string with {} for its name.
+        url: the name of the member that holds the address.
+        typed: whether the entry has a member `type`.
     """
 
     def written(server: Server) -> Json:
         if server.url is None:
-            return ({"type": "stdio"} if typed else {}) | _started(server)
+            return ({"type": "stdio"} if typed else {}) | _command_entry(server)
         headers = _headers(server, reference)
         return ({"type": "http"} if typed else {}) | {url: server.url} | ({"headers": headers} if headers else {})
 
@@ -116,17 +115,17 @@ def _entry(*, reference: str, url: str = "url", typed: bool = False) -> Callable
 
 def _codex_table(server: Server) -> Json:
     if server.url is None:
-        return {**_started(server), "startup_timeout_sec": START_TIMEOUT_S}
+        return {**_command_entry(server), "startup_timeout_sec": START_TIMEOUT_S}
     if server.key_env is not None:
         return {"url": server.url, "bearer_token_env_var": server.key_env}
     return {"url": server.url} | ({"http_headers": headers} if (headers := _headers(server, "")) else {})
 
 
-def _group(command: str) -> Json:
+def _hook_group(command: str) -> Json:
     return {"hooks": [{"type": "command", "command": command, "timeout": HOOK_TIMEOUT_S}]}
 
 
-def _named_group(command: str) -> Json:
+def _named_hook_group(command: str) -> Json:
     return {"hooks": [{"name": "myria", "type": "command", "command": command, "timeout": HOOK_TIMEOUT_S * 1000}]}
 
 
@@ -138,11 +137,11 @@ HOSTS: Mapping[str, Host] = {
             title="Claude Code",
             file=lambda: _claude(".claude.json", _home(".claude.json")),
             group="mcpServers",
-            written=_entry(reference="${{{}}}", typed=True),
+            written=_entry_writer(reference="${{{}}}", typed=True),
             hooks=Hooks(
                 file=lambda: _claude("settings.json", _home(".claude", "settings.json")),
                 events=("SessionStart", "Stop"),
-                written=_group,
+                written=_hook_group,
             ),
             next_step="Start a new session; /mcp shows the server, /hooks the hooks.",
         ),
@@ -151,7 +150,7 @@ HOSTS: Mapping[str, Host] = {
             title="Claude Desktop",
             file=lambda: _program_data("Claude", "claude_desktop_config.json"),
             group="mcpServers",
-            written=_started,
+            written=_command_entry,
             over_http=False,
             next_step="Quit and start it: closing its window is not enough.",
         ),
@@ -160,7 +159,7 @@ HOSTS: Mapping[str, Host] = {
             title="Cursor",
             file=lambda: _home(".cursor", "mcp.json"),
             group="mcpServers",
-            written=_entry(reference="${{env:{}}}"),
+            written=_entry_writer(reference="${{env:{}}}"),
             hooks=Hooks(
                 file=lambda: _home(".cursor", "hooks.json"),
                 events=("sessionStart", "beforeSubmitPrompt", "afterAgentResponse"),
@@ -174,7 +173,7 @@ HOSTS: Mapping[str, Host] = {
             title="VS Code",
             file=lambda: _program_data("Code", "User", "mcp.json"),
             group="servers",
-            written=_entry(reference="${{env:{}}}", typed=True),
+            written=_entry_writer(reference="${{env:{}}}", typed=True),
             next_step="`MCP: List Servers` shows the server.",
         ),
         Host(
@@ -187,7 +186,7 @@ HOSTS: Mapping[str, Host] = {
             hooks=Hooks(
                 file=lambda: _codex("hooks.json"),
                 events=("SessionStart", "UserPromptSubmit", "Stop"),
-                written=_group,
+                written=_hook_group,
             ),
             next_step="Start it anew; /mcp shows the server. Hooks run once you have trusted them.",
         ),
@@ -196,11 +195,11 @@ HOSTS: Mapping[str, Host] = {
             title="Gemini CLI",
             file=lambda: _home(".gemini", "settings.json"),
             group="mcpServers",
-            written=_entry(reference="${}", url="httpUrl"),
+            written=_entry_writer(reference="${}", url="httpUrl"),
             hooks=Hooks(
                 file=lambda: _home(".gemini", "settings.json"),
                 events=("SessionStart", "AfterAgent"),
-                written=_named_group,
+                written=_named_hook_group,
             ),
             next_step="Start it anew; /mcp shows the server.",
         ),

@@ -1,8 +1,8 @@
 """TOML, as hosts keep their settings: read it, and change tables of a group without touching the rest.
 
-The standard library reads TOML and writes none. tomlkit does both, but it puts a new table behind the comment that
-leads the next one, takes that comment along when it removes a table, and writes its own line ends. So a table is found
-by its header and taken out as lines; a new one goes to the end. The caller reads again what came of it.
+The standard library reads TOML but does not write it. tomlkit does both, but it puts a new table after the comment that
+introduces the next one, removes that comment together with a table, and writes its own line ends. So here a table is
+found by its header and removed line by line; a new one goes to the end. The caller parses the result to check it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ read = tomllib.loads
 
 
 def edited(text: str, wanted: Json) -> str:
-    """Return a text whose groups of tables say `wanted`. What it says already keeps its bytes.
+    """Change a text so that its groups of tables parse as `wanted`. Tables that are already right keep their bytes.
 
     Raises:
-        ValueError: it is no TOML, or writes a table that is to go without a header of its own.
+        ValueError: the text is no TOML, or a table to remove has no header of its own.
     """
     data = read(text)
     for group in [name for name in {**data, **wanted} if data.get(name, {}) != wanted.get(name, {})]:
@@ -37,7 +37,7 @@ def edited(text: str, wanted: Json) -> str:
 
 
 def table_text(group: str, name: str, table: Json) -> str:
-    """Return a table with its header, as it is put in."""
+    """Return a table as text, with its header."""
     lines = [f"[{group}.{_key(name)}]", *(f"{_key(key)} = {_value(value)}" for key, value in table.items())]
     return "\n".join(lines) + "\n"
 
@@ -47,21 +47,21 @@ def _key(name: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """Return a text, a number, a list of them or a flat table; the escapes of JSON's texts are those of TOML's."""
+    """Return a string, number, list of them or flat table as TOML, whose strings have the same escapes as JSON's."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(key)} = {_value(one)}" for key, one in value.items()) + " }"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _without(text: str, group: str, name: str) -> str:
-    """Return a text without a table and those below it. Comments that lead what follows stay."""
+    """Remove a table and its sub-tables from a text. Comments that introduce the next table stay."""
     names = "|".join(re.escape(form) for form in (name, json.dumps(name), f"'{name}'"))
-    ours = re.compile(rf"[ \t]*\[[ \t]*{re.escape(group)}[ \t]*\.[ \t]*(?:{names})[ \t]*(?:\]|\.)")
+    header_of_table = re.compile(rf"[ \t]*\[[ \t]*{re.escape(group)}[ \t]*\.[ \t]*(?:{names})[ \t]*(?:\]|\.)")
     start = end = None
     position = 0
     for line in text.splitlines(keepends=True):
         at, position = position, position + len(line)
-        if ours.match(line):
+        if header_of_table.match(line):
             start = at if start is None else start
         elif start is not None and line.lstrip().startswith("["):
             break
@@ -70,7 +70,7 @@ def _without(text: str, group: str, name: str) -> str:
     if start is None:
         raise ValueError(f"{group}.{name} is written without a header [{group}.{name}] of its own")
     newline = _newline(text)
-    if not text[end:] or text[:start].endswith(2 * newline):  # the line end with which `edited` began
+    if not text[end:] or text[:start].endswith(2 * newline):  # `edited` put a line end before the table
         start -= len(newline) if text[:start].endswith(newline) else 0
     return text[:start] + text[end:]
 
