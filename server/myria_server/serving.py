@@ -206,6 +206,8 @@ async def _wait_for_any(*events: asyncio.Event) -> None:
 
 @contextlib.asynccontextmanager
 async def _running(server: HttpServer, ready: asyncio.Event | None, hurried: asyncio.Event) -> AsyncIterator[None]:
+    """Run a server for the block, then drain it, until `hurried` is set; if the server fails, cancel the block."""
+
     async def hurry() -> None:
         await hurried.wait()
         server.hurry()
@@ -315,6 +317,7 @@ class _GuardedProtocol(HttpToolsProtocol):
         self._waiting_since = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
+        """Parse what arrived; end a connection whose head, or whose bytes beside a body, are too large."""
         if self._refused_at is not None:
             return
         self._current_piece, self._piece_is_mixed = data, self._body_since is not None

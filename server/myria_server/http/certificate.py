@@ -15,7 +15,7 @@ from myria.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
 
-_State = tuple[tuple[int, int, int], ...]
+_FileState = tuple[tuple[int, int, int], ...]
 
 
 class Certificate:
@@ -32,53 +32,53 @@ class Certificate:
     def __init__(self, certificate: str, key: str) -> None:
         self._certificate = Path(certificate)
         self._key = Path(key)
-        self._complained = False
+        self._failure_logged = False
         try:
-            self._state = self._looked_at()
-            self._newest = self._read()
+            self._loaded_state = self._file_state()
+            self._loaded_context = self._read()
         except (OSError, ValueError) as error:
             raise ConfigurationError(
                 f"TLS cannot be set up from mcp.tls_certificate and mcp.tls_key: {error}", field="mcp.tls_certificate"
             ) from error
-        self.context = self._newest
+        self.context = self._loaded_context
         # A listening socket keeps its context. Each handshake takes the newest one's certificate in its place, so that
         # no handshake meets a certificate without its key.
-        self.context.sni_callback = self._switch
+        self.context.sni_callback = self._use_newest
 
     def refresh(self) -> bool:
         """Read the files again if they have changed; return whether new ones hold from now on."""
         try:
-            state = self._looked_at()
-            if state == self._state:
+            state = self._file_state()
+            if state == self._loaded_state:
                 return False
-            self._newest = self._read()
+            self._loaded_context = self._read()
         except (OSError, ValueError) as error:
-            if not self._complained:  # the next look is a second away
+            if not self._failure_logged:  # the next look is a second away
                 logger.warning(
                     "the renewed certificate cannot be used, the one before stays: %s",
                     error,
                     extra={"action": "certificate_failed", "file": str(self._certificate)},
                 )
-            self._complained = True
+            self._failure_logged = True
             return False
-        self._state, self._complained = state, False
+        self._loaded_state, self._failure_logged = state, False
         logger.info(
             "the certificate was renewed", extra={"action": "certificate_renewed", "file": str(self._certificate)}
         )
         return True
 
-    def _switch(self, handshake: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _of: ssl.SSLContext) -> None:
-        if self._newest is not self.context:
-            handshake.context = self._newest
+    def _use_newest(self, handshake: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _of: ssl.SSLContext) -> None:
+        if self._loaded_context is not self.context:
+            handshake.context = self._loaded_context
 
     def _read(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self._certificate, self._key, password=_no_passphrase)
         return context
 
-    def _looked_at(self) -> _State:
-        found = [path.stat() for path in (self._certificate, self._key)]
-        return tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in found)
+    def _file_state(self) -> _FileState:
+        stats = [path.stat() for path in (self._certificate, self._key)]
+        return tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats)
 
 
 def _no_passphrase() -> str:

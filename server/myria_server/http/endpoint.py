@@ -112,6 +112,7 @@ class McpEndpoint:
             await refuse(send, self._api, error, extra=((b"allow", b"POST"),))
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Decode a message, refuse it where a check fails, and answer it: calls here, everything else by the SDK."""
         body = (await receive())["body"]
         version = headers_of(scope).get(VERSION_HEADER)
         try:

@@ -71,6 +71,7 @@ class PublicKey:
         return self._bound_keys[algorithm]
 
     def _bind(self, algorithm: str) -> jwt.PyJWK | None:
+        """Return the key bound to an algorithm; None where kind, curve or size of the key do not suit it."""
         kind, curve = _KINDS[algorithm]
         if self._algorithm not in (None, algorithm) or self._members["kty"] != kind:
             return None
@@ -162,6 +163,7 @@ class KeySet:
         return matches
 
     async def _fetch(self) -> None:
+        """Fetch the key set once; log a failure, and keep the keys there were."""
         self.fetches += 1
         self._tried_at = started_at = self._ticks()
         try:

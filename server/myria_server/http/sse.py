@@ -120,6 +120,7 @@ class LegacyTransport:
         await self._guarded_message(_with_credential(scope, credential), receive, send)
 
     async def _serve_stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Open a stream and let the SDK's server speak over it until either side closes it."""
         principal: Principal = scope[PRINCIPAL_KEY]
         try:
             if scope["method"] != "GET":
@@ -176,6 +177,7 @@ class LegacyTransport:
             raise Overloaded(f"{MAX_STREAMS} streams are open; use POST /mcp/agent, which needs none")
 
     async def _take_message(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a posted message and hand it to the SDK for its stream, or refuse it."""
         body = (await receive())["body"]
         request_id: int | str | None = None
         code: int | None = None

@@ -125,6 +125,7 @@ class _Pipe:
         return BodyTooLarge(f"a message is longer than {self._line_bytes} bytes", limit=self._line_bytes)
 
     async def _take_line(self, line: bytes, to_server: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        """Decode and check one line, then hand its message to the server, or answer with what is wrong."""
         try:
             decoded = with_object_arguments(await self._bodies.decode(line))
         except Refused as refused:

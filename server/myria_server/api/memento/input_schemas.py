@@ -55,7 +55,7 @@ _MAX_CONTENT = 10_000_000
 _OF_OTHERS = ("valid_to", "ema_activation", "similarity")
 """Fields of the contract that memories do not have here: nothing is shown for them."""
 
-_OURS = {
+_DOMAIN_NAMES = {
     "content": "content",
     "type": "kind",
     "topic": "topic",
@@ -94,18 +94,18 @@ def _texts(limit: int, longest: int) -> Callable[[Any, ValidationInfo], tuple[st
             raise InvalidArgument(f"{name} must be a list of texts", field=name)
         if len(value) > limit:
             raise InvalidArgument(f"{name} may hold at most {limit}", field=name, limit=limit)
-        return tuple(check_text(item, f"{name}[{at}]", longest) for at, item in enumerate(value)) or None
+        return tuple(check_text(item, f"{name}[{index}]", longest) for index, item in enumerate(value)) or None
 
     return check
 
 
-def _moods(value: Any, info: ValidationInfo) -> tuple[str, ...] | None:
-    """Return several moods, of which each will do, or one that is given as a text."""
+def _read_moods(value: Any, info: ValidationInfo) -> tuple[str, ...] | None:
+    """Return the moods to search for, any of which matches; a text stands for one mood."""
     moods = [value] if isinstance(value, str) and value else value or None
     return _texts(_MAX_KEYWORDS, _MAX_TOPIC)(moods, info)
 
 
-def _part(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+def _read_part(value: Any, info: ValidationInfo) -> tuple[str, ...]:
     """Return the texts of a part of a reflection; blank ones are left out."""
     name = _name(info)
     if value is None:
@@ -115,23 +115,23 @@ def _part(value: Any, info: ValidationInfo) -> tuple[str, ...]:
     if len(value) > MAX_PART:
         raise InvalidArgument(f"{name} may hold at most {MAX_PART}", field=name, limit=MAX_PART)
     return tuple(
-        check_text(item, f"{name}[{at}]", _MAX_CONTENT)
-        for at, item in enumerate(value)
+        check_text(item, f"{name}[{index}]", _MAX_CONTENT)
+        for index, item in enumerate(value)
         if str(item).strip() or not item
     )
 
 
-def _summary(value: Any, info: ValidationInfo) -> tuple[str, ...]:
-    """Return a text, or several of which each becomes a note of its own."""
+def _read_summary(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+    """Return the texts of a summary, each of which becomes a note of its own; a text stands for one."""
     if not isinstance(value, list | tuple):
         return (check_text(value, _name(info), _MAX_CONTENT),)
-    texts = _part([text for text in value if not isinstance(text, str) or text.strip()], info)
+    texts = _read_part([text for text in value if not isinstance(text, str) or text.strip()], info)
     if not texts:
         raise InvalidArgument("summary is empty: say what the session came to", field="summary")
     return texts
 
 
-def _kinds(value: Any, info: ValidationInfo) -> tuple[str, ...] | None:
+def _read_kinds(value: Any, info: ValidationInfo) -> tuple[str, ...] | None:
     name = _name(info)
     if value is None or value in ([], ""):
         return None
@@ -140,8 +140,8 @@ def _kinds(value: Any, info: ValidationInfo) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(value))
 
 
-def _fields(value: Any) -> Any:
-    """Refuse fields of a memory that there are none of."""
+def _check_fields(value: Any) -> Any:
+    """Refuse names of fields that a memory does not have."""
     if isinstance(value, list | tuple):
         known = {*FragmentBody.model_fields, *_OF_OTHERS}
         for name in value:
@@ -150,38 +150,42 @@ def _fields(value: Any) -> Any:
     return value
 
 
-def _moment(name: str, *, whole_day: bool = False) -> BeforeValidator:
-    """Return the validator of a time that callers know by this name; empty means none.
+def _moment_validator(name: str, *, whole_day: bool = False) -> BeforeValidator:
+    """Return a validator of a time; null or an empty text means none.
 
-    A date alone is its beginning in UTC, or its end where the whole day is meant.
+    Args:
+        name: the field's name as callers know it, for refusals.
+        whole_day: a date alone means the end of that day; otherwise its beginning. UTC, unless a zone is set.
     """
 
     def check(value: Any, info: ValidationInfo) -> int | None:
-        return None if value in (None, "") else parse_timestamp(_whole(value, info.context, whole_day=whole_day), name)
+        return (
+            None if value in (None, "") else parse_timestamp(_add_clock(value, info.context, whole_day=whole_day), name)
+        )
 
     return BeforeValidator(check)
 
 
-def _local_moment(value: Any, info: ValidationInfo) -> tuple[int, int] | None:
-    """Return a time by which days are reckoned, as `_moment` of a whole day, and its offset in minutes east of UTC."""
+def _read_local_moment(value: Any, info: ValidationInfo) -> tuple[int, int] | None:
+    """Return a time, read as by `_moment_validator` with `whole_day`, and its offset in minutes east of UTC."""
     if value in (None, ""):
         return None
-    whole = _whole(value, info.context, whole_day=True)
-    return parse_timestamp(whole, _name(info)), utc_offset_of(whole)
+    full_time = _add_clock(value, info.context, whole_day=True)
+    return parse_timestamp(full_time, _name(info)), utc_offset_of(full_time)
 
 
-def _whole(value: Any, zone: ZoneInfo | None, *, whole_day: bool) -> Any:
-    """Return a time as it was given, a date alone with the time of day that it means, in a zone or UTC."""
+def _add_clock(value: Any, zone: ZoneInfo | None, *, whole_day: bool) -> Any:
+    """Return a time unchanged, but a date alone with the time of day that it means, in `zone` or UTC."""
     if not isinstance(value, str) or _DATE.fullmatch(value) is None:
         return value
-    whole = f"{value}T23:59:59.999999" if whole_day else f"{value}T00:00:00"
+    full_time = f"{value}T23:59:59.999999" if whole_day else f"{value}T00:00:00"
     try:
-        return datetime.fromisoformat(whole).replace(tzinfo=zone or UTC).isoformat()
+        return datetime.fromisoformat(full_time).replace(tzinfo=zone or UTC).isoformat()
     except ValueError:
-        return f"{whole}Z"  # it is refused with what is wrong
+        return f"{full_time}Z"  # no such day: parse_timestamp refuses it and says why
 
 
-def _choice(default: Any) -> BeforeValidator:
+def _default_if_blank(default: Any) -> BeforeValidator:
     """Return the validator of a field whose null or empty text means its default: agents fill in all they see."""
     return BeforeValidator(lambda value: default if value is None or value == "" else value)
 
@@ -201,20 +205,20 @@ Source = Annotated[str | None, BeforeValidator(_optional_text(_MAX_SOURCE)), _TE
 Circumstance = Annotated[str | None, BeforeValidator(_optional_text(MAX_CIRCUMSTANCE)), _TEXT]
 Query = Annotated[str | None, BeforeValidator(_optional_text(MAX_QUERY)), _TEXT]
 Keywords = Annotated[tuple[str, ...] | None, BeforeValidator(_texts(_MAX_KEYWORDS, _MAX_KEYWORD)), _TEXTS]
-Texts = Annotated[tuple[str, ...], BeforeValidator(_part), _TEXTS]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_read_part), _TEXTS]
 AgentId = Annotated[str | None, BeforeValidator(_optional_text(MAX_PARTICIPANT_CHARACTERS)), _TEXT]
 Share = Annotated[Annotated[float, Field(ge=0, le=1)] | None, WithJsonSchema({"type": "number"})]
-No = Annotated[bool, _choice(False), WithJsonSchema({"type": "boolean"})]
+No = Annotated[bool, _default_if_blank(False), WithJsonSchema({"type": "boolean"})]
 OptionalFlag = Annotated[bool | None, WithJsonSchema({"type": "boolean"})]
 _KIND = WithJsonSchema({"type": "string", "enum": list(KINDS)})
 Kind = Annotated[str | None, BeforeValidator(_optional_text(_MAX_TOPIC)), _KIND]
 Budget = Annotated[Annotated[int, Field(ge=1, le=_MAX_BUDGET)], _WHOLE_NUMBER]
-Format = Annotated[Literal["text", "json"] | None, _choice(None)]
-Items = Annotated[list[Any], Field(max_length=MAX_BATCH), _choice([]), _OBJECTS]
+Format = Annotated[Literal["text", "json"] | None, _default_if_blank(None)]
+Items = Annotated[list[Any], Field(max_length=MAX_BATCH), _default_if_blank([]), _OBJECTS]
 
 
-def _agent_last(schema: dict[str, Any]) -> None:
-    """Put what a tool is about before who uses it: small models write arguments in the order of the schema."""
+def _move_agent_last(schema: dict[str, Any]) -> None:
+    """Move agentId to the end: small models write arguments in the schema's order, so content comes first."""
     properties = schema.get("properties", {})
     if "agentId" in properties:
         properties["agentId"] = properties.pop("agentId")
@@ -227,7 +231,7 @@ class AgentInput(Input):
     whose text is worth choosing publish it.
     """
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_agent_last)
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_move_agent_last)
 
     agentId: AgentId = Field(default=None, description="only if told one")
     format: Annotated[Format, HIDDEN] = None
@@ -243,12 +247,14 @@ class _NoteInput(AgentInput):
     outcome: Circumstance = None
     phase: Topic = None
     resolutionStatus: Topic = None
-    assertionStatus: Annotated[Literal["observed", "inferred", "verified", "rejected"] | None, _choice(None)] = None
+    assertionStatus: Annotated[
+        Literal["observed", "inferred", "verified", "rejected"] | None, _default_if_blank(None)
+    ] = None
     affect: Topic = None
 
     def said(self) -> dict[str, Any]:
-        """Return it under the names of the domain: those of `Draft` and of `Changes`."""
-        said = {ours: getattr(self, theirs) for theirs, ours in _OURS.items()}
+        """Return these arguments under the domain's names, those of `Draft` and of `Changes`."""
+        said = {domain_name: getattr(self, contract_name) for contract_name, domain_name in _DOMAIN_NAMES.items()}
         return {**said, "details": Details(**{name: getattr(self, to_camel(name)) for name in DETAILS})}
 
 
@@ -261,7 +267,7 @@ class RememberInput(_NoteInput):
     keywords: Keywords = None
     importance: Share = None
     source: Source = None
-    scope: Annotated[Literal["permanent", "session"], _choice("permanent")] = "permanent"
+    scope: Annotated[Literal["permanent", "session"], _default_if_blank("permanent")] = "permanent"
     sessionId: OptionalId = None
     isAnchor: No = False
     linkedTo: Ids = None
@@ -287,8 +293,8 @@ class BatchRememberInput(AgentInput):
 class TimeRange(Input):
     """A span of time; what happened at `to` is outside."""
 
-    since: Annotated[int | None, _moment("timeRange.from"), _TEXT] = Field(default=None, alias="from")
-    to: Annotated[int | None, _moment("timeRange.to", whole_day=True), _TEXT] = None
+    since: Annotated[int | None, _moment_validator("timeRange.from"), _TEXT] = Field(default=None, alias="from")
+    to: Annotated[int | None, _moment_validator("timeRange.to", whole_day=True), _TEXT] = None
 
 
 class RecallInput(AgentInput):
@@ -298,32 +304,32 @@ class RecallInput(AgentInput):
     keywords: Keywords = None
     topic: Topic = None
     type: Kind = None
-    tokenBudget: Annotated[Budget, _choice(DEFAULT_BUDGET)] = DEFAULT_BUDGET
+    tokenBudget: Annotated[Budget, _default_if_blank(DEFAULT_BUDGET)] = DEFAULT_BUDGET
     minImportance: Share = None
     timeRange: TimeRange | None = None
-    asOf: Annotated[tuple[int, int] | None, BeforeValidator(_local_moment), _TEXT] = None
+    asOf: Annotated[tuple[int, int] | None, BeforeValidator(_read_local_moment), _TEXT] = None
     includeSuperseded: No = False
-    includeLinks: Annotated[bool, _choice(True)] = True
-    linkRelationType: Annotated[Relation | None, _choice(None)] = None
+    includeLinks: Annotated[bool, _default_if_blank(True)] = True
+    linkRelationType: Annotated[Relation | None, _default_if_blank(None)] = None
     threshold: Share = None
-    pageSize: Annotated[Annotated[int, Field(ge=1, le=50)] | None, _choice(None), _WHOLE_NUMBER] = None
+    pageSize: Annotated[Annotated[int, Field(ge=1, le=50)] | None, _default_if_blank(None), _WHOLE_NUMBER] = None
     cursor: Query = None
     sessionId: OptionalId = None
-    excludeSeen: Annotated[bool, _choice(True)] = Field(default=True, description="of sessionId, by context")
+    excludeSeen: Annotated[bool, _default_if_blank(True)] = Field(default=True, description="of sessionId, by context")
     contextText: Query = None
-    depth: Annotated[Literal["high-level", "detail", "tool-level"] | None, _choice(None)] = None
+    depth: Annotated[Literal["high-level", "detail", "tool-level"] | None, _default_if_blank(None)] = None
     workspace: Topic = None
     caseId: Topic = None
     phase: Topic = None
     resolutionStatus: Topic = None
-    affect: Annotated[tuple[str, ...] | None, BeforeValidator(_moods), _TEXTS] = None
+    affect: Annotated[tuple[str, ...] | None, BeforeValidator(_read_moods), _TEXTS] = None
     isAnchor: OptionalFlag = None
     caseMode: No = False
-    maxCases: Annotated[Annotated[int, Field(ge=1, le=10)] | None, _choice(None), _WHOLE_NUMBER] = None
+    maxCases: Annotated[Annotated[int, Field(ge=1, le=10)] | None, _default_if_blank(None), _WHOLE_NUMBER] = None
     includeKeywords: No = False
     includeContext: No = False
-    fields: Annotated[Keywords, BeforeValidator(_fields)] = None
-    fragmentCount: Annotated[int | None, _choice(None), HIDDEN] = None
+    fields: Annotated[Keywords, BeforeValidator(_check_fields)] = None
+    fragmentCount: Annotated[int | None, _default_if_blank(None), HIDDEN] = None
     format: Format = None
 
 
@@ -354,9 +360,9 @@ class AmendInput(_NoteInput):
     importance: Share = None
     isAnchor: OptionalFlag = None
     source: Source = None
-    scope: Annotated[Literal["permanent", "session"] | None, _choice(None)] = None
+    scope: Annotated[Literal["permanent", "session"] | None, _default_if_blank(None)] = None
     sessionId: OptionalId = None
-    supersedes: Annotated[bool, _choice(False), HIDDEN] = False
+    supersedes: Annotated[bool, _default_if_blank(False), HIDDEN] = False
     dryRun: No = False
 
 
@@ -365,7 +371,7 @@ class LinkInput(AgentInput):
 
     fromId: Id
     toId: Id
-    relationType: Annotated[Relation, _choice("related")] = "related"
+    relationType: Annotated[Relation, _default_if_blank("related")] = "related"
     weight: Share = None
     replaces: No = Field(default=False, description="in place of the pair's other types, which else stay")
     dryRun: No = False
@@ -380,8 +386,8 @@ class GraphExploreInput(AgentInput):
 class ContextInput(AgentInput):
     """Arguments of context."""
 
-    tokenBudget: Annotated[Budget, _choice(CONTEXT_BUDGET)] = CONTEXT_BUDGET
-    types: Annotated[tuple[str, ...] | None, BeforeValidator(_kinds), _TEXTS] = None
+    tokenBudget: Annotated[Budget, _default_if_blank(CONTEXT_BUDGET)] = CONTEXT_BUDGET
+    types: Annotated[tuple[str, ...] | None, BeforeValidator(_read_kinds), _TEXTS] = None
     sessionId: OptionalId = None
     workspace: Topic = None
     structured: No = False
@@ -398,7 +404,7 @@ class Effectiveness(Input):
 class ReflectInput(AgentInput):
     """Arguments of reflect."""
 
-    summary: Annotated[tuple[str, ...], BeforeValidator(_summary), _TEXT]
+    summary: Annotated[tuple[str, ...], BeforeValidator(_read_summary), _TEXT]
     sessionId: OptionalId = None
     decisions: Texts = ()
     errors_resolved: Texts = ()
@@ -417,6 +423,6 @@ class FeedbackInput(AgentInput):
     suggestion: Circumstance = None
     context: Circumstance = None
     session_id: OptionalId = None
-    trigger_type: Annotated[Literal["sampled", "voluntary"], _choice("voluntary")] = "voluntary"
-    search_event_id: Annotated[int | None, _choice(None), _WHOLE_NUMBER] = None
+    trigger_type: Annotated[Literal["sampled", "voluntary"], _default_if_blank("voluntary")] = "voluntary"
+    search_event_id: Annotated[int | None, _default_if_blank(None), _WHOLE_NUMBER] = None
     fragment_ids: Ids = None

@@ -251,6 +251,7 @@ class MemtraceApi:
     async def _list_memories(
         self, caller: Caller, request: rest.ListInput, agents: Sequence[str] = (), **more: str
     ) -> Json:
+        """Return a page of memories by the filters of a request, of one agent under all its names where given."""
         page = await self._reader.page(
             caller.tenant,
             caller.masks,

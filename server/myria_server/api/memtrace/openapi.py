@@ -155,6 +155,7 @@ def _answer_models(route: Route) -> list[type[BaseModel]]:
 
 
 def _operation_of(route: Route) -> Json:
+    """Return the OpenAPI operation of a route: its parameters, body and responses."""
     parameters: list[Json] = []
     if "{id}" in route.path:
         parameters.append({"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}})
@@ -186,6 +187,7 @@ def _operation_of(route: Route) -> Json:
 
 
 def _responses_of(route: Route) -> Json:
+    """Return the OpenAPI responses of a route by status: its success, and every refusal that may happen."""
     success: Json = {"description": route.title}
     if route.answer:
         success["content"] = {"application/json": {"schema": _one_of(_answer_models(route))}}

@@ -56,7 +56,7 @@ _ID = r"[A-Za-z][A-Za-z0-9_-]{0,127}"
 _SESSION = rf"(?:{_ID}|[A-Za-z0-9_.%-]{{1,270}}/[A-Za-z0-9_.-]{{1,90}})"
 _TYPE = r"[A-Za-z][A-Za-z0-9_]{0,63}"
 _TAG = r"[A-Za-z0-9_.-]{1,64}"
-_MEANT = {
+_PATTERN_TEXTS = {
     _ID: "must begin with a letter, and hold letters, digits, _ and -, at most 128",
     _SESSION: "must begin with a letter, and hold letters, digits, _ and -, at most 128, or be a project/session",
     _TYPE: "must begin with a letter, and hold letters, digits and _, at most 64",
@@ -80,10 +80,10 @@ class FieldRule(BeforeValidator):
         return dict(self.schema)
 
 
-def _rule(
+def _rule_of(
     check: Callable[[Any, str], Any], schema: Json, default: Any = None, *, required: bool = False, blank: bool = True
 ) -> FieldRule:
-    """Return the rule of a field: what is left out is the default, and so is an empty text, where it may be `blank`."""
+    """Return the rule of a field: null means the default, and so does an empty text where `blank`."""
 
     def read(value: Any, info: ValidationInfo) -> Any:
         if value is None or (value == "" and blank):
@@ -95,40 +95,40 @@ def _rule(
     return FieldRule(read, schema=schema)
 
 
-def _invalid(name: str, meant: str) -> InvalidArgument:
-    return InvalidArgument(f"invalid {name}: it {meant}", field=name)
+def _invalid(name: str, requirement: str) -> InvalidArgument:
+    return InvalidArgument(f"invalid {name}: it {requirement}", field=name)
 
 
-def _matched(value: Any, name: str, pattern: str) -> str:
+def _check_pattern(value: Any, name: str, pattern: str) -> str:
     if type(value) is not str or re.fullmatch(pattern, value) is None:
-        raise _invalid(name, _MEANT[pattern])
+        raise _invalid(name, _PATTERN_TEXTS[pattern])
     return value
 
 
-def _matching(pattern: str, *, default: str | None = None, required: bool = False) -> FieldRule:
-    shown = f"^{pattern}$" if required else f"^({pattern})?$"
-    schema = {"type": "string", "pattern": shown}
-    return _rule(lambda value, name: _matched(value, name, pattern), schema, default, required=required)
+def _pattern_rule(pattern: str, *, default: str | None = None, required: bool = False) -> FieldRule:
+    published_pattern = f"^{pattern}$" if required else f"^({pattern})?$"
+    schema = {"type": "string", "pattern": published_pattern}
+    return _rule_of(lambda value, name: _check_pattern(value, name, pattern), schema, default, required=required)
 
 
-def _text(limit: int, *, required: bool = False, schema: Json | None = None) -> FieldRule:
+def _text_rule(limit: int, *, required: bool = False, schema: Json | None = None) -> FieldRule:
     bounds = {"maxLength": limit} if schema is None else schema
-    return _rule(lambda value, name: check_text(value, name, limit), {"type": "string", **bounds}, required=required)
+    return _rule_of(lambda value, name: check_text(value, name, limit), {"type": "string", **bounds}, required=required)
 
 
-def _one_of(names: Sequence[str], default: str | None = None) -> FieldRule:
-    meant = f"must be {' or '.join(names)}" if len(names) == 2 else f"must be one of {', '.join(names)}"
+def _choice_rule(names: Sequence[str], default: str | None = None) -> FieldRule:
+    requirement = f"must be {' or '.join(names)}" if len(names) == 2 else f"must be one of {', '.join(names)}"
 
     def check(value: Any, name: str) -> str:
         if value not in names:
-            raise _invalid(name, meant)
+            raise _invalid(name, requirement)
         return str(value)
 
-    return _rule(check, {"type": "string", "enum": list(names)}, default)
+    return _rule_of(check, {"type": "string", "enum": list(names)}, default)
 
 
-def _several(pattern: str, what: str, schema: Json) -> FieldRule:
-    """A list of names, or one text: of tags with commas between them, of types one."""
+def _names_rule(pattern: str, what: str, schema: Json) -> FieldRule:
+    """Return the rule of a list of names. One text may stand for it: tags separated by commas, or one type."""
 
     def check(value: Any, name: str) -> tuple[str, ...] | None:
         if isinstance(value, str):
@@ -137,74 +137,74 @@ def _several(pattern: str, what: str, schema: Json) -> FieldRule:
             raise InvalidArgument(f"{name} must be a list of {what}", field=name)
         if len(value) > MAX_TAGS:
             raise InvalidArgument(f"{name} may hold at most {MAX_TAGS} {what}", field=name, limit=MAX_TAGS)
-        names = tuple(dict.fromkeys(_matched(item, name, pattern) for item in value if item != ""))
+        names = tuple(dict.fromkeys(_check_pattern(item, name, pattern) for item in value if item != ""))
         return names or (() if pattern == _TAG else None)
 
-    return _rule(check, schema, blank=pattern == _TYPE)
+    return _rule_of(check, schema, blank=pattern == _TYPE)
 
 
-def _list_of(pattern: str) -> Json:
+def _list_schema(pattern: str) -> Json:
     return {"type": "array", "items": {"type": "string", "pattern": f"^({pattern})?$"}, "maxItems": MAX_TAGS}
 
 
-def _whole(default: int | None, most: int, schema: Json | None = None) -> FieldRule:
-    """A bound: what is not above 0 is the default, and what is too much the most."""
+def _bound_rule(default: int | None, most: int, schema: Json | None = None) -> FieldRule:
+    """Return the rule of a bound: a number of 0 or less means the default, one above `most` means `most`."""
 
     def check(value: Any, name: str) -> int | None:
         if type(value) is not int:
             raise _invalid(name, "must be a whole number")
         return min(value, most) if value > 0 else default
 
-    return _rule(check, {"type": "integer", **({"maximum": most} if schema is None else schema)}, default)
+    return _rule_of(check, {"type": "integer", **({"maximum": most} if schema is None else schema)}, default)
 
 
-def _share(value: Any, name: str) -> float:
+def _check_share(value: Any, name: str) -> float:
     if type(value) not in (int, float) or not 0 <= value <= 1:
         raise _invalid(name, "must be a number from 0 to 1")
     return float(value)
 
 
-def _object(value: Any, name: str) -> Json:
+def _check_object(value: Any, name: str) -> Json:
     if not isinstance(value, dict):
         raise InvalidArgument(f"{name} must be a JSON object", field=name)
     check_storable(value, name)
     return value
 
 
-def _flag(value: Any, name: str) -> bool:
+def _check_flag(value: Any, name: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidArgument(f"{name} must be true or false", field=name)
     return value
 
 
-def _time(default: str | None = None) -> FieldRule:
+def _time_rule(default: str | None = None) -> FieldRule:
     def check(value: Any, name: str) -> str:
         moment(value, field=name, now=0)
         return str(value)
 
-    return _rule(check, {"type": "string", "examples": ["24h", "7d", "2026-03-19T20:00:00Z"]}, default)
+    return _rule_of(check, {"type": "string", "examples": ["24h", "7d", "2026-03-19T20:00:00Z"]}, default)
 
 
-OptionalId = Annotated[str | None, _matching(_ID)]
-RequiredId = Annotated[str, _matching(_ID, required=True)]
-OptionalSession = Annotated[str | None, _matching(_SESSION)]
-RequiredSession = Annotated[str, _matching(_SESSION, required=True)]
-Content = Annotated[str, _text(MAX_CONTENT, required=True, schema={"minLength": 1})]
-ShortText = Annotated[str | None, _text(MAX_SHORT)]
-LongText = Annotated[str | None, _text(MAX_TEXT)]
-EventType = Annotated[str, _matching(_TYPE, default=DEFAULT_EVENT_TYPE)]
-Object = Annotated[Json | None, _rule(_object, {"type": "object"}, blank=False)]
-Tags = Annotated[tuple[str, ...] | None, _several(_TAG, "tags", _list_of(_TAG))]
-Types = Annotated[tuple[str, ...] | None, _several(_TYPE, "types", _list_of(_TYPE))]
-OneType = Annotated[tuple[str, ...] | None, _several(_TYPE, "types", {"type": "string", "pattern": f"^({_TYPE})?$"})]
-Importance = Annotated[float | None, _rule(_share, {"type": "number", "minimum": 0, "maximum": 1})]
-Time = Annotated[str | None, _time()]
-TimeOfLate = Annotated[str | None, _time(DEFAULT_SINCE)]
-Ordering = Annotated[Literal["asc", "desc"], _one_of(("asc", "desc"), "desc")]
-Listed = Annotated[int, _whole(DEFAULT_LISTED, MAX_LISTED)]
-Found = Annotated[int, _whole(DEFAULT_FOUND, MAX_LISTED)]
-Cursor = Annotated[str | None, _text(MAX_CURSOR)]
-Offset = Annotated[int | None, _whole(None, MAX_OFFSET)]
+OptionalId = Annotated[str | None, _pattern_rule(_ID)]
+RequiredId = Annotated[str, _pattern_rule(_ID, required=True)]
+OptionalSession = Annotated[str | None, _pattern_rule(_SESSION)]
+RequiredSession = Annotated[str, _pattern_rule(_SESSION, required=True)]
+Content = Annotated[str, _text_rule(MAX_CONTENT, required=True, schema={"minLength": 1})]
+ShortText = Annotated[str | None, _text_rule(MAX_SHORT)]
+LongText = Annotated[str | None, _text_rule(MAX_TEXT)]
+EventType = Annotated[str, _pattern_rule(_TYPE, default=DEFAULT_EVENT_TYPE)]
+Object = Annotated[Json | None, _rule_of(_check_object, {"type": "object"}, blank=False)]
+Tags = Annotated[tuple[str, ...] | None, _names_rule(_TAG, "tags", _list_schema(_TAG))]
+Types = Annotated[tuple[str, ...] | None, _names_rule(_TYPE, "types", _list_schema(_TYPE))]
+OneType = Annotated[tuple[str, ...] | None, _names_rule(_TYPE, "types", {"type": "string", "pattern": f"^({_TYPE})?$"})]
+Importance = Annotated[float | None, _rule_of(_check_share, {"type": "number", "minimum": 0, "maximum": 1})]
+Time = Annotated[str | None, _time_rule()]
+TimeOfLate = Annotated[str | None, _time_rule(DEFAULT_SINCE)]
+Ordering = Annotated[Literal["asc", "desc"], _choice_rule(("asc", "desc"), "desc")]
+Listed = Annotated[int, _bound_rule(DEFAULT_LISTED, MAX_LISTED)]
+Found = Annotated[int, _bound_rule(DEFAULT_FOUND, MAX_LISTED)]
+Cursor = Annotated[str | None, _text_rule(MAX_CURSOR)]
+Offset = Annotated[int | None, _bound_rule(None, MAX_OFFSET)]
 
 
 _FILTERS = {"memory_type": "memory_types", "include_types": "memory_types", "event_type": "event_types"} | {
@@ -261,7 +261,7 @@ class MemoryInput(Input):
     agent_id: RequiredId = Field(description="Who keeps it, registered or not")
     content: Content = Field(description="What is to be remembered")
     session_id: OptionalSession = Field(default=None, description="In which session")
-    memory_type: Annotated[MemoryType, _one_of(MEMORY_TYPES, "episodic")] = "episodic"
+    memory_type: Annotated[MemoryType, _choice_rule(MEMORY_TYPES, "episodic")] = "episodic"
     event_type: EventType = Field(default=DEFAULT_EVENT_TYPE, description="What happened, in your own words")
     metadata: Object = Field(default=None, description="Whatever belongs to it")
     tags: Tags = None
@@ -284,7 +284,7 @@ class MemoriesInput(Input):
         min_length=1,
         json_schema_extra={"items": {"type": "object"}},  # each is a MemoryInput, read by itself
     )
-    atomic: Annotated[bool | None, _rule(_flag, {"type": "boolean"}, blank=False)] = Field(
+    atomic: Annotated[bool | None, _rule_of(_check_flag, {"type": "boolean"}, blank=False)] = Field(
         default=None,
         description="true: a duplicate refuses all. false: each by itself, and results says what became of it. Left "
         "out: duplicates are left out, and anything else that is wrong refuses all",
@@ -294,12 +294,12 @@ class MemoriesInput(Input):
 class MemoryChangeInput(Input):
     """Changes of a memory; what is left out stays, an empty object or list takes it away."""
 
-    content: Annotated[str | None, _text(MAX_CONTENT, schema={"minLength": 1})] = None
-    event_type: Annotated[str | None, _matching(_TYPE)] = None
+    content: Annotated[str | None, _text_rule(MAX_CONTENT, schema={"minLength": 1})] = None
+    event_type: Annotated[str | None, _pattern_rule(_TYPE)] = None
     metadata: Object = None
     tags: Tags = None
     importance: Importance = None
-    version: Annotated[int | None, _whole(None, 2**31 - 1, {"minimum": 1})] = Field(
+    version: Annotated[int | None, _bound_rule(None, 2**31 - 1, {"minimum": 1})] = Field(
         default=None, description="The version that you saw: where there is a newer one, nothing is changed"
     )
 
@@ -311,7 +311,7 @@ class ListInput(_FilteringInput):
     session_id: OptionalSession = None
     memory_type: OneType = None
     event_type: OneType = None
-    tags: Annotated[tuple[str, ...] | None, _several(_TAG, "tags", {"type": "string"})] = Field(
+    tags: Annotated[tuple[str, ...] | None, _names_rule(_TAG, "tags", {"type": "string"})] = Field(
         default=None, description="With commas between them: what has all of these"
     )
     since: Time = Field(default=None, description="Later than this: 24h, 7d or 30m ago, or an ISO 8601 time")
@@ -362,7 +362,7 @@ class NewAgentInput(Input):
 class RegistryInput(Input):
     """Which agents are listed."""
 
-    limit: Annotated[int, _whole(MAX_LISTED, MAX_LISTED)] = MAX_LISTED
+    limit: Annotated[int, _bound_rule(MAX_LISTED, MAX_LISTED)] = MAX_LISTED
     offset: Offset = None
 
 
@@ -382,7 +382,7 @@ class NewSessionInput(Input):
 class SessionChangeInput(Input):
     """Changes of a session; what is left out stays."""
 
-    status: Annotated[Literal["active", "closed"] | None, _one_of(SESSION_STATUSES)] = Field(
+    status: Annotated[Literal["active", "closed"] | None, _choice_rule(SESSION_STATUSES)] = Field(
         default=None, description="closed ends it, active opens it again"
     )
     metadata: Object = Field(default=None, description="Takes the place of all that was there")
@@ -391,7 +391,9 @@ class SessionChangeInput(Input):
 class SessionContextInput(_FilteringInput):
     """How the context of a session is made."""
 
-    max_tokens: Annotated[int | None, _whole(None, 1_000_000)] = Field(default=None, description="Bound of the text")
+    max_tokens: Annotated[int | None, _bound_rule(None, 1_000_000)] = Field(
+        default=None, description="Bound of the text"
+    )
     include_types: Types = None
     since: TimeOfLate = DEFAULT_SINCE
     query: LongText = Field(
@@ -405,7 +407,7 @@ class RecallToolInput(Input):
     agent_id: RequiredId = Field(description="Whose memories")
     since: TimeOfLate = Field(default=DEFAULT_SINCE, description="24h, 7d or 30m ago, or an ISO 8601 time")
     session_id: OptionalSession = None
-    memory_type: Annotated[str | None, _one_of(MEMORY_TYPES)] = None
+    memory_type: Annotated[str | None, _choice_rule(MEMORY_TYPES)] = None
     limit: Found = DEFAULT_FOUND
 
 
@@ -596,7 +598,7 @@ class RestRefusal(Answer):
     id: str | None = Field(default=None, description="Of a duplicate: the memory that stands")
 
 
-_SAID = {
+_CONTRACT_TEXTS = {
     CredentialMissing: "missing API key",
     CredentialInvalid: "invalid API key",
     DuplicateMemory: "duplicate memory",
@@ -616,21 +618,21 @@ _NEXT_STEP: Mapping[type[MyriaError], str] = {
 
 
 def status_of(error: MyriaError) -> int:
-    """Return the status of an error: a tenant that cannot be served is one thing to the contract's clients, 503."""
+    """Return the HTTP status of an error; 503 for those of `_NEXT_STEP`: a tenant that is not served."""
     return UnavailableError.http_status if type(error) in _NEXT_STEP else error.http_status
 
 
 def refused(error: MyriaError) -> Json:
     """Return an error in the contract's form."""
-    said = _SAID.get(type(error))
-    body: Json = {"error": said or error.message, "code": error.code, "retryable": error.retryable}
-    if said is not None and said != error.message:
+    contract_text = _CONTRACT_TEXTS.get(type(error))
+    body: Json = {"error": contract_text or error.message, "code": error.code, "retryable": error.retryable}
+    if contract_text is not None and contract_text != error.message:
         body["hint"] = error.message
-    elif (step := _NEXT_STEP.get(type(error))) is not None:
-        body["hint"] = step
+    elif (next_step := _NEXT_STEP.get(type(error))) is not None:
+        body["hint"] = next_step
     elif isinstance(error, UnavailableError):
         body["hint"] = "retry after a moment"
-    for name, kind in (("field", str), ("index", int), ("id", str)):
-        if isinstance(value := error.details.get(name), kind):
+    for name, value_type in (("field", str), ("index", int), ("id", str)):
+        if isinstance(value := error.details.get(name), value_type):
             body[name] = value
     return body

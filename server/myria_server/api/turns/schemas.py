@@ -59,7 +59,7 @@ def _name(info: ValidationInfo) -> str:
     return info.field_name or ""
 
 
-def _named(default: str | None, limit: int) -> BeforeValidator:
+def _name_or(default: str | None, limit: int) -> BeforeValidator:
     def check(value: Any, info: ValidationInfo) -> str | None:
         if _is_blank(value):
             return default
@@ -68,14 +68,16 @@ def _named(default: str | None, limit: int) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def _text(limit: int) -> BeforeValidator:
+def _optional_text(limit: int) -> BeforeValidator:
     def check(value: Any, info: ValidationInfo) -> str | None:
         return None if _is_blank(value) else check_text(value, _name(info), limit)
 
     return BeforeValidator(check)
 
 
-def _whole(default: int | None, most: int, *, least: int | None = 1) -> BeforeValidator:
+def _whole_number(default: int | None, most: int, *, least: int | None = 1) -> BeforeValidator:
+    """Return a validator of a whole number: blank, or below `least`, is the default; above `most` is refused."""
+
     def check(value: Any, info: ValidationInfo) -> int | None:
         if _is_blank(value):
             return default
@@ -88,7 +90,7 @@ def _whole(default: int | None, most: int, *, least: int | None = 1) -> BeforeVa
     return BeforeValidator(check)
 
 
-def _plugin(value: Any) -> str | None:
+def _read_plugin(value: Any) -> str | None:
     if _is_blank(value):
         return None
     if value not in PLUGINS:
@@ -96,7 +98,8 @@ def _plugin(value: Any) -> str | None:
     return str(value)
 
 
-def _items(value: Any, info: ValidationInfo) -> tuple[dict[str, Any], ...]:
+def _read_items(value: Any, info: ValidationInfo) -> tuple[dict[str, Any], ...]:
+    """Return a list of items, or the one item or text that was sent in its place, in the form of the contract."""
     name = _name(info)
     if _is_blank(value):
         return ()
@@ -106,28 +109,30 @@ def _items(value: Any, info: ValidationInfo) -> tuple[dict[str, Any], ...]:
         raise InvalidArgument(f"{name} must be a list of items", field=name)
     if len(value) > _MAX_ITEMS:
         raise InvalidArgument(f"{name} may hold at most {_MAX_ITEMS} items", field=name, limit=_MAX_ITEMS)
-    return tuple(_item(item, f"{name}[{at}]") for at, item in enumerate(value))
+    return tuple(_read_item(item, f"{name}[{index}]") for index, item in enumerate(value))
 
 
-def _item(value: Any, field: str) -> dict[str, Any]:
+def _read_item(value: Any, field: str) -> dict[str, Any]:
+    """Return one item with the fields that are kept of it; a text stands for a message of the user."""
     if isinstance(value, str):
         value = {"type": "message", "role": "user", "content": value}
     if not isinstance(value, dict):
         raise InvalidArgument(f"{field} must be an object", field=field)
-    item: dict[str, Any] = {"type": _optional(value.get("type"), f"{field}.type") or "message"}
+    item: dict[str, Any] = {"type": _read_label(value.get("type"), f"{field}.type") or "message"}
     for name in ("role", "call_id"):
-        if text := _optional(value.get(name), f"{field}.{name}"):
+        if text := _read_label(value.get(name), f"{field}.{name}"):
             item[name] = text
     if (parts := value.get("content")) not in (None, [], ""):
-        item["content"] = _parts(parts, f"{field}.content", item.get("role"))
+        item["content"] = _read_parts(parts, f"{field}.content", item.get("role"))
     if (output := value.get("output")) not in (None, ""):
         item["output"] = check_text(output, f"{field}.output", MAX_TEXT)
     if metadata := value.get("metadata"):
-        item["metadata"] = _metadata(metadata, f"{field}.metadata")
+        item["metadata"] = _read_metadata(metadata, f"{field}.metadata")
     return item
 
 
-def _parts(value: Any, field: str, role: str | None) -> list[dict[str, str]]:
+def _read_parts(value: Any, field: str, role: str | None) -> list[dict[str, str]]:
+    """Return the parts of a message; a text stands for one part, whose type the role decides."""
     if isinstance(value, str):
         kind = "output_text" if role == "assistant" else "input_text"
         return [{"type": kind, "text": check_text(value, field, MAX_TEXT)}]
@@ -136,19 +141,19 @@ def _parts(value: Any, field: str, role: str | None) -> list[dict[str, str]]:
     if len(value) > _MAX_PARTS:
         raise InvalidArgument(f"{field} may hold at most {_MAX_PARTS} parts", field=field, limit=_MAX_PARTS)
     parts = []
-    for at, given in enumerate(value):
-        where = f"{field}[{at}]"
-        if not isinstance(given, dict):
-            raise InvalidArgument(f"{where} must be an object", field=where)
-        part = {"type": _optional(given.get("type"), f"{where}.type") or "input_text"}
+    for index, raw_part in enumerate(value):
+        part_field = f"{field}[{index}]"
+        if not isinstance(raw_part, dict):
+            raise InvalidArgument(f"{part_field} must be an object", field=part_field)
+        part = {"type": _read_label(raw_part.get("type"), f"{part_field}.type") or "input_text"}
         for name in _PART_TEXTS:
-            if given.get(name) not in (None, ""):
-                part[name] = check_text(given[name], f"{where}.{name}", MAX_TEXT)
+            if raw_part.get(name) not in (None, ""):
+                part[name] = check_text(raw_part[name], f"{part_field}.{name}", MAX_TEXT)
         parts.append(part)
     return parts
 
 
-def _metadata(value: Any, field: str) -> dict[str, str]:
+def _read_metadata(value: Any, field: str) -> dict[str, str]:
     if not isinstance(value, dict) or len(value) > _MAX_METADATA:
         raise InvalidArgument(f"{field} must be an object of at most {_MAX_METADATA} texts", field=field)
     return {
@@ -157,7 +162,7 @@ def _metadata(value: Any, field: str) -> dict[str, str]:
     }
 
 
-def _optional(value: Any, field: str) -> str | None:
+def _read_label(value: Any, field: str) -> str | None:
     return None if value in (None, "") else check_text(value, field, _MAX_LABEL)
 
 
@@ -166,55 +171,57 @@ _NUMBER = WithJsonSchema({"type": "integer"})
 _ITEMS = WithJsonSchema({"type": "array", "items": {"type": "object"}})
 _ITEMS_OR_TEXT = WithJsonSchema({"type": ["array", "string", "object"], "items": {"type": ["object", "string"]}})
 
-Items = Annotated[tuple[dict[str, Any], ...], BeforeValidator(_items), _ITEMS]
-Start = Annotated[int | None, _whole(None, _MAX_ITEMS, least=None), _NUMBER]
-Count = Annotated[int | None, _whole(None, _MAX_ITEMS), _NUMBER]
+Items = Annotated[tuple[dict[str, Any], ...], BeforeValidator(_read_items), _ITEMS]
+Start = Annotated[int | None, _whole_number(None, _MAX_ITEMS, least=None), _NUMBER]
+Count = Annotated[int | None, _whole_number(None, _MAX_ITEMS), _NUMBER]
 
 
 class SessionInput(Input):
     """Arguments that every tool of turns takes."""
 
-    project: Annotated[str, _named(DEFAULT_NAME, MAX_NAME), _TEXT] = DEFAULT_NAME
+    project: Annotated[str, _name_or(DEFAULT_NAME, MAX_NAME), _TEXT] = DEFAULT_NAME
     plugin: Annotated[
-        str | None, BeforeValidator(_plugin), WithJsonSchema({"type": "string", "enum": list(PLUGINS)})
+        str | None, BeforeValidator(_read_plugin), WithJsonSchema({"type": "string", "enum": list(PLUGINS)})
     ] = None
-    session_id: Annotated[str, _named(DEFAULT_NAME, MAX_NAME), _TEXT] = DEFAULT_NAME
+    session_id: Annotated[str, _name_or(DEFAULT_NAME, MAX_NAME), _TEXT] = DEFAULT_NAME
 
 
 def client_result(value: Any) -> ClientResult | None:
-    """Return what a `client_result` says; None where it cannot be read, whatever it is."""
+    """Return the host's own result from a field `client_result`; None where it cannot be read."""
     if not isinstance(value, dict):
         return None
-    items, ids, facts, tokens = (
+    items, fact_ids, facts, tokens = (
         value.get(name) for name in ("input_items", "recall_fact_ids", "facts", "context_token_count")
     )
     try:
-        read = None if items is None else AfterTurnInput(input_items=items).input_items
+        read_items = None if items is None else AfterTurnInput(input_items=items).input_items
     except (MyriaError, ValidationError):
         return None
-    if not _is_list_of(ids, str) or not _is_list_of(facts, dict) or not (tokens is None or type(tokens) is int):
+    if not _is_list_of(fact_ids, str) or not _is_list_of(facts, dict) or not (tokens is None or type(tokens) is int):
         return None
-    named = None
+    fact_texts = None
     if facts is not None:
-        named = tuple(
+        fact_texts = tuple(
             (str(fact.get("tier", "")), str(fact.get("key", "")), str(fact.get("value", ""))) for fact in facts
         )
-    return ClientResult(items=read, fact_ids=None if ids is None else tuple(ids), facts=named, tokens=tokens)
+    return ClientResult(
+        items=read_items, fact_ids=None if fact_ids is None else tuple(fact_ids), facts=fact_texts, tokens=tokens
+    )
 
 
 def _is_list_of(value: Any, kind: type) -> bool:
     if value is None:
         return True
-    return isinstance(value, list) and len(value) <= _MAX_ITEMS and all(isinstance(one, kind) for one in value)
+    return isinstance(value, list) and len(value) <= _MAX_ITEMS and all(isinstance(item, kind) for item in value)
 
 
 class TurnInput(SessionInput):
     """Arguments of the tools about one turn."""
 
-    turn_id: Annotated[str | None, _named(None, MAX_TURN_ID), _TEXT] = Field(
+    turn_id: Annotated[str | None, _name_or(None, MAX_TURN_ID), _TEXT] = Field(
         default=None, description="Yours, and the same when you retry; made up where it is left out"
     )
-    user_id: Annotated[str | None, _named(None, MAX_PARTICIPANT_CHARACTERS), _TEXT] = Field(
+    user_id: Annotated[str | None, _name_or(None, MAX_PARTICIPANT_CHARACTERS), _TEXT] = Field(
         default=None, description="Who speaks: it is their memory too"
     )
     client_result: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
@@ -225,9 +232,9 @@ class TurnInput(SessionInput):
     current_input_count: Count = Field(default=None, description="How many of its items are this turn's")
 
     def split(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the conversation before this turn, and this turn's part of it: its last item where nothing says.
+        """Return the conversation without this turn's items, and these items: by default its last one.
 
-        A part that begins or ends beyond the conversation is what of it lies within, as the contract has it.
+        A range that reaches beyond the conversation is cut to it, as the contract has it.
         """
         items = list(self.conversation_items)
         count = len(items) if self.current_input_count is None else self.current_input_count
@@ -242,24 +249,26 @@ class TurnInput(SessionInput):
 class BeforeTurnInput(TurnInput):
     """Arguments of memory_before_turn."""
 
-    current_input: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_items), _ITEMS_OR_TEXT] = Field(
+    current_input: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_read_items), _ITEMS_OR_TEXT] = Field(
         default=(), description="What is said now: items, one item, or a text"
     )
-    current_input_text: Annotated[str | None, _text(MAX_TEXT), _TEXT] = Field(
+    current_input_text: Annotated[str | None, _optional_text(MAX_TEXT), _TEXT] = Field(
         default=None, description="The same as a text"
     )
-    base_instructions: Annotated[str | None, _text(MAX_TEXT), _TEXT] = Field(default=None, description="Not used")
-    max_input_tok: Annotated[int, _whole(DEFAULT_MAX_TOKENS, 1_000_000_000), _NUMBER] = DEFAULT_MAX_TOKENS
+    base_instructions: Annotated[str | None, _optional_text(MAX_TEXT), _TEXT] = Field(
+        default=None, description="Not used"
+    )
+    max_input_tok: Annotated[int, _whole_number(DEFAULT_MAX_TOKENS, 1_000_000_000), _NUMBER] = DEFAULT_MAX_TOKENS
 
     def parts(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return what came before a turn, and what is said now.
+        """Return the items before a turn, and the current input: given by itself, or as part of the conversation.
 
         Raises:
-            InvalidArgument: nothing is said now.
+            InvalidArgument: there is no current input.
         """
         current = list(self.current_input)
         if not current and self.current_input_text:
-            current = [_item(self.current_input_text, "current_input")]
+            current = [_read_item(self.current_input_text, "current_input")]
         if not self.conversation_items:
             if not current:
                 raise InvalidArgument(
@@ -287,7 +296,7 @@ class AfterTurnInput(TurnInput):
 class RunTurnInput(BeforeTurnInput):
     """Arguments of memory_run_turn."""
 
-    operation_token: Annotated[str | None, _text(MAX_TOKEN), _TEXT] = Field(
+    operation_token: Annotated[str | None, _optional_text(MAX_TOKEN), _TEXT] = Field(
         default=None, description="What the first call gave: with it output_items are kept"
     )
     output_items: Items = Field(default=(), description="What came out of the model")
@@ -300,11 +309,11 @@ class MaintenanceInput(SessionInput):
 class ListDirInput(SessionInput):
     """Arguments of memory_list_dir_with_abstract."""
 
-    path: Annotated[str | None, _text(1_000), _TEXT] = Field(
+    path: Annotated[str | None, _optional_text(1_000), _TEXT] = Field(
         default=None, description="Below the session's root; absolute ones too"
     )
-    depth: Annotated[int, _whole(DEFAULT_DEPTH, MAX_DEPTH), _NUMBER] = DEFAULT_DEPTH
-    limit: Annotated[int, _whole(DEFAULT_LIMIT, MAX_LIMIT), _NUMBER] = DEFAULT_LIMIT
+    depth: Annotated[int, _whole_number(DEFAULT_DEPTH, MAX_DEPTH), _NUMBER] = DEFAULT_DEPTH
+    limit: Annotated[int, _whole_number(DEFAULT_LIMIT, MAX_LIMIT), _NUMBER] = DEFAULT_LIMIT
 
 
 class PreparedAnswer(Answer):
