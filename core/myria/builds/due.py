@@ -1,6 +1,6 @@
-"""When a tenant is due for an automatic build: a pure decision over what PostgreSQL says about it.
+"""Decides when a tenant is due for an automatic build, purely from what PostgreSQL says about the tenant.
 
-Every time in here is a difference taken on the database's clock, so that no process's own clock decides anything.
+Every time here is a difference on the database's clock, so that no process's own clock decides anything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Trigger = Literal["manual", "inactivity", "tail_threshold"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Due:
-    """An automatic cause of a build, and what makes it the same cause when it is found again."""
+    """An automatic cause of a build; two causes with the same `cause_key` are one."""
 
     trigger: Trigger
     cause_key: str
@@ -28,10 +28,11 @@ class Due:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewestBuild:
-    """The tenant's newest build; `transient` says of a failed one that nothing suggests its events are to blame.
+    """The tenant's newest build.
 
-    `ended_s`: seconds since it ended, None while it has not. `took_s`: for how long it ran, 0 for one that somebody
-    asked for: what people do does not slow the triggers down.
+    `transient`: it failed, and nothing suggests that its events are to blame. `ended_s`: seconds since it ended, None
+    while it has not. `took_s`: for how many seconds it ran; 0 for a manual build, so that what people ask for does not
+    slow the triggers down.
     """
 
     build_id: str
@@ -61,10 +62,10 @@ class TriggerState:
 
     @classmethod
     def from_row(cls, row: asyncpg.Record) -> TriggerState:
-        """Return the value of a row of `triggers.state`."""
+        """Return the state in a row of `triggers.state`."""
         newest = None
         if row["newest_build_id"] is not None:
-            newest = NewestBuild(**{each.name: row[f"newest_{each.name}"] for each in fields(NewestBuild)})
+            newest = NewestBuild(**{column.name: row[f"newest_{column.name}"] for column in fields(NewestBuild)})
         return cls(
             cutoff=row["cutoff"],
             attempted_cutoff=row["attempted_cutoff"],
@@ -76,10 +77,11 @@ class TriggerState:
 
     @property
     def counts_past(self) -> int:
-        """The event number past which events count: nothing that was tried already is tried again by itself.
+        """The event number past which events count for the triggers.
 
-        Two ends of a build say nothing about its events, so these count again: it was superseded, or it failed for a
-        reason that another attempt may not meet (its worker was lost, the database was away).
+        Events that a build has tried already do not count: no trigger tries them again. After two ends of a build they
+        do, as these say nothing about the events: it was superseded, or it failed for a reason that another attempt
+        may not meet (its worker was lost, the database was away).
         """
         newest = self.newest
         if newest is not None and (newest.status == "superseded" or (newest.status == "failed" and newest.transient)):
@@ -118,7 +120,10 @@ class Tail:
 
 
 def rest_s(state: TriggerState, *, time_share: float, min_interval_s: float) -> float:
-    """Return for how many seconds builds of the tenant rest from now: as long as the last one's cost asks for."""
+    """Return for how many seconds from now the tenant must not build, so that builds take `time_share` of the time.
+
+    At least `min_interval_s` seconds lie between the end of the last build and the next one.
+    """
     newest = state.newest
     if newest is None or newest.ended_s is None or newest.ended_s < 0:
         # A clock that stepped back behind the end of the build keeps nobody waiting.
@@ -128,11 +133,14 @@ def rest_s(state: TriggerState, *, time_share: float, min_interval_s: float) -> 
 
 
 def due(state: TriggerState, tail: Tail | None, settings: BuilderSettings) -> Due | float | None:
-    """Return the cause for which a tenant is due now, else in how many seconds to look again, None for at an event."""
+    """Return the cause for which a tenant is due now, else in how many seconds to look again.
+
+    None: look again only when something happens, such as a new event.
+    """
     if state.paused or tail is None:
         return None
     if state.newest is not None and state.newest.finished_at is None:
-        # Another loop has just queued it, and it will take the tail in: two loops must not ask for the same twice.
+        # Another loop has just queued a build that will take the tail in: two loops must not ask for it twice.
         return None
     if state.retry_in_s is not None:
         return state.retry_in_s
@@ -140,7 +148,7 @@ def due(state: TriggerState, tail: Tail | None, settings: BuilderSettings) -> Du
     if aborted_at is not None and tail.last_ingested_at <= aborted_at:
         return None
     moved_at = to_microseconds(state.moved_at) if state.moved_at is not None else 0
-    # The same for every loop that looks now, and another one once a build has ended or the pointer has moved.
+    # Part of the cause's key: the same for all loops that look now, and another once a build ends or the pointer moves.
     situation = f"{moved_at}:{state.newest.build_id if state.newest is not None else ''}"
     time_share = settings.long_tail_time_share if tail.is_long else settings.time_share
     cost_s = rest_s(state, time_share=time_share, min_interval_s=0.0)
@@ -153,12 +161,12 @@ def due(state: TriggerState, tail: Tail | None, settings: BuilderSettings) -> Du
             cause_key=f"tail_threshold:{situation}:{state.counts_past}",
             reason=f"{settings.max_unindexed_events} events past the last build",
         )
-    waits = [threshold_s] if tail.reaches_threshold else []
+    waits_s = [threshold_s] if tail.reaches_threshold else []
     if settings.inactivity_timeout_s:
-        quiet_s = max(settings.inactivity_timeout_s - tail.quiet_s, cost_s)
-        waits.append(quiet_s)
-    if not waits or min(waits) > 0:
-        return min(waits, default=None)
+        inactivity_s = max(settings.inactivity_timeout_s - tail.quiet_s, cost_s)
+        waits_s.append(inactivity_s)
+    if not waits_s or min(waits_s) > 0:
+        return min(waits_s, default=None)
     return Due(
         trigger="inactivity",
         cause_key=f"inactivity:{situation}:{tail.last_event_seq}",

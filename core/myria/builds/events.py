@@ -1,4 +1,4 @@
-"""A scope's events as the planner and the search index take them, read from PostgreSQL."""
+"""Reads a scope's events from PostgreSQL, as the planner and the search index need them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BEFORE_EVERYTHING = (-62_135_596_800_000_000, 0)
 
 
 class EventRows:
-    """Turns a scope's rows, fed in order, into the planner's events; counts each one's place in its microsecond."""
+    """Turns a scope's rows, fed in order, into the planner's events; counts each event's place in its microsecond."""
 
     def __init__(self, participants: Participants) -> None:
         self._participants = participants
@@ -35,14 +35,14 @@ class EventRows:
         self._place = 0
 
     def start_at(self, timestamp: int, place: int) -> None:
-        """Start where `place` events of this microsecond come before the next row."""
+        """Begin with a row before which `place` events of the same microsecond come."""
         self._timestamp, self._place = timestamp, place
 
     def event(self, row: asyncpg.Record) -> PlanEvent | None:
-        """Return the next row of `trees.events_*` or `verify.scope_events` as the planner sees it.
+        """Return the next row of `trees.events_*` or `verify.scope_events` as the planner's event.
 
-        None for a withdrawn one, which counts among those of its microsecond all the same: a withdrawal makes no
-        other event another.
+        None for a withdrawn event. Its place in its microsecond counts all the same, so that a withdrawal changes no
+        other event's key.
         """
         timestamp = row["at"]
         if timestamp != self._timestamp:
@@ -78,7 +78,7 @@ class ScopeReads:
     """Reads of one scope's part of a build: each a transaction of its own, or many `at_once`.
 
     Args:
-        within: the transaction of all of them, where there is one already.
+        within: an open transaction for all reads; without it each read, or each block `at_once`, has its own.
     """
 
     def __init__(self, database: Database, tenant: str, *, within: Connection | None = None) -> None:
@@ -88,9 +88,10 @@ class ScopeReads:
 
     @asynccontextmanager
     async def at_once(self) -> AsyncIterator[None]:
-        """Make the reads of a block one transaction: many are short, and each by itself costs two round trips more.
+        """Put the reads of a block into one transaction, which saves two round trips for each.
 
-        One at a time; they see what was stored before the block, or before that which it is a part of.
+        The reads must not run at the same time. They see what was stored before the block began, or before the
+        outermost block where blocks nest.
         """
         async with self.reading() as connection:
             outer, self._at_once = self._at_once, connection
@@ -101,7 +102,7 @@ class ScopeReads:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Connection]:
-        """Lend the transaction of the block `at_once`; outside of one, a transaction of its own."""
+        """Lend the transaction of the block `at_once`, or begin one for this read outside such a block."""
         if self._at_once is not None:
             yield self._at_once
         else:
@@ -112,8 +113,8 @@ class ScopeReads:
 class ScopeEvents:
     """The events of one scope that a build takes: not internal, at or below its cutoff, not withdrawn by then.
 
-    `read` counts the rows. `parent_cutoff` makes those visible too that the parent's tree holds, so that a build in
-    place sees which ones go. Implements `myria.topics.model.EventReader`.
+    `read` counts the rows read. `parent_cutoff` adds the events that the parent's tree holds, so that an update in
+    place sees which of them to remove. Implements `myria.topics.model.EventReader`.
     """
 
     def __init__(self, reads: ScopeReads, scope_id: int, cutoff: int, *, participants: Participants) -> None:
@@ -128,94 +129,96 @@ class ScopeEvents:
     async def before(self, position: tuple[int, int], limit: int) -> list[PlanEvent]:
         """Return the nearest `limit` events strictly before (timestamp, event_seq), in ascending order."""
         async with self._reads.reading() as connection:
-            rows, is_end = await self._page(connection, "trees.events_before", position, limit)
+            rows, is_end = await self._read_page(connection, "trees.events_before", position, limit)
             rows.reverse()
-            place = await self._place(connection, rows, is_first=is_end)
-        return self._planned(rows, place)
+            place = await self._place_of_first(connection, rows, is_first=is_end)
+        return self._plan_events(rows, place)
 
     async def after(self, position: tuple[int, int], limit: int) -> list[PlanEvent]:
         """Return the nearest `limit` events strictly after (timestamp, event_seq), in ascending order."""
         async with self._reads.reading() as connection:
-            rows, _ = await self._page(connection, "trees.events_after", position, limit)
-            is_later = bool(rows) and rows[0]["at"] > position[0]
-            place = await self._place(connection, rows, is_first=is_later)
-        return self._planned(rows, place)
+            rows, _ = await self._read_page(connection, "trees.events_after", position, limit)
+            starts_microsecond = bool(rows) and rows[0]["at"] > position[0]
+            place = await self._place_of_first(connection, rows, is_first=starts_microsecond)
+        return self._plan_events(rows, place)
 
     async def pages(
         self, begin: tuple[int, int] | None = None, wanted: int | None = None
     ) -> AsyncGenerator[list[PlanEvent], None]:
-        """Yield all of them in order, a page at a time, each read in a transaction of its own.
+        """Yield the scope's events in order, a page at a time.
 
         Args:
-            begin: the position (timestamp, event_seq) of the first one that is wanted; None for the scope's first.
-            wanted: how many are wanted for certain; beyond them pages are small. None for all.
+            begin: the position (timestamp, event_seq) from which to read; None for the scope's beginning.
+            wanted: how many events the caller needs for certain; later pages are small. None if it needs all.
         """
-        size, left = PAGE_EVENTS, wanted
-        after = _BEFORE_EVERYTHING if begin is None else (begin[0], begin[1] - 1)
+        size, certain_left = PAGE_EVENTS, wanted
+        last_position = _BEFORE_EVERYTHING if begin is None else (begin[0], begin[1] - 1)
         while True:
-            page = await self.after(after, size)
+            page = await self.after(last_position, size)
             if page:
                 yield page
             if len(page) < size:
                 return
-            after = page[-1].position
-            if left is not None:
-                left -= size
-                size = min(PAGE_EVENTS, max(left, _SMALL_PAGE_EVENTS))
+            last_position = page[-1].position
+            if certain_left is not None:
+                certain_left -= size
+                size = min(PAGE_EVENTS, max(certain_left, _SMALL_PAGE_EVENTS))
 
-    async def docs(self, wanted: Sequence[int]) -> list[Doc]:
-        """Return the events of these numbers for the search index.
+    async def docs(self, event_seqs: Sequence[int]) -> list[Doc]:
+        """Return the search index's documents of the events of these numbers.
 
         Raises:
             InternalError: an event is not there.
         """
         docs: list[Doc] = []
-        for at in range(0, len(wanted), PAGE_EVENTS):
+        for start in range(0, len(event_seqs), PAGE_EVENTS):
             async with self._reads.reading() as connection:
-                rows = await connection.fetch(sql("trees.events_by_seq"), self._tenant, wanted[at : at + PAGE_EVENTS])
+                rows = await connection.fetch(
+                    sql("trees.events_by_seq"), self._tenant, event_seqs[start : start + PAGE_EVENTS]
+                )
             docs.extend(document(row) for row in rows)
-        if len(docs) != len(wanted):
-            raise errors.InternalError("a leaf names an event that is not there", missing=len(wanted) - len(docs))
+        if len(docs) != len(event_seqs):
+            raise errors.InternalError("a leaf names an event that is not there", missing=len(event_seqs) - len(docs))
         return docs
 
-    async def _place(self, connection: Connection, rows: Sequence[asyncpg.Record], *, is_first: bool) -> int:
-        """Return how many events of its microsecond come before the first row; none when it `is_first`."""
+    async def _place_of_first(self, connection: Connection, rows: Sequence[asyncpg.Record], *, is_first: bool) -> int:
+        """Return how many events of the first row's microsecond come before it; 0 when `is_first` says so already."""
         if is_first or not rows:
             return 0
         at = (to_datetime(rows[0]["at"]), rows[0]["event_seq"])
         place: int = await connection.fetchval(sql("trees.place"), self._tenant, self._scope_id, *at)
         return place
 
-    def _planned(self, rows: Sequence[asyncpg.Record], place: int) -> list[PlanEvent]:
-        """Return rows in order as the planner sees them; `place` is that of the first one in its microsecond."""
+    def _plan_events(self, rows: Sequence[asyncpg.Record], place: int) -> list[PlanEvent]:
+        """Return the planner's events of rows in order; `place` is the first row's place in its microsecond."""
         events = EventRows(self._participants)
         if place:
             events.start_at(rows[0]["at"], place)
         return [event for row in rows if (event := events.event(row)) is not None]
 
-    async def _page(
+    async def _read_page(
         self, connection: Connection, statement: str, position: tuple[int, int], limit: int
     ) -> tuple[list[Any], bool]:
-        """Return rows with `limit` events that are there, or all there are; and whether nothing is beyond them."""
+        """Return rows until `limit` of them are not withdrawn, and whether the rows of the scope ended before that."""
         timestamp, event_seq = position
         rows: list[Any] = []
-        there = 0
-        while there < limit:
-            wanted = min(limit - there, PAGE_EVENTS)
-            page = await connection.fetch(
+        visible = 0
+        while visible < limit:
+            rows_to_read = min(limit - visible, PAGE_EVENTS)
+            batch = await connection.fetch(
                 sql(statement),
                 self._tenant,
                 self._scope_id,
                 to_datetime(timestamp),
                 event_seq,
                 self._cutoff,
-                wanted,
+                rows_to_read,
                 self.parent_cutoff,
             )
-            rows.extend(page)
-            there += sum(row["is_there"] for row in page)
-            self.read += len(page)
-            if len(page) < wanted:
+            rows.extend(batch)
+            visible += sum(row["is_there"] for row in batch)
+            self.read += len(batch)
+            if len(batch) < rows_to_read:
                 return rows, True
-            timestamp, event_seq = page[-1]["at"], page[-1]["event_seq"]
+            timestamp, event_seq = batch[-1]["at"], batch[-1]["event_seq"]
         return rows, False

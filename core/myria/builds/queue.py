@@ -1,12 +1,12 @@
-"""The build queue: how a waiting request becomes its tenant's one unfinished build, and who may have a builder now.
+"""The build queue: turns a waiting request into its tenant's one unfinished build, and gives out slots for builders.
 
 A unique index guards the queue, so any number of processes may ask at any time.
 
-There are few slots for builders, and nobody's build waits long for those that fail, hang or never end. A tenant has one
-builder at most, and waits for it in the order in which it asked. Nobody loses a builder while nobody waits. While
-somebody does, whoever has had one for longer than its turn gives it back and asks again behind the others: what its
-build has done is kept. From then on, and after a build that failed, the tenant is slow, until a builder of it ends
-well: slow tenants come after the others, three times out of four, and never have the last slot.
+There are few slots, and no tenant's build should wait long for builds that fail, hang or never end. A tenant has one
+builder at most, and tenants get slots in the order in which they asked. No tenant loses its slot while none waits.
+While one waits, a tenant that has had a slot for longer than its turn gives it back and asks again behind the others;
+what its build has done is kept. From then on, or after a failed build, the tenant counts as slow until one of its
+builders ends well. Slow tenants come after the others three times out of four, and never have the last slot.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from myria.log.ids import new_id
 logger = logging.getLogger(__name__)
 
 SCHEDULED = "schedule:"
-"""Prefix of the causes that come from a schedule: manual builds, which wait while automatic ones pause."""
+"""Prefix of the cause keys of a schedule. Such builds are manual ones, but wait while automatic builds pause."""
 
-_LONGEST_TURN = 3
-"""How often the turn of a slow tenant doubles: work that cannot be divided must have an end some time."""
+_MAX_DOUBLINGS = 3
+"""How often the turn of a slow tenant doubles at most, so that work that cannot be interrupted can end some time."""
 
 _PASSED_OVER = 3
-"""Slots in a row that go to others while a slow tenant waits."""
+"""How many slots in a row go to other tenants while a slow one waits."""
 
 
 async def take_up(database: Database, tenant: str, *, only_resources: bool = False) -> asyncpg.Record | None:
-    """Turn the next request into the tenant's build, with all others that the same build satisfies.
+    """Queue a build for the tenant's oldest waiting request, and for all others that the same build satisfies.
 
     Args:
         database: connects as the control plane.
         tenant: whose queue.
-        only_resources: skip requests that have no resource of an outside control plane yet.
+        only_resources: consider only requests that have a resource of an outside control plane.
 
     Returns:
         The tenant's unfinished build (`builds.unfinished`), whoever queued it; None when nothing waits.
@@ -89,7 +89,7 @@ async def automatic_builds_pause(connection: Connection, tenant: str) -> bool:
 
 @dataclass(eq=False, slots=True)
 class BuilderSlot:
-    """A slot that a tenant has: since when, for how many seconds at least, and whether it is to give it back."""
+    """A slot that a tenant has had since `began`, for a turn of `seconds`; `over` is set when it must give it back."""
 
     tenant: str
     began: float
@@ -98,11 +98,11 @@ class BuilderSlot:
 
 
 class BuilderSlots:
-    """Gives out a few slots.
+    """Gives out a few slots for builders, in the order that the module describes.
 
     Args:
-        slots: builders at once.
-        turn_s: seconds after which a builder is given back while somebody waits.
+        slots: how many builders may work at the same time.
+        turn_s: seconds after which a tenant must give its slot back when another tenant waits.
         ticks: a steady clock, in seconds.
     """
 
@@ -112,76 +112,93 @@ class BuilderSlots:
         self._ticks = ticks
         self._held: list[BuilderSlot] = []
         self._waiting: dict[asyncio.Future[BuilderSlot], str] = {}
-        """Who waits, by what it waits for, in the order in which they asked."""
+        """Waiting tenants, in the order in which they asked, each by the future that its slot will resolve."""
         self._slow: dict[str, int] = {}
+        """Slow tenants, each with how often it has overrun its turn."""
         self._passed_over = 0
+        """How many slots in a row went to other tenants while a slow one waited."""
         self._alarm: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
     async def slot(self, tenant: str) -> AsyncIterator[BuilderSlot]:
-        """Wait for a slot, and have it for the block. The block ends soon once `over` of the slot is set."""
-        given: asyncio.Future[BuilderSlot] = asyncio.get_running_loop().create_future()
-        self._waiting[given] = tenant
-        self._give()
+        """Wait for a slot and hold it for the block, which should end soon once the slot's `over` is set."""
+        future: asyncio.Future[BuilderSlot] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = tenant
+        self._give_slots()
         try:
-            yield await given
+            yield await future
         finally:
-            self._waiting.pop(given, None)
-            if given.done() and not given.cancelled():
-                slot = given.result()
+            self._waiting.pop(future, None)
+            if future.done() and not future.cancelled():
+                slot = future.result()
                 self._held.remove(slot)
                 if slot.over.is_set():
                     self._slow[tenant] = self._slow.get(tenant, 0) + 1
-            self._give()
+            self._give_slots()
 
     def ended(self, tenant: str, *, well: bool) -> None:
-        """Say how a tenant's builder ended; one that ended well is slow no longer."""
+        """Record how a tenant's builder ended: the tenant is slow unless the builder ended well."""
         if well:
             self._slow.pop(tenant, None)
         else:
             self._slow.setdefault(tenant, 0)
-        self._give()
+        self._give_slots()
 
     def is_slow(self, tenant: str) -> bool:
         """Tell whether a tenant has overrun its turn, or failed, and no builder of it has ended well since."""
         return tenant in self._slow
 
-    def _give(self) -> None:
-        """Give free slots to those who may have them, and see to it that those who still wait get one."""
-        while len(self._held) < self._slots and (given := self._next()) is not None:
-            tenant = self._waiting.pop(given)
+    def _give_slots(self) -> None:
+        """Give free slots to waiting tenants; for those that still wait, end the turn that has lasted too long.
+
+        Where no turn has, a timer calls this again when the first one does.
+        """
+        while len(self._held) < self._slots and (future := self._next_in_line()) is not None:
+            tenant = self._waiting.pop(future)
             others_wait = any(map(self.is_slow, self._waiting.values()))
             self._passed_over = self._passed_over + 1 if others_wait and not self.is_slow(tenant) else 0
-            seconds = self._turn_s * 2 ** min(self._slow.get(tenant, 0), _LONGEST_TURN)
+            seconds = self._turn_s * 2 ** min(self._slow.get(tenant, 0), _MAX_DOUBLINGS)
             slot = BuilderSlot(tenant, self._ticks(), seconds)
             self._held.append(slot)
-            given.set_result(slot)
+            future.set_result(slot)
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        holder = self._longest_over()
+        holder = self._holder_to_end()
         if holder is not None:
-            left = holder.began + holder.seconds - self._ticks()
-            if left <= 0:
+            seconds_left = holder.began + holder.seconds - self._ticks()
+            if seconds_left <= 0:
                 holder.over.set()
             else:
-                self._alarm = asyncio.get_running_loop().call_later(left, self._give)
+                self._alarm = asyncio.get_running_loop().call_later(seconds_left, self._give_slots)
 
-    def _next(self) -> asyncio.Future[BuilderSlot] | None:
-        """Return what of those who wait gets the next free slot; who was cancelled is about to leave."""
-        usual = [given for given, tenant in self._waiting.items() if not given.done() and not self.is_slow(tenant)]
-        slow = [given for given, tenant in self._waiting.items() if not given.done() and self.is_slow(tenant)]
+    def _next_in_line(self) -> asyncio.Future[BuilderSlot] | None:
+        """Return the future of the tenant that gets the next free slot; None where none may have it.
+
+        Skips futures that are done: their waiters have a slot, or were cancelled and are about to leave.
+        """
+        usual_futures = [
+            future for future, tenant in self._waiting.items() if not future.done() and not self.is_slow(tenant)
+        ]
+        slow_futures = [
+            future for future, tenant in self._waiting.items() if not future.done() and self.is_slow(tenant)
+        ]
         if sum(self.is_slow(slot.tenant) for slot in self._held) >= max(1, self._slots - 1):
-            slow = []
-        first, then = (slow, usual) if self._passed_over >= _PASSED_OVER else (usual, slow)
-        return next(iter([*first, *then]), None)
+            slow_futures = []
+        first, second = (
+            (slow_futures, usual_futures) if self._passed_over >= _PASSED_OVER else (usual_futures, slow_futures)
+        )
+        return next(iter([*first, *second]), None)
 
-    def _longest_over(self) -> BuilderSlot | None:
-        """Return whose slot those who wait get next, None where nobody waits or somebody is giving one back."""
-        waiting = [tenant for given, tenant in self._waiting.items() if not given.done()]
-        if not waiting or any(slot.over.is_set() for slot in self._held):
+    def _holder_to_end(self) -> BuilderSlot | None:
+        """Return the slot to pass on next, that whose turn ends first.
+
+        None where no tenant waits, or one is giving a slot back already.
+        """
+        waiting_tenants = [tenant for future, tenant in self._waiting.items() if not future.done()]
+        if not waiting_tenants or any(slot.over.is_set() for slot in self._held):
             return None
-        usual_waits = not all(map(self.is_slow, waiting))
-        # A slow tenant gets the slot of another slow one: the last slot is not for it.
-        holders = [slot for slot in self._held if usual_waits or self._slots == 1 or self.is_slow(slot.tenant)]
+        usual_tenant_waits = not all(map(self.is_slow, waiting_tenants))
+        # Where only slow tenants wait, another slow one gives up its slot: the last slot is not for slow tenants.
+        holders = [slot for slot in self._held if usual_tenant_waits or self._slots == 1 or self.is_slow(slot.tenant)]
         return min(holders or self._held, key=lambda slot: slot.began + slot.seconds, default=None)

@@ -1,4 +1,4 @@
-"""Repeats a build from its stored plans against its retained parent, without any model. Writes nothing."""
+"""Repeats a build from its stored plans against its parent snapshot, without any model. Writes nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from myria.topics.shaped import UnitShape, unit_digest
 
 
 async def replay(database: Database, tenant: str, build_id: str, settings: PlannerSettings) -> dict[str, Any]:
-    """Repeat a build that has ended with a snapshot; return, JSON-ready, whether it gave every scope the root it had.
+    """Repeat a build that ended with a snapshot; return, JSON-ready, whether every scope got the same root again.
 
     Raises:
         BuildNotFound: no such build, or it ended without a snapshot.
@@ -37,14 +37,14 @@ async def replay(database: Database, tenant: str, build_id: str, settings: Plann
             parent = await connection.fetchrow(sql("snapshots.get"), tenant, build.parent_snapshot_id)
         tasks = await connection.fetch(sql("llm.build_tasks"), tenant, build_id)
     if snapshot is None:
-        raise _gone(build.snapshot_id)
+        raise _snapshot_gone(build.snapshot_id)
     if build.parent_snapshot_id is not None and parent is None:
-        raise _gone(build.parent_snapshot_id)
+        raise _snapshot_gone(build.parent_snapshot_id)
     if not plans_alike(snapshot["planner_settings"], settings):
         raise errors.ConfigurationError(
             f"the build {build_id} was planned by another version or with other settings than these; name its --config"
         )
-    again = RunningBuild(
+    repeated_build = RunningBuild(
         tenant=tenant,
         build_id=build_id,
         snapshot_id=build.snapshot_id,
@@ -55,7 +55,7 @@ async def replay(database: Database, tenant: str, build_id: str, settings: Plann
         if parent is not None
         else None,
     )
-    scopes = [await _scope(database, again, row, settings) for row in tasks]
+    scopes = [await _replay_scope_task(database, repeated_build, row, settings) for row in tasks]
     return {
         "build_id": build_id,
         "snapshot_id": build.snapshot_id,
@@ -65,26 +65,29 @@ async def replay(database: Database, tenant: str, build_id: str, settings: Plann
     }
 
 
-def _gone(snapshot_id: str) -> errors.SnapshotNotFound:
+def _snapshot_gone(snapshot_id: str) -> errors.SnapshotNotFound:
     return errors.SnapshotNotFound(f"the snapshot {snapshot_id} is no longer kept", snapshot_id=snapshot_id)
 
 
-async def _scope(database: Database, build: RunningBuild, row: Any, settings: PlannerSettings) -> dict[str, Any]:
+async def _replay_scope_task(
+    database: Database, build: RunningBuild, row: Any, settings: PlannerSettings
+) -> dict[str, Any]:
+    """Plan the scope of a row of `llm.build_tasks` again, and compare its root with the stored one."""
     participants = tuple(row["participants"])
     task = Task(scope_id=row["scope_id"], participants=participants, attempt=0, failures=0, eligible=row["eligible"])
-    shaper = _Again(database, build, task, settings) if row["has_plans"] else None
+    shaper = _StoredPlans(database, build, task, settings) if row["has_plans"] else None
     root = row["root_rendering_id"]
-    again = await replay_scope(database, build, task, settings, shaper=shaper)
+    repeated_root = await replay_scope(database, build, task, settings, shaper=shaper)
     return {
         "scope_id": task.scope_id,
         "participants": list(participants),
         "root": root.hex() if root is not None else None,
-        "again": again.hex() if again is not None else None,
-        "equal": root == again,
+        "again": repeated_root.hex() if repeated_root is not None else None,
+        "equal": root == repeated_root,
     }
 
 
-class _Again:
+class _StoredPlans:
     """Shapes units by the stored plans that the build used, and leaves the others to the planner."""
 
     is_degraded = False
@@ -99,7 +102,7 @@ class _Again:
         """Do nothing: stored plans need no neighbouring topics."""
 
     async def shape(self, events: Sequence[PlanEvent]) -> UnitShape | None:
-        """Return the shape that the build used.
+        """Return the shape that the build used; None where it left the unit to the planner.
 
         Raises:
             InternalError: it is gone, or breaks a rule.

@@ -1,4 +1,4 @@
-"""A scope's nodes as rows: of its tree of time and of its subjects, read and written."""
+"""Reads and writes the nodes of a scope's tree of time and of its subjects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BATCH_NODES = 500
 
 
 class ScopeTree:
-    """The stored trees of one scope; implements `myria.topics.model.TreeReader`. `read` counts nodes."""
+    """Reads the stored trees of one scope; implements `myria.topics.model.TreeReader`. `read` counts the nodes read."""
 
     def __init__(self, reads: ScopeReads, participants: Participants) -> None:
         self._reads = reads
@@ -40,10 +40,10 @@ class ScopeTree:
             InternalError: one is not stored.
         """
         nodes: list[Node] = []
-        for at in range(0, len(rendering_ids), BATCH_NODES):
+        for start in range(0, len(rendering_ids), BATCH_NODES):
             async with self._reads.reading() as connection:
                 rows = await connection.fetch(
-                    sql("trees.renderings"), self._tenant, rendering_ids[at : at + BATCH_NODES]
+                    sql("trees.renderings"), self._tenant, rendering_ids[start : start + BATCH_NODES]
                 )
             nodes.extend(node_from_row(row, self._participants) for row in rows)
         if len(nodes) != len(rendering_ids):
@@ -61,20 +61,20 @@ class ScopeTree:
         ]
 
     async def leaf_node_ids(self, rendering_id: bytes) -> bytes:
-        """Return the node_ids of all leaves under (or at) a rendering, one after the other in no particular order."""
+        """Return the node_ids of all leaves under (or at) a rendering, joined into one bytes value, in any order."""
         async with self._reads.reading() as connection:
             ids: bytes = await connection.fetchval(sql("trees.leaf_node_ids"), self._tenant, rendering_id)
         return ids
 
 
 class TreeWriter:
-    """Collects the nodes of one scope and writes them a batch at a time; `rows` counts what was new, by table.
+    """Collects the nodes of one scope and writes them in batches; `rows` counts the new rows by table.
 
-    What is content-addressed and stored already is the same, so writing may be repeated. Each batch is fenced: once the
-    build has ended, `LeaseLost` is raised and nothing is written.
+    Nodes are content-addressed, so writing them again changes nothing. Each batch is fenced: once the build has ended,
+    `LeaseLost` is raised and nothing is written.
 
     Args:
-        statement: what writes a batch: `trees.write_nodes` or `subjects.write_nodes`.
+        statement: the SQL statement that writes a batch: `trees.write_nodes` or `subjects.write_nodes`.
     """
 
     def __init__(
@@ -88,20 +88,20 @@ class TreeWriter:
         self.rows: Counter[str] = Counter()
 
     async def add(self, nodes: Iterable[Node]) -> None:
-        """Take nodes, children before parents; write when a batch is full."""
+        """Take nodes, children before their parents; write each full batch."""
         self._waiting.extend(nodes)
         while len(self._waiting) >= BATCH_NODES:
             batch, self._waiting = self._waiting[:BATCH_NODES], self._waiting[BATCH_NODES:]
             await self._write(batch)
 
     async def flush(self) -> None:
-        """Write what waits."""
+        """Write the nodes that wait for a full batch."""
         batch, self._waiting = self._waiting, []
         if batch:
             await self._write(batch)
 
     async def add_blocks(self, blocks: Mapping[bytes, tuple[bytes, bytes]]) -> None:
-        """Write search blocks by their renderings, each with its leaves' node_ids in a row."""
+        """Write search blocks by rendering id, each with the node_ids of its leaves joined into one bytes value."""
         tenant = self._build.tenant
         async with adding_to(self._database, tenant, self._build.build_id) as connection:
             for rendering_id, (block, leaf_ids) in sorted(blocks.items()):
@@ -109,14 +109,14 @@ class TreeWriter:
                 self.rows["search_blocks"] += await connection.fetchval(sql("trees.write_block"), tenant, *columns) or 0
 
     async def _write(self, batch: Sequence[Node]) -> None:
-        tenant, nodes = self._build.tenant, list(map(_new_node, batch))
+        tenant, nodes = self._build.tenant, list(map(_node_fields, batch))
         async with adding_to(self._database, tenant, self._build.build_id) as connection:
             written = await connection.fetchrow(sql(self._statement), tenant, self._scope_id, nodes)
         self.rows.update(dict(written or {}))
 
 
-def _new_node(node: Node) -> dict[str, Any]:
-    """Return a node as the type `myria.new_node` has it; times are microseconds since 1970."""
+def _node_fields(node: Node) -> dict[str, Any]:
+    """Return a node as a value of PostgreSQL's type `myria.new_node`; times are microseconds since 1970."""
     return {
         "rendering_id": node.rendering_id,
         "node_id": node.node_id,
@@ -159,16 +159,17 @@ def node_from_row(row: asyncpg.Record, participants: Participants) -> Node:
         child_leaves=tuple(row["child_leaves"]),
         refs=tuple(Ref(event_seq=seq, event_id=event_id, weight=weight) for seq, event_id, weight in refs),
         key_digest=key_digest,
-        **_of_any_node(row),
+        **_common_fields(row),
     )
 
 
 def subject_from_row(row: asyncpg.Record) -> Node:
     """Return the node of a row of `subjects.nodes`."""
-    return Node(node_type=SUBJECT, key_digest=row["key_digest"], **_of_any_node(row))
+    return Node(node_type=SUBJECT, key_digest=row["key_digest"], **_common_fields(row))
 
 
-def _of_any_node(row: asyncpg.Record) -> dict[str, Any]:
+def _common_fields(row: asyncpg.Record) -> dict[str, Any]:
+    """Return the fields that nodes of both kinds of trees share."""
     return {
         "rendering_id": row["rendering_id"],
         "node_id": row["node_id"],
