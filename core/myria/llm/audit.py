@@ -1,4 +1,4 @@
-"""The record of every request to a provider: who asked, under which mask, what was said, shown, used and paid."""
+"""The audit of every request to a provider: who asked, under which mask, its texts, tools, tokens and cost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MESSAGE_CHARACTERS = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """What a call belongs to; `participants` are whom the masks in force name, `scopes` the scopes that it opens."""
+    """The work that a call belongs to; `participants` and `scopes` are those of the masks in force."""
 
     workflow: Workflow
     participants: tuple[str, ...]
@@ -54,7 +54,7 @@ class _Call:
 
 
 class Recorder:
-    """Keeps the calls of one workflow until they are written; `detail` says how much of their text."""
+    """Collects the calls of one workflow until they are written; `detail` says how much of their text is stored."""
 
     def __init__(self, origin: Origin, *, model: str, structure: str, detail: Detail, redactor: Redactor) -> None:
         self._origin = origin
@@ -65,7 +65,7 @@ class Recorder:
         self._calls: list[_Call] = []
 
     def call(self, round_: int, attempt: Attempt, new_messages: Sequence[Json]) -> None:
-        """Keep one request: its outcome, and the messages that the request before it did not have."""
+        """Record one request: its outcome, and the messages that are new since the previous request."""
         self._calls.append(
             _Call(
                 call_id=new_id("call"),
@@ -78,20 +78,20 @@ class Recorder:
         )
 
     def refused(self, kind: str, message: str) -> None:
-        """Note that the newest reply could not be used."""
+        """Record that the latest reply could not be used."""
         if self._calls:
             self._calls[-1].outcome, self._calls[-1].message = kind, message
 
     def tool(self, name: str, arguments: str, *, size: int, statements: Sequence[str], outcome: str = "ok") -> None:
-        """Note a tool that the newest reply called."""
+        """Record a tool that the latest reply called."""
         if not self._calls:
             return
-        shown_arguments = {"arguments": self._shown(arguments)} if self._detail == "full" else {}
+        shown_arguments = {"arguments": self._safe_text(arguments)} if self._detail == "full" else {}
         if self._detail == "hashed":
             shown_arguments = {"arguments_sha256": hashlib.sha256(arguments.encode()).hexdigest()}
         self._calls[-1].tools.append(
             {
-                "name": self._shown(name[:100]),
+                "name": self._safe_text(name[:100]),
                 **shown_arguments,
                 "bytes": size,
                 "sql": list(statements),
@@ -100,7 +100,7 @@ class Recorder:
         )
 
     async def write(self, database: Database, tenant: str) -> None:
-        """Write what is kept, and keep it no longer. The log says when that fails: the work itself goes on."""
+        """Write the collected calls and clear them. If that fails, the log says so; the workflow goes on."""
         calls, self._calls = self._calls, []
         if not calls:
             return
@@ -117,13 +117,14 @@ class Recorder:
             )
 
     def _row(self, tenant: str, call: _Call) -> tuple[Any, ...]:
+        """Return the arguments of `llm.write_call`; prompt and reply each give text, digest and size."""
         origin, attempt = self._origin, call.attempt
         reply = attempt.reply.decode("utf-8", "replace")
         texts: list[Any] = []
         for text in (call.prompt, reply):
             raw = text.encode("utf-8", "replace")
             texts += [
-                self._shown(text) if self._detail == "full" else None,
+                self._safe_text(text) if self._detail == "full" else None,
                 hashlib.sha256(raw).digest() if self._detail != "off" else None,
                 len(raw),
             ]
@@ -148,29 +149,29 @@ class Recorder:
             attempt.cost,
             attempt.latency_ms,
             call.outcome,
-            self._shown(call.message)[:_MESSAGE_CHARACTERS] or None,
+            self._safe_text(call.message)[:_MESSAGE_CHARACTERS] or None,
         )
 
-    def _shown(self, text: str) -> str:
-        """Return text without secrets, and without what PostgreSQL cannot store."""
+    def _safe_text(self, text: str) -> str:
+        """Return text without secrets, and without characters that PostgreSQL cannot store."""
         return self._redactor.text(text).replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 
 class LateAudit:
-    """Writes what recorders kept, behind the answers that people wait for."""
+    """Writes recorded calls in the background, so that answers do not wait for it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._writing: set[asyncio.Task[None]] = set()
 
     def write(self, recorder: Recorder, tenant: str) -> None:
-        """Begin to write what a recorder kept."""
+        """Start writing the calls of a recorder."""
         task = asyncio.create_task(recorder.write(self._database, tenant))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
 
     async def settle(self) -> None:
-        """Return when every call so far is in the audit, or known not to come there."""
+        """Wait until each call so far is in the audit, or could not be written."""
         while self._writing:
             await asyncio.gather(*self._writing, return_exceptions=True)
 
@@ -178,10 +179,10 @@ class LateAudit:
 async def recorded_calls(
     database: Database, tenant: str, *, build_id: str | None, workflow: str | None, failed: bool, limit: int
 ) -> list[Json]:
-    """Return the newest calls of a tenant as they are shown: of a build, of a workflow, or of all.
+    """Return the newest calls of a tenant for display; None for a build or workflow means any.
 
     Args:
-        failed: only those whose reply could not be used.
+        failed: only calls whose reply could not be used.
     """
     async with database.read(tenant) as connection:
         rows = await connection.fetch(sql("llm.calls"), tenant, build_id, workflow, failed, limit)

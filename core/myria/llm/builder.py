@@ -1,8 +1,8 @@
 """The builder's workflow: unit by unit, a model proposes how events form topics, and what they are called.
 
-It sees one exact participant set: the unit's events in bounded pages and the topics nearest in time, with the
-inspection tools for more. Its plan is held to the unit's own events and to every validation rule; it is told precisely
-what is wrong, a few times, and then the deterministic plan of that unit stands, and the task says why.
+The model sees one exact participant set: the unit's events in bounded pages and the topics nearest in time, with the
+inspection tools for more. Its plan may use the unit's own events only, and must keep every validation rule. The model
+is told precisely what is wrong, a few times; after that the unit gets its deterministic plan, and the task says why.
 """
 
 from __future__ import annotations
@@ -130,10 +130,10 @@ class ScopeTask:
 
 
 class UnitPlanner:
-    """Gives the shapes of one task's units; None means: plan this unit deterministically.
+    """Gives the shape (division into leaves and groups) of each unit of one build task.
 
-    Without a model it only finds stored shapes. `degraded` counts the units that a model was asked for in vain, by
-    kind of failure; `is_degraded` tells whether the unit before was one.
+    Without a model it only finds stored shapes. `degraded` counts the units for which a model gave no usable shape, by
+    kind of failure; `is_degraded` tells whether the latest unit was one.
     """
 
     def __init__(
@@ -155,31 +155,31 @@ class UnitPlanner:
         )
         self._meter = self._model.task_meter() if self._model is not None else None
         self._old_root: bytes | None = None
-        self._before: list[Node] = []
+        self._latest_leaves: list[Node] = []
         self.degraded: Counter[str] = Counter()
         self.is_degraded = False
-        self._told = ""
+        self._provider_message = ""
 
     def start_from(self, root: bytes | None) -> None:
-        """Say which tree the scope has in the parent, for neighbouring topics."""
+        """Set the root of the scope's tree in the parent snapshot, in which neighbouring topics are looked up."""
         self._old_root = root
 
     @property
     def degraded_reason(self) -> str | None:
-        """Why units were planned without the model that was asked for them, None when none was.
+        """Why units were planned without the model although one is configured; None when no unit was.
 
-        With what the provider said, so that a wrong key reads as one; it says nothing of the units.
+        It quotes the provider, so that a wrong key can be recognised, and never the units.
         """
         if not self.degraded:
             return None
         kinds = ", ".join(f"{kind} ({count} units)" for kind, count in sorted(self.degraded.items()))
-        return f"{kinds}: {self._told}".replace("\x00", "\ufffd") if self._told else kinds
+        return f"{kinds}: {self._provider_message}".replace("\x00", "\ufffd") if self._provider_message else kinds
 
     async def shape(self, events: Sequence[PlanEvent]) -> UnitShape | None:
-        """Return how to divide a unit, None to leave it to the deterministic planner.
+        """Return how to divide a unit: its stored shape, or else the model's; None to plan it deterministically.
 
         Raises:
-            DatabaseUnavailable: PostgreSQL is away; nothing else.
+            DatabaseUnavailable: PostgreSQL cannot be reached; no other error leaves here.
         """
         unit = unit_digest(events)
         shape = None
@@ -190,25 +190,26 @@ class UnitPlanner:
             await self._plans.note(self._job.build_id, unit, planned=True)
             self._counts["llm_units_reused"] += 1
         elif self._model is not None and self._meter is not None and len(events) >= self._settings.leaf_min:
-            shape = await self._asked(self._model, self._meter, unit, events)
+            shape = await self._ask_model(self._model, self._meter, unit, events)
         if shape is not None:
             nodes = plan_shaped(self._job.participants, events, shape, self._settings)
-            self._before = [node for node in nodes if node.node_type == LEAF][-_NEIGHBOURS:]
+            self._latest_leaves = [node for node in nodes if node.node_type == LEAF][-_NEIGHBOURS:]
         return shape
 
     async def flush(self) -> None:
-        """Write what a replay needs to know of the task; call it before the task is done."""
+        """Write the notes that a replay of the task needs; call this before the task is marked as done."""
         await self._plans.flush()
 
-    async def _asked(
+    async def _ask_model(
         self, model: LanguageModel, meter: Meter, unit: bytes, events: Sequence[PlanEvent]
     ) -> UnitShape | None:
+        """Ask the model for a unit's shape, store and return it; None if it gave no usable one, which is noted."""
         refusal = await model.refusal(self._database, self._job.tenant, meter)
         if refusal is not None:
-            # Nothing is read or written for a prompt that nobody will send.
+            # The prompt would not be sent, so nothing is read or recorded for it.
             await self._note_degraded(model, unit, refusal)
             return None
-        before = (meter.calls, meter.tokens, meter.cost)
+        used_before = (meter.calls, meter.tokens, meter.cost)
         origin = Origin(
             workflow="build",
             participants=self._job.participants,
@@ -218,7 +219,7 @@ class UnitPlanner:
             unit=unit,
         )
         recorder = model.recorder(origin)
-        asking = _Asking(
+        conversations = _UnitConversations(
             database=self._database,
             job=self._job,
             settings=self._settings,
@@ -227,7 +228,7 @@ class UnitPlanner:
             recorder=recorder,
         )
         try:
-            shape = await asking.plan(events, await self._neighbours(asking, events))
+            shape = await conversations.plan(events, await self._neighbours(conversations, events))
         except errors.ModelFailed as failure:
             await self._note_degraded(model, unit, failure)
             return None
@@ -238,10 +239,10 @@ class UnitPlanner:
             await self._note_degraded(model, unit, failed(Kind.INTERNAL, error.message))
             return None
         finally:
-            self._counts["llm_calls"] += meter.calls - before[0]
-            self._counts["llm_tokens"] += meter.tokens - before[1]
-            self._counts["llm_cost_microusd"] += meter.cost - before[2]
-            self._counts["llm_repairs"] += asking.repairs
+            self._counts["llm_calls"] += meter.calls - used_before[0]
+            self._counts["llm_tokens"] += meter.tokens - used_before[1]
+            self._counts["llm_cost_microusd"] += meter.cost - used_before[2]
+            self._counts["llm_repairs"] += conversations.repairs
             await asyncio.shield(recorder.write(self._database, self._job.tenant))
         shape = await self._plans.keep(unit, events, shape, model=model.name, build_id=self._job.build_id)
         await self._plans.note(self._job.build_id, unit, planned=True)
@@ -249,28 +250,29 @@ class UnitPlanner:
         return shape
 
     async def _note_degraded(self, model: LanguageModel, unit: bytes, failure: errors.ModelFailed) -> None:
+        """Count and store why a unit is planned without the model."""
         kind = kind_of(failure).value
         self.degraded[kind] += 1
         self.is_degraded = True
-        if not self._told and kind_of(failure) in TOLD:
-            self._told = failure.message.partition(": ")[2]
+        if not self._provider_message and kind_of(failure) in TOLD:
+            self._provider_message = failure.message.partition(": ")[2]
         self._counts["llm_units_degraded"] += 1
         reason = model.provider.redactor.text(failure.message)[:500]
         await self._plans.note(self._job.build_id, unit, planned=False, reason=reason.replace("\x00", "\ufffd"))
 
-    async def _neighbours(self, asking: _Asking, events: Sequence[PlanEvent]) -> list[dict[str, Any]]:
-        """Return topics that come before a unit: those just planned, else those of the parent's tree."""
-        if self._before:
-            return asking.just_planned(self._before)
+    async def _neighbours(self, conversations: _UnitConversations, events: Sequence[PlanEvent]) -> list[dict[str, Any]]:
+        """Return the topics before a unit in time, as a model sees them: those just planned, else the parent tree's."""
+        if self._latest_leaves:
+            return conversations.just_planned(self._latest_leaves)
         if self._old_root is None:
             return []
-        paths = await asking.inspector.nearest_before(self._old_root, events[0].timestamp)
-        return await asking.inspector.describe(paths[-_NEIGHBOURS:])
+        paths = await conversations.inspector.nearest_before(self._old_root, events[0].timestamp)
+        return await conversations.inspector.describe(paths[-_NEIGHBOURS:])
 
 
 @dataclass(kw_only=True)
-class _Asking:
-    """One unit's conversations."""
+class _UnitConversations:
+    """The conversations with the model about one unit; `repairs` counts the replies that it had to correct."""
 
     database: Database
     job: ScopeTask
@@ -283,7 +285,7 @@ class _Asking:
     def __post_init__(self) -> None:
         job = self.job
         self._shown = Shown()
-        self._names: dict[str, str] = {}
+        self._alias_by_event: dict[str, str] = {}
         mask = ScopesInForce(
             masks=Masks.exactly(job.participants), scopes={job.scope_id: job.participants}, cutoff=job.cutoff
         )
@@ -292,7 +294,7 @@ class _Asking:
         )
 
     def just_planned(self, leaves: Sequence[Node]) -> list[dict[str, Any]]:
-        """Return leaves that are not written yet as a model sees topics."""
+        """Return leaves that are planned but not stored yet, in the form in which a model sees topics."""
         return [
             {
                 "id": self._shown.topic(
@@ -311,40 +313,41 @@ class _Asking:
         ]
 
     async def plan(self, events: Sequence[PlanEvent], neighbours: list[dict[str, Any]]) -> UnitShape:
-        """Return a valid shape.
+        """Return a valid shape: ask page by page, then, if there are several pages, how to group their leaves.
 
         Raises:
-            ModelFailed: none came within repairs and budget.
+            ModelFailed: the model gave none within its repairs and budget.
         """
         pages = self._pages(events)
         shapes = [
-            await self._page(events[start:end], neighbours, number=number, pages=len(pages))
+            await self._plan_page(events[start:end], neighbours, number=number, pages=len(pages))
             for number, (start, end) in enumerate(pages, 1)
         ]
         if len(shapes) == 1:
             return shapes[0]
-        return await self._grouped(events, tuple(leaf for shape in shapes for leaf in shape.leaves))
+        return await self._group_leaves(events, tuple(leaf for shape in shapes for leaf in shape.leaves))
 
     def _pages(self, events: Sequence[PlanEvent]) -> list[tuple[int, int]]:
-        """Divide a unit, where the deterministic planner would cut it, into pages that fit a prompt."""
+        """Divide a unit into pages (start, end) that fit a prompt; cut only where the deterministic planner would."""
         limits = self.model.settings
         pages: list[tuple[int, int]] = []
         start = end = size = 0
         for span_start, span_end in leaf_spans(events, self.settings):
-            more = sum(min(len(event.text), _TEXT_CHARACTERS) + 100 for event in events[span_start:span_end])
-            if end > start and (span_end - start > limits.page_events or size + more > limits.page_bytes):
+            span_size = sum(min(len(event.text), _TEXT_CHARACTERS) + 100 for event in events[span_start:span_end])
+            if end > start and (span_end - start > limits.page_events or size + span_size > limits.page_bytes):
                 pages.append((start, end))
                 start, size = end, 0
-            end, size = span_end, size + more
+            end, size = span_end, size + span_size
         pages.append((start, end))
         return pages
 
-    async def _page(
+    async def _plan_page(
         self, events: Sequence[PlanEvent], neighbours: list[dict[str, Any]], *, number: int, pages: int
     ) -> UnitShape:
+        """Ask for the leaves of one page of a unit."""
         shown_events = self._shown_events(events)
-        submit = replace(SUBMIT_PLAN, narrowed=self._narrowed([event["id"] for event in shown_events]))
-        # Small models that need a schema are better off without a look around.
+        submit = replace(SUBMIT_PLAN, narrowed=self._schema_limiter([event["id"] for event in shown_events]))
+        # Models that need a schema are small: they do better without inspection tools.
         inspection = TOOLS if self.model.settings.structure == "tools" else ()
         talk = self._conversation(PLAN_INSTRUCTIONS, (submit, *inspection))
         talk.say(
@@ -366,8 +369,8 @@ class _Asking:
 
         return await self._until_valid(talk, events)
 
-    async def _grouped(self, events: Sequence[PlanEvent], leaves: tuple[LeafShape, ...]) -> UnitShape:
-        """Ask what the pages of one unit are together."""
+    async def _group_leaves(self, events: Sequence[PlanEvent], leaves: tuple[LeafShape, ...]) -> UnitShape:
+        """Ask how to group the leaves of all pages, and what the unit as a whole is about."""
         talk = self._conversation(GROUP_INSTRUCTIONS, (SUBMIT_GROUPS,))
         room = max(40, self.model.settings.page_bytes // len(leaves) - LABEL_CHARACTERS)
         talk.say(
@@ -378,7 +381,7 @@ class _Asking:
                         "number": number,
                         "label": leaf.words.label,
                         "summary": leaf.words.summary[:room],
-                        "rests_on": [self._names[event_id] for event_id in leaf.words.rests_on[:4]],
+                        "rests_on": [self._alias_by_event[event_id] for event_id in leaf.words.rests_on[:4]],
                     }
                     for number, leaf in enumerate(leaves, 1)
                 ],
@@ -391,7 +394,7 @@ class _Asking:
     async def _until_valid(
         self, talk: Conversation, events: Sequence[PlanEvent], leaves: tuple[LeafShape, ...] = ()
     ) -> UnitShape:
-        """Return the first valid shape that the model submits; `leaves` where it only groups them."""
+        """Return the first valid shape that the model submits; `leaves` are given where it only groups them."""
         try:
             for _ in range(self.model.settings.unit_rounds):
                 calls = await talk.turn()
@@ -400,12 +403,13 @@ class _Asking:
                         await self._inspect(talk, call)
                         continue
                     try:
-                        shape = self._shape(call.arguments, leaves)
+                        shape = self._submitted_shape(call.arguments, leaves)
                     except errors.ModelFailed as failure:
                         talk.refuse(call, failure)
                         continue
-                    wrong = broken_rules(shape, self.job.participants, events, self.settings, self._names)
+                    wrong = broken_rules(shape, self.job.participants, events, self.settings, self._alias_by_event)
                     if not wrong:
+                        # No answer is sent: the conversation ends here.
                         self.recorder.tool(call.name, call.text, size=0, statements=())
                         return shape
                     talk.refuse(call, failed(Kind.INVALID_PLAN, wrong[0]), details=wrong[:_PROBLEMS_TOLD])
@@ -427,26 +431,30 @@ class _Asking:
     def _conversation(self, instructions: str, tools: Sequence[ModelTool]) -> Conversation:
         return self.model.conversation(instructions=instructions, tools=tools, meter=self.meter, recorder=self.recorder)
 
-    def _narrowed(self, aliases: list[str]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-        """Return what tightens a plan's schema to this page: models that follow schemas then name only its events."""
-        most = self.settings
+    def _schema_limiter(self, aliases: list[str]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        """Return a function that limits a plan's schema to the aliases and bounds of this page.
 
-        def narrowed(schema: dict[str, Any]) -> dict[str, Any]:
+        Models that follow schemas then name only its events.
+        """
+        bounds = self.settings
+
+        def limit_schema(schema: dict[str, Any]) -> dict[str, Any]:
             leaf = schema["$defs"]["PlannedLeaf"]["properties"]
             for properties in (leaf, schema["$defs"]["PlannedGroup"]["properties"], schema["properties"]):
                 properties["rests_on"] |= {"items": {"enum": aliases}, "maxItems": min(len(aliases), RESTS_ON_MOST)}
-            leaf["events"] |= {"items": {"enum": aliases}, "maxItems": min(len(aliases), most.leaf_max)}
-            schema["properties"]["leaves"]["maxItems"] = max(1, len(aliases) // most.leaf_min)
+            leaf["events"] |= {"items": {"enum": aliases}, "maxItems": min(len(aliases), bounds.leaf_max)}
+            schema["properties"]["leaves"]["maxItems"] = max(1, len(aliases) // bounds.leaf_min)
             return schema
 
-        return narrowed
+        return limit_schema
 
     def _shown_events(self, events: Sequence[PlanEvent]) -> list[dict[str, Any]]:
+        """Return events as the model sees them, with aliases; texts are cut so that together they fit the page."""
         shown_events = []
         room = self.model.settings.page_bytes
         for position, event in enumerate(events):
             shown = ShownEvent(event_seq=event.event_seq, event_id=event.event_id, scope_id=self.job.scope_id, path=())
-            alias = self._names[event.event_id] = self._shown.event(shown)
+            alias = self._alias_by_event[event.event_id] = self._shown.event(shown)
             share = max(40, min(_TEXT_CHARACTERS, room // (len(events) - position)))
             shown_event: dict[str, Any] = {
                 "id": alias,
@@ -463,8 +471,8 @@ class _Asking:
             shown_events.append(shown_event)
         return shown_events
 
-    def _shape(self, submitted: SubmitPlan | SubmitGroups, leaves: tuple[LeafShape, ...]) -> UnitShape:
-        """Return what was submitted as a shape.
+    def _submitted_shape(self, submitted: SubmitPlan | SubmitGroups, leaves: tuple[LeafShape, ...]) -> UnitShape:
+        """Return the shape that the model submitted, with event ids in place of aliases.
 
         Raises:
             ModelFailed: unknown_id.
@@ -484,11 +492,11 @@ class _Asking:
             continues=None if leaf.continues is None else self._shown.topics.resolve(leaf.continues).topic_id,
         )
 
-    def _words(self, said: PlannedLeaf | PlannedGroup | SubmitPlan | SubmitGroups) -> Words:
+    def _words(self, submitted: PlannedLeaf | PlannedGroup | SubmitPlan | SubmitGroups) -> Words:
         return Words(
-            label=clean(said.label),
-            summary=clean(said.summary),
-            rests_on=tuple(dict.fromkeys(self._event(alias) for alias in said.rests_on)),
+            label=clean(submitted.label),
+            summary=clean(submitted.summary),
+            rests_on=tuple(dict.fromkeys(self._event(alias) for alias in submitted.rests_on)),
         )
 
     def _event(self, alias: str) -> str:

@@ -1,7 +1,7 @@
-"""Requests to a language model over HTTP: one request in, one sound reply or one named failure out.
+"""Requests to a language model over HTTP: each gives one valid reply, or fails with one named failure.
 
-A request is tried again after failures that pass, with growing pauses and jitter or as long as the provider asks
-(`Retry-After`), never beyond what the workflow's meter leaves.
+Transient failures are retried, after growing pauses with jitter or as long as the provider asks (`Retry-After`), but
+never beyond what the workflow's meter leaves.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Provider:
 
     @property
     def refusal(self) -> ModelFailed | None:
-        """Why the provider is left alone now, None where it is not."""
+        """Why no requests are sent to the provider now; None if they are."""
         return self._breaker.refusal() if self._breaker.resting else None
 
     async def close(self) -> None:
@@ -88,7 +88,7 @@ class Provider:
             number += 1
             exchange = Exchange()
             try:
-                return await self._admitted(raw, exchange, estimate, number, meter=meter, observer=observer)
+                return await self._send_admitted(raw, exchange, estimate, number, meter=meter, observer=observer)
             except ModelFailed as failure:
                 pause = exchange.retry_after_s if exchange.retry_after_s is not None else self._pause(number)
                 is_last = number > self._settings.retries or pause > min(_LONGEST_PAUSE_S, meter.remaining_s)
@@ -96,9 +96,10 @@ class Provider:
                     raise
             await asyncio.sleep(pause)
 
-    async def _admitted(
+    async def _send_admitted(
         self, raw: bytes, exchange: Exchange, estimate: int, number: int, *, meter: Meter, observer: Observer
     ) -> Completion:
+        """Send one request once there is room: a free place, a closed breaker, and budget on the meter."""
         try:
             async with asyncio.timeout(meter.remaining_s):
                 await self._places.acquire()
@@ -111,14 +112,14 @@ class Provider:
             except ModelFailed:
                 self._breaker.abandoned()
                 raise
-            return await self._observed(raw, exchange, estimate, number, meter=meter, observer=observer)
+            return await self._send_observed(raw, exchange, estimate, number, meter=meter, observer=observer)
         finally:
             self._places.release()
 
-    async def _observed(
+    async def _send_observed(
         self, raw: bytes, exchange: Exchange, estimate: int, number: int, *, meter: Meter, observer: Observer
     ) -> Completion:
-        """Send one request, and tell the breaker, the meter and the observer what became of it."""
+        """Send one request, and report its outcome to the breaker, the meter and the observer."""
         started = time.monotonic()
         failure: ModelFailed | None = None
         usage: Usage | None = None
@@ -138,8 +139,8 @@ class Provider:
             body = bytes(exchange.body)
             usage = usage or self._dialect.usage_of(body)
             attempt = self._attempt(number, usage, estimate=estimate, body=body, failure=failure, started=started)
-            self._tell(attempt, failure, meter)
-            # The audit has a request also where nobody waits for the reply any more.
+            self._report(attempt, failure, meter)
+            # Shielded: the audit must have the request even if its caller was cancelled.
             await asyncio.shield(observer(attempt))
 
     def _attempt(
@@ -152,24 +153,26 @@ class Provider:
         failure: ModelFailed | None,
         started: float,
     ) -> Attempt:
-        read = usage.input_tokens if usage.input_tokens is not None else (estimate if body else 0)
-        written = usage.output_tokens if usage.output_tokens is not None else estimated_tokens(len(body))
+        # A provider that tells no usage is estimated; without any reply, no input counts as read.
+        tokens_read = usage.input_tokens if usage.input_tokens is not None else (estimate if body else 0)
+        tokens_written = usage.output_tokens if usage.output_tokens is not None else estimated_tokens(len(body))
         cost = usage.cost
         if cost is None:
             prices = self._settings
-            cost = round(read * prices.input_usd_per_million + written * prices.output_usd_per_million)
+            cost = round(tokens_read * prices.input_usd_per_million + tokens_written * prices.output_usd_per_million)
         return Attempt(
             number=number,
             outcome="ok" if failure is None else kind_of(failure).value,
             message="" if failure is None else failure.message,
             reply=body,
-            input_tokens=read,
-            output_tokens=written,
+            input_tokens=tokens_read,
+            output_tokens=tokens_written,
             cost=cost,
             latency_ms=round((time.monotonic() - started) * 1000),
         )
 
-    def _tell(self, attempt: Attempt, failure: ModelFailed | None, meter: Meter) -> None:
+    def _report(self, attempt: Attempt, failure: ModelFailed | None, meter: Meter) -> None:
+        """Count an attempt on the meter, and tell the breaker whether the provider is at fault."""
         meter.end_call(tokens=attempt.input_tokens + attempt.output_tokens, cost=attempt.cost, size=len(attempt.reply))
         if failure is None:
             self._breaker.succeeded()
@@ -183,5 +186,6 @@ class Provider:
             self._breaker.succeeded()
 
     def _pause(self, number: int) -> float:
+        """Return the seconds to wait after attempt `number` (from 1): doubled each time, with jitter."""
         longest = min(self._settings.retry_base_s * 2 ** (number - 1), _LONGEST_PAUSE_S)
         return random.uniform(longest / 2, longest)  # noqa: S311 - jitter

@@ -1,8 +1,8 @@
 """A conversation with a model that may only call tools: typed arguments in, fenced results back, bounded repairs.
 
-Both ways of structure end in the same: validated arguments. With `tools` the provider's tool calls are read, with
-`json_schema` a JSON object {"tool", "arguments"}. What cannot be used is named, and the model is told, as often as
-allowed.
+Both kinds of structure yield the same validated arguments. With `tools`, the provider's tool calls are read; with
+`json_schema`, a JSON object {"tool", "arguments"}. The model is told what cannot be used, and may try again as often as
+its repairs allow.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PROBLEMS = 8
 
 
 Alias = Annotated[str, Field(min_length=1, max_length=40)]
-"""How a model names what it was shown: e1, t4. Larger than any alias, so that a wrong one is told and not cut."""
+"""How a model names what it was shown: e1, t4. The limit exceeds any real alias, so that a wrong one can be quoted."""
 
 
 class Arguments(BaseModel):
@@ -50,7 +50,7 @@ class ModelTool:
     description: str
     arguments: type[Arguments]
     narrowed: Callable[[Json], Json] = lambda schema: schema
-    """What makes the published schema tighter for one prompt, such as to the ids that it shows."""
+    """Limits the published schema for one prompt, for example to the ids that it shows."""
 
     @property
     def schema(self) -> Json:
@@ -95,41 +95,43 @@ class Conversation:
         self._meter = meter
         self._recorder = recorder
         self._messages: list[Json] = [{"role": "system", "content": instructions}]
-        self._recorded = 0
+        self._recorded_messages = 0
         self.repairs = 0
-        self._extra = self._structure()
+        self._extra = self._structure_fields()
 
     def say(self, instruction: str, data: Any) -> None:
         """Add a message: an instruction of ours, and data in a fence."""
         self._messages.append({"role": "user", "content": f"{instruction}\n{fenced(data)}"})
 
     async def turn(self) -> list[Call]:
-        """Return what the model wants done next: at least one call.
+        """Get the next reply, and return the tool calls in it: at least one.
+
+        A reply that cannot be used costs one repair; the model is told why, and asked again.
 
         Raises:
-            ModelFailed: nothing usable came within the repairs and the budget.
+            ModelFailed: no usable reply came within the repairs and the budget.
         """
         while True:
             self._meter.begin_round()
             completion = await self._complete()
             calls: tuple[Called, ...] = ()
             try:
-                calls = self._calls(completion)
-                read = [self._read(call) for call in calls]
+                calls = self._raw_calls(completion)
+                validated = [self._validated(call) for call in calls]
             except ModelFailed as failure:
                 self._recorder.refused(kind_of(failure).value, failure.message)
                 self.repair(failure)
-                self._hear(completion, calls)
-                self._correct(calls, failure)
+                self._add_reply(completion, calls)
+                self._tell_failure(calls, failure)
             else:
-                self._hear(completion, calls)
-                return read
+                self._add_reply(completion, calls)
+                return validated
 
     def repair(self, failure: ModelFailed) -> None:
-        """Use one of the repairs up.
+        """Use up one repair.
 
         Raises:
-            ModelFailed: `failure` itself, when none is left or when it cannot be mended.
+            ModelFailed: `failure` itself, if no repair is left or another try cannot mend it.
         """
         if kind_of(failure) not in REPAIRABLE or self._repairs_left <= 0:
             raise failure
@@ -145,10 +147,10 @@ class Conversation:
         size = len(orjson.dumps(result))
         self._recorder.tool(call.name, call.text, size=size, statements=statements)
         self._meter.show(size)
-        self._result(call.call_id, call.name, fenced(result))
+        self._add_result(call.call_id, call.name, fenced(result))
 
     def refuse(self, call: Call, failure: ModelFailed, *, details: Any = None) -> None:
-        """Tell the model that its call was not done, and why; uses a repair up.
+        """Tell the model that its call was not done, and why; uses up one repair.
 
         Raises:
             ModelFailed: `failure` itself, when no repair is left.
@@ -156,22 +158,27 @@ class Conversation:
         kind = kind_of(failure).value
         self._recorder.tool(call.name, call.text, size=0, statements=(), outcome=kind)
         self.repair(failure)
-        self._result(call.call_id, call.name, fenced({"refused": failure.message, "details": details}))
+        self._add_result(call.call_id, call.name, fenced({"refused": failure.message, "details": details}))
 
     def skip(self, call: Call) -> None:
-        """Leave a call undone without blame: the reply called it beside one that was refused or that ended the turn."""
-        self._result(call.call_id, call.name, fenced({"refused": "not done"}))
+        """Leave a call undone at no cost, because another call of the same reply was refused or ended the turn."""
+        self._add_result(call.call_id, call.name, fenced({"refused": "not done"}))
 
     async def _complete(self) -> Completion:
-        fresh, self._recorded = self._messages[self._recorded :], len(self._messages)
+        new_messages, self._recorded_messages = self._messages[self._recorded_messages :], len(self._messages)
         round_ = self._meter.rounds
 
         async def observe(attempt: Attempt) -> None:
-            self._recorder.call(round_, attempt, fresh)
+            self._recorder.call(round_, attempt, new_messages)
 
         return await self._provider.complete(self._messages, meter=self._meter, observer=observe, extra=self._extra)
 
-    def _calls(self, completion: Completion) -> tuple[Called, ...]:
+    def _raw_calls(self, completion: Completion) -> tuple[Called, ...]:
+        """Return the tool calls of a reply, not validated yet.
+
+        Raises:
+            ModelFailed: the reply is refused, filtered, cut off, empty, or no tool call.
+        """
         if completion.refused:
             raise failed(Kind.REFUSAL, "the model refuses")
         if completion.filtered:
@@ -188,7 +195,7 @@ class Conversation:
         if not text:
             raise failed(Kind.EMPTY_REPLY, "the reply is empty")
         try:
-            document = orjson.loads(_without_marks(text))
+            document = orjson.loads(_without_fence(text))
         except orjson.JSONDecodeError as error:
             raise failed(Kind.MALFORMED_ARGUMENTS, f"the reply is not JSON: {error}") from None
         if not isinstance(document, dict) or not isinstance(document.get("tool"), str):
@@ -196,7 +203,12 @@ class Conversation:
         arguments = orjson.dumps(document.get("arguments", {})).decode()
         return (Called(call_id="", name=document["tool"], arguments=arguments),)
 
-    def _read(self, call: Called) -> Call:
+    def _validated(self, call: Called) -> Call:
+        """Return a tool call with validated arguments.
+
+        Raises:
+            ModelFailed: unknown_tool, malformed_arguments or schema.
+        """
         tool = self._tools.get(call.name)
         if tool is None:
             raise failed(Kind.UNKNOWN_TOOL, f"there is no such tool; there are {', '.join(self._tools)}")
@@ -205,14 +217,14 @@ class Conversation:
         except orjson.JSONDecodeError as error:
             raise failed(Kind.MALFORMED_ARGUMENTS, f"the arguments of {tool.name} are not JSON: {error}") from None
         try:
-            # A provider knows our key: what it writes must not carry it into a label.
+            # The provider knows our key, so its reply may quote the key; redact it before it gets into a label.
             arguments = tool.arguments.model_validate(self._provider.redactor.value(document))
         except ValidationError as error:
             raise failed(Kind.SCHEMA, f"the arguments of {tool.name} are wrong: {_problems(error)}") from None
         return Call(call_id=call.call_id, name=tool.name, arguments=arguments, text=call.arguments)
 
-    def _hear(self, completion: Completion, calls: Sequence[Called]) -> None:
-        """Keep what the model said in the conversation, so that it can be answered."""
+    def _add_reply(self, completion: Completion, calls: Sequence[Called]) -> None:
+        """Add the model's reply to the messages, so that results can refer to it."""
         if self._as_tools and calls:
             tool_calls = [
                 {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
@@ -222,21 +234,23 @@ class Conversation:
         else:
             self._messages.append({"role": "assistant", "content": completion.text[:_QUOTED]})
 
-    def _correct(self, calls: Sequence[Called], failure: ModelFailed) -> None:
+    def _tell_failure(self, calls: Sequence[Called], failure: ModelFailed) -> None:
+        """Tell the model why its reply could not be used; each tool call needs an answer of its own."""
         refusal = fenced({"refused": failure.message})
         if self._as_tools and calls:
             for call in calls:
-                self._result(call.call_id, call.name, refusal)
+                self._add_result(call.call_id, call.name, refusal)
         else:
             self._messages.append({"role": "user", "content": f"That could not be used.\n{refusal}"})
 
-    def _result(self, call_id: str, name: str, content: str) -> None:
+    def _add_result(self, call_id: str, name: str, content: str) -> None:
         if self._as_tools:
             self._messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
         else:
             self._messages.append({"role": "user", "content": f"Result of {name}:\n{content}"})
 
-    def _structure(self) -> Json:
+    def _structure_fields(self) -> Json:
+        """Return the request fields that make the model call tools only: `tools`, or a JSON schema of all calls."""
         if self._as_tools:
             return {
                 "tools": [
@@ -270,6 +284,7 @@ class Conversation:
             schema = {**schema, "$defs": definitions}
         return {
             "response_format": {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}},
+            # None removes these fields of the template from the request.
             "tools": None,
             "tool_choice": None,
         }
@@ -283,8 +298,8 @@ def _problems(error: ValidationError) -> str:
     return "; ".join(parts)[:1000]
 
 
-def _without_marks(text: str) -> str:
-    """Return a reply without the Markdown fence that small models like to put around JSON."""
+def _without_fence(text: str) -> str:
+    """Return a reply without the Markdown fence that small models often put around JSON."""
     if text.startswith("```") and text.endswith("```") and "\n" in text:
         return text[text.index("\n") + 1 : -3]
     return text

@@ -1,4 +1,4 @@
-"""What can go wrong between a question to a model and an answer that may be used, each with its name."""
+"""The named failures of a request to a model, from sending it to using its reply."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from myria.errors import ModelFailed
 class Kind(StrEnum):
     """Names of failures, as they stand in `degraded_reason`, in the audit and in metrics."""
 
-    # What the model said.
+    # The model's reply cannot be used.
     LENGTH = "length"
     REFUSAL = "refusal"
     CONTENT_FILTER = "content_filter"
@@ -21,7 +21,7 @@ class Kind(StrEnum):
     UNKNOWN_ID = "unknown_id"
     SCHEMA = "schema"
     INVALID_PLAN = "invalid_plan"
-    # What the provider did.
+    # The provider failed.
     MALFORMED_JSON = "malformed_json"
     MALFORMED_REPLY = "malformed_reply"
     TOO_LARGE = "too_large"
@@ -31,7 +31,7 @@ class Kind(StrEnum):
     HTTP_3XX = "http_3xx"
     HTTP_4XX = "http_4xx"
     HTTP_5XX = "http_5xx"
-    # What was not asked at all.
+    # No request was sent.
     RESTING = "provider_resting"
     BUSY = "busy"
     NOT_CONFIGURED = "not_configured"
@@ -57,21 +57,21 @@ REPAIRABLE = frozenset(
         Kind.INVALID_PLAN,
     }
 )
-"""Failures that a further turn, told what was wrong, may mend."""
+"""Failures that the model may mend in another turn, once it is told what was wrong."""
 
 TRANSIENT = frozenset({Kind.TIMEOUT, Kind.CONNECTION, Kind.RATE_LIMITED, Kind.HTTP_5XX})
 """Failures after which the very same request may succeed."""
 
 PROVIDERS = TRANSIENT | {Kind.MALFORMED_JSON, Kind.MALFORMED_REPLY, Kind.TOO_LARGE, Kind.HTTP_3XX, Kind.HTTP_4XX}
-"""Failures that speak of the provider's health; so many in a row, and it is left alone for a while."""
+"""Failures that count against the provider: after several in a row, requests to it stop for a while."""
 
 
 TOLD = TRANSIENT | {Kind.HTTP_3XX, Kind.HTTP_4XX, Kind.RESTING}
-"""Failures whose message says what the provider did or said, and nothing of what was asked."""
+"""Failures whose message quotes the provider only, and nothing of the request: it may be shown."""
 
 
 def advice(reason: str) -> str:
-    """Return what was done instead of asking a model, or of using its answer, and what the reader can do.
+    """Return a sentence for the reader: the model gave no usable answer, what was done instead, and what to do.
 
     Args:
         reason: the name of a failure, as it stands in `degraded_reason`.
@@ -98,7 +98,7 @@ def advice(reason: str) -> str:
 
 
 def failed(kind: Kind, message: str) -> ModelFailed:
-    """Return the error of a named failure; `message` is scrubbed by whoever shows it."""
+    """Return the error of a named failure; whoever shows `message` must redact it."""
     return ModelFailed(f"{kind}: {message}", kind=kind.value)
 
 
@@ -108,7 +108,7 @@ def kind_of(error: ModelFailed) -> Kind:
 
 
 def of_status(status: int) -> Kind:
-    """Return the name of the failure that an HTTP status is."""
+    """Return the kind of failure that an HTTP status means."""
     if status == 429:
         return Kind.RATE_LIMITED
     if status == 408:

@@ -1,4 +1,4 @@
-"""Data in prompts that cannot be mistaken for instructions, and names that lead nowhere else.
+"""Put data into prompts so that it cannot pass for instructions, and name things by aliases valid in one prompt only.
 
 Events and topics enter a prompt as JSON between two lines of a delimiter that is a function of the data and does not
 occur in it. Inside, characters that markup, terminals or templates of chat models treat as special are escaped. What a
@@ -21,13 +21,13 @@ _SPECIAL = re.compile("[<>&`|#=\u007f-\u009f\u00ad\u034f\u061c\u115f-\u1160\u17b
 
 
 def escaped(value: Any) -> str:
-    """Return JSON on one line in which no character stands that is special outside of JSON."""
+    """Return a value as JSON on one line, with characters escaped that are special outside JSON (`_SPECIAL`)."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return _SPECIAL.sub(_as_escape, text)
 
 
 def fenced(value: Any) -> str:
-    """Return JSON between two equal lines that do not occur in it."""
+    """Return a value as JSON between two equal delimiter lines that do not occur in it."""
     text = escaped(value)
     mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     while mark in text:
@@ -36,10 +36,10 @@ def fenced(value: Any) -> str:
 
 
 def unfenced(content: str) -> Any:
-    """Return the data of the last fence in a message: `fenced` undone, for audits and tests.
+    """Return the data of the last fence in a message, the reverse of `fenced`; for audits and tests.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the message has no fence.
     """
     fences = re.findall(r"^=== data ([0-9a-f]{16}) ===\n(.*)\n=== data \1 ===$", content, re.MULTILINE)
     if not fences:
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 class Aliases(Generic[T]):
-    """Short names of one kind for what was shown in one prompt, numbered in the order of showing."""
+    """Short names (e1, e2, ...) for things of one kind, numbered in the order in which one prompt shows them."""
 
     def __init__(self, letter: str, what: str) -> None:
         self._letter = letter
@@ -63,7 +63,7 @@ class Aliases(Generic[T]):
         return len(self._by_alias)
 
     def of(self, key: Any, value: T) -> str:
-        """Return the alias of `key`, given now where it has none; the first value stays."""
+        """Return the alias of `key`; a new key gets the next alias, a known one keeps its first value."""
         alias = self._by_key.get(key)
         if alias is None:
             alias = self._by_key[key] = f"{self._letter}{len(self._by_key) + 1}"
@@ -71,7 +71,7 @@ class Aliases(Generic[T]):
         return alias
 
     def alias(self, key: Any) -> str | None:
-        """Return the alias that `key` has already."""
+        """Return the alias of `key`; None if it has none."""
         return self._by_key.get(key)
 
     def resolve(self, alias: str) -> T:
@@ -90,5 +90,6 @@ def _as_escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     if code < 0x10000:
         return f"\\u{code:04x}"
+    # JSON escapes a character beyond 16 bits as two surrogates.
     code -= 0x10000
     return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"

@@ -98,10 +98,10 @@ class ScopesInForce:
     floor: int = 0
 
     def check(self, scope_id: int, participants: Sequence[str]) -> None:
-        """Compare a row's scope with the mask once more.
+        """Check once more that a row's scope is inside the mask.
 
         Raises:
-            InternalError: the row lies outside: a bug, and nothing of it was shown.
+            InternalError: it is outside, which is a bug; nothing of the row was shown.
         """
         inside = scope_id in self.scopes and tuple(participants) == tuple(self.scopes[scope_id])
         if not inside or not self.masks.sees(participants):
@@ -110,7 +110,7 @@ class ScopesInForce:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownTopic:
-    """A topic that has an alias: where it stands, from its scope's root down."""
+    """A topic that has an alias; `path` leads from its scope's root down to it."""
 
     scope_id: int
     path: Path
@@ -134,8 +134,11 @@ class ShownEvent:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Rest:
-    """Where a truncated result goes on: the same tool, the same root, what had not been shown."""
+class _Continuation:
+    """Where a truncated result continues: the tool, the root it was called for, and what was not shown yet.
+
+    `queue` holds paths still to show, each with its depth; `after` is the number of references shown so far.
+    """
 
     tool: str
     root: bytes
@@ -145,11 +148,11 @@ class _Rest:
 
 @dataclass(slots=True)
 class Shown:
-    """Everything that one prompt has named."""
+    """The aliases of everything that one prompt has shown."""
 
     topics: Aliases[ShownTopic] = field(default_factory=lambda: Aliases("t", "topic"))
     events: Aliases[ShownEvent] = field(default_factory=lambda: Aliases("e", "event"))
-    cursors: Aliases[_Rest] = field(default_factory=lambda: Aliases("c", "cursor"))
+    cursors: Aliases[_Continuation] = field(default_factory=lambda: Aliases("c", "cursor"))
 
     def topic(self, topic: ShownTopic) -> str:
         """Return a topic's alias."""
@@ -179,7 +182,7 @@ class Inspector:
         self.shown = shown
 
     async def run(self, arguments: Arguments) -> Inspected:
-        """Do what one of the tools was asked for.
+        """Run the inspection tool that takes these arguments.
 
         Raises:
             ModelFailed: unknown_id.
@@ -194,44 +197,50 @@ class Inspector:
         raise InternalError("no such tool")
 
     async def _subtree(self, arguments: InspectSubtree) -> Inspected:
+        """Return topics below a root, level by level, up to its limits of nodes, bytes and depth."""
         root = self.shown.topics.resolve(arguments.root)
-        rest = self._rest(arguments.cursor, "inspect_subtree", root.rendering_id)
-        waiting = deque(rest.queue) if rest is not None else deque(await self._children(root.path, 1))
+        continuation = self._resolve_cursor(arguments.cursor, "inspect_subtree", root.rendering_id)
+        waiting = deque(continuation.queue) if continuation is not None else deque(await self._children(root.path, 1))
         topics: list[Json] = []
         size = _AROUND
         while waiting and len(topics) < arguments.max_nodes:
             paths = [waiting.popleft() for _ in range(min(len(waiting), arguments.max_nodes - len(topics)))]
             rows = await self._rows([path[-1] for path, _ in paths])
-            for at, (path, depth) in enumerate(paths):
+            for position, (path, depth) in enumerate(paths):
                 row = rows.get(path[-1])
                 if row is None:
                     continue
                 node = self._topic(row, path, summaries_only=arguments.summaries_only)
                 size += len(escaped(node).encode()) + 1
                 if size > self._most_bytes and topics:
-                    waiting.extendleft(reversed(paths[at:]))
+                    waiting.extendleft(reversed(paths[position:]))
                     break
                 topics.append(node)
                 if depth < arguments.depth:
                     waiting.extend(((*path, child), depth + 1) for child in row["children"])
             if size > self._most_bytes and topics:
                 break
-        left = _Rest(tool="inspect_subtree", root=root.rendering_id, queue=tuple(waiting)) if waiting else None
-        return Inspected(result=self._result("topics", topics, left), statements=("llm.topics",))
+        next_part = (
+            _Continuation(tool="inspect_subtree", root=root.rendering_id, queue=tuple(waiting)) if waiting else None
+        )
+        return Inspected(result=self._result("topics", topics, next_part), statements=("llm.topics",))
 
     async def _leaf_refs(self, arguments: InspectLeafRefs) -> Inspected:
+        """Return the events of a leaf without their texts, up to the limits of references and bytes."""
         root = self.shown.topics.resolve(arguments.root)
         if not root.is_leaf:
             raise failed(Kind.UNKNOWN_ID, f"{arguments.root} is no leaf; inspect its subtree")
-        rest = self._rest(arguments.cursor, "inspect_leaf_refs", root.rendering_id)
-        after = rest.after if rest is not None else 0
+        continuation = self._resolve_cursor(arguments.cursor, "inspect_leaf_refs", root.rendering_id)
+        after = continuation.after if continuation is not None else 0
         rows = await self._read("llm.leaf_refs", root.rendering_id, list(self._mask.scopes))
         references: list[Json] = []
         size = _AROUND
-        left = None
+        next_part = None
         for row in rows[after:]:
             if len(references) >= arguments.max_refs or size > self._most_bytes:
-                left = _Rest(tool="inspect_leaf_refs", root=root.rendering_id, after=after + len(references))
+                next_part = _Continuation(
+                    tool="inspect_leaf_refs", root=root.rendering_id, after=after + len(references)
+                )
                 break
             event = ShownEvent(
                 event_seq=row["event_seq"], event_id=row["event_id"], scope_id=root.scope_id, path=root.path
@@ -245,16 +254,17 @@ class Inspector:
                 }
             )
             size += len(escaped(references[-1]).encode()) + 1
-        return Inspected(result=self._result("events", references, left), statements=("llm.leaf_refs",))
+        return Inspected(result=self._result("events", references, next_part), statements=("llm.leaf_refs",))
 
     async def _events(self, arguments: FetchEvents) -> Inspected:
-        wanted = [self.shown.events.resolve(alias) for alias in dict.fromkeys(arguments.event_ids)]
-        rows = await self.events([target.event_seq for target in wanted])
+        """Return events with their texts, which are cut to fit; `omitted` lists those without room, or not found."""
+        shown_events = [self.shown.events.resolve(alias) for alias in dict.fromkeys(arguments.event_ids)]
+        rows = await self.events([known_event.event_seq for known_event in shown_events])
         room = min(arguments.max_bytes, self._most_bytes) - _AROUND
         events: list[Json] = []
         omitted: list[str] = []
-        for alias, target in zip(dict.fromkeys(arguments.event_ids), wanted, strict=True):
-            row = rows.get(target.event_seq)
+        for alias, known_event in zip(dict.fromkeys(arguments.event_ids), shown_events, strict=True):
+            row = rows.get(known_event.event_seq)
             if row is None or room < _AROUND:
                 omitted.append(alias)
                 continue
@@ -274,12 +284,12 @@ class Inspector:
         return {row["event_seq"]: row for row in rows if self._mask.fresh or row["event_seq"] <= self._mask.cutoff}
 
     async def describe(self, paths: Sequence[Path], *, summaries_only: bool = False) -> list[Json]:
-        """Return topics as a model sees them, by their paths, in that order; what is outside the mask is left out."""
+        """Return the topics at these paths as a model sees them, in that order; those outside the mask are left out."""
         rows = await self._rows([path[-1] for path in paths])
         return [self._topic(rows[path[-1]], path, summaries_only=summaries_only) for path in paths if path[-1] in rows]
 
     async def nearest_before(self, root: bytes, moment: int) -> list[Path]:
-        """Return the paths of the leaves of the unit that holds, or comes last before, a moment (microseconds)."""
+        """Return the paths of the leaves in the unit that holds a moment (microseconds), else in the last before it."""
         path: Path = (root,)
         while True:
             rows = await self._rows([path[-1]])
@@ -288,11 +298,13 @@ class Inspector:
                 return []
             if not row["children"]:
                 return [path]
-            below = await self._rows(list(row["children"]))
+            child_rows = await self._rows(list(row["children"]))
             if row["is_unit"]:
-                return [(*path, child) for child in row["children"] if not below[child]["children"]]
-            before = [child for child in row["children"] if to_microseconds(below[child]["first_at"]) <= moment]
-            path = (*path, before[-1] if before else row["children"][0])
+                return [(*path, child) for child in row["children"] if not child_rows[child]["children"]]
+            children_before = [
+                child for child in row["children"] if to_microseconds(child_rows[child]["first_at"]) <= moment
+            ]
+            path = (*path, children_before[-1] if children_before else row["children"][0])
 
     async def _children(self, path: Path, depth: int) -> list[tuple[Path, int]]:
         row = (await self._rows([path[-1]])).get(path[-1])
@@ -303,7 +315,7 @@ class Inspector:
         return {row["rendering_id"]: row for row in rows}
 
     async def _read(self, statement: str, *arguments: Any) -> list[Any]:
-        """Return the rows of a statement, each compared with the mask once more."""
+        """Return the rows of a statement; each is checked against the mask once more."""
         async with self._database.read(self._tenant) as connection:
             rows = await connection.fetch(sql(statement), self._tenant, *arguments)
         for row in rows:
@@ -330,15 +342,20 @@ class Inspector:
             node["refs"] = row["events"]
         return node
 
-    def _rest(self, cursor: str | None, tool: str, root: bytes) -> _Rest | None:
-        rest = None if cursor is None else self.shown.cursors.resolve(cursor)
-        if rest is not None and (rest.tool, rest.root) != (tool, root):
+    def _resolve_cursor(self, cursor: str | None, tool: str, root: bytes) -> _Continuation | None:
+        """Return what a cursor stands for, None without a cursor; it must be of the same tool and root."""
+        continuation = None if cursor is None else self.shown.cursors.resolve(cursor)
+        if continuation is not None and (continuation.tool, continuation.root) != (tool, root):
             raise failed(Kind.UNKNOWN_ID, f"cursor {cursor} belongs to another tool or topic")
-        return rest
+        return continuation
 
-    def _result(self, name: str, items: list[Json], left: _Rest | None) -> Json:
-        cursor = None if left is None else self.shown.cursors.of((left.tool, left.root, left.queue, left.after), left)
-        return {name: items, "truncated": left is not None, "cursor": cursor}
+    def _result(self, name: str, items: list[Json], next_part: _Continuation | None) -> Json:
+        cursor = (
+            None
+            if next_part is None
+            else self.shown.cursors.of((next_part.tool, next_part.root, next_part.queue, next_part.after), next_part)
+        )
+        return {name: items, "truncated": next_part is not None, "cursor": cursor}
 
 
 def shown_event(row: Any, alias: str, *, characters: int) -> Json:

@@ -23,7 +23,7 @@ _LONGEST_RUN_S = 3600.0
 
 
 class LanguageModel:
-    """What workflows ask; one per process."""
+    """The language model that all workflows of a process use."""
 
     def __init__(self, template: RequestTemplate, settings: LlmSettings, dialect: Dialect = CHAT_COMPLETIONS) -> None:
         self.settings = settings
@@ -33,10 +33,10 @@ class LanguageModel:
     def configured(
         cls, settings: LlmSettings, environ: Mapping[str, str] | None = None, *, secrets: Secrets | None = None
     ) -> LanguageModel | None:
-        """Return the model of the settings, None where no template is named.
+        """Return the model that the settings configure; None if they name no template.
 
         Args:
-            secrets: what the template may name; left out, none.
+            secrets: the secrets that the template may refer to; None for none.
 
         Raises:
             ConfigurationError: the template cannot be used.
@@ -70,9 +70,10 @@ class LanguageModel:
         )
 
     def background_meter(self) -> Meter:
-        """Return the meter of a run of a tenant that nothing waits for: a build task's, of an hour at most.
+        """Return the meter of background work of a tenant: a build task's, but limited to an hour.
 
-        The audit withholds what was withdrawn up to two hours before a call was written down.
+        The hour keeps a run within the audit's reach: it withholds what was withdrawn up to two hours before a call was
+        written down.
         """
         return self.task_meter(most_s=_LONGEST_RUN_S)
 
@@ -91,24 +92,24 @@ class LanguageModel:
         )
 
     async def refusal(self, database: Database, tenant: str, meter: Meter) -> ModelFailed | None:
-        """Return why a tenant's workflow may not ask now, None where it may; its meter then knows the tenant's bound.
+        """Return why a tenant's workflow may not ask now; None if it may. Sets the meter's limit for the tenant.
 
-        Calls that are under way, here or elsewhere, are not counted yet.
+        Requests under way, here or elsewhere, are not counted yet.
 
         Raises:
-            DatabaseUnavailable: nobody can tell what the tenant has used today.
+            DatabaseUnavailable: it is unknown how many tokens the tenant has used today.
         """
-        most = self.settings.tenant_tokens_per_day
+        tokens_allowed = self.settings.tenant_tokens_per_day
         async with database.read(tenant) as connection:
             row = await connection.fetchrow(sql("access.model_tokens"), tenant)
         if row is not None:
-            most = most if row["most"] is None else row["most"]
-            most = None if most is None else max(0, most - row["used"])
-        meter.allow(most)
+            tokens_allowed = tokens_allowed if row["most"] is None else row["most"]
+            tokens_allowed = None if tokens_allowed is None else max(0, tokens_allowed - row["used"])
+        meter.allow(tokens_allowed)
         return meter.used_up() or self.provider.refusal
 
     def recorder(self, origin: Origin) -> Recorder:
-        """Return what keeps the calls of one workflow for the audit."""
+        """Return a recorder that keeps the calls of one workflow for the audit."""
         return Recorder(
             origin,
             model=self.name,
@@ -120,7 +121,7 @@ class LanguageModel:
     def conversation(
         self, *, instructions: str, tools: Sequence[ModelTool], meter: Meter, recorder: Recorder
     ) -> Conversation:
-        """Return a conversation that has not begun."""
+        """Return a new conversation, without any request sent yet."""
         return Conversation(
             self.provider,
             structure=self.settings.structure,

@@ -1,4 +1,4 @@
-"""Shapes of units that were found valid, kept so that nobody asks for them again."""
+"""Stores valid shapes of units, so that a model is not asked for them again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class UnitPlans:
         self._notes: list[tuple[str, str, int, bytes, bool, str | None]] = []
 
     async def known(self, unit: bytes) -> bool:
-        """Tell whether there was a shape for a unit when this was first asked: one look for all units of the scope."""
+        """Tell whether a shape of a unit was stored at the first call, which reads all units of the scope at once."""
         if self._units is None:
             async with self._database.read(self._tenant) as connection:
                 rows = await connection.fetch(sql("llm.planned_units"), self._tenant, self._scope_id, self._planner)
@@ -43,7 +43,7 @@ class UnitPlans:
         return unit in self._units
 
     async def find(self, unit: bytes, events: Sequence[PlanEvent]) -> UnitShape | None:
-        """Return the shape kept for a unit; one that breaks a rule today counts as none."""
+        """Return the stored shape of a unit; None if there is none, or if it breaks a rule of today."""
         async with self._database.read(self._tenant) as connection:
             stored = await connection.fetchval(sql("llm.plan"), self._tenant, self._scope_id, unit, self._planner)
         return None if stored is None else usable(stored, self._participants, events, self._settings)
@@ -51,7 +51,7 @@ class UnitPlans:
     async def keep(
         self, unit: bytes, events: Sequence[PlanEvent], shape: UnitShape, *, model: str, build_id: str
     ) -> UnitShape:
-        """Keep a valid shape; return the one that is kept, which is another's who was first.
+        """Store a valid shape, and return the stored one: if another worker stored one first, that one stays.
 
         Raises:
             LeaseLost: the build has ended.
@@ -66,7 +66,7 @@ class UnitPlans:
         return usable(stored, self._participants, events, self._settings) or shape
 
     async def note(self, build_id: str, unit: bytes, *, planned: bool, reason: str | None = None) -> None:
-        """Note how a build planned a unit, for its replay; written with others, at the latest by `flush`."""
+        """Queue a note how a build planned a unit, for its replay; written in batches, the last one by `flush`."""
         self._notes.append((self._tenant, build_id, self._scope_id, unit, planned, reason))
         if len(self._notes) >= _NOTES_AT_ONCE:
             await self.flush()
@@ -99,21 +99,26 @@ def broken_rules(
     settings: PlannerSettings,
     names: dict[str, str] | None = None,
 ) -> list[str]:
-    """Return in words what is wrong with a shape: its own problems, else the validation rules that its nodes break."""
+    """Return what is wrong with a shape, in words: problems of the shape itself, else rules that its nodes break.
+
+    `names` maps event ids to the aliases that the model knows; None keeps the ids.
+    """
     shape_problems = problems(shape, events, settings, names)
     if shape_problems:
         return shape_problems
     nodes = plan_shaped(participants, events, shape, settings)
     violations = validate_unit(nodes, events, participants=participants, settings=settings)
-    called = {leaf_node_id(participants, leaf.events): f"leaf {at}" for at, leaf in enumerate(shape.leaves, 1)}
+    leaf_by_node_id = {
+        leaf_node_id(participants, leaf.events): f"leaf {number}" for number, leaf in enumerate(shape.leaves, 1)
+    }
     return [
-        f"{called.get(violation.node_id or b'', 'the unit')} breaks {violation.rule}: "
-        f"{_named(violation.message, names)}"
+        f"{leaf_by_node_id.get(violation.node_id or b'', 'the unit')} breaks {violation.rule}: "
+        f"{_with_aliases(violation.message, names)}"
         for violation in violations
     ]
 
 
-def _named(message: str, names: dict[str, str] | None) -> Any:
+def _with_aliases(message: str, names: dict[str, str] | None) -> Any:
     for event_id, alias in (names or {}).items():
         message = message.replace(event_id, alias)
     return message

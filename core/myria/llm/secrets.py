@@ -1,7 +1,7 @@
 """Values that must not be seen, and text made safe to show.
 
-A `Secret` never shows itself: not by repr, str, format, JSON or pickle. A `Redactor` takes every known secret out of
-text that leaves, in the writings in which a provider, a library or a log may repeat it.
+A `Secret` never shows itself: not by repr, str, format, JSON or pickle. A `Redactor` removes every known secret from
+outgoing text, in each encoding in which a provider, a library or a log may repeat it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HIDDEN = "***"
 """What stands in place of a secret."""
 
 SHORTEST = 6
-"""Characters of the shortest secret that is taken out of text: a shorter one would tear up innocent words."""
+"""Characters of the shortest secret that is redacted: shorter ones would also match parts of innocent words."""
 
 
 _SCHEMES = frozenset({"bearer", "basic", "digest", "apikey", "api-key"})
@@ -61,7 +61,7 @@ class Redactor:
     """Replaces known secrets by `***` in text and JSON."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
-        writings = {writing for secret in secrets for writing in _writings(secret.reveal())}
+        writings = {writing for secret in secrets for writing in _encodings(secret.reveal())}
         longest_first = sorted(writings, key=lambda writing: (-len(writing), writing))
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if writings else None
 
@@ -83,8 +83,8 @@ class Redactor:
         return value
 
 
-def _writings(secret: str) -> set[str]:
-    """Return a secret, and its parts (`Bearer x`), as plain text, in JSON, in an URL and in base64."""
+def _encodings(secret: str) -> set[str]:
+    """Return each encoding of a secret, and of its parts (`Bearer x`): plain, JSON, URL, hexadecimal and base64."""
     writings: set[str] = set()
     for part in {secret, secret.strip(), *secret.split()}:
         if len(part) < SHORTEST or part.lower() in _SCHEMES:

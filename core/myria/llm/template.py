@@ -30,13 +30,15 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 _PUBLIC_HEADERS = frozenset({"accept", "content-type", "http-referer", "referer", "user-agent", "x-title"})
-_OURS = frozenset({"content-length", "content-type", "accept-encoding", "host", "transfer-encoding", "connection"})
+_OWN_HEADERS = frozenset(
+    {"content-length", "content-type", "accept-encoding", "host", "transfer-encoding", "connection"}
+)
 _SECRET_FIELD = re.compile(r"(?i)(api|access|private|secret)[-_ ]?key|token$|secret|passw|authorization|credential")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RequestTemplate:
-    """A checked template. `body` is the request without what is put in per call; `headers` are all kept secret."""
+    """A checked template. `body` is the request without the fields added per call; all `headers` are kept secret."""
 
     model: str
     body: Mapping[str, Any] = field(repr=False)
@@ -47,11 +49,11 @@ class RequestTemplate:
     def load(
         cls, path: str | Path, environ: Mapping[str, str], *, model: str | None = None, secrets: Secrets | None = None
     ) -> RequestTemplate:
-        """Return the template of a file.
+        """Read and check the template in a file.
 
         Args:
-            model: takes the place of the file's.
-            secrets: what the file may name; left out, none.
+            model: replaces the model that the file names.
+            secrets: the secrets that the file may refer to; None for none.
 
         Raises:
             ConfigurationError: the file cannot be read, is no JSON object, lacks a model, has a header or a field
@@ -99,24 +101,24 @@ class RequestTemplate:
 
     @property
     def redactor(self) -> Redactor:
-        """What takes this template's secrets out of text."""
+        """A redactor that removes this template's secrets from text."""
         return Redactor(self.secrets)
 
     def request(self, messages: Sequence[Json], *, most_output_tokens: int, **injected: Any) -> Json:
-        """Return the body of one call; `injected` fields replace the template's, and None removes one."""
+        """Return the body of one request; `injected` fields replace those of the template, None removes a field."""
         body = {**self.body, "messages": list(messages)}
         limit = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
         body[limit] = min(body.get(limit, most_output_tokens), most_output_tokens)
-        for name, given in injected.items():
-            if given is None:
+        for name, field_value in injected.items():
+            if field_value is None:
                 body.pop(name, None)
             else:
-                body[name] = given
+                body[name] = field_value
         return body
 
 
 class _Filler:
-    """Replaces placeholders and remembers what must be kept secret."""
+    """Replaces placeholders by their values, and collects the values that must be kept secret."""
 
     def __init__(self, environ: Mapping[str, str], kept: Secrets, where: str) -> None:
         self._environ = environ
@@ -157,11 +159,11 @@ class _Filler:
             raise _wrong(self._where, name, f"needs the environment variable {variable}, which is not set")
         return value
 
-    def _secret(self, named: str, name: str) -> str:
-        value = self._kept.get(named)
+    def _secret(self, secret_name: str, name: str) -> str:
+        value = self._kept.get(secret_name)
         if value is None:
             raise _wrong(
-                self._where, name, f"needs the secret {named[:100]}, which is not there; see `myria secret set`"
+                self._where, name, f"needs the secret {secret_name[:100]}, which is not there; see `myria secret set`"
             )
         return value
 
@@ -182,7 +184,7 @@ def _headers(document: Any, filler: _Filler, where: str) -> dict[str, Secret]:
     for name, text in document.items():
         if not isinstance(text, str) or not _HEADER_NAME.fullmatch(name):
             raise _wrong(where, "headers", "must be an object of header names and texts")
-        if name.lower() in _OURS:
+        if name.lower() in _OWN_HEADERS:
             raise _wrong(where, f"headers.{name}", "is set by Myria itself")
         secret = Secret(filler.text(text, f"headers.{name}"))
         if not _HEADER_VALUE.fullmatch(secret.reveal()):
@@ -201,7 +203,7 @@ def template_of(section: str, path: str | None, environ: Mapping[str, str], secr
     """Return the template that a section of the settings names.
 
     Raises:
-        ConfigurationError: it names none, or one that cannot be used.
+        ConfigurationError: the section names none, or one that cannot be used.
     """
     field = f"{section}.template"
     if path is None:

@@ -1,7 +1,7 @@
-"""What the work beside builds waits for: kept with the tenant until it goes well again, so that `status` can tell it.
+"""Stores with the tenant why background work (other than builds) waits, until it succeeds again; `status` shows it.
 
-Only what the provider of a model did or said is kept. A reply that cannot be used is of one note or one text, and no
-reason why the rest waits.
+Only failures of the model's provider are stored. A reply that cannot be used concerns one note or one text, so the rest
+of the work does not wait for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from myria.llm.failures import TOLD, kind_of
 
 
 class Work(StrEnum):
-    """Work that asks a model, and that nobody waits for."""
+    """Background work that uses a model."""
 
     VECTORS = "vectors"
     RATINGS = "ratings"
@@ -24,7 +24,7 @@ class Work(StrEnum):
 
 
 async def note_outcome(database: Database, tenant: str, work: Work, failure: ModelFailed | None) -> None:
-    """Keep why some work waits, from the first failure on, or that it went well.
+    """Store why some work waits, with the time of the first failure; or, after a success, that it does not wait.
 
     Args:
         database: connects as the control plane or a builder.
@@ -42,6 +42,6 @@ async def note_outcome(database: Database, tenant: str, work: Work, failure: Mod
 
 
 async def forget(database: Database, unused: Iterable[Work]) -> None:
-    """Forget, for all tenants, what work waits for that nobody does any more, as it was switched off."""
+    """Delete, for all tenants, why these kinds of work wait: they are switched off."""
     async with database.write(ALL_TENANTS) as connection:
         await connection.execute(sql("triggers.forget_waits"), [work.value for work in unused])

@@ -1,8 +1,8 @@
-"""The walker's workflow: a model looks further than the ranking did, and may only add.
+"""The walker's workflow: a model looks for events that the ranking missed, and may only add them to the answer.
 
-It starts from the deterministic ranking: what is in the answer, what came next, and the topics around both, with short
-summaries. Each turn it opens topics, reads events, or chooses some for the answer. Rounds, tokens, bytes, money and
-time are bounded; whatever goes wrong, what was chosen until then is kept and the reason is told.
+It starts from the deterministic ranking: the events in the answer, those ranked next, and the topics around both, with
+short summaries. Each turn the model opens topics, reads events, or chooses events for the answer. Rounds, tokens,
+bytes, money and time are bounded. If anything goes wrong, events chosen until then stay, and the reason is told.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ effect. Ids such as e1 or t1 are the only names there are. Answer only by callin
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WalkCandidate:
-    """An event that the ranking found, with the participants of its scope: its text is short already."""
+    """An event that the ranking found, with the participants of its scope; the caller has shortened its text."""
 
     event: ShownEvent
     participants: tuple[str, ...]
@@ -78,7 +78,7 @@ class WalkCandidate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Start:
-    """Where a walk begins: what is in the answer, what came next, and how many nodes may be added."""
+    """Where a walk begins: events in the answer (`found`), those ranked next, and how many may be added (`room`)."""
 
     tenant: str
     question: str
@@ -91,7 +91,7 @@ class Start:
 
 @dataclass(slots=True, kw_only=True)
 class Walked:
-    """What a walk gave: events to add, what it used, and why it ended early if it did."""
+    """The result of a walk: events to add, what it used, and why it ended early, None if it did not."""
 
     additions: list[ShownEvent] = field(default_factory=list)
     rounds: int = 0
@@ -101,7 +101,7 @@ class Walked:
 
 
 class Walker:
-    """Walks for one process; the audit is written behind the answers."""
+    """Runs the walks of one process; the audit is written in the background."""
 
     def __init__(self, database: Database, model: LanguageModel) -> None:
         self._database = database
@@ -114,11 +114,11 @@ class Walker:
         await self.model.close()
 
     async def settle(self) -> None:
-        """Return when every call so far is in the audit, or known not to come there."""
+        """Wait until each call so far is in the audit, or could not be written."""
         await self._audit.settle()
 
     async def walk(self, start: Start) -> Walked:
-        """Return what the model adds; never raises for what a model or a provider does."""
+        """Return what the model adds to an answer; a failure of model or provider is in the result, never raised."""
         meter = self.model.walk_meter()
         origin = Origin(
             workflow="walk",
@@ -144,6 +144,7 @@ class Walker:
         return walked
 
     async def _walk(self, start: Start, walked: Walked, *, meter: Meter, recorder: Recorder) -> None:
+        """Show the model where to begin, then take turns until it stops; adds to `walked` as it goes."""
         if (refusal := await self.model.refusal(self._database, start.tenant, meter)) is not None:
             raise refusal
         shown = Shown()
@@ -156,25 +157,25 @@ class Walker:
         topics = await inspector.describe(start.topics)
         for candidate in (*start.found, *start.further):
             start.mask.check(candidate.event.scope_id, candidate.participants)
-        there = {candidate.event.event_seq for candidate in start.found}
+        seqs_in_answer = {candidate.event.event_seq for candidate in start.found}
         talk.say(
             "Find further events that answer the question.",
             {
                 "question": start.question,
-                "found": [_shown_candidate(candidate, shown) for candidate in start.found],
-                "further": [_shown_candidate(candidate, shown) for candidate in start.further],
+                "found": [_candidate_for_model(candidate, shown) for candidate in start.found],
+                "further": [_candidate_for_model(candidate, shown) for candidate in start.further],
                 "topics": topics,
                 "room": start.room,
                 "rounds": self.model.settings.walk_rounds,
             },
         )
-        while not await self._turn(talk, inspector, walked, there=there, room=start.room):
+        while not await self._turn(talk, inspector, walked, there=seqs_in_answer, room=start.room):
             pass
 
     async def _turn(
         self, talk: Conversation, inspector: Inspector, walked: Walked, *, there: set[int], room: int
     ) -> bool:
-        """Do what the model asks for next; return whether the walk has ended."""
+        """Carry out the calls of the model's next reply; return whether the walk has ended."""
         stop = False
         for call in await talk.turn():
             try:
@@ -182,21 +183,21 @@ class Walker:
                     inspected = await inspector.run(call.arguments)
                     talk.answer(call, inspected.result, statements=inspected.statements)
                     continue
-                chosen = [inspector.shown.events.resolve(alias) for alias in dict.fromkeys(call.arguments.add)]
+                chosen_events = [inspector.shown.events.resolve(alias) for alias in dict.fromkeys(call.arguments.add)]
             except errors.ModelFailed as failure:
                 talk.refuse(call, failure)
                 continue
-            for event in chosen:
+            for event in chosen_events:
                 if event.event_seq not in there and len(walked.additions) < room:
                     there.add(event.event_seq)
                     walked.additions.append(event)
-            left = room - len(walked.additions)
-            stop = stop or call.arguments.stop or left <= 0
-            talk.answer(call, {"added": len(walked.additions), "room": left})
+            room_left = room - len(walked.additions)
+            stop = stop or call.arguments.stop or room_left <= 0
+            talk.answer(call, {"added": len(walked.additions), "room": room_left})
         return stop
 
 
-def _shown_candidate(candidate: WalkCandidate, shown: Shown) -> Json:
+def _candidate_for_model(candidate: WalkCandidate, shown: Shown) -> Json:
     node: Json = {
         "id": shown.event(candidate.event),
         "at": candidate.at,

@@ -1,4 +1,4 @@
-"""The provider's replies as models, and what is read out of them: lenient about extras, strict about the rest."""
+"""Parses the provider's replies: unknown fields are ignored, known ones must be valid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_REPORTED = 10**9
 
 
 class Reply(BaseModel):
-    """Base of what is read out of replies: more than is asked for is left alone."""
+    """Base of the models of replies: unknown fields are ignored."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", strict=True)
 
@@ -55,7 +55,7 @@ class _Completion(Reply):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """What a reply says it cost: tokens, and millionths of a dollar; None where it does not say, or lies grossly."""
+    """What a reply says it cost: tokens, and millionths of a dollar; None where it does not say, or is not credible."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -64,7 +64,7 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Called:
-    """One tool that a reply calls; `arguments` is JSON text, not looked at yet."""
+    """One tool call of a reply; `arguments` is JSON text, not parsed yet."""
 
     call_id: str
     name: str
@@ -72,14 +72,14 @@ class Called:
 
     @classmethod
     def of(cls, call_id: str | None, place: int, name: str, arguments: str | dict[str, Any]) -> Called:
-        """Return a call as a provider sends it: some leave the id out, and some send objects."""
+        """Return the call that a provider sends, with an id if it left that out, and arguments as text."""
         text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
         return cls(call_id=call_id or f"call_{place}", name=name, arguments=text)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Completion:
-    """One reply, sound as a reply; `refused` says that the model did not want to, `cut` that it ran out of room."""
+    """One valid reply; `refused`: the model declined; `cut`: out of tokens; `filtered`: the provider withheld it."""
 
     text: str
     calls: tuple[Called, ...]
@@ -91,11 +91,11 @@ class Completion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dialect:
-    """How a provider is spoken to: chat completions, or the Responses API.
+    """The protocol that a provider speaks: chat completions, or the Responses API.
 
-    `url_of` makes the address of a request out of the base URL; `body_of` a request out of the template, the messages
-    so far, the most output tokens, and the fields that belong to this call; `parse` reads a body, `usage`
-    what it says of its cost.
+    `url_of` makes the address of a request from the base URL. `body_of` makes its body from the template, the messages
+    so far, the most output tokens, and the fields that belong to this call. `parse` reads the body of a reply, and
+    `usage` its field about tokens and cost.
     """
 
     url_of: Callable[[str], str]
@@ -104,7 +104,7 @@ class Dialect:
     usage: Callable[[Any], Usage]
 
     def usage_of(self, raw: bytes) -> Usage:
-        """Return what a body says it cost, even where the rest of it cannot be used."""
+        """Return what a reply says it cost, even if the rest of it cannot be used."""
         try:
             document = orjson.loads(raw)
         except orjson.JSONDecodeError:
@@ -113,7 +113,7 @@ class Dialect:
 
 
 def read(raw: bytes, model: type[R], what: str) -> R:
-    """Return a body as a model.
+    """Parse a body as a model; `what` names it in the error.
 
     Raises:
         ModelFailed: malformed_json, malformed_reply.
@@ -129,7 +129,7 @@ def read(raw: bytes, model: type[R], what: str) -> R:
 
 
 def parse(raw: bytes) -> Completion:
-    """Return the reply of a response's body.
+    """Parse the body of a chat completion.
 
     Raises:
         ModelFailed: malformed_json, malformed_reply, empty_choices; rate_limited, http_5xx or http_4xx where the
@@ -156,7 +156,7 @@ def parse(raw: bytes) -> Completion:
 
 
 def usage_in(usage: Any, input_name: str, output_name: str) -> Usage:
-    """Return what the field `usage` of a reply says, given how the dialect calls its tokens."""
+    """Return the usage in a reply's field `usage`; the names are those of the dialect's two token counts."""
     if not isinstance(usage, dict):
         return Usage()
     return Usage(
@@ -171,12 +171,12 @@ def _usage(usage: Any) -> Usage:
 
 
 def _count(value: Any) -> int | None:
-    """Return a provider's count of tokens, None where it is none to believe."""
+    """Return a provider's count of tokens; None if it is not credible."""
     return value if type(value) is int and 0 <= value <= MOST_REPORTED else None
 
 
 def _money(value: Any) -> int | None:
-    """Return what a provider says a reply cost, in millionths of a dollar; None where it is nothing to believe."""
+    """Return a reply's cost, which the provider tells in dollars, in millionths of one; None if it is not credible."""
     if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
         return None
     micros = math.ceil(value * 1_000_000)
@@ -184,7 +184,7 @@ def _money(value: Any) -> int | None:
 
 
 def reported(error: Any) -> Exception:
-    """Return the failure for an error that came with status 200, as gateways send it."""
+    """Return the failure for an error that came with status 200, as some gateways send it."""
     code = error.get("code") if isinstance(error, dict) else None
     status = code if type(code) is int else 500
     return failed(of_status(status), f"the provider reports error {status}")
