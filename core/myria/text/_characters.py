@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from unicodedata import ucd_3_2_0
 
-_REMEMBERED = 16_384
-"""How many characters each table keeps; beyond it they are worked out anew, so memory stays bounded."""
+_CACHED_CHARACTERS = 16_384
+"""Most characters that each table keeps; others are worked out each time, so that memory stays bounded."""
 
 _APOSTROPHES = frozenset("'\u2018\u2019\u02bc\uff07")
 _SEPARATE = " "
@@ -52,7 +52,7 @@ class ClassTable(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         letter = _class_of(code)
-        if len(self) < _REMEMBERED:
+        if len(self) < _CACHED_CHARACTERS:
             self[code] = letter
         return letter
 
@@ -61,13 +61,14 @@ class FoldTable(dict[int, str]):
     """A table for `str.translate` that folds case, compatibility forms and Latin, Greek or Cyrillic accents."""
 
     def __missing__(self, code: int) -> str:
-        folded = _fold(code)
-        if len(self) < _REMEMBERED:
+        folded = _fold_character(code)
+        if len(self) < _CACHED_CHARACTERS:
             self[code] = folded
         return folded
 
 
 def _class_of(code: int) -> str:
+    """Return the class letter of a character, as the module's text lists them."""
     character = chr(code)
     if character in _APOSTROPHES:
         return "'"
@@ -86,7 +87,8 @@ def _class_of(code: int) -> str:
     return "w"
 
 
-def _fold(code: int) -> str:
+def _fold_character(code: int) -> str:
+    """Return the folded form of a character: none, one or several characters."""
     character = chr(code)
     if character in _APOSTROPHES:
         return "'"
@@ -97,10 +99,10 @@ def _fold(code: int) -> str:
     if category in ("Cf", "Me") or _within(code, _DROPPED_RANGES):
         return ""
     folded = ucd_3_2_0.normalize("NFKC", character).casefold()
-    opened = ucd_3_2_0.normalize("NFKD", folded)
-    bare = "".join(c for c in opened if not 0x0300 <= ord(c) <= 0x036F)
-    if bare != opened:
-        folded = bare
+    decomposed = ucd_3_2_0.normalize("NFKD", folded)
+    without_accents = "".join(c for c in decomposed if not 0x0300 <= ord(c) <= 0x036F)
+    if without_accents != decomposed:
+        folded = without_accents
     return "".join(c for c in folded if _class_of(ord(c)) not in (_SEPARATE, "'"))
 
 

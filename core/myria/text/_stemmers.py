@@ -6,13 +6,13 @@ from threading import local
 
 import Stemmer
 
-_kept = local()
+_thread_stemmers = local()
 
 
 def stemmer(language: str) -> Stemmer.Stemmer:
-    """Return this thread's stemmer of a language, by its name in English. It keeps nothing of what it stems."""
-    found: Stemmer.Stemmer | None = getattr(_kept, language, None)
-    if found is None:
-        found = Stemmer.Stemmer(language, 0)
-        setattr(_kept, language, found)
-    return found
+    """Return this thread's stemmer of a language, by its name in English. It caches no words."""
+    cached: Stemmer.Stemmer | None = getattr(_thread_stemmers, language, None)
+    if cached is None:
+        cached = Stemmer.Stemmer(language, 0)
+        setattr(_thread_stemmers, language, cached)
+    return cached

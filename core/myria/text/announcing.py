@@ -12,7 +12,7 @@ from typing import Final
 from myria.text.dates import holds_from, local_day, meant
 
 _READ: Final = 2_000
-"""Characters of a text that are looked through: an announcement says at once when it holds."""
+"""Characters of a text that are read: an announcement tells its day early."""
 
 _ENGLISH: Final = (
     "january february march april may june july august september october november december".split()  # noqa: SIM905
@@ -31,7 +31,7 @@ _MONTHS: Final = {
     for name, english in zip(names.split(), _ENGLISH, strict=True)
 }
 MONTH: Final = "|".join(sorted(_MONTHS, key=lambda name: (-len(name), name)))
-"""The expression of the name of a month in these languages, in lower case."""
+"""An expression that matches the name of a month in these languages, in lower case."""
 
 _LEAD: Final = r"ab(?:\s+dem)?|à\s+partir\s+du|dès\s+le|a\s+partir\s+del?|desde\s+el|dal|dall'|vanaf|с"
 _BEGINNING: Final = re.compile(
@@ -43,29 +43,29 @@ _BEGINNING: Final = re.compile(
 
 
 def announces(text: str) -> bool:
-    """Tell whether a text in one of these languages says from which day on something holds."""
+    """Tell whether a text in one of these languages names a day from which on something holds."""
     return _BEGINNING.search(text[:_READ]) is not None
 
 
 def _with_english_beginnings(text: str) -> str:
-    """Return a text with the days from which on something holds in English words; most texts as they are."""
+    """Return a text with its "from a day on" in English, for `myria.text.dates`; most texts stay as they are."""
     return _BEGINNING.sub(_in_english, text[:_READ]) + text[_READ:]
 
 
 def holds_later(text: str, *, at: int, utc_offset: int = 0, now: int) -> int | None:
-    """Return the day (since 1970) from which a text says that what it tells holds; None where it holds now.
+    """Return the future day (since 1970) from which on a text's statement holds; None if it holds now.
 
     Args:
-        at: when it was told, in microseconds since 1970 UTC.
-        utc_offset: minutes east of UTC of the place where it was told.
-        now: in microseconds since 1970 UTC.
+        at: when the text was told, in microseconds since 1970 UTC.
+        utc_offset: minutes east of UTC at the place where the text was told.
+        now: the time that counts as now, in microseconds since 1970 UTC.
     """
-    begins = holds_from(meant(_with_english_beginnings(text), local_day(at, utc_offset)))
-    return None if begins is None or begins <= local_day(now, utc_offset) else begins
+    first_day = holds_from(meant(_with_english_beginnings(text), local_day(at, utc_offset)))
+    return None if first_day is None or first_day <= local_day(now, utc_offset) else first_day
 
 
-def _in_english(said: re.Match[str]) -> str:
-    if said["cjk_year"]:
-        return f" from {said['cjk_year']}-{said['cjk_month']}-{said['cjk_day']} "
-    year = f" {said['year']}" if said["year"] else ""
-    return f"from {said['day']} {_MONTHS[said['month'].lower()]}{year}"
+def _in_english(match: re.Match[str]) -> str:
+    if match["cjk_year"]:
+        return f" from {match['cjk_year']}-{match['cjk_month']}-{match['cjk_day']} "
+    year = f" {match['year']}" if match["year"] else ""
+    return f"from {match['day']} {_MONTHS[match['month'].lower()]}{year}"

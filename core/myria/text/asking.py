@@ -1,7 +1,7 @@
-"""Texts that end in a question: what stands around them tells more than they do.
+"""Recognises texts that end in a question, which tell less than the texts around them.
 
-A question is told by its mark. People who type quickly leave it out ("where r u going"), so a last sentence without any
-mark counts by its first words, in English alone.
+A question is known by its mark. People who type quickly leave it out ("where r u going"), so a last sentence without
+any mark counts by its first words, in English alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SENTENCE_ENDS: Final = re.compile(
     r"[.!?;:\n\u2026]+\s+|\s+-\s+|,\s+(?=(?:(?:and|so|but)\s+)?(?:what|how|where|when|why|who|which)\b)"
 )
 _MAY_END: Final = re.compile("[.!?;:\n\u2026,-]")
-"""One of these stands wherever a sentence may end."""
+"""A character that every end of a sentence has: without one, the text is a single sentence."""
 
 _BEFORE: Final = r"(?:(?:and|so+|but|oh+|wow+|hey+|btw|ok|okay|yeah|wait|hmm|well|lol|haha|omg|also|then|or)[\s,]+)*"
 _WHAT: Final = (
@@ -35,16 +35,16 @@ _BEGINS: Final = re.compile(rf"\s*{_BEFORE}(?:{_WHAT}|{_DOES}|{_ARE_YOU})", re.I
 
 
 def asks(text: str) -> bool:
-    """Tell whether a text ends in a question: it holds fewer answers than others; any string, linear time."""
+    """Tell whether a text ends in a question; any string, linear time."""
     end = text[-_LAST_CHARACTERS:]
-    is_stated = False
+    ends_as_statement = False
     for character in reversed(end):
         if character in _MARKS:
             return True
         if character.isalnum() or character == "_":
             break
-        is_stated = is_stated or character in _ENDS
-    if is_stated:
+        ends_as_statement = ends_as_statement or character in _ENDS
+    if ends_as_statement:
         return False
     sentence = end if _MAY_END.search(end) is None else _SENTENCE_ENDS.split(end)[-1]
     return _BEGINS.match(sentence) is not None

@@ -1,4 +1,4 @@
-"""Words of a text that say that something is no longer as it was: "The Golf is sold", "no Kickstarter after all".
+"""Finds words by which a text tells that something has changed: "The Golf is sold", "no Kickstarter after all".
 
 A short, fixed list of English phrases by which people tell of a change. What a sentence with one of them is about may
 have replaced what was said before about the same: evidence for a ranking, never a rule that hides anything. Texts in
@@ -16,19 +16,19 @@ import re2
 from myria.text.words import is_stopword, terms
 
 MAX_CHANGED: Final = 24
-"""Words of a text that are kept: its first."""
+"""Most words kept of a text: its first ones."""
 
 _MEMORY_BYTES: Final = 32 << 20
-"""What the expression's states may take: enough that none is made twice."""
+"""Memory for the states of the expression: enough that none must be built twice."""
 _READ_BYTES: Final = 8 * 1024
 _SHORT_CHARACTERS: Final = _READ_BYTES // 4
-"""A text of so many characters is read to its end."""
+"""A text of at most so many characters is read to its end, whatever its script."""
 
 _ENDS_TEXT: Final = "."
-"""Nothing that is looked for goes over it, and "instead" counts before it as it does at the end of a text."""
+"""Put between texts that are searched at once: no phrase goes across it, and "instead" counts before it."""
 
 _WHOLE_WORDS: Final = 30
-"""A text of so many words tells of one thing: all of it is about the change, not its sentence alone."""
+"""A text of fewer words is about one thing: all its terms belong to the change, not only those of the sentence."""
 
 _WILD: Final = {"*": r"(?:[\w']+ ){0,4}", "~": r"[\w'-]+ "}
 _DAY: Final = "(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday)"
@@ -169,15 +169,15 @@ artık yeni şimdi değişti taşındı ertelendi
 numera flyttat flyttades ändrat ändrades istället inte_längre
 """
 _SIGNS: Final = re.compile(rf"(?<!\w)(?:{'|'.join(_SIGN_WORDS.split())})(?!\w)".replace("_", r"\s+"))
-"""Words that say so by themselves, in languages with spaces between words."""
+"""Single words that tell of a change, in languages with spaces between words."""
 
 _WORDS_WITHIN: Final = """
 今は 今では 現在は 新しい に変わ に変更 変更され 変更し になりました になった 移転 引っ越 移りまし 延びまし 延期
 现在 現在 改为 改成 改到 换成 換成 搬到 搬家 不再 新的 推迟
 이제 새로운 바뀌 바뀐 변경 이사 옮겼 미뤄 เปลี่ยน ย้าย ใหม่ ตอนนี้ الآن الجديد تغير انتقل
 """
-_SIGNS_WITHIN: Final = tuple(_WORDS_WITHIN.split())
-"""The same where words stand without spaces between them, or with others joined to them."""
+_UNSPACED_SIGNS: Final = tuple(_WORDS_WITHIN.split())
+"""The same in languages without spaces, or with other words joined to them."""
 
 
 _LIVING: Final = re.compile(
@@ -188,7 +188,8 @@ _MOVING: Final = re.compile(
     r"(?<!\w)(?:moved|relocated|umgezogen|gezogen|zogen|zog|mud(?:ó|é|aron|ado|amos|ou|ei|aram)|déménagée?s?|trasferit[aoi]|verhuisd"
     r"|przeprowadził[ao]?|переехал[аио]?)(?!\w)|引っ越|移転|搬到|搬家|이사"
 )
-"""Where somebody or something is, and that it is elsewhere now: what changes most, by words that share nothing."""
+"""Words for where somebody or something is (`_LIVING`), and for moving elsewhere (`_MOVING`): the most frequent change,
+though the two share no words."""
 
 
 def tells_where(text: str) -> bool:
@@ -202,55 +203,55 @@ def tells_of_move(text: str) -> bool:
 
 
 def changed(text: str) -> list[str]:
-    """Return the terms of what a text says has changed, in document order, each once; none for most texts."""
-    raw = text[:_READ_BYTES].lower().replace("\u2019", "'").encode("utf-8", "replace")[:_READ_BYTES]
-    if not _CHANGES.Match(raw):
+    """Return the terms of what has changed according to a text, in document order, each once; none for most texts."""
+    lowercase = text[:_READ_BYTES].lower().replace("\u2019", "'").encode("utf-8", "replace")[:_READ_BYTES]
+    if not _CHANGES.Match(lowercase):
         return []
-    about: list[str] = []
-    if raw.count(b" ") < _WHOLE_WORDS:
-        about = terms(raw.decode("utf-8", "ignore"))
+    changed_terms: list[str] = []
+    if lowercase.count(b" ") < _WHOLE_WORDS:
+        changed_terms = terms(lowercase.decode("utf-8", "ignore"))
     else:
-        for sentence in _SENTENCES.split(raw):
+        for sentence in _SENTENCES.split(lowercase):
             if _CHANGES.Match(sentence):
-                about += terms(sentence.decode("utf-8", "ignore"))
-    return [term for term in dict.fromkeys(about) if not is_stopword(term)][:MAX_CHANGED]
+                changed_terms += terms(sentence.decode("utf-8", "ignore"))
+    return [term for term in dict.fromkeys(changed_terms) if not is_stopword(term)][:MAX_CHANGED]
 
 
 def tells_of_change(text: str) -> bool:
     """Tell whether a short text says that something is no longer as it was, in any of the languages known here.
 
-    It decides nothing that is stored: the index knows the English phrases alone (`changed`).
+    Only for decisions on reading: what is stored rests on the English phrases alone (`changed`).
     """
-    read = text[:_READ_BYTES].casefold()
-    if any(sign in read for sign in _SIGNS_WITHIN) or _SIGNS.search(read):
+    lowercase = text[:_READ_BYTES].casefold()
+    if any(sign in lowercase for sign in _UNSPACED_SIGNS) or _SIGNS.search(lowercase):
         return True
-    return bool(_CHANGES.Match(read.replace("\u2019", "'").encode("utf-8", "replace")[:_READ_BYTES]))
+    return bool(_CHANGES.Match(lowercase.replace("\u2019", "'").encode("utf-8", "replace")[:_READ_BYTES]))
 
 
 def may_be_changed(texts: Sequence[str]) -> bool:
-    """Tell whether one of several texts may say that something has changed: one look at all, and for most the last."""
+    """Tell whether any of several texts may tell of a change; one search of all of them, which mostly rules out all."""
     if any(len(text) > _SHORT_CHARACTERS for text in texts):
         return True
     return bool(_CHANGES.Match(_ENDS_TEXT.join(texts).lower().replace("\u2019", "'").encode("utf-8", "replace")))
 
 
-def _expression(phrase: str) -> str:
-    """Return a phrase's expression: `*` stands for up to four words, `~` for one, DAY and MONTH for their names."""
+def _phrase_expression(phrase: str) -> str:
+    """Return the expression of a phrase; `*` stands for up to four words, `~` for one, DAY and MONTH for any name."""
     words = [_WILD.get(word) or f"{word.replace('(', '(?:')} " for word in phrase.split()]
     return "".join(words).rstrip(" ").replace("DAY", _DAY).replace("MONTH", _MONTH)
 
 
-def _compiled() -> Any:
-    """Return the phrases as a set of one expression: it tells whether there is a match in half the time of a search."""
+def _compile_phrases() -> Any:
+    """Return the phrases as an RE2 set of one expression: a set tells whether one matches in half a search's time."""
     options = re2.Options()
     options.never_capture = True
     options.max_mem = _MEMORY_BYTES
-    every = "|".join(_expression(phrase) for phrase in _PHRASES.strip().split("\n"))
+    alternatives = "|".join(_phrase_expression(phrase) for phrase in _PHRASES.strip().split("\n"))
     expressions = re2.Set.SearchSet(options)
-    expressions.Add(rf"\b(?:(?:{every})\b|instead[.,;!]|instead$)".replace(" ", r"\s"))
+    expressions.Add(rf"\b(?:(?:{alternatives})\b|instead[.,;!]|instead$)".replace(" ", r"\s"))
     expressions.Compile()
     return expressions
 
 
-_CHANGES = _compiled()
+_CHANGES = _compile_phrases()
 _SENTENCES = re.compile(rb"[.!?\n]+(?:\s|$)")

@@ -1,6 +1,6 @@
 """English words that people use about everything: they rarely say what a talk is about. A fixed list, never learnt.
 
-Who has no corpus statistics takes this list instead of them. WEAK words (verbs, judgements, fillers)
+It replaces statistics of a corpus, which a new memory does not have. WEAK words (verbs, judgements, fillers)
 never make a label; PLAIN words (everyday nouns) count little alone and help in phrases ("support group").
 """
 
@@ -129,10 +129,10 @@ two three four five six seven eight nine ten eleven twelve thirteen fourteen fif
 twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million half dozen couple twice
 2x 3x 4x 5x 6x 7x 8x 9x 10x
 """
-"""By numbers states are told, and told anew ("88 kilos", "84 this morning"). "One" is mostly no number."""
+"""Number words: people tell states and their changes by numbers ("88 kilos"). "One" is mostly no number."""
 
 _GREATEST_NUMBER = 999
-"""Longer ones are mostly years, telephone numbers and the like."""
+"""Greater numbers are mostly years, telephone numbers and the like."""
 
 
 @cache
@@ -143,7 +143,7 @@ def weak_terms() -> frozenset[str]:
 
 @cache
 def plain_terms() -> frozenset[str]:
-    """Return the terms of everyday nouns: little weight alone."""
+    """Return the terms of everyday nouns, which alone have little weight."""
     return _stems(_PLAIN) - weak_terms()
 
 

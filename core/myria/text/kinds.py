@@ -1,4 +1,4 @@
-"""Which kinds of thing a word names one of: cat is a pet, Lisbon a city. A fixed table, read once."""
+"""A fixed table of kinds of thing and their members, read once: a cat is a pet, Lisbon a city."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from myria.text.words import terms
 
 _TEXT = resources.files("myria.text").joinpath("members.toml").read_text(encoding="utf-8")
 
-_NAMES: dict[str, str] = {}
-"""The English word for a kind, by its term."""
+_NAME_BY_KIND: dict[str, str] = {}
+"""The English word for a kind, by the kind's term."""
 
-_KINDS: dict[str, dict[str, None]] = {}
-"""The kinds that a term names, or names one of."""
+_KINDS_BY_MEMBER: dict[str, dict[str, None]] = {}
+"""By term: the kinds (as terms) that it names, or of which it names a member."""
 
-_CALLED: dict[str, dict[str, None]] = {}
-"""The kinds that people call by a term."""
+_KINDS_BY_NAME: dict[str, dict[str, None]] = {}
+"""By term: the kinds (as terms) that people ask for by it; a kind has several such names."""
 
-_MEMBERS: dict[str, set[str]] = {}
-"""The terms that name a kind or one of it."""
+_MEMBERS_BY_KIND: dict[str, set[str]] = {}
+"""By kind: its own term and the terms of its members."""
 
-_TOLD: dict[str, dict[str, None]] = {}
-"""What names one of a kind, by each term that asks for the kind."""
+_MEMBERS_BY_NAME: dict[str, dict[str, None]] = {}
+"""By each term that asks for a kind: the terms of the kind's members."""
 
 for _kind in tomllib.loads(_TEXT)["kinds"]:
     _name = _kind["asked"].split()[0]
     (_term, *_) = terms(_name)
-    _told = terms(_kind["told"])
-    _NAMES[_term] = _name
-    for _member in (_term, *_told):
-        _MEMBERS.setdefault(_term, set()).add(_member)
-        _KINDS.setdefault(_member, {})[_term] = None
+    _kind_members = terms(_kind["told"])
+    _NAME_BY_KIND[_term] = _name
+    for _member in (_term, *_kind_members):
+        _MEMBERS_BY_KIND.setdefault(_term, set()).add(_member)
+        _KINDS_BY_MEMBER.setdefault(_member, {})[_term] = None
     for _word in terms(_kind["asked"]):
-        _CALLED.setdefault(_word, {})[_term] = None
-        _TOLD.setdefault(_word, {}).update(dict.fromkeys(_told))
+        _KINDS_BY_NAME.setdefault(_word, {})[_term] = None
+        _MEMBERS_BY_NAME.setdefault(_word, {}).update(dict.fromkeys(_kind_members))
 
 
 def kinds_digest() -> str:
@@ -45,28 +45,28 @@ def kinds_digest() -> str:
 
 
 def kinds_of(term: str) -> tuple[str, ...]:
-    """Return the terms of the kinds that a term names, or names one of, in a fixed order; none for most."""
-    return tuple(_KINDS.get(term, ()))
+    """Return the kinds (as terms) that a term names, or of which it names a member, in a fixed order; none for most."""
+    return tuple(_KINDS_BY_MEMBER.get(term, ()))
 
 
 def members_of(kind: str) -> frozenset[str]:
-    """Return the terms that name a kind or one of it, given its own term; none for what is no kind."""
-    return frozenset(_MEMBERS.get(kind, ()))
+    """Return a kind's own term and those of its members; none for a term that is no kind."""
+    return frozenset(_MEMBERS_BY_KIND.get(kind, ()))
 
 
 def kinds_called(term: str) -> tuple[str, ...]:
-    """Return the terms of the kinds that people call by a term: animal says pet and wildlife; none for most."""
-    return tuple(_CALLED.get(term, ()))
+    """Return the kinds (as terms) that people call by a term: by "animal", pet and wildlife; none for most terms."""
+    return tuple(_KINDS_BY_NAME.get(term, ()))
 
 
 def kind_name(term: str) -> str | None:
-    """Return the English word for a kind, given its term; None for what is no kind."""
-    return _NAMES.get(term)
+    """Return the English word for a kind, given its term; None for a term that is no kind."""
+    return _NAME_BY_KIND.get(term)
 
 
 def members(term: str) -> tuple[str, ...]:
-    """Return the terms that name one of the kind of thing that a term names (pet: cat, dog), in a fixed order.
+    """Return the terms of the members of the kinds that a term asks for (pet: cat, dog), in a fixed order.
 
-    What stands in for the term anyway (`related`) is not among them.
+    Terms that may replace the term anyway (`related`) are left out.
     """
-    return tuple(member for member in _TOLD.get(term, ()) if member != term and member not in related(term))
+    return tuple(member for member in _MEMBERS_BY_NAME.get(term, ()) if member != term and member not in related(term))

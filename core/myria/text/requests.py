@@ -150,7 +150,7 @@ _OF_THE_TALK: Final = re.compile(
     r"\w+ (?:items?|things?|points?|words?|sentences?)\b",
     re.IGNORECASE,
 )
-"""What a question says in English of the talk that it is about, and of how it is to be answered."""
+"""English phrases of a question about the talk itself ("in our chats") or about the form of the answer."""
 
 _UNSPACED: Final = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]"
@@ -165,24 +165,24 @@ _COMMON_IDEOGRAPHS: Final = frozenset(
     "話者気間何時分今見行来出思手前物言方子会自家内電車市町部屋員水火木金土曜朝夜午後東西南北週第度回名的性化新長高場所合社目入食買"
     "時說這個們為還沒發當無開經頭動兩長樣現將與進實點種聲"
 )
-"""Ideographs that stand in very many words: that a text shares one of them says nothing."""
+"""Ideographs of very many words: a text that shares one with a question proves nothing."""
 
 
 def asked_in(text: str, languages: Sequence[str]) -> tuple[str, ...]:
-    """Return the languages that a question may be in beside English: those told by its words, and Vietnamese, which has
-    no stemmer, by its letters."""
+    """Return the languages other than English that a question may be in: `languages`, which its words show, and
+    Vietnamese if its letters show it, which has no stemmer and so is never among `languages`."""
     return (*languages, "vietnamese") if _VIETNAMESE.search(text) else tuple(languages)
 
 
 def is_request_term(term: str, languages: Collection[str]) -> bool:
-    """Tell whether a term of a question only asks, or only holds it together.
+    """Tell whether a term of a question only asks, or only holds the sentence together.
 
     Args:
         term: as `myria.text.terms` returns it.
-        languages: those that the question may be in beside English; scripts other than Latin tell by themselves.
+        languages: languages that the question may be in besides English; non-Latin terms are known in any of them.
     """
     if not term.isascii():
-        return term in _in_other_scripts()
+        return term in _non_ascii_terms()
     return any(term in _request_terms(language) for language in ("english", *languages))
 
 
@@ -197,8 +197,8 @@ def is_common_part(term: str) -> bool:
 
 
 def without_requests(text: str) -> str:
-    """Return a question without what only asks: English phrases about the talk itself, and all of it in scripts without
-    spaces; as long as before, so places stay."""
+    """Return a question with its asking phrases replaced by spaces, so that positions stay: English ones about the talk
+    itself, and all those in scripts without spaces."""
     text = without_talk(text)
     if text.isascii() or _UNSPACED.search(text) is None:
         return text
@@ -206,7 +206,7 @@ def without_requests(text: str) -> str:
 
 
 def without_talk(text: str) -> str:
-    """Return a question without English phrases about the talk itself, if other words are left; as long as before."""
+    """Return a question with English phrases about the talk itself replaced by spaces, if other words are left."""
     shorter = _OF_THE_TALK.sub(_blank, text)
     return shorter if shorter == text or any(not is_stopword(term) for term in terms(shorter)) else text
 
@@ -217,7 +217,7 @@ def _blank(found: re.Match[str]) -> str:
 
 @cache
 def _request_terms(language: str) -> frozenset[str]:
-    """Return the terms of a language's words by which people ask."""
+    """Return the terms of the words by which people ask in a language, without stop words."""
     return frozenset(term for term in terms(_WORDS.get(language, "")) if not is_stopword(term))
 
 
@@ -227,7 +227,7 @@ def _function_terms(language: str) -> frozenset[str]:
 
 
 @cache
-def _in_other_scripts() -> frozenset[str]:
-    """Return the terms in letters beyond ASCII by which people ask or which hold sentences together."""
-    held = terms(" ".join((*_WORDS.values(), *FUNCTION_WORDS.values())))
-    return frozenset(term for term in held if not term.isascii())
+def _non_ascii_terms() -> frozenset[str]:
+    """Return the non-ASCII terms of asking words and function words of all languages."""
+    all_terms = terms(" ".join((*_WORDS.values(), *FUNCTION_WORDS.values())))
+    return frozenset(term for term in all_terms if not term.isascii())

@@ -154,7 +154,7 @@ _UNSPACED: Final = (
     ("住", "居住", "搬到", "搬家", "搬去", "引っ", "転居", "移住"),
     ("살고", "살아", "삽니", "사는", "이사"),
 )
-"""Groups of terms of scripts whose words are not found by spaces alone."""
+"""Groups of verb stems in scripts whose words cannot be told apart by spaces alone."""
 
 
 def verb_forms(term: str, languages: Sequence[str]) -> tuple[str, ...]:
@@ -165,12 +165,12 @@ def verb_forms(term: str, languages: Sequence[str]) -> tuple[str, ...]:
         languages: those that the question may be in beside English; where there are none, it may be in any ("was isst
             Uwe" is too short to tell).
     """
-    found = (_by_term(language).get(term, ()) for language in (_ENGLISH, *(languages or _GROUPS)))
-    return tuple(dict.fromkeys(form for forms in found for form in forms))
+    groups = (_other_forms(language).get(term, ()) for language in (_ENGLISH, *(languages or _GROUPS)))
+    return tuple(dict.fromkeys(form for forms in groups for form in forms))
 
 
 @cache
-def _by_term(language: str) -> dict[str, tuple[str, ...]]:
+def _other_forms(language: str) -> dict[str, tuple[str, ...]]:
     groups = [tuple(dict.fromkeys(terms(line))) for line in _GROUPS.get(language, "").split("\n")]
     if language == _ENGLISH:
         groups += _UNSPACED

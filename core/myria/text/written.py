@@ -1,4 +1,4 @@
-"""What is written with signs, as terms beside the plain words of a text: identifiers, paths, versions, c++, emoji.
+"""Finds words written with signs, as terms beside a text's plain words: identifiers, paths, versions, c++, emoji.
 
 The plain words of `unlock_with_fingerprint` and of `c++` are `unlock`, `fingerprint` and `c`. An identifier is also one
 word, the same however it is written (`unlockWithFingerprint`, `unlock_with_fingerprint`, `unlock-with-fingerprint`),
@@ -28,7 +28,7 @@ _WRITTEN: Final = re.compile(
     "|(?P<emoji>[\U0001f1e6-\U0001f1ff]{2}|\U0001f3f4[\U000e0020-\U000e007f]+|[0-9#*]\ufe0f?\u20e3"
     f"|{_VARIED}(?:\u200d{_VARIED})*)"
 )
-"""A word with all that is joined to it, nearly always a plain one, or an emoji."""
+"""A word with all that signs join to it (mostly a plain word without any), or an emoji."""
 
 _SIGNED: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9]{1,15}|[A-Za-z][A-Za-z0-9]{0,15}(?:\+\+[0-9]*|\#)")
 _CAMEL: Final = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2}")
@@ -38,13 +38,13 @@ _DATE: Final = re.compile(r"[0-9]{1,2}\.[0-9]{1,2}\.(?:[0-9]{2}){1,2}")
 _MODIFIERS: Final = dict.fromkeys((0xFE0E, 0xFE0F, *range(0x1F3FB, 0x1F400)))
 _SHORTEST_PART: Final = 2
 _MOST_NUMBERS: Final = 6
-"""Numbers of a version that is also found by what it begins with."""
+"""Most numbers of a version that is also found by its beginnings."""
 
 
 class Written(NamedTuple):
-    """One of them where it stands: `text[start:end]` is also found by `terms`, the whole first where it has one.
+    """A word written with signs: `text[start:end]` is also found by `terms`, the whole word first if it is a term.
 
-    `is_literal` tells that the plain words in it mean nothing by themselves: the `c` of `c#`, the `11` of a version.
+    `is_literal` tells that its plain words mean nothing by themselves: the `c` of `c#`, the `11` of a version.
     """
 
     start: int
@@ -54,14 +54,14 @@ class Written(NamedTuple):
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """The terms by which a question that holds it looks: of a version nothing but the whole."""
+        """The terms by which a question with this word searches: only the whole if it is literal, as a version is."""
         return self.terms[:1] if self.is_literal else self.terms
 
 
 def written_in(text: str) -> list[Written]:
-    """Return what is written with signs in a text, in its order."""
-    found = (_read(match) for match in _WRITTEN.finditer(text) if not _is_plain(match[0]))
-    return [written for written in found if written.terms]
+    """Return the words written with signs in a text, in its order."""
+    signed_words = (_read_match(match) for match in _WRITTEN.finditer(text) if not _is_plain(match[0]))
+    return [written for written in signed_words if written.terms]
 
 
 def _is_plain(word: str) -> bool:
@@ -69,66 +69,68 @@ def _is_plain(word: str) -> bool:
 
 
 def written_terms(text: str) -> list[str]:
-    """Return the terms of all that is written with signs in a text, in its order."""
-    # None of it holds a space, and nearly all pieces between spaces have been seen before.
-    return list(chain.from_iterable(map(_PIECES.__getitem__, text.split())))
+    """Return the terms of all words written with signs in a text, in its order."""
+    # No such word holds a space, and nearly all pieces between spaces are in the cache.
+    return list(chain.from_iterable(map(_TERMS_BY_PIECE.__getitem__, text.split())))
 
 
-_PIECES: Final = WordCache(lambda piece: tuple(term for written in written_in(piece) for term in written.terms))
-"""The terms of what is written with signs in a text without spaces."""
+_TERMS_BY_PIECE: Final = WordCache(lambda piece: tuple(term for written in written_in(piece) for term in written.terms))
+"""By piece of text without spaces: the terms of the words written with signs in it."""
 
 
-def _read(match: re.Match[str]) -> Written:
+def _read_match(match: re.Match[str]) -> Written:
+    """Return a match of `_WRITTEN` with its terms; with none if it is a plain word after all."""
     surface = match[0]
     is_literal = False
-    told: Iterable[str]
+    found_terms: Iterable[str]
     if match["emoji"] is not None:
-        told = [surface.translate(_MODIFIERS)]
+        found_terms = [surface.translate(_MODIFIERS)]
     elif surface.isalnum():
-        told = _parts(surface) if _CAMEL.search(surface) is not None else ()
+        found_terms = _camel_terms(surface) if _CAMEL.search(surface) is not None else ()
     elif _SIGNED.fullmatch(surface) is not None:
-        told, is_literal = [surface.lower(), surface.lower().rstrip(digits)], True
+        found_terms, is_literal = [surface.lower(), surface.lower().rstrip(digits)], True
     elif (version := _VERSION.fullmatch(surface)) is not None:
-        told, is_literal = _version(version[1]), True
+        found_terms, is_literal = _version_terms(version[1]), True
     else:
-        told = _joined(surface.strip("+#"))
-    return Written(*match.span(), tuple(dict.fromkeys(told)), is_literal)
+        found_terms = _joined_terms(surface.strip("+#"))
+    return Written(*match.span(), tuple(dict.fromkeys(found_terms)), is_literal)
 
 
-def _version(numbers: str) -> Iterator[str]:
-    """Yield a version and what it begins with; nothing of a date."""
+def _version_terms(numbers: str) -> Iterator[str]:
+    """Yield a version and its beginnings (3.11 of 3.11.2); nothing for a date such as 12.3.2026."""
     if _DATE.fullmatch(numbers) is None:
-        yield from _as_it_stands(numbers)
+        yield from _whole(numbers)
         if numbers.count(".") < _MOST_NUMBERS:
             while "." in (numbers := numbers.rpartition(".")[0]):
                 yield numbers
 
 
-def _joined(surface: str) -> Iterator[str]:
-    """Yield the terms of words joined by signs: the whole, what lies between slashes and points, identifiers in it."""
+def _joined_terms(surface: str) -> Iterator[str]:
+    """Yield the terms of words joined by signs: the whole, the pieces between slashes and points, and identifiers."""
     if not any(map(str.isalpha, surface)):
         return
     pieces = [piece for piece in re.split(r"[/\\&@:]+", surface) if piece]
     if len(pieces) > 1:
-        yield from _as_it_stands(surface)
+        yield from _whole(surface)
     for piece in pieces:
         names = [name for name in piece.split(".") if name]
         if len(names) > 1:
-            yield from _as_it_stands(piece)
+            yield from _whole(piece)
         for name in names:
             if "_" in name.strip("_") or "-" in name.strip("-"):
                 yield from terms(re.sub("[-_]", "", name))
             for word in re.split("[-_]+", name):
                 if _CAMEL.search(word) is not None:
-                    yield from (*terms(word), *_parts(word))
+                    yield from (*terms(word), *_camel_terms(word))
 
 
-def _as_it_stands(surface: str) -> Iterator[str]:
+def _whole(surface: str) -> Iterator[str]:
+    """Yield a word as one term, in lower case, unless it is too long for one."""
     if len(surface) <= MAX_TERM_CHARACTERS:
         yield surface.lower()
 
 
-def _parts(word: str) -> Iterator[str]:
+def _camel_terms(word: str) -> Iterator[str]:
     """Yield the terms of the parts of a word in camel case, stop words and single letters left out."""
     for part in _CAMEL_PART.findall(word):
         if len(part) >= _SHORTEST_PART:
