@@ -1,7 +1,7 @@
-"""What notes are thought to be worth: internal events, which enter no topic, folded for ranking and utility.
+"""Ratings of notes by a model: internal events, which enter no topic, folded for ranking and utility.
 
-A rating names a version, and counts for that alone. It moves a note softly: it is an opinion on how a text is written,
-and says nothing of whether it is true, or true still.
+A rating names a version, and counts for that alone. It moves a note only softly in the ranking, since it judges how a
+text is written, and not whether it is true, or still true.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class Evaluation:
 
     @property
     def worth(self) -> float:
-        """What it comes to: the mean."""
+        """The mean of the three sides."""
         return round((self.value + self.specificity + self.actionability) / 3, _DIGITS)
 
     def event(self, participants: tuple[str, ...], *, timestamp: int, model: str) -> NewEvent:
-        """Return the event that keeps it.
+        """Return the event that keeps this rating.
 
         Args:
             participants: canonical; those of the note.
             timestamp: in microseconds since 1970 UTC.
-            model: the name of what rated it.
+            model: the name of the model that rated the note.
         """
-        said = {
+        evaluation = {
             "note": self.note_id,
             "version": self.version,
             "worth": self.worth,
@@ -54,7 +54,7 @@ class Evaluation:
             timestamp=timestamp,
             channel=NOTE_CHANNEL,
             participants=participants,
-            payload_json=orjson.dumps({"evaluation": said}, option=orjson.OPT_SORT_KEYS),
+            payload_json=orjson.dumps({"evaluation": evaluation}, option=orjson.OPT_SORT_KEYS),
             type=EVALUATION_TYPE,
             internal=True,
         )

@@ -19,7 +19,7 @@ from myria.settings import Settings
 
 
 def every_projection(*, evaluates: bool = False) -> tuple[Projection, ...]:
-    """Return all that is folded in the append transaction, in order: each looks at what those before it made.
+    """Return all projections of the append transaction, in their order: each may read rows that those before it wrote.
 
     Args:
         evaluates: whether a model rates what is kept.

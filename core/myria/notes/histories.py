@@ -1,4 +1,4 @@
-"""What a note was before: its versions, newest first, and what took its place."""
+"""The history of a note: its versions, newest first, and the notes that replaced it."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class NoteHistory:
 async def history(
     database: Database, tenant: str, note_id: str, *, may_see: MaySee, now: int | None = None
 ) -> NoteHistory:
-    """Return the history of a note that stands, or that another replaced.
+    """Return the history of a note that is live, or that another note replaced.
 
     Args:
-        may_see: whether the caller may see what these participants may.
+        may_see: tells whether the caller may see what given participants see.
         now: in microseconds since 1970 UTC; left out, the database's clock.
 
     Raises:
@@ -57,6 +57,7 @@ async def history(
         if row is None or not may_see(row["participants"]):
             raise note_absent(note_id)
         is_superseded = row["reason"] == "superseded"
+        # A note replaced from an announced day on has an end date, yet it counts as replaced and not as expired.
         was_replaced = is_superseded and "replaced_by" in orjson.loads(row["payload"])["note"]
         if not (row["live"] or is_superseded) or (Lasting.of(row).has_expired(now) and not was_replaced):
             raise note_absent(note_id)

@@ -1,6 +1,6 @@
-"""The fold of notes, in the append transaction: the current version of each, and that nothing is kept twice.
+"""The fold of notes in the append transaction: it keeps each note's current version, and refuses repeats.
 
-No scope holds two live notes that say the same; of memories with one deduplication key one is kept within its window.
+No scope holds two live notes with equal text; of memories with one deduplication key, one is kept within its window.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _SECOND = 1_000_000
 class NoteProjection(Projection):
     """Folds notes and their withdrawals into `notes`.
 
-    It stands after the projection of withdrawals, whose rows it reads.
+    It comes after the projection of withdrawals, whose rows it reads.
 
     Args:
-        evaluates: whether memories that have no rating yet are put into the outbox of those that a model rates;
-            maintenance puts other notes there.
+        evaluates: whether to queue new memories of the REST API for the model that rates them; maintenance queues other
+            notes.
     """
 
     types = frozenset({NOTE_TYPE, WITHDRAWAL_TYPE})
@@ -42,9 +42,9 @@ class NoteProjection(Projection):
     async def prepare(
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
     ) -> None:
-        """Refuse a repeat of a memory with the same key; what may not be otherwise, an index refuses.
+        """Refuse a memory whose key was kept within its window; an index refuses other repeats.
 
-        An import repeats what happened elsewhere: nothing of it is refused.
+        An import repeats what another server accepted, so nothing of it is refused.
 
         Raises:
             DuplicateMemory: a memory with this key was kept within its window.
@@ -53,7 +53,8 @@ class NoteProjection(Projection):
         if not keyed:
             return
         keys = [memory.key for memory in keyed]
-        # What others committed before they gave up the lock is seen by the statement after it.
+        # Under the keys' locks, the next statement sees every memory with these keys that was committed before. Sorted,
+        # so that two transactions never wait for each other crosswise.
         await connection.execute(sql("memories.lock"), sorted({lock_key("memory", tenant, key) for key in keys}))
         rows = await connection.fetch(
             sql("memories.standing"),
@@ -62,20 +63,20 @@ class NoteProjection(Projection):
             [memory.since for memory in keyed],
             [memory.shared for memory in keyed],
         )
-        kept: dict[tuple[str, str], tuple[str, str | None]] = {}
+        first_of_key: dict[tuple[str, str], tuple[str, str | None]] = {}
         for memory, row in zip(keyed, rows, strict=True):
-            own = (memory.event.event_id, memory.event.event.source_event_key)
-            standing = own if row["event_id"] is None else (row["event_id"], row["source_event_key"])
-            first = kept.setdefault((memory.key, memory.shared), standing)
-            # The same event again, or one with its source key, is a repeat that is answered as the first.
-            if first[0] != own[0] and (own[1] is None or first[1] != own[1]):
+            this_event = (memory.event.event_id, memory.event.event.source_event_key)
+            kept_event = this_event if row["event_id"] is None else (row["event_id"], row["source_event_key"])
+            first = first_of_key.setdefault((memory.key, memory.shared), kept_event)
+            # The same event again, or one with its source key, is a retry, which gets the first one's answer.
+            if first[0] != this_event[0] and (this_event[1] is None or first[1] != this_event[1]):
                 raise DuplicateMemory("duplicate memory", dedup_key=memory.key)
 
     async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
-        """Write the rows of the notes of a commit, then those whose current version it withdrew or restored.
+        """Write the rows of a commit's notes, then of the notes whose current version it withdrew or restored.
 
         Raises:
-            NoteExists: a live note of the scope says the same already, also one that the same commit brings.
+            NoteExists: a live note of the scope has the same text, be it in the same commit.
         """
         notes = [event for event in events if event.event.type == NOTE_TYPE]
         withdrawals = [event.event_seq for event in events if event.event.type == WITHDRAWAL_TYPE]
@@ -93,7 +94,7 @@ class NoteProjection(Projection):
 
 
 class _KeyedMemory(NamedTuple):
-    """A new memory of which repeats are refused, and since when another with its key is the same."""
+    """A new memory that may be a repeat; an earlier one with its key counts from the time `since` on."""
 
     event: Incoming
     key: str
@@ -102,6 +103,7 @@ class _KeyedMemory(NamedTuple):
 
 
 def _keyed(event: Incoming) -> _KeyedMemory | None:
+    """Return a note's first version as a memory with a deduplication key; None for any other event."""
     if event.event.type != NOTE_TYPE or not _is_memory(event.event):
         return None
     note = payload_of(event.event).get("note")
@@ -114,7 +116,7 @@ def _keyed(event: Incoming) -> _KeyedMemory | None:
 
 
 def _is_memory(event: NewEvent) -> bool:
-    """Tell whether a note may be a memory of REST, without reading it; of any that is one it is true."""
+    """Tell by a cheap search in its JSON whether a note may be a memory of REST; never False for one that is."""
     return _MEMORY_MARK in event.payload_json
 
 

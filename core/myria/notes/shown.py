@@ -1,7 +1,7 @@
-"""Which notes `context` has shown a session, so that recall need not show them there again (Memento's contract).
+"""Remember which notes `context` has shown a session, so that recall need not show them again (Memento's contract).
 
-That is kept for a day in a table beside the log, so that every process knows it. It is no truth: what is lost is shown
-again, and an erasure clears all of it.
+A table beside the log keeps this for a day, so that every process knows it. It may be lost: then notes are shown again.
+An erasure clears all of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from myria.log.canonical import digest
 logger = logging.getLogger(__name__)
 
 MOST = 1_000
-"""Notes that are known of one session: the newest shown."""
+"""Notes that are remembered of one session: those shown last."""
 
 
 class ShownNotes:
@@ -31,9 +31,9 @@ class ShownNotes:
         self._database = database
 
     async def note(self, tenant: str, participants: Sequence[str], session_id: str, note_ids: Sequence[str]) -> None:
-        """Keep that a session of these participants was shown some notes.
+        """Remember that a session of these participants was shown some notes.
 
-        Where that fails, they are shown again: no answer waits for it twice.
+        A failure is only logged, and not retried: the notes are shown again then.
         """
         if not note_ids:
             return

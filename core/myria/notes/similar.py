@@ -1,6 +1,6 @@
-"""Notes that are like another: it may say the same in other words, or contradict them; that is for people to judge.
+"""Find notes similar to a new one, which may repeat or contradict them; that is for people to judge.
 
-Looked at are the newest notes of the same people, and of the pool beside them: a bounded number by one index.
+The new note is compared with the newest notes of the same people and of the pool: a bounded number, by one index.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from myria.notes.likeness import BEGINNING, said_by, similarity
 from myria.notes.model import Remembered
 
 LOOKED_AT = 24
-"""Notes that one is compared with."""
+"""Notes that a new note is compared with."""
 
 MOST = 3
-"""Notes that are named."""
+"""Similar notes that are returned at most."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,28 +44,29 @@ class Similar:
         self._database = database
 
     async def of(self, tenant: str, kept: Remembered, scopes: Sequence[tuple[str, ...]]) -> list[Alike]:
-        """Return live notes of exactly these participants that are like one that was kept, most alike first.
+        """Return live notes of given scopes that are similar to a note just kept, the most similar first.
 
         Args:
-            scopes: canonical participants of each.
+            scopes: the participants of each scope, in canonical form.
         """
         now = await self._database.now()
-        said = said_by(kept.note.content, kept.note.keywords)
+        new_words = said_by(kept.note.content, kept.note.keywords)
         async with self._database.read(tenant) as connection:
             keys = list(map(scope_key, scopes))
-            # One more: it is itself among the newest.
+            # One more, since the new note itself is among the newest.
             rows = await connection.fetch(sql("notes.newest"), tenant, keys, LOOKED_AT + 1, BEGINNING)
-            found = {
+            similarities = {
                 row["event_seq"]: alike
                 for row in rows
-                if row["note_id"] != kept.note_id and (alike := similarity(said, said_by(*orjson.loads(row["said"]))))
+                if row["note_id"] != kept.note_id
+                and (alike := similarity(new_words, said_by(*orjson.loads(row["said"]))))
             }
-            if not found:
+            if not similarities:
                 return []
-            standing = await connection.fetch(sql("notes.of_versions"), tenant, list(found))
-        standing = [row for row in standing if not Lasting.of(row).has_expired(now)]
-        standing.sort(key=lambda row: (-found[row["event_seq"]], -row["event_seq"]))
+            live_rows = await connection.fetch(sql("notes.of_versions"), tenant, list(similarities))
+        live_rows = [row for row in live_rows if not Lasting.of(row).has_expired(now)]
+        live_rows.sort(key=lambda row: (-similarities[row["event_seq"]], -row["event_seq"]))
         return [
-            Alike(note_id=row["note_id"], text=row["text"], similarity=found[row["event_seq"]])
-            for row in standing[:MOST]
+            Alike(note_id=row["note_id"], text=row["text"], similarity=similarities[row["event_seq"]])
+            for row in live_rows[:MOST]
         ]

@@ -1,4 +1,4 @@
-"""What the notes that somebody sees come to: how many of each kind and tier, how important, how much used."""
+"""Statistics of the notes that a caller sees: how many of each kind and tier, how important, how much used."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from myria.notes.kinds import importance_now, utility
 from myria.notes.scopes import scopes_with_notes
 
 MAX_COUNTED = 20_000
-"""Notes that are looked at; of more, this many are."""
+"""Notes that are counted at most."""
 
 MAX_TOPICS = 50
-"""Topics that are named: those of most notes."""
+"""Topics that are shown at most: those with most notes."""
 
 CHARACTERS_PER_TOKEN = 4
 """By which `tokens` are estimated, as Memento's contract does."""
@@ -46,38 +46,40 @@ class NoteStatistics:
 async def statistics(
     database: Database, tenant: str, masks: Masks, *, now: int, model: str | None = None
 ) -> NoteStatistics:
-    """Return what the notes that masks see come to; those that end with a session count while it lasts.
+    """Return statistics of the notes that masks see; notes that end with a session count while it lasts.
 
     Args:
         now: in microseconds since 1970 UTC.
-        model: by which vectors are kept; None where none are.
+        model: the embedding model whose vectors are kept; None where none are.
     """
     async with database.read(tenant) as connection:
         scopes = await scopes_with_notes(connection, tenant, masks)
         rows = await connection.fetch(sql("notes.counted"), tenant, scopes, MAX_COUNTED + 1)
-        standing = [row for row in rows[:MAX_COUNTED] if not Lasting.of(row).has_expired(now)]
+        live_rows = [row for row in rows[:MAX_COUNTED] if not Lasting.of(row).has_expired(now)]
         embedded: int | None = None
         if model is not None:
-            seqs = [row["event_seq"] for row in standing]
-            embedded = await connection.fetchval(sql("vectors.count"), tenant, model, seqs)
-    summed = partial(_summed, standing, now, embedded=embedded, complete=len(rows) <= MAX_COUNTED)
-    return await asyncio.to_thread(summed)
+            event_seqs = [row["event_seq"] for row in live_rows]
+            embedded = await connection.fetchval(sql("vectors.count"), tenant, model, event_seqs)
+    summarise = partial(_summed, live_rows, now, embedded=embedded, complete=len(rows) <= MAX_COUNTED)
+    return await asyncio.to_thread(summarise)
 
 
-def _summed(standing: Sequence[Any], now: int, *, embedded: int | None, complete: bool) -> NoteStatistics:
+def _summed(live_rows: Sequence[Any], now: int, *, embedded: int | None, complete: bool) -> NoteStatistics:
     tiers: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     topics: Counter[str] = Counter()
-    importance, useful, uses, characters, total = 0.0, 0.0, 0, 0, len(standing)
-    for row in standing:
+    importance_sum, utility_sum, uses, characters, total = 0.0, 0.0, 0, 0, len(live_rows)
+    for row in live_rows:
         lasting = Lasting.of(row)
         tiers[lasting.tier(now)] += 1
         kinds[row["kind"]] += 1
         topics[row["topic"]] += 1
         idle_days = max(0, now - lasting.idle_since) / DAY_US
-        worth = importance_now(lasting.kind, lasting.importance, anchor=lasting.anchor, idle_days=idle_days)
-        importance += worth
-        useful += utility(worth, row["uses"], row["worth"])
+        present_importance = importance_now(
+            lasting.kind, lasting.importance, anchor=lasting.anchor, idle_days=idle_days
+        )
+        importance_sum += present_importance
+        utility_sum += utility(present_importance, row["uses"], row["worth"])
         uses += row["uses"]
         characters += row["characters"]
     return NoteStatistics(
@@ -85,8 +87,8 @@ def _summed(standing: Sequence[Any], now: int, *, embedded: int | None, complete
         tiers=tiers,
         kinds=kinds,
         topics=topics,
-        importance=importance / total if total else 0.0,
-        utility=useful / total if total else 0.0,
+        importance=importance_sum / total if total else 0.0,
+        utility=utility_sum / total if total else 0.0,
         uses=uses,
         tokens=-(-characters // CHARACTERS_PER_TOKEN),
         complete=complete,

@@ -1,6 +1,6 @@
-"""How often notes are used: counted in memory, written beside the requests, and no part of the log.
+"""Count how often notes are used: in memory, written later beside the requests, and no part of the log.
 
-Losing some is allowed: what a process counted in its last seconds is gone when it is killed.
+Uses may be lost: a process that is killed loses those of its last seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WRITTEN_EVERY_S = 5.0
 """Seconds for which uses are gathered before they are written."""
 
 MAX_WAITING = 20_000
-"""Notes whose uses wait at once; those of further notes are not counted until these are written."""
+"""Notes whose uses wait to be written at most; uses of further notes are not counted until then."""
 
 
 class NoteUsage:
@@ -52,20 +52,20 @@ class NoteUsage:
             self._writer = asyncio.create_task(self._write_later())
 
     async def write(self) -> None:
-        """Write what waits. What cannot be written is dropped, and the log says so."""
+        """Write the waiting counts; counts that cannot be written are dropped, and that is logged."""
         waiting, self._waiting, self._count = self._waiting, {}, 0
         for tenant, uses in waiting.items():
-            names = sorted(uses)
-            counts = [uses[name][0] for name in names]
-            moments = [to_datetime(uses[name][1]) for name in names]
+            note_ids = sorted(uses)
+            counts = [uses[name][0] for name in note_ids]
+            moments = [to_datetime(uses[name][1]) for name in note_ids]
             try:
                 async with self._database.write(tenant) as connection:
-                    await connection.execute(sql("notes.count_uses"), tenant, names, counts, moments)
+                    await connection.execute(sql("notes.count_uses"), tenant, note_ids, counts, moments)
             except MyriaError as error:
-                logger.info("uses of %d notes not counted: %s", len(names), error, extra={"action": "uses_dropped"})
+                logger.info("uses of %d notes not counted: %s", len(note_ids), error, extra={"action": "uses_dropped"})
 
     async def close(self) -> None:
-        """Write what waits, and end."""
+        """Write the waiting counts, and stop."""
         self._closing.set()
         if self._writer is not None:
             await self._writer
@@ -80,7 +80,7 @@ class NoteUsage:
 
 
 async def keep_from(database: Database, tenant: str, note_ids: Sequence[str], now: int) -> None:
-    """Let the lifetimes of notes without a use count from a moment on, in microseconds since 1970 UTC; it is no use."""
+    """Let the lifetimes of unused notes begin at a moment, in microseconds since 1970 UTC, without counting a use."""
     names = sorted(set(note_ids))
     async with database.write(tenant) as connection:
         await connection.execute(

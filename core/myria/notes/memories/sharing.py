@@ -1,4 +1,4 @@
-"""As whom memories of an organisation are kept and read: as a principal's own, and as what all of them share. Pure."""
+"""Whose memories REST keeps and reads for a caller: the caller's own, and those its organisation shares. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from myria.settings import RestSettings
 
 
 def shared_participant(settings: RestSettings) -> str:
-    """Return the canonical participant with whom an organisation shares what is kept here.
+    """Return the participant, in canonical form, with whom an organisation shares the memories kept over REST.
 
     Raises:
         InvalidParticipants: the setting holds what no name may hold.
@@ -23,27 +23,27 @@ def shared_participant(settings: RestSettings) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Keeping:
-    """For whom memories are kept, and as whom they are read: `own` tells callers apart, `shared` is all of them."""
+    """The participants of a caller's memories: `own` are the caller's, `shared` stands for the whole organisation."""
 
     own: tuple[str, ...]
     shared: str
 
     @property
     def participants(self) -> tuple[str, ...]:
-        """Who may see what is kept, canonical."""
+        """Who may see a kept memory, in canonical form."""
         return tuple(sorted({*self.own, self.shared}))
 
     @property
     def masks(self) -> Masks:
-        """What is read: what contains all of `own`, and what is shared."""
+        """The masks of reading: what all of `own` may see, and what is shared."""
         return Masks.of([Mask(self.own), Mask((self.shared,))])
 
 
 def keeping(principal: Principal, shared: str) -> Keeping:
-    """Return for whom a principal keeps.
+    """Return the participants with which a principal keeps memories.
 
     Raises:
-        ParticipantsNotAllowed: it speaks for many, and nothing here says for whom.
+        ParticipantsNotAllowed: the principal may speak for many, and a REST call does not say for whom.
     """
     if principal.may_ask:
         raise ParticipantsNotAllowed(

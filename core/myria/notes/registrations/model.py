@@ -1,6 +1,6 @@
-"""What a registration is in the log, an internal event of a reserved type that says all of it anew, and its fold.
+"""The form of a registration in the log, and its fold: each version is an internal event with all of its fields.
 
-Versions of one registration follow each other, and names are given once.
+Versions of one registration follow each other, and no two agents have the same name.
 """
 
 from __future__ import annotations
@@ -89,17 +89,17 @@ def registration_event(entry: Entry, participants: tuple[str, ...], *, at: int, 
 
     Args:
         at: in microseconds since 1970 UTC.
-        key: its source key.
+        key: the source key of the event.
     """
-    said: Json = {"kind": entry.kind, "id": entry.entry_id, "version": entry.version, "status": entry.status}
+    registration: Json = {"kind": entry.kind, "id": entry.entry_id, "version": entry.version, "status": entry.status}
     for name in ("name", "agent_id", "description", "config", "metadata", "closed_at"):
         if (value := getattr(entry, name)) is not None:
-            said[name] = value
+            registration[name] = value
     return NewEvent(
         timestamp=at,
         channel=REGISTRY_CHANNEL,
         participants=participants,
-        payload_json=orjson.dumps({"registration": said}, option=orjson.OPT_SORT_KEYS),
+        payload_json=orjson.dumps({"registration": registration}, option=orjson.OPT_SORT_KEYS),
         source_event_key=key,
         context_id=entry.entry_id if entry.kind == "session" else None,
         type=REGISTRATION_TYPE,
@@ -109,7 +109,7 @@ def registration_event(entry: Entry, participants: tuple[str, ...], *, at: int, 
 
 def entry_of(kind: EntryKind, row: Any) -> Entry:
     """Return the registration of a row of `registrations.by_id` and its like."""
-    said = orjson.loads(row["payload"]).get("registration", {})
+    registration = orjson.loads(row["payload"]).get("registration", {})
     return Entry(
         kind=kind,
         entry_id=row["id"],
@@ -117,10 +117,10 @@ def entry_of(kind: EntryKind, row: Any) -> Entry:
         status=row["status"],
         name=row["name"],
         agent_id=row["agent_id"],
-        description=said.get("description"),
-        config=said.get("config"),
-        metadata=said.get("metadata"),
-        closed_at=said.get("closed_at"),
+        description=registration.get("description"),
+        config=registration.get("config"),
+        metadata=registration.get("metadata"),
+        closed_at=registration.get("closed_at"),
         created_at=to_microseconds(row["created_at"]),
         updated_at=to_microseconds(row["updated_at"]),
     )
@@ -136,27 +136,32 @@ class RegistrationProjection(Projection):
     ) -> None:
         """Lock registrations, and refuse a version that does not follow the newest.
 
-        An import repeats what happened elsewhere: nothing of it is refused.
+        An import repeats what another server accepted, so nothing of it is refused.
 
         Raises:
-            SessionMoved: another version came before.
+            SessionMoved: another call stored the next version meanwhile.
         """
-        entries = [_said(event) for event in events]
-        keys = {lock_key("registration", tenant, said["kind"], said["id"]) for said in entries}
-        await connection.execute(sql("registrations.lock"), sorted(keys))
+        entries = [_read_registration(event) for event in events]
+        lock_keys = {
+            lock_key("registration", tenant, registration["kind"], registration["id"]) for registration in entries
+        }
+        await connection.execute(sql("registrations.lock"), sorted(lock_keys))
         if importing:
             return
         rows = await connection.fetch(
-            sql("registrations.standing"), tenant, [said["kind"] for said in entries], [said["id"] for said in entries]
+            sql("registrations.standing"),
+            tenant,
+            [registration["kind"] for registration in entries],
+            [registration["id"] for registration in entries],
         )
         newest: dict[tuple[str, str], int] = {}
-        for event, said, row in zip(events, entries, rows, strict=True):
+        for event, registration, row in zip(events, entries, rows, strict=True):
             if row["event_id"] == event.event_id:
-                continue  # this very version, whose first attempt had committed unseen
-            entry = (said["kind"], said["id"])
-            if said["version"] != newest.get(entry, row["version"] or 0) + 1:
+                continue  # a retry of a version whose first append had committed, though its caller did not learn of it
+            entry = (registration["kind"], registration["id"])
+            if registration["version"] != newest.get(entry, row["version"] or 0) + 1:
                 raise SessionMoved("it was changed meanwhile; nothing was stored: retry")
-            newest[entry] = said["version"]
+            newest[entry] = registration["version"]
 
     async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
         """Write the rows of the registrations of a commit.
@@ -172,11 +177,12 @@ class RegistrationProjection(Projection):
             raise AgentExists("an agent with this name is registered already; nothing was stored") from error
 
 
-def _said(event: Incoming) -> dict[str, Any]:
-    said = payload_of(event.event).get("registration")
-    said = said if isinstance(said, dict) else {}
+def _read_registration(event: Incoming) -> dict[str, Any]:
+    """Return kind, id and version of a registration's event, with empty values where it lacks them."""
+    fields = payload_of(event.event).get("registration")
+    fields = fields if isinstance(fields, dict) else {}
     return {
-        "kind": said["kind"] if isinstance(said.get("kind"), str) else "",
-        "id": said["id"] if isinstance(said.get("id"), str) else "",
-        "version": said["version"] if type(said.get("version")) is int else 0,
+        "kind": fields["kind"] if isinstance(fields.get("kind"), str) else "",
+        "id": fields["id"] if isinstance(fields.get("id"), str) else "",
+        "version": fields["version"] if type(fields.get("version")) is int else 0,
     }

@@ -1,4 +1,4 @@
-"""What a session is: the notes of one context within a scope, from one beginning to an end or to an idle hour.
+"""A session: the notes of one context within a scope, from its first note to its end or to an idle hour.
 
 Its end is an event of a reserved type. It is internal, so it is never part of a topic and no trigger counts it as text.
 The append transaction folds the newest run of each session, which says what of it has expired. Events of one session
@@ -39,15 +39,15 @@ def session_end(
     """Return the event that ends a session of a scope.
 
     Args:
-        session_id: None for what is kept of a session that nobody named: it ends nothing.
-        participants: canonical; whose session it is.
+        session_id: None where the caller named no session: then the event only keeps `about`, and ends nothing.
+        participants: the session's, in canonical form.
         timestamp: in microseconds since 1970 UTC.
-        idle_s: after how many seconds a session is over by itself.
-        key: the same for a repeat.
-        about: what is to be kept with the end.
+        idle_s: seconds without a note after which a session is over by itself.
+        key: equal for repeats of the call.
+        about: further facts to keep with the end.
     """
-    said: dict[str, Any] = {"state": "ended", "reason": reason, "idle_s": idle_s}
-    payload: dict[str, Any] = {"session": said}
+    session: dict[str, Any] = {"state": "ended", "reason": reason, "idle_s": idle_s}
+    payload: dict[str, Any] = {"session": session}
     if about:
         payload["about"] = dict(about)
     return NewEvent(
@@ -65,7 +65,7 @@ def session_end(
 class SessionProjection(Projection):
     """Folds notes of sessions, and their ends, into `sessions`.
 
-    It stands after the projection of notes, whose rows it reads.
+    It comes after the projection of notes, whose rows it reads.
     """
 
     types = frozenset({NOTE_TYPE, SESSION_TYPE})
@@ -83,7 +83,7 @@ class SessionProjection(Projection):
             await connection.execute(sql("sessions.lock"), sorted(keys))
 
     async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
-        """Write the rows of the sessions of a commit, and let maintenance look at what it ended."""
+        """Write the rows of a commit's sessions, and queue the notes of those that it ended for maintenance."""
         numbers = [event.event_seq for event in events if event.event.context_id is not None]
         if not numbers:
             return
