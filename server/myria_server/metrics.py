@@ -116,7 +116,7 @@ class ServerMetrics:
         self.dropped.labels(log).inc(count)
 
     def answered_degraded(self, tool: str, reason: str | None) -> None:
-        """Count an answer that said that it is degraded."""
+        """Count a degraded answer under its reason."""
         self.degraded.labels(tool, reason if reason in DEGRADED_REASONS else OTHER).inc()
 
     def redacted(self, kind: str, count: int) -> None:
@@ -141,7 +141,7 @@ class ServerMetrics:
         self.turn_compactions.inc()
 
     def commit_done(self, tenant: str, events: int) -> None:
-        """Count one commit of a tenant's events; beyond `MAX_TENANTS` of them, as of `OTHER_TENANTS`."""
+        """Count one commit of a tenant's events; those beyond `MAX_TENANTS` count together as `OTHER_TENANTS`."""
         self.commits.observe(events)
         if not self._tenant_label:
             self.appended.inc(events)
@@ -165,15 +165,16 @@ class ServerMetrics:
         self._questions = read
 
     def watch_looks(self, read: Callable[[], Mapping[str, int]]) -> None:
-        """Read how many second looks the model gave and how many failed at each collection."""
+        """Export second looks: `read` returns how many the model `looked` and `failed` since the start."""
         self._looks = read
 
     async def text(self, readiness: Readiness) -> bytes:
-        """Return the exposition, after checking the database unless that was done a moment ago."""
+        """Return the metrics as text, after checking the database unless the last check is at most `LOOK_S` old."""
         _, beside = await asyncio.gather(readiness.look(max_age_s=LOOK_S), self._text_beside())
         return generate_latest(self._registry) + text_of(self.families(readiness)) + beside
 
     async def _text_beside(self) -> bytes:
+        """Return the text of the other process that is scraped here, empty where there is none or it fails."""
         if self.beside is None:
             return b""
         try:

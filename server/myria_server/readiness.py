@@ -30,14 +30,14 @@ class Readiness:
         """Set once the process is stopping; nothing unsets it."""
         self._ask = ask
         self._grace_s = grace_s
-        self._looking: asyncio.Task[MyriaError | None] | None = None
-        self._looked_at = float("-inf")
+        self._check_task: asyncio.Task[MyriaError | None] | None = None
+        self._checked_at = float("-inf")
         self._ready_at = float("-inf")
         self._error: MyriaError | None = DatabaseUnavailable("the database has not been asked yet")
 
     @property
     def database_up(self) -> bool:
-        """Whether the database answered when it was last asked, whatever the answer."""
+        """Whether the database answered the last check, even with an error such as a wrong schema."""
         return not isinstance(self._error, UnavailableError)
 
     @property
@@ -47,36 +47,40 @@ class Readiness:
 
     @property
     def refusal(self) -> MyriaError | None:
-        """The database's error, None when there is none or it is still within the grace."""
+        """Why requests should not be sent here; None while the database is fine, or away for less than `grace_s`."""
         if self._error is not None and not self.database_up and time.monotonic() - self._ready_at < self._grace_s:
             return None
         return self._error
 
     async def look(self, *, max_age_s: float = 0.0) -> None:
-        """Ask the database, unless it was asked `max_age_s` ago; never waits longer than `LOOK_TIMEOUT_S`."""
-        if self._looking is None:
-            if time.monotonic() - self._looked_at < max_age_s:
+        """Check the database unless the last check is younger than `max_age_s`; wait at most `LOOK_TIMEOUT_S`.
+
+        Callers at the same time share one check; one that takes longer goes on, and the next caller waits for it.
+        """
+        if self._check_task is None:
+            if time.monotonic() - self._checked_at < max_age_s:
                 return
-            self._looking = asyncio.create_task(self._ask_coded(), name="readiness")
-        looking = self._looking
-        done, _ = await asyncio.wait({looking}, timeout=LOOK_TIMEOUT_S)
+            self._check_task = asyncio.create_task(self._ask_coded(), name="readiness")
+        check_task = self._check_task
+        done, _ = await asyncio.wait({check_task}, timeout=LOOK_TIMEOUT_S)
         if not done:
             self._error = DatabaseUnavailable(f"the database did not answer within {LOOK_TIMEOUT_S:g} s")
             return
-        if self._looking is looking:
-            self._looking = None
-            self._looked_at = time.monotonic()
-            self._error = looking.result()
+        if self._check_task is check_task:
+            self._check_task = None
+            self._checked_at = time.monotonic()
+            self._error = check_task.result()
             if self._error is None:
-                self._ready_at = self._looked_at
+                self._ready_at = self._checked_at
 
     async def close(self) -> None:
         """Cancel a check that is under way."""
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        if self._check_task is not None:
+            self._check_task.cancel()
+            await asyncio.gather(self._check_task, return_exceptions=True)
 
     async def _ask_coded(self) -> MyriaError | None:
+        """Run `ask`; return its error as a MyriaError, None where it succeeds."""
         try:
             await self._ask()
         except MyriaError as error:

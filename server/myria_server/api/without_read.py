@@ -19,12 +19,12 @@ Json = dict[str, Any]
 
 def open_part(models: Iterable[type[Answer]], content: Mapping[str, Any]) -> Json:
     """Return the part of an answer, of one of these models, that callers without the role `read` get."""
-    shown: Json = {}
+    opened: Json = {}
     for model in models:
         for name, nested in _open_fields(model).items():
             if name in content:
-                shown[name] = _open_value(nested, content[name])
-    return shown
+                opened[name] = _open_value(nested, content[name])
+    return opened
 
 
 @lru_cache

@@ -65,14 +65,15 @@ _METHODS = frozenset({"initialize", "ping", "tools/list", "tools/call", "notific
 
 
 class McpEndpoint:
-    """Answers requests whose caller may make them, and whose body is there.
+    """Answers MCP requests that passed the checks before it, and whose whole body has arrived.
 
     Args:
         calls: answers calls of tools.
         sdk: answers everything else.
-        bodies: decodes what has arrived.
-        answers: what is held of the process's answers.
-        streams: answers GET with a stream, for clients of old sessions, whose DELETE succeeds then; None refuses both.
+        bodies: decodes request bodies.
+        answers: counts the answers that the process holds.
+        streams: answers GET with an idle stream and lets DELETE succeed, for clients that expect sessions; None
+            refuses both methods.
     """
 
     def __init__(

@@ -25,17 +25,17 @@ PROMPT_PER_S = 50.0
 """Refusals for too many requests that are answered at once, per second of one process."""
 
 LINGER_S = (0.5, 1.5)
-"""Between so many seconds, by chance, every further one waits: who sends on and on is slowed down, and the others have
-the processor. Not all as long: those that were refused together would come again together."""
+"""Every further refusal waits a random number of seconds in this range: that slows down those who keep sending, and
+leaves the processor to others. It is random, since those refused together would otherwise come again together."""
 
 CROWD = 50
-"""Waiting refusals from which each waits the longer the more there are, so that about as many are answered a second."""
+"""From so many waiting refusals on, waits grow with their number, so that the rate of answers stays about the same."""
 
 MOST_CROWDED = 4.0
-"""How many times as long they wait at most: the clients of all have some patience."""
+"""The longest wait, as a multiple of `LINGER_S`: clients would give up on longer ones."""
 
 MAX_LINGERING = 1_000
-"""Refusals that wait at the same time; what is more is answered at once."""
+"""Refusals that may wait at the same time; further ones are answered at once."""
 
 
 class FailureLimiter:

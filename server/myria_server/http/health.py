@@ -33,7 +33,7 @@ class Health:
     """The health of one process.
 
     Args:
-        tenant: whose store `arc` names; no other tenant is named to those who prove nothing.
+        tenant: the tenant named under `arc`; callers without credentials learn of no other.
         sessions: how many sessions of the legacy transport are open.
     """
 

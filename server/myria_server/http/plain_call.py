@@ -12,12 +12,12 @@ from myria_server.mcp.server import ADDRESS_KEY, PRINCIPAL_KEY
 
 
 class PlainCallEndpoint:
-    """Answers requests whose caller may use this API, and whose body is there.
+    """Answers requests that passed the checks before it, and whose whole body has arrived.
 
     Args:
-        tool: its name.
-        bodies: decodes what has arrived.
-        answers: what is held of the process's answers.
+        tool: the tool's name.
+        bodies: decodes request bodies.
+        answers: counts the answers that the process holds.
     """
 
     def __init__(self, api: ServedApi, tool: str, *, bodies: Bodies, answers: Answers) -> None:
@@ -29,8 +29,8 @@ class PlainCallEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
         if scope["method"] != "POST":
-            wrong = MethodNotAllowed("only POST is taken here, with the arguments as a JSON object in its body")
-            await refuse(send, self._api, wrong, extra=((b"allow", b"POST"),))
+            error = MethodNotAllowed("only POST is taken here, with the arguments as a JSON object in its body")
+            await refuse(send, self._api, error, extra=((b"allow", b"POST"),))
             return
         principal, toolbox = scope[PRINCIPAL_KEY], self._api.toolbox
         try:

@@ -19,12 +19,12 @@ NO_CONTENT = 204
 
 
 class RestEndpoint:
-    """Answers requests whose caller may use this API, and whose body is there.
+    """Answers requests that passed the checks before it, and whose whole body has arrived.
 
     Args:
         rest: runs the routes.
-        bodies: decodes what has arrived.
-        answers: what is held of the process's answers.
+        bodies: decodes request bodies.
+        answers: counts the answers that the process holds.
     """
 
     def __init__(self, api: ServedApi, rest: MemtraceApi, *, access: Access, bodies: Bodies, answers: Answers) -> None:

@@ -78,7 +78,7 @@ class LegacyTransport:
     Args:
         server: the SDK's server of the agent's API.
         guard: puts the checks of this server before the endpoint of a stream, and before that of messages.
-        bodies: decodes what has arrived.
+        bodies: decodes request bodies.
     """
 
     def __init__(

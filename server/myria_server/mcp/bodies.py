@@ -24,7 +24,7 @@ SMALL_BYTES = 256 * 1024
 
 
 class Refused(Exception):
-    """A text that is refused: why, and what little of it tells whose request it was (as `jsontext.outline`)."""
+    """A text is refused: the error, and the outline of the text (`jsontext.outline`), which holds the request's id."""
 
     def __init__(self, error: MyriaError, outline: Any) -> None:
         super().__init__(error.message)
@@ -41,13 +41,13 @@ class Bodies:
     """
 
     def __init__(self, *, values: int, wait_s: float) -> None:
-        self._values = values
-        self._turns = FairTurns(BIG_AT_ONCE, each=1, patience=wait_s)
+        self._max_values = values
+        self._big_turns = FairTurns(BIG_AT_ONCE, each=1, patience=wait_s)
         self._threads = asyncio.Semaphore(BIG_AT_ONCE)
 
     @asynccontextmanager
     async def in_hand(self, body: bytes, asker: Caller) -> AsyncIterator[None]:
-        """Lend the right to work on a body for the block.
+        """Wait until a body may be worked on, and keep that right for the block; small bodies need not wait.
 
         Raises:
             Overloaded: too many big bodies wait before it.
@@ -55,11 +55,11 @@ class Bodies:
         if len(body) <= SMALL_BYTES:
             yield
             return
-        await self._turns.begin(asker)
+        await self._big_turns.begin(asker)
         try:
             yield
         finally:
-            self._turns.end(asker)
+            self._big_turns.end(asker)
 
     async def decode(self, body: bytes) -> Any:
         """Return the value of a body.
@@ -67,24 +67,25 @@ class Bodies:
         Raises:
             Refused: it is not strict JSON, or holds too much.
         """
-        if len(body) <= SMALL_BYTES and not jsontext.holds_more(body, self._values):
+        if len(body) <= SMALL_BYTES and not jsontext.holds_more(body, self._max_values):
             with suppress(jsontext.Unproven):
                 return jsontext.decode_proven(body)
         async with self._threads:
-            return await asyncio.to_thread(self._decode, body)
+            return await asyncio.to_thread(self._decode_checked, body)
 
-    def _decode(self, body: bytes) -> Any:
-        if jsontext.holds_more(body, self._values):
-            raise self._too_much(jsontext.envelope(body, self._values))
+    def _decode_checked(self, body: bytes) -> Any:
+        """Decode a body in a thread; what is refused comes with its outline."""
+        if jsontext.holds_more(body, self._max_values):
+            raise self._refusal_of_values(jsontext.envelope(body, self._max_values))
         try:
             return jsontext.decode(body)
         except MyriaError as error:
             raise Refused(error, jsontext.outline(body)) from error
 
-    def _too_much(self, outline: Any) -> Refused:
-        text = f"the JSON text holds more than {self._values} values; send fewer events at once"
+    def _refusal_of_values(self, outline: Any) -> Refused:
+        text = f"the JSON text holds more than {self._max_values} values; send fewer events at once"
         params = outline.get("params") if isinstance(outline, dict) else None
         if isinstance(params, dict) and "arguments" in params:
             where = "params.arguments"
-            return Refused(BodyTooLarge(f"{text} (in {where})", limit=self._values, path=where), outline)
-        return Refused(BodyTooLarge(text, limit=self._values), outline)
+            return Refused(BodyTooLarge(f"{text} (in {where})", limit=self._max_values, path=where), outline)
+        return Refused(BodyTooLarge(text, limit=self._max_values), outline)

@@ -36,7 +36,7 @@ TEXT_VERSIONS = frozenset(version for version in HANDSHAKE_PROTOCOL_VERSIONS if 
 
 VERSION_HEADER = b"mcp-protocol-version"
 MODERN = LATEST_MODERN_VERSION.encode()
-"""What this header says of messages that carry their envelope with them."""
+"""The header's value for messages that carry their envelope with them."""
 
 _OK = 200
 
@@ -45,7 +45,7 @@ class Calls:
     """Answers the calls of one API's tools.
 
     Args:
-        server_info: what says, in modern answers, which server gave them.
+        server_info: names this server in modern answers.
     """
 
     def __init__(self, toolbox: Toolbox, server_info: Mapping[str, Any]) -> None:
@@ -67,13 +67,13 @@ class Calls:
             headers: of the HTTP request, as they came.
         """
         request_id, params = message["id"], message["params"]
-        named = next((value.strip(b" \t") for name, value in headers if name == VERSION_HEADER), None)
-        version = mcp_types.DEFAULT_NEGOTIATED_VERSION if named is None else named.decode("latin-1")
+        header_value = next((value.strip(b" \t") for name, value in headers if name == VERSION_HEADER), None)
+        version = mcp_types.DEFAULT_NEGOTIATED_VERSION if header_value is None else header_value.decode("latin-1")
         is_modern = version not in HANDSHAKE_PROTOCOL_VERSIONS
         try:
             if is_modern:
                 _check_envelope(message, headers)
-            # The envelope alone: the arguments are checked by the tool's own model, in the words of its API.
+            # This checks the envelope alone; the tool's model checks the arguments, with its API's error texts.
             methods.validate_client_request("tools/call", version, params)
             if not self._toolbox.knows(params["name"]):
                 raise unknown_tool(self._toolbox, params["name"])
@@ -89,7 +89,7 @@ class Calls:
         """Return the JSON-RPC response that carries a tool's outcome, as text and as structured content.
 
         Args:
-            structured: the client reads structured content, and the text need not be the same.
+            structured: whether the client reads structured content; then the text need not repeat it.
         """
         return b"".join(
             (
@@ -113,18 +113,18 @@ def unknown_tool(toolbox: Toolbox, name: str) -> MCPError:
 
 
 def _check_envelope(message: Mapping[str, Any], headers: Sequence[tuple[bytes, bytes]]) -> None:
-    """Return where the envelope of a modern request is whole, and the headers say the same.
+    """Check that the envelope of a modern request is whole and that the headers agree with it.
 
     Raises:
-        MCPError: it is not, or they do not.
+        MCPError: something of the envelope is missing, or a header is repeated or differs.
     """
-    named = [
+    mcp_headers = [
         (name.decode("latin-1"), value.strip(b" \t").decode("latin-1"))
         for name, value in headers
         if name.startswith(b"mcp-")
     ]
-    if (twice := find_duplicated_routing_header(named)) is not None:
-        raise MCPError(code=mcp_types.HEADER_MISMATCH, message=f"{twice} header appears more than once")
-    verdict = classify_inbound_request(message, headers=dict(named))
+    if (repeated_header := find_duplicated_routing_header(mcp_headers)) is not None:
+        raise MCPError(code=mcp_types.HEADER_MISMATCH, message=f"{repeated_header} header appears more than once")
+    verdict = classify_inbound_request(message, headers=dict(mcp_headers))
     if isinstance(verdict, InboundLadderRejection):
         raise MCPError(code=verdict.code, message=verdict.message, data=verdict.data)

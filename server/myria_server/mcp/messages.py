@@ -55,17 +55,20 @@ def _call_fault(params: dict[str, Any]) -> tuple[int, str] | None:
 
 
 def with_object_arguments(message: Any) -> Any:
-    """Return a message with the arguments of its tool call as an object, where a client wrote them otherwise."""
+    """Return a message whose tool arguments are an object, also where a client sent JSON text or an empty list.
+
+    The same object is returned where nothing changes.
+    """
     if type(message) is not dict or message.get("method") != "tools/call" or type(message.get("params")) is not dict:
         return message
-    given = message["params"].get("arguments")
-    if type(given) is not str and type(given) is not list:
+    arguments = message["params"].get("arguments")
+    if type(arguments) is not str and type(arguments) is not list:
         return message
-    return {**message, "params": {**message["params"], "arguments": whole_arguments(given)}}
+    return {**message, "params": {**message["params"], "arguments": whole_arguments(arguments)}}
 
 
 def called_tool(message: Any) -> str | None:
-    """Return the name of the tool that a message calls, well formed or not; None of one that calls none."""
+    """Return the name of the tool that a message calls, even a malformed one; None where it calls none."""
     if not isinstance(message, dict) or message.get("method") != "tools/call":
         return None
     params = message.get("params")
@@ -74,7 +77,7 @@ def called_tool(message: Any) -> str | None:
 
 
 def id_of(message: Any) -> int | str | None:
-    """Return the JSON-RPC id of a message, or None where there is none that an answer could carry."""
+    """Return the JSON-RPC id of a message; None where it has none, or one that JSON of an answer could not hold."""
     request_id = message.get("id") if isinstance(message, dict) else None
     if type(request_id) is str:
         return request_id if request_id.isascii() or not any("\ud800" <= c <= "\udfff" for c in request_id) else None
@@ -82,17 +85,17 @@ def id_of(message: Any) -> int | str | None:
 
 
 def cancelled_id(message: Mapping[str, Any]) -> int | str | None:
-    """Return the id of the request that a notification takes back."""
+    """Return the id of the request that a cancelling notification names."""
     return id_of({"id": (message.get("params") or {}).get("requestId")})
 
 
 def code_of(error: MyriaError) -> int:
-    """Return the JSON-RPC code of an error: the caller's, or this server's, which nothing in the request would mend.
+    """Return the JSON-RPC code of an error: of the caller's request, or of this server, whatever the request was.
 
     The specification keeps the codes from -32099 to -32000 for itself, so none of those is made up here.
     """
-    is_ours = isinstance(error, UnavailableError | InternalError)
-    return mcp_types.INTERNAL_ERROR if is_ours else mcp_types.INVALID_REQUEST
+    is_server_fault = isinstance(error, UnavailableError | InternalError)
+    return mcp_types.INTERNAL_ERROR if is_server_fault else mcp_types.INVALID_REQUEST
 
 
 def rpc_error(request_id: int | str | None, code: int, message: str, data: Any = None) -> bytes:
@@ -109,7 +112,7 @@ def blamed_call(message: Any, error: MyriaError) -> tuple[int | str, str, MyriaE
     Such a refusal is the tool's answer, so that its caller can mend it; all others are JSON-RPC errors.
 
     Args:
-        message: the text's outline.
+        message: the refused text's outline (`jsontext.outline`).
     """
     request_id, name = id_of(message), called_tool(message)
     if request_id is None or name is None or not str(error.details.get("path", "")).startswith(_ARGUMENTS):
@@ -118,13 +121,15 @@ def blamed_call(message: Any, error: MyriaError) -> tuple[int | str, str, MyriaE
 
 
 def _about_arguments(error: MyriaError) -> MyriaError:
-    def cut(text: str) -> str:
+    """Return an error about a message as one about its tool's arguments: without `params.arguments` in its paths."""
+
+    def without_prefix(text: str) -> str:
         return text.replace(_ARGUMENTS + ".", "").replace(_ARGUMENTS, "the arguments")
 
-    details = {key: cut(value) if isinstance(value, str) else value for key, value in error.details.items()}
+    details = {key: without_prefix(value) if isinstance(value, str) else value for key, value in error.details.items()}
     field = str(details.pop("path", details.get("field", "")))
     details["field"] = field
     index = re.match(r"events\[([0-9]+)\]", field)
     if index:
         details["index"] = int(index[1])
-    return type(error)(cut(error.message), **details)
+    return type(error)(without_prefix(error.message), **details)

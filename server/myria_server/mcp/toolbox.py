@@ -74,7 +74,7 @@ class Toolbox:
         self.metrics = metrics
         self._settings = settings
         self._max_in_flight = settings.mcp.max_in_flight
-        # The domain has its own append deadline and knows the commit's outcome; this one is only a safeguard.
+        # The domain has its own append deadline and knows the commit's outcome: this later one is a safeguard.
         self._append_deadline = settings.mcp.append_deadline_s + 1.0
         self._read_deadline = settings.mcp.request_deadline_s
         self._name_style = settings.mcp.tool_names
@@ -261,16 +261,16 @@ class Toolbox:
                 raise Overloaded(f"{self._max_in_flight} requests are being worked on; slow down and retry")
             async with asyncio.timeout(deadline_s), self.answers.making(principal.caller, name) as outgoing:
                 content = await answer()
-                shown = content if isinstance(content, ShownAnswer) else ShownAnswer(content=content)
+                shown_answer = content if isinstance(content, ShownAnswer) else ShownAnswer(content=content)
                 if "read" not in principal.roles:
-                    shown = ShownAnswer(content=open_part(models, shown.content))
-                body = orjson.dumps(shown.content)
+                    shown_answer = ShownAnswer(content=open_part(models, shown_answer.content))
+                body = orjson.dumps(shown_answer.content)
                 outgoing.size = len(body)
             if not changes:
                 self.answers.check(principal.caller, copies * len(body))
-            if shown.content.get("degraded"):
-                metrics.answered_degraded(name, shown.content.get("degraded_reason"))
-            return CallResult(body, text=shown.text, text_for_all=shown.text_for_all)
+            if shown_answer.content.get("degraded"):
+                metrics.answered_degraded(name, shown_answer.content.get("degraded_reason"))
+            return CallResult(body, text=shown_answer.text, text_for_all=shown_answer.text_for_all)
         except MyriaError as error:
             code = error.code
             if self._journal is not None and isinstance(error, AccessError):

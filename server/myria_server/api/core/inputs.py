@@ -498,16 +498,18 @@ def read(model: type[_Model], arguments: Mapping[str, Any] | None, zone: ZoneInf
 def _error_of(error: ValidationError, model: type[BaseModel]) -> MyriaError:
     """Return one problem of a validation as an error of ours; an unknown field comes before all others."""
     problems = error.errors(include_url=False, include_input=False, include_context=True)
-    first = next((item for item in problems if item["type"] == "extra_forbidden"), problems[0])
-    path = _field_path(first["loc"])
-    if first["type"] == "extra_forbidden":
-        *parent_path, name = first["loc"]
+    problem = next((item for item in problems if item["type"] == "extra_forbidden"), problems[0])
+    path = _field_path(problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        *parent_path, name = problem["loc"]
         return unknown_field(name, fields_at(model, tuple(parent_path)), _field_path(tuple(parent_path)))
-    if first["type"] == "missing":
+    if problem["type"] == "missing":
         return InvalidArgument(f"{path} is required", field=path)
-    context = first.get("ctx", {})
-    details = {shown: context[name] for name, shown in (("ge", "minimum"), ("le", "maximum")) if name in context}
-    return InvalidArgument(f"{path}: {_problem_text(first['type'], first['msg'], context)}", field=path, **details)
+    context = problem.get("ctx", {})
+    details = {
+        detail_name: context[name] for name, detail_name in (("ge", "minimum"), ("le", "maximum")) if name in context
+    }
+    return InvalidArgument(f"{path}: {_problem_text(problem['type'], problem['msg'], context)}", field=path, **details)
 
 
 def _problem_text(kind: str, message: str, context: Mapping[str, Any]) -> str:

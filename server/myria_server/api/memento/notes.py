@@ -44,8 +44,8 @@ _SHOWN_CHARACTERS = 300
 async def remember(call: AgentCall, request: RememberInput) -> Answered:
     """Keep one note."""
     kept = await _keep_note(call, request)
-    alike = await call.memory.similar.of(call.tenant, kept, [call.who.participants, *call.who.beside])
-    content = _kept_json(kept, request, alike)
+    similar_notes = await call.memory.similar.of(call.tenant, kept, [call.who.participants, *call.who.beside])
+    content = _kept_json(kept, request, similar_notes)
     return content, _kept_text(kept, content)
 
 
@@ -285,7 +285,7 @@ async def link(call: AgentCall, request: LinkInput) -> Answered:
 
 
 def _is_event(name: str) -> bool:
-    """Tell whether a name is that of an event: its id or its handle."""
+    """Tell whether a caller's name for something is an event's id or handle, perhaps in the brackets of a listing."""
     return name.strip().strip("[]").startswith((EVENT_PREFIX, "evt_"))
 
 
@@ -317,7 +317,8 @@ def note_json(note_id: str, note: NoteText, *, version: int) -> Json:
     }
 
 
-def _kept_json(kept: Remembered, request: RememberInput, alike: Sequence[Alike]) -> Json:
+def _kept_json(kept: Remembered, request: RememberInput, similar_notes: Sequence[Alike]) -> Json:
+    """Return the structured answer of remember; similar notes are its `conflicts`."""
     content: Json = {
         "success": True,
         "id": kept.note_id or None,
@@ -331,7 +332,7 @@ def _kept_json(kept: Remembered, request: RememberInput, alike: Sequence[Alike])
                 "similarity": other.similarity,
                 "recommendation": "amend or supersede it if this replaces it; else link them",
             }
-            for other in alike
+            for other in similar_notes
         ],
     }
     if kept.redacted:
@@ -342,6 +343,7 @@ def _kept_json(kept: Remembered, request: RememberInput, alike: Sequence[Alike])
 
 
 def _kept_text(kept: Remembered, content: Json) -> str:
+    """Return the answer of remember in words, from the note and its structured answer."""
     placement = f"{content['type']}, topic {content['topic']}"
     if kept.created:
         first_line = f"Remembered as {kept.note_id} ({placement})."

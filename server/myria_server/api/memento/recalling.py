@@ -62,7 +62,7 @@ async def recall(call: AgentCall, request: RecallInput) -> Answered:
     used_ids = [item["id"] for item in content["fragments"] if item["id"] in found_ids]
     memory.usage.count(call.tenant, used_ids, query.now)
     text = text_by_subject(fragments, page.subjects, token_counter(), request.tokenBudget, query.sought).text
-    return content, text or _empty_text(request, query, found=bool(fragments))
+    return content, text or _empty_text(request, query, has_fragments=bool(fragments))
 
 
 async def _add_linked(call: AgentCall, request: RecallInput, query: RecallQuery, page: Recalled) -> list[Fragment]:
@@ -83,13 +83,15 @@ async def _add_linked(call: AgentCall, request: RecallInput, query: RecallQuery,
 def _fit_answer(fragments: list[Fragment], budget: int, page: Recalled, *, meta: Json, shape: Shape) -> Json:
     """Return recall's answer with as many fragments as fit the budget of tokens, which counts all that is sent."""
 
-    def answer(shown: list[Json], tokens: int) -> Json:
-        counts: Json = {"count": len(shown), "totalTokens": tokens, "searchPath": page.search_path}
+    def answer(fragments_json: list[Json], tokens: int) -> Json:
+        counts: Json = {"count": len(fragments_json), "totalTokens": tokens, "searchPath": page.search_path}
         if page.cursor is not None:
             counts["nextCursor"] = page.cursor
-        return {"success": True, "fragments": shown, **counts, "_meta": meta}
+        return {"success": True, "fragments": fragments_json, **counts, "_meta": meta}
 
-    return answer(*json_within(fragments, token_counter(), budget, lambda shown: answer(shown, budget), shape))
+    return answer(
+        *json_within(fragments, token_counter(), budget, lambda fragments_json: answer(fragments_json, budget), shape)
+    )
 
 
 async def _answer_cases(
@@ -99,11 +101,11 @@ async def _answer_cases(
     cases = await cases_of(call.memory.recall, call.tenant, query, page.fragments, most=request.maxCases or CASES)
     budget, counter = request.tokenBudget, token_counter()
 
-    def answer(shown: list[Json], tokens: int) -> Json:
-        counts: Json = {"caseCount": len(shown), "totalTokens": tokens, "searchPath": page.search_path}
-        return {"success": True, "caseMode": True, "cases": shown, **counts, "_meta": meta}
+    def answer(cases_json: list[Json], tokens: int) -> Json:
+        counts: Json = {"caseCount": len(cases_json), "totalTokens": tokens, "searchPath": page.search_path}
+        return {"success": True, "caseMode": True, "cases": cases_json, **counts, "_meta": meta}
 
-    content = answer(*cases_within(cases, counter, budget, lambda shown: answer(shown, budget)))
+    content = answer(*cases_within(cases, counter, budget, lambda cases_json: answer(cases_json, budget)))
     text = memory_text([case.line for case in cases], counter, budget).text
     return content, text or "No case is remembered of that."
 
@@ -164,8 +166,9 @@ def _count_found(content: Json) -> int:
     return sum(1 for fragment in content["fragments"] if "relation_type" not in fragment)
 
 
-def _empty_text(request: RecallInput, query: RecallQuery, *, found: bool) -> str:
-    if found:
+def _empty_text(request: RecallInput, query: RecallQuery, *, has_fragments: bool) -> str:
+    """Return the text of an answer that shows nothing: why it is empty."""
+    if has_fragments:
         return _BUDGET_TOO_SMALL
     if request.type is not None and request.type not in policies() and request.tokenBudget >= _NO_TYPE_TOKENS:
         return _NO_TYPE

@@ -82,7 +82,7 @@ class Route:
         """The roles of which a caller needs one."""
         return ("append",) if self.changes else ("read",)
 
-    def read(self, asked: Asked) -> Any:
+    def read(self, parts: Asked) -> Any:
         """Return the query or the body of a request, read as the route's model; None where the route takes neither.
 
         Raises:
@@ -90,11 +90,11 @@ class Route:
         """
         if self.query is not None:
             # The id in the path decides, so the same field is taken out of the query.
-            fixed = {_PATH_ID_FIELDS[self.path.split("/")[1]]: None} if asked.entry_id else {}
-            return inputs.read(self.query, {**asked.query, **fixed})
+            path_field = {_PATH_ID_FIELDS[self.path.split("/")[1]]: None} if parts.entry_id else {}
+            return inputs.read(self.query, {**parts.query, **path_field})
         if not self.body:
             return None
-        body = _as_object(asked.body)
+        body = _as_object(parts.body)
         # Of two models the last one is that of several memories at once.
         return inputs.read(self.body[-1 if body.get("memories") is not None else 0], body)
 
@@ -187,16 +187,16 @@ class MemtraceApi:
         self._shared = shared_participant(settings.rest)
         self._max_batch = settings.ingest.batch_events
 
-    async def answer(self, route: Route, principal: Principal, asked: Asked) -> Json:
+    async def answer(self, route: Route, principal: Principal, parts: Asked) -> Json:
         """Answer a request to a route."""
-        request = route.read(asked)
+        request = route.read(parts)
         if route.channel is not None:
             principal.need_channel(route.channel)
         caller = Caller(
             principal=principal,
             whose=keeping(principal, self._shared),
-            entry_id=asked.entry_id,
-            key=asked.key,
+            entry_id=parts.entry_id,
+            key=parts.key,
         )
         answer: Json = await getattr(self, route.name)(caller, request)
         return answer
@@ -215,10 +215,10 @@ class MemtraceApi:
     async def keep_memories(self, caller: Caller, request: rest.MemoryInput | rest.MemoriesInput) -> Json:
         """Keep a memory, or several."""
         if isinstance(request, rest.MemoryInput):
-            kept = await self._memories.keep(caller.tenant, caller.whose, request.draft(), key=caller.key)
-            if kept.memory is None:
+            outcome = await self._memories.keep(caller.tenant, caller.whose, request.draft(), key=caller.key)
+            if outcome.memory is None:
                 raise AssertionError("a duplicate is refused")
-            return kept.memory.to_json(caller.tenant)
+            return outcome.memory.to_json(caller.tenant)
         if len(request.memories) > self._max_batch:
             raise BatchTooLarge(
                 f"{len(request.memories)} memories; at most {self._max_batch} are taken at once",
@@ -329,8 +329,8 @@ class MemtraceApi:
             cursor=request.cursor,
         )
         is_first = not request.offset and request.cursor is None
-        took = round((time.perf_counter() - began) * 1000)
-        return _page_json("results", page, caller, is_first=is_first, query_time_ms=took)
+        took_ms = round((time.perf_counter() - began) * 1000)
+        return _page_json("results", page, caller, is_first=is_first, query_time_ms=took_ms)
 
     @_route(
         "POST",
@@ -520,17 +520,19 @@ def match(method: str, raw_path: bytes) -> tuple[Route, str]:
         NoteNotFound, AgentNotFound, SessionNotFound: an id that nothing can have.
     """
     path = raw_path.decode("latin-1").partition("?")[0].removeprefix(rest.PREFIX).removesuffix("/")
-    candidates = {route.method: (route, found) for route, pattern in _PATTERNS if (found := pattern.fullmatch(path))}
+    candidates = {
+        route.method: (route, path_match) for route, pattern in _PATTERNS if (path_match := pattern.fullmatch(path))
+    }
     if not candidates:
         raise PathNotFound(f"nothing is served here; {rest.PREFIX}/openapi.json says what is")
     if method not in candidates:
         allow = ", ".join(sorted(candidates))
         raise MethodNotAllowed(f"this path takes {allow}", allow=allow)
-    route, found = candidates[method]
-    if not found.groups():
+    route, path_match = candidates[method]
+    if not path_match.groups():
         return route, ""
     try:
-        entry_id = unquote(found[1], errors="strict")
+        entry_id = unquote(path_match[1], errors="strict")
     except UnicodeDecodeError as error:
         raise InvalidText("the id in the path is no UTF-8", field="id") from error
     if _ID.fullmatch(entry_id) is None:

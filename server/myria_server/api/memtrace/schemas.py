@@ -218,13 +218,15 @@ class _FilteringInput(Input):
 
     def filters(self, **more: Any) -> MemoryFilters:
         """Return the filters; what is empty asks for any, and `more` takes the place of what is given."""
-        given = {_FILTERS.get(name, name): value or None for name, value in self.__dict__.items()} | more
+        values = {_FILTERS.get(name, name): value or None for name, value in self.__dict__.items()} | more
         now = time.time_ns() // 1000
-        since, until = given.get("since"), given.get("until")
-        given["since"] = None if since is None else moment(since, field="since", now=now)
+        since, until = values.get("since"), values.get("until")
+        values["since"] = None if since is None else moment(since, field="since", now=now)
         # What is imported may lie in the future: "now" bounds nothing.
-        given["until"] = None if until in (None, "now") else moment(until, field="until", now=now)
-        return MemoryFilters(**{known.name: given.get(known.name) for known in fields(MemoryFilters)})
+        values["until"] = None if until in (None, "now") else moment(until, field="until", now=now)
+        return MemoryFilters(
+            **{filter_field.name: values.get(filter_field.name) for filter_field in fields(MemoryFilters)}
+        )
 
 
 def moment(text: str, *, field: str, now: int) -> int:
