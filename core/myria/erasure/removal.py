@@ -286,9 +286,9 @@ class Removal:
         await self._report_and_rest(gone)
 
     async def _without_erased(self, connection: Connection, block: bytes) -> bytes | None:
-        """Return a search block without its erased events, every other byte as before.
+        """Rebuild a search block without its erased events; None if it holds none of them, so needs no rewrite.
 
-        None if it holds no erased events, so needs no rewrite.
+        The tree and all other events stay as they were: no text is analysed again.
         """
         view = decode(block)
         rows = await connection.fetch(sql("erasure.erased_among"), self._tenant, view.seq.tolist())
@@ -297,8 +297,10 @@ class Removal:
         if bool(kept.all()):
             return None
         nodes = [
-            BlockNode(rendering_id=view.rendering(at), parent=parent, level=level)
-            for at, (parent, level) in enumerate(zip(view.node_parent.tolist(), view.node_level.tolist(), strict=True))
+            BlockNode(rendering_id=view.rendering(node_index), parent=parent, level=level)
+            for node_index, (parent, level) in enumerate(
+                zip(view.node_parent.tolist(), view.node_level.tolist(), strict=True)
+            )
         ]
         leaf_of = dict(zip(view.seq.tolist(), view.leaf.tolist(), strict=True))
         return splice([Piece(view=view, docs=np.flatnonzero(kept))], nodes=nodes, leaf_of=leaf_of)

@@ -36,11 +36,11 @@ _BEFORE_ALL = 1 << 62
 
 @dataclass(slots=True, kw_only=True)
 class FoundEvent:
-    """One hit; `at` in microseconds since 1970 UTC, `utc_offset` in minutes east of UTC. It is not frozen for the time
-    that this takes.
+    """One hit with its event; `at` in microseconds since 1970 UTC, `utc_offset` in minutes east of UTC.
 
-    `superseded_by` is the number of what replaced a superseded one, None where that may not be seen. `change` tells
-    which side of a change it tells of, where the question asks for that, `by_meaning` that it holds no word of it.
+    `superseded_by` is the event_seq of a superseded event's successor, None if that may not be seen. `change` tells
+    which side of a change the event is, if the question asks for changes; `by_meaning` that it holds no word of the
+    question. It is not frozen, as freezing makes its creation slower.
     """
 
     event_seq: int
@@ -87,7 +87,7 @@ class FoundSubject:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
-    """Hits in order, the cursor at which they begin, and that of what follows them (None at the end)."""
+    """Hits in order, the cursor `here` at which they begin, and that of the hits that follow (None at the end)."""
 
     events: tuple[FoundEvent, ...]
     here: Cursor
@@ -121,7 +121,7 @@ class EventFinder:
         self._lifetime = cursor_lifetime_s
 
     def cursor(self, text: str, digest: str) -> Cursor:
-        """Return what stands behind the text of a cursor.
+        """Decode the text of a cursor.
 
         Raises:
             CursorInvalid: forged, damaged, or made for another query.
@@ -134,11 +134,10 @@ class EventFinder:
         return cursors.encode(cursor, digest=digest, secret=self._secret)
 
     async def find(self, query: EventNodesQuery, *, cursor: Cursor | None = None, at: int | None = None) -> Found:
-        """Return the best `query.limit` hits, after a place where one is given, in the view of that.
-
-        Where payloads are large they are fewer, and the others follow.
+        """Return the best `query.limit` hits; if payloads are large, fewer, and the others follow.
 
         Args:
+            cursor: hits start after it, in the snapshot view of its first page.
             at: as in `open_snapshot`.
 
         Raises:
@@ -148,37 +147,37 @@ class EventFinder:
             self.connection, self.tenant, query, limit=query.limit, cursor=cursor, slot=self._slot, at=at
         )
         here = cursor or result.cursor((_BEFORE_ALL,) * 3, period_end=cursors.period_end(self._lifetime))
-        events = await self._events(result, query)
+        events = await self._read_events(result, query)
         if len(events) < len(result.hits):
             result = replace(result, hits=result.hits[: len(events)], more=True)
         following = result.cursor_after(result.hits[-1], period_end=here.period_end) if result.more else None
         return Found(events=events, here=here, following=following, result=result)
 
-    async def _events(self, result: SearchResult, query: EventNodesQuery) -> tuple[FoundEvent, ...]:
+    async def _read_events(self, result: SearchResult, query: EventNodesQuery) -> tuple[FoundEvent, ...]:
         """Return the hits' events, or as many of the first ones as have room in memory."""
         events: list[FoundEvent] = []
         room = PageRoom(limit=len(result.hits), most_bytes=_MOST_BYTES)
         while hits := result.hits[len(events) : len(events) + room.further]:
-            wanted = [hit.event_seq for hit in hits]
+            event_seqs = [hit.event_seq for hit in hits]
             scopes = sorted({result.scope(hit).scope_id for hit in hits})
-            found = await self.connection.fetch(sql("events.texts"), self.tenant, wanted, scopes)
-            rows = {row["event_seq"]: row for row in found}
+            read_rows = await self.connection.fetch(sql("events.texts"), self.tenant, event_seqs, scopes)
+            rows = {row["event_seq"]: row for row in read_rows}
             replaced: dict[int, asyncpg.Record | None] = {}
             if query.include_superseded:
-                replaced = await successors(self.connection, self.tenant, wanted, query.masks)
+                replaced = await successors(self.connection, self.tenant, event_seqs, query.masks)
             for hit in hits:
                 if not room.take(rows[hit.event_seq]["payload"]):
                     return tuple(events)
-                events.append(_found(hit, rows[hit.event_seq], replaced, result))
+                events.append(_found_event(hit, rows[hit.event_seq], replaced, result))
         return tuple(events)
 
     async def topics(self, found: Found, *, among: int, at_least: int, without: str | None) -> tuple[FoundTopic, ...]:
         """Return the leaf topics above hits, in the order of their best hits.
 
         Args:
-            among: how many of the first hits are looked at.
-            at_least: how many of them a topic must hold.
-            without: a type of which it must hold no event; None: it may hold any.
+            among: how many of the first hits count.
+            at_least: how many of these a topic must hold.
+            without: leave out topics that hold an event of this type; None: none is left out.
         """
         result = found.result
         below = _by_leaf(result, among)
@@ -234,7 +233,7 @@ class EventFinder:
 
 
 def _by_leaf(result: SearchResult, among: int) -> dict[bytes, list[Hit]]:
-    """Return the first hits that are in trees, by the leaves above them."""
+    """Group the first `among` hits by the rendering of their leaf; hits in no tree are left out."""
     below: dict[bytes, list[Hit]] = {}
     for hit in result.hits[:among]:
         if result.is_indexed(hit):
@@ -243,9 +242,10 @@ def _by_leaf(result: SearchResult, among: int) -> dict[bytes, list[Hit]]:
     return below
 
 
-def _found(
+def _found_event(
     hit: Hit, row: asyncpg.Record, replaced: Mapping[int, asyncpg.Record | None], result: SearchResult
 ) -> FoundEvent:
+    """Join a hit with its event's row; `replaced` has the superseded events' successors by event_seq."""
     successor = replaced.get(hit.event_seq)
     return FoundEvent(
         event_seq=hit.event_seq,

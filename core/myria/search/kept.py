@@ -31,7 +31,9 @@ _LOOKED_AT: Final = 16
 
 
 def kept_later(leader: Leader, docs: int, plan: Plan) -> tuple[int, ...]:
-    """Return the places of the notes that may say anew what the best hit says, the newest first; none if it is no note.
+    """Find later notes that may update the best hit, which is a note; return their places, the newest first.
+
+    Empty if the best hit is no note.
 
     Args:
         docs: how many documents are visible.
@@ -41,41 +43,44 @@ def kept_later(leader: Leader, docs: int, plan: Plan) -> tuple[int, ...]:
     notes = corpus.notes
     if not notes[at]:
         return ()
-    later = timeline.timestamp > timeline.timestamp[at]
-    later |= (timeline.timestamp == timeline.timestamp[at]) & (timeline.seq > timeline.seq[at])
-    later &= notes & ~leader.announced
-    for only in (leader.here, leader.allowed):
-        if only is not None:
-            later &= only
-    if not later.any():
+    is_later = timeline.timestamp > timeline.timestamp[at]
+    is_later |= (timeline.timestamp == timeline.timestamp[at]) & (timeline.seq > timeline.seq[at])
+    is_later &= notes & ~leader.announced
+    for condition in (leader.here, leader.allowed):
+        if condition is not None:
+            is_later &= condition
+    if not is_later.any():
         return ()
     unspecific = leader.names | stop_ids() | _function_ids()
-    about = leader.said - unspecific
-    ids = np.array(sorted(about), dtype=np.int64)
-    worth = [rarity(docs + _IMAGINED, max(2, count)) for count in frequencies(ids, corpus).tolist()]
-    asked = {identity for concept in plan.concepts for identity, _ in concept.alternatives}
+    own_words = leader.said - unspecific
+    ids = np.array(sorted(own_words), dtype=np.int64)
+    rarities = [rarity(docs + _IMAGINED, max(2, count)) for count in frequencies(ids, corpus).tolist()]
+    question_ids = {identity for concept in plan.concepts for identity, _ in concept.alternatives}
     repeated = np.zeros(len(timeline), dtype=np.int64)
     answers = leader.held * 100 >= leader.held[at] * _ANSWERED
     for (part, _), places in zip(corpus.parts(), timeline.places, strict=True):
-        for one, start, end in spans_of(ids, part.terms, part.offsets).T.tolist():
+        for index, start, end in spans_of(ids, part.terms, part.offsets).T.tolist():
             where = places[part.posting_doc[start:end]]
             where = where[where >= 0]
-            repeated[where] += worth[one]
-            if int(ids[one]) not in asked:
+            repeated[where] += rarities[index]
+            if int(ids[index]) not in question_ids:
                 answers[where] = True
-    found = np.flatnonzero(later & answers & (repeated * 100 >= max(1, sum(worth)) * _REPEATED))
-    newest = found[np.lexsort((timeline.seq[found], timeline.timestamp[found]))][::-1][:_LOOKED_AT]
+    candidates = np.flatnonzero(is_later & answers & (repeated * 100 >= max(1, sum(rarities)) * _REPEATED))
+    newest = candidates[np.lexsort((timeline.seq[candidates], timeline.timestamp[candidates]))][::-1][:_LOOKED_AT]
     # What is written with signs, such as a version, means one thing and no other.
     signed = {term_id(word.term) for word in plan.reading.words if not word.term.isalnum()}
 
     def says_anew(words: frozenset[int]) -> bool:
-        """Whether a note says more than the best hit, and not the same of another thing than is asked about: "server
-        beta runs Debian" shares most of its words with "server alpha runs Debian", and lacks alpha."""
-        missing = about & asked - words
-        is_parallel = bool(missing) and 2 * len(words & about) >= len(words)
-        return words != about and not (is_parallel or signed & missing)
+        """Tell whether a note's words say something new about the thing that is asked about.
 
-    return tuple(one for one in newest.tolist() if says_anew(leader.words(one) - unspecific))
+        One that repeats the best hit does not, nor one that says the same of another thing: "server beta runs Debian"
+        shares most words with "server alpha runs Debian", but lacks "alpha".
+        """
+        missing = own_words & question_ids - words
+        is_parallel = bool(missing) and 2 * len(words & own_words) >= len(words)
+        return words != own_words and not (is_parallel or signed & missing)
+
+    return tuple(index for index in newest.tolist() if says_anew(leader.words(index) - unspecific))
 
 
 @cache

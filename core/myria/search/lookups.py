@@ -31,7 +31,7 @@ async def event_answer(
     include_internal: bool,
     include_superseded: bool,
 ) -> Json:
-    """Return one event.
+    """Return one event as an answer.
 
     Raises:
         EventNotFound: as `Retrieval.get_event`.
@@ -69,7 +69,9 @@ async def topic_answer(
     *,
     settings: TopicSettings,
 ) -> Json:
-    """Return one topic of the snapshot, or where its events went when it is no more (archived).
+    """Return one topic of the snapshot as an answer.
+
+    A topic that is no longer in the snapshot is shown as archived, with the topic that holds its events now.
 
     Raises:
         TopicNotFound: the snapshot view has no such topic.
@@ -80,7 +82,7 @@ async def topic_answer(
         subject = await subjects.named(connection, snapshot, row, topic_id)
         if subject is None:
             raise no_topic(topic_id)
-        return await _subject(connection, snapshot, subject, subjects, settings=settings)
+        return await _subject_answer(connection, snapshot, subject, subjects, settings=settings)
     if row is None or not snapshot.masks.sees(row["participants"]):
         raise no_topic(topic_id)
     scope = snapshot.scope(row["scope_id"])
@@ -88,29 +90,32 @@ async def topic_answer(
     if scope is None or path is None:
         raise no_topic(topic_id)
     on_path = {record["rendering_id"]: record for record in await renderings(connection, tenant, path)}
-    place = next((at for at, rendering_id in enumerate(path) if on_path[rendering_id]["topic_id"] == topic_id), None)
+    depth = next(
+        (index for index, rendering_id in enumerate(path) if on_path[rendering_id]["topic_id"] == topic_id), None
+    )
     merged_into = None
-    if place is None:
+    if depth is None:
+        # It was merged: its events are below the uppermost topic on the path of no higher level than it had.
         levels = [on_path[rendering_id]["level"] for rendering_id in path]
-        place = next((at for at, level in enumerate(levels) if level <= row["level"]), len(path) - 1)
-        merged_into = on_path[path[place]]["topic_id"]
-    topic_row = on_path[path[place]]
-    children = await connection.fetch(sql("retrieval.children"), tenant, path[place])
+        depth = next((index for index, level in enumerate(levels) if level <= row["level"]), len(path) - 1)
+        merged_into = on_path[path[depth]]["topic_id"]
+    topic_row = on_path[path[depth]]
+    children = await connection.fetch(sql("retrieval.children"), tenant, path[depth])
     newest = await connection.fetchval(sql("retrieval.newest_moment"), tenant, snapshot.visible.ids.tolist())
     first_at, last_at = to_microseconds(topic_row["first_at"]), to_microseconds(topic_row["last_at"])
     topic = snapshot.hidden.topic(topic_node(topic_row, scope.participants), scope.scope_id, first_at, last_at)
     node_type = topic.pop("kind")
     topic["topic_id"] = topic_id
     topic["node_type"] = node_type
-    topic["context_id"] = await connection.fetchval(sql("retrieval.shared_context"), tenant, [path[place]])
+    topic["context_id"] = await connection.fetchval(sql("retrieval.shared_context"), tenant, [path[depth]])
     topic["state"] = "archived" if merged_into else _state(topic_row["last_at"], newest, settings)
-    topic["parent_topic_id"] = on_path[path[place - 1]]["topic_id"] if place else None
+    topic["parent_topic_id"] = on_path[path[depth - 1]]["topic_id"] if depth else None
     topic["children"] = [child["topic_id"] for child in children]
     topic["merged_into"] = merged_into
     return {"snapshot_id": snapshot.snapshot_id, "topic": topic}
 
 
-async def _subject(
+async def _subject_answer(
     connection: Connection,
     snapshot: SnapshotView,
     subject: NamedSubject,
@@ -118,13 +123,13 @@ async def _subject(
     *,
     settings: TopicSettings,
 ) -> Json:
-    """Return a subject as a topic: its children are the last of its leaves, in the order of time."""
+    """Return a subject as a topic's answer; its children are its last leaves, in order of time."""
     newest = await connection.fetchval(sql("retrieval.newest_moment"), snapshot.tenant, snapshot.visible.ids.tolist())
     leaves = await subjects.leaves(connection, snapshot, subject.rendering_id, most=_SUBJECT_LEAVES)
     topic = {**subject.topic.shown(snapshot.hidden)}
     topic["node_type"] = topic.pop("kind")
-    every = list(await subjects.all_leaves(connection, snapshot, subject))
-    topic["context_id"] = await connection.fetchval(sql("retrieval.shared_context"), snapshot.tenant, every)
+    leaf_ids = list(await subjects.all_leaves(connection, snapshot, subject))
+    topic["context_id"] = await connection.fetchval(sql("retrieval.shared_context"), snapshot.tenant, leaf_ids)
     topic["state"] = _state(to_datetime(subject.topic.last_at), newest, settings)
     topic["parent_topic_id"] = None
     topic["children"] = [topic_id for _, topic_id in leaves]
@@ -133,7 +138,7 @@ async def _subject(
 
 
 def _no_event(event_id: str, successor_id: str | None = None) -> errors.EventNotFound:
-    """Return the refusal of an event that is absent, forbidden or withdrawn, or that another replaced."""
+    """Return the error for an event that is absent, forbidden or withdrawn, or that another one replaced."""
     if successor_id is None:
         return errors.EventNotFound(f"no event {event_id} is visible to these participants", event_id=event_id)
     return errors.EventNotFound(
@@ -144,6 +149,7 @@ def _no_event(event_id: str, successor_id: str | None = None) -> errors.EventNot
 
 
 def _state(last_at: datetime, newest: datetime | None, settings: TopicSettings) -> str:
+    """Return a topic's state by how long before the newest visible event its last one was."""
     silence = (newest - last_at).total_seconds() if newest is not None else 0.0
     if silence > settings.archived_after_s:
         return "archived"

@@ -49,8 +49,9 @@ def event_node(
     """Return an `event_ref` (from a leaf topic to its event) or an `event` node.
 
     Args:
-        with_payload: the whole payload and the hints, or a snippet with most of what is `sought`. A
-            reference and a snippet name the speaker.
+        with_payload: show the whole payload and the hints, else a snippet. References and nodes with a snippet name
+            the speaker.
+        sought: words of the question; the snippet is cut where most of them are.
     """
     payload = orjson.loads(row["payload"])
     node = {"kind": "event_ref" if as_reference else "event", **event_body(row, participants, indexed=indexed)}

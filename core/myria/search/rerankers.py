@@ -39,7 +39,7 @@ from myria.settings import SecondLookSettings, Settings
 
 
 def relevance_source(settings: Settings, chat: ChatModel | None) -> ChatModel | RerankEndpoint:
-    """Return what tells how relevant texts are, as the settings name it.
+    """Return the model that tells how relevant texts are, as the settings choose it.
 
     Raises:
         ConfigurationError: the template cannot be used, a secret cannot be opened, or there is no chat model.
@@ -81,21 +81,23 @@ class RerankEndpoint:
         """Return how relevant each text is to a question, on the model's own scale.
 
         Args:
-            asker: makes no difference here.
+            asker: not used; other sources need it.
 
         Raises:
             ModelFailed: timeout, connection, http_*, too_large, malformed_*, provider_resting.
         """
         fields = {**self._template.body, "query": question, self._form: list(texts)}
-        return await self._endpoint.ask(fields, within_s=within_s, parse=partial(_parsed, expected=len(texts)))
+        return await self._endpoint.ask(
+            fields, within_s=within_s, parse=partial(_parse_relevances, expected=len(texts))
+        )
 
     async def close(self) -> None:
         """Close the connections."""
         await self._endpoint.close()
 
 
-def _parsed(raw: bytes, expected: int) -> list[float]:
-    """Return the relevance of each text, in the order of the texts.
+def _parse_relevances(raw: bytes, expected: int) -> list[float]:
+    """Parse a reply; return the relevance of each text, in the order of the texts.
 
     Raises:
         ModelFailed: malformed_json, malformed_reply.
@@ -157,7 +159,7 @@ class ChatModel:
         recorder = self._model.recorder(origin)
         try:
             async with asyncio.timeout(within_s):
-                return await self._asked(question, texts, asker.tenant, recorder, within_s)
+                return await self._ask_model(question, texts, asker.tenant, recorder, within_s)
         except TimeoutError:
             raise failed(Kind.TIMEOUT, f"no order within {within_s:.1f} s") from None
         finally:
@@ -167,9 +169,14 @@ class ChatModel:
         """Finish writing; the model is the walker's to close."""
         await self._audit.settle()
 
-    async def _asked(
+    async def _ask_model(
         self, question: str, texts: Sequence[str], tenant: str, recorder: Recorder, within_s: float
     ) -> list[float]:
+        """Ask the model once, within its budget; return the relevance of each text by the order that it gives.
+
+        Raises:
+            ModelFailed: by its kind.
+        """
         settings = self._model.settings
         meter = Meter(
             Budget(
@@ -184,29 +191,32 @@ class ChatModel:
         if (refusal := await self._model.refusal(self._database, tenant, meter)) is not None:
             raise refusal
         hits: Aliases[int] = Aliases("h", "text")
-        shown = [{"id": hits.of(at, at), "text": text} for at, text in enumerate(texts)]
-        talk = Conversation(
+        shown_texts = [{"id": hits.of(index, index), "text": text} for index, text in enumerate(texts)]
+        conversation = Conversation(
             self._model.provider,
             structure=settings.structure,
             instructions=INSTRUCTIONS,
-            tools=(_tool([hit["id"] for hit in shown]),),
+            tools=(_tool([hit["id"] for hit in shown_texts]),),
             repairs=0,
             meter=meter,
             recorder=recorder,
         )
-        talk.say("Which of these texts answer the question?", {"question": question, "texts": shown})
-        calls = await talk.turn()
+        conversation.say("Which of these texts answer the question?", {"question": question, "texts": shown_texts})
+        calls = await conversation.turn()
         try:
-            best = _named(calls, hits)
+            best_first = _resolve_named(calls, hits)
         except ModelFailed as failure:
             recorder.refused(kind_of(failure).value, failure.message)
             raise
         recorder.tool(calls[0].name, calls[0].text, size=0, statements=())
-        places = {at: len(best) - place for place, at in enumerate(best)}
-        return [float(places.get(at, 0)) for at in range(len(texts))]
+        # The first of n named texts gets n points, the last 1; all that were not named get 0.
+        points = {index: len(best_first) - place for place, index in enumerate(best_first)}
+        return [float(points.get(index, 0)) for index in range(len(texts))]
 
 
 def _tool(ids: Sequence[str]) -> ModelTool:
+    """Return the tool by which the model names the best texts; its schema allows only these ids."""
+
     def narrowed(schema: Json) -> Json:
         schema["properties"]["best"] |= {"items": {"enum": list(ids)}, "maxItems": min(len(ids), MOST_NAMED)}
         return schema
@@ -214,8 +224,8 @@ def _tool(ids: Sequence[str]) -> ModelTool:
     return ModelTool(name="order", description="Name the texts that answer best.", arguments=Order, narrowed=narrowed)
 
 
-def _named(calls: Sequence[Call], hits: Aliases[int]) -> list[int]:
-    """Return the places of the texts that were named, best first.
+def _resolve_named(calls: Sequence[Call], hits: Aliases[int]) -> list[int]:
+    """Return the indices of the texts that the model named, best first.
 
     Raises:
         ModelFailed: schema, unknown_id.

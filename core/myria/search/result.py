@@ -24,9 +24,9 @@ from myria.text.restating import alike
 class SearchResult:
     """The best hits of a query with the view they were found in.
 
-    `scopes` are all that were looked at; `more` tells that hits were left out. `newest` is the newest visible moment
-    not ahead of the clock, None where nothing is ahead of it (see `Ranking`). `by_meaning` tells that the question's
-    vector was compared, and `without_words` are the hits that were found by that alone.
+    `scopes` are all scopes that were searched; `more` tells that further hits follow. `newest` is the newest visible
+    moment that is not ahead of the clock; None if no visible event is ahead of it (see `Ranking`). `by_meaning` tells
+    that the question's vector was compared, and `without_words` are the event_seqs of the hits found by that alone.
     """
 
     snapshot: SnapshotView
@@ -41,10 +41,10 @@ class SearchResult:
     looked: bool = False
     """Whether a second look moved the best hits."""
     under: NamedSubject | None = None
-    """The subject below which was looked, where one was asked for."""
+    """The subject below which was searched, None if the query's root is none."""
 
     def view(self, hit: Hit) -> View:
-        """Return the documents among which a hit stands, at `hit.doc`."""
+        """Return the view that holds a hit's document, at position `hit.doc`."""
         return self.corpus.parts()[hit.view][0]
 
     def scope(self, hit: Hit) -> VisibleScope:
@@ -58,11 +58,11 @@ class SearchResult:
         return scope
 
     def cursor_after(self, hit: Hit, *, period_end: int) -> Cursor:
-        """Return where a page goes on after a hit, in the view of this one."""
+        """Return the cursor of a page that starts after a hit, in the same snapshot view."""
         return self.cursor(hit.key, period_end=period_end)
 
     def cursor(self, after: tuple[int, int, int], *, period_end: int) -> Cursor:
-        """Return a place in this view, after a key."""
+        """Return the cursor of a page that starts after a key, in the same snapshot view."""
         return Cursor(
             snapshot_id=self.snapshot.snapshot_id or "",
             visible=self.snapshot.visibility.text,
@@ -74,7 +74,7 @@ class SearchResult:
         )
 
     def change_of(self, hit: Hit) -> Literal["newer", "older"] | None:
-        """Return which side of a change a hit tells of, where the question asks for that."""
+        """Tell which side of the found change a hit is; None if it is neither, or the question asks for none."""
         if self.changed is None or hit.event_seq not in (self.changed.older, self.changed.newer):
             return None
         return "newer" if hit.event_seq == self.changed.newer else "older"
@@ -90,8 +90,11 @@ MOST_COMPARED = 64
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToldHits:
-    """Hits in the order of the ranking, in groups that say the same. Of each the newest is `shown`, in the place of the
-    first, and stands for the others."""
+    """Hits in the order of the ranking, in groups that say the same.
+
+    `groups` are indices into `hits`; `said` gives speaker and text by event_seq. The newest hit of each group is
+    `shown`, in the place of the group's first, and stands for the others.
+    """
 
     hits: tuple[Hit, ...]
     groups: tuple[tuple[int, ...], ...]
@@ -99,39 +102,44 @@ class ToldHits:
 
     @classmethod
     def of(cls, hits: Sequence[Hit], said: Mapping[int, tuple[Hashable, str]]) -> ToldHits:
-        """Return hits as they are told.
+        """Group hits that say the same.
 
         Args:
-            said: who says what, by event_seq; a hit that is not in it is told by itself.
+            said: speaker and text of a hit, by event_seq; a hit that is not in it is a group of its own.
         """
         groups = (
             alike([said.get(hit.event_seq, (hit.event_seq, "")) for hit in hits])
             if said
-            else [[at] for at in range(len(hits))]
+            else [[index] for index in range(len(hits))]
         )
         return cls(hits=tuple(hits), groups=tuple(map(tuple, groups)), said=said)
 
     @property
     def shown(self) -> tuple[Hit, ...]:
-        """The hits that stand for all."""
+        """The newest hit of each group, in the order of the groups."""
         return tuple(map(self._newest, self.groups))
 
     @property
     def alike(self) -> dict[int, int]:
-        """For how many others a hit stands, by event_seq, where there are any."""
+        """By event_seq, how many others a shown hit stands for; only hits that stand for some."""
         return {self._newest(group).event_seq: len(group) - 1 for group in self.groups if len(group) > 1}
 
     def covered(self, taken: int) -> int:
-        """Return how many hits come before all that the first so many shown ones do not stand for."""
+        """Return after how many hits a next page must start if this one shows the first `taken` groups.
+
+        These are all hits before the first one of the next group.
+        """
         return self.groups[taken][0] if taken < len(self.groups) else len(self.hits)
 
     def within(self, taken: int) -> ToldHits:
-        """Return what is told where no more than the first so many fit: a page stands for what comes before the next
-        one and for nothing of that."""
+        """Return the groups of a page on which only the first `taken` have room.
+
+        A group keeps only hits that come before the next page's first hit: those after it are for that page to show.
+        """
         covered = self.covered(taken)
         if all(group[-1] < covered for group in self.groups[:taken]):
             return self
         return ToldHits.of(self.hits[:covered], self.said)
 
     def _newest(self, group: Sequence[int]) -> Hit:
-        return max((self.hits[at] for at in group), key=lambda hit: (hit.timestamp, hit.event_seq))
+        return max((self.hits[index] for index in group), key=lambda hit: (hit.timestamp, hit.event_seq))

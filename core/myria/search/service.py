@@ -92,23 +92,23 @@ class Retrieval:
             await self.questions.close()
 
     def forget(self, tenant: str) -> None:
-        """Forget what is kept between requests of a tenant; what is wanted again is read again."""
+        """Drop everything that is cached for a tenant; it is read again when it is needed."""
         # Keys begin with the tenant, or with it and its generation.
-        self.cache.drop(lambda key: isinstance(key, tuple) and _named_first(key) == tenant)
+        self.cache.drop(lambda key: isinstance(key, tuple) and _tenant_of_key(key) == tenant)
 
     async def handles(self, tenant: str) -> Handles:
         """Return the handles of a tenant's events."""
         return Handles(await self.secret(tenant), tenant)
 
     async def secret(self, tenant: str) -> bytes:
-        """Return what the installation signs with (`myria.search.cursors`), read on behalf of a tenant."""
+        """Return the installation's secret for signing cursors (`myria.search.cursors`), read as a tenant."""
         if self._secret is None:
             async with self._database.read(tenant) as connection:
                 return await self._cursor_secret(connection)
         return self._secret
 
     async def read(self, tenant: str, masks: Masks, work: Callable[[EventFinder], Awaitable[T]]) -> T:
-        """Return what `work` finds in one transaction; it may be begun twice.
+        """Run `work` in one transaction and return its result; it may be started more than once.
 
         Raises:
             UnavailableError: retry.
@@ -195,7 +195,7 @@ class Retrieval:
         return answer, page, (wider, start_of(tenant, query, page, wider, sought_in(query.query)))
 
     def _walks(self, query: ReferencesQuery) -> bool:
-        """Tell whether a model looks further: that needs a text and room; a cursor only continues the ranking."""
+        """Tell whether a model looks further; not without a text or room, nor on later pages, which only continue."""
         if self.walker is None or query.cursor is not None or query.query is None or room_of(query) < 1:
             return False
         return query.mode == "llm" or (query.mode == "auto" and self._settings.llm.walk)
@@ -247,7 +247,8 @@ class Retrieval:
         return self._secret
 
 
-def _named_first(key: tuple[Any, ...]) -> Any:
+def _tenant_of_key(key: tuple[Any, ...]) -> Any:
+    """Return the tenant with which a cache key begins, alone or in a pair with its generation."""
     return key[0][0] if isinstance(key[0], tuple) else key[0]
 
 

@@ -25,7 +25,7 @@ _MAX_NAMES = 8
 
 
 def candidates(name: str) -> tuple[str, ...]:
-    """Return how else people and programs write a name: other case, other joints, with or without what it is."""
+    """Return other ways to write a name: in other case, with other joints, with or without a kind such as `user:`."""
     bases = [name, *_without_kind(name)]
     written = [form for base in bases for form in _forms(base)]
     plain = bases[-1]
@@ -41,39 +41,44 @@ def candidates(name: str) -> tuple[str, ...]:
 async def other_spellings(
     connection: Connection, tenant: str, masks: Masks, may_name: Callable[[str], bool]
 ) -> dict[str, list[str]]:
-    """Return, by name, other spellings as which the same question would see something, where it sees nothing now."""
-    asked = [mask for mask in masks if not mask.exact]
-    if not asked or await _seen(connection, tenant, [mask.participants for mask in asked]):
+    """Return, by name, other spellings that would make the masks see something; empty if they see something already.
+
+    Args:
+        may_name: whether the caller may ask as a name.
+    """
+    masks_tried = [mask for mask in masks if not mask.exact]
+    if not masks_tried or await _visible_sets(connection, tenant, [mask.participants for mask in masks_tried]):
         return {}
-    tried = [
-        (name, other, _instead(mask, name, other))
-        for mask in asked
+    attempts = [
+        (name, other, _respelled(mask, name, other))
+        for mask in masks_tried
         for name in mask.participants[:_MAX_NAMES]
         if may_name(name)
         for other in candidates(name)
         if may_name(other) and other not in mask.participants
     ]
     spellings: dict[str, list[str]] = {}
-    for at in sorted(await _seen(connection, tenant, [names for _, _, names in tried])):
-        name, other, _ = tried[at]
+    for index in sorted(await _visible_sets(connection, tenant, [names for _, _, names in attempts])):
+        name, other, _ = attempts[index]
         others = spellings.setdefault(name, [])
         if other not in others and len(others) < MAX_SPELLINGS:
             others.append(other)
     return spellings
 
 
-async def _seen(connection: Connection, tenant: str, sets: Sequence[Sequence[str]]) -> set[int]:
-    """Return the places of those sets of participants that see something."""
+async def _visible_sets(connection: Connection, tenant: str, sets: Sequence[Sequence[str]]) -> set[int]:
+    """Return the indices of the sets of participants that see some scope."""
     rows = await connection.fetch(sql("retrieval.seen"), tenant, [orjson.dumps(names).decode() for names in sets])
     return {row["place"] - 1 for row in rows}
 
 
-def _instead(mask: Mask, name: str, other: str) -> tuple[str, ...]:
-    """Return who asks under the other spelling, which stands first: few scopes have it."""
+def _respelled(mask: Mask, name: str, other: str) -> tuple[str, ...]:
+    """Return a mask's participants with a name in its other spelling, first, as few scopes hold it."""
     return (other, *(participant for participant in mask.participants if participant != name))
 
 
 def _without_kind(name: str) -> Iterator[str]:
+    """Yield a name without its leading `@`, and without a kind such as `user:` or `agent_`."""
     bare = name.removeprefix("@")
     if bare != name:
         yield bare
@@ -87,6 +92,7 @@ def _without_kind(name: str) -> Iterator[str]:
 
 
 def _forms(base: str) -> Iterator[str]:
+    """Yield a name with each kind of joint between its words, each in five cases."""
     if not base:
         return
     joined = [base]

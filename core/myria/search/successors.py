@@ -34,18 +34,18 @@ from myria.text.common_words import weak_ids
 _RARE: Final = 65
 """Percent of the rarity of a word that one document holds, above which a word names what a statement is about."""
 _MARKED: Final = 2
-"""How often a word counts of whose thing a document tells that it changed."""
+"""How often a rare word counts if a document says that the word's thing has changed."""
 _ASKED: Final = 30
 """Percent of the best hit's score from which a document counts by the question's words alone."""
 _REPEATED: Final = 4
-"""How many of the likeliest documents are looked at: one that only says the same again changes nothing."""
+"""How many of the likeliest documents are looked at: those that only repeat the older statement are passed over."""
 _LATER_US: Final = 3600 * 1_000_000
 """How much later a statement must be made: in the same breath people explain rather than change."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Succession:
-    """Two statements by event_seq, the later of which changes what the other says."""
+    """Two statements, by event_seq: the newer one changes what the older one says."""
 
     older: int
     newer: int
@@ -53,10 +53,11 @@ class Succession:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Leader:
-    """The best hit: its place `at` in the timeline of the corpus, with all scores there.
+    """The best hit of a ranking, at place `at` of its corpus's timeline.
 
-    `held` says how much of the words of the question each document holds, in 1/25600 bits; `day` is the one (since
-    1970) on which what is asked for holds: what holds from a later day on has replaced nothing yet.
+    By document: `score`, `held` (the rarity of the question's words that it holds, in 1/25600 bits), and `allowed`
+    (whether it may be a hit; None: all may). The question is about `day` (since 1970): what holds only from a later day
+    on has replaced nothing yet.
     """
 
     corpus: Corpus
@@ -73,12 +74,12 @@ class Leader:
 
     @property
     def worth(self) -> int:
-        """Return its score."""
+        """Return the best hit's score."""
         return int(self.score[self.at])
 
     @cached_property
     def said(self) -> frozenset[int]:
-        """Return the ids of the words that it holds."""
+        """Return the ids of the words that the best hit holds."""
         return self.words(self.at)
 
     def words(self, at: int) -> frozenset[int]:
@@ -89,31 +90,31 @@ class Leader:
 
     @cached_property
     def speaker(self) -> str:
-        """Return who said it."""
+        """Return the name of the best hit's speaker, empty without one."""
         view, doc = self._place(self.at)
         return view.speakers[int(view.speaker[doc])]
 
     @cached_property
     def names(self) -> frozenset[int]:
-        """Return the ids of the words of the names of those who took part."""
+        """Return the ids of all words in the names of its speaker and of its scope's participants."""
         scope = self.timeline.scope
         people = self.corpus.scopes.participants[0 if scope is None else int(scope[self.at])]
         return frozenset(term_id(term) for name in (*people, self.speaker) for term in name_terms(name))
 
     @cached_property
     def here(self) -> Mask | None:
-        """Tell which documents are of its scope, None where all are."""
+        """Return a mask of the documents in the best hit's scope, None if all are."""
         scope = self.timeline.scope
         return None if scope is None else scope == scope[self.at]
 
     @cached_property
     def spoken(self) -> Mask:
-        """Tell which documents are by its speaker."""
+        """Return a mask of the documents by the best hit's speaker."""
         return spoken_by(frozenset({self.speaker}), self.corpus)
 
     @cached_property
     def later(self) -> Mask:
-        """Tell what was said after it in its scope, may be shown, and asks nothing."""
+        """Return a mask of the documents said later in the best hit's scope that may be hits and ask nothing."""
         timeline = self.timeline
         mask: Mask = (timeline.timestamp > timeline.timestamp[self.at] + _LATER_US) & (timeline.flags & ASKS == 0)
         for only in (self.here, self.allowed):
@@ -123,15 +124,16 @@ class Leader:
 
     @cached_property
     def announced(self) -> Mask:
-        """Tell what holds from a later day on: it replaces nothing yet."""
+        """Return a mask of the documents that hold only from a later day on, and so replace nothing yet."""
         return announced(self.corpus, self.day)
 
     def _place(self, at: int) -> tuple[View, int]:
+        """Return the view of a document and its position there, by its place in the timeline."""
         return self.corpus.parts()[int(self.timeline.view[at])][0], int(self.timeline.doc[at])
 
     @classmethod
     def of(cls, corpus: Corpus, *, score: Ints, held: Ints, allowed: Mask | None, day: int) -> Leader | None:
-        """Return the best hit of a corpus, of equal ones the first that was appended; None without evidence."""
+        """Return the best hit of a corpus, of equal ones the one appended first; None if no score is above 0."""
         worth = score if allowed is None else np.where(allowed, score, 0)
         top = int(worth.max(initial=0))
         if not top:
@@ -142,45 +144,55 @@ class Leader:
 
 
 def told_to_change(leader: Leader, docs: int, plan: Plan) -> int | None:
-    """Return the place of what was said later that changes what the best hit says, or None.
+    """Find a later statement by the same speaker that says that something in the best hit or the question has changed.
 
     Args:
         docs: how many documents are visible.
         plan: what is asked for.
+
+    Returns:
+        its place in the timeline, None without one.
     """
-    asked = frozenset(identity for concept in plan.concepts for identity, _ in concept.alternatives)
+    question_ids = frozenset(identity for concept in plan.concepts for identity, _ in concept.alternatives)
     about = leader.said - leader.names - stop_ids()
-    ids = np.array(sorted(about | (asked - leader.names)), dtype=np.int64)
-    counts = frequencies(ids, leader.corpus)
-    worth = np.array([rarity(docs, count) for count in counts.tolist()], dtype=np.int64)
+    ids = np.array(sorted(about | (question_ids - leader.names)), dtype=np.int64)
+    frequency = frequencies(ids, leader.corpus)
+    rarities = np.array([rarity(docs, count) for count in frequency.tolist()], dtype=np.int64)
     least = min(rarity(docs, 1) * _RARE // 100, rarity(docs, 2))
-    rare = _among(ids, about & (asked | (about - weak_ids()))) & (worth >= least)
-    of_question = _among(ids, asked - weak_ids()) & (worth >= least)
-    found = leader.score * 100 >= leader.worth * _ASKED
+    is_rare = _among(ids, about & (question_ids | (about - weak_ids()))) & (rarities >= least)
+    of_question = _among(ids, question_ids - weak_ids()) & (rarities >= least)
+    is_good_hit = leader.score * 100 >= leader.worth * _ASKED
     evidence = np.zeros(len(leader.timeline), dtype=np.int64)
-    changed = changed_ids(ids)
-    order = np.argsort(changed)
+    change_ids = changed_ids(ids)
+    order = np.argsort(change_ids)
     for (view, _), places in zip(leader.corpus.parts(), leader.timeline.places, strict=True):
-        for at, start, end in spans_of(changed[order], view.hint_terms, view.hint_offsets).T.tolist():
+        for sorted_index, start, end in spans_of(change_ids[order], view.hint_terms, view.hint_offsets).T.tolist():
             where = places[view.hint_doc[start:end]]
             where = where[where >= 0]
             where = where[leader.spoken[where]]
-            one = order[at]
-            evidence[where] += worth[one] * (rare[one] * _MARKED + of_question[one] * found[where])
+            id_index = order[sorted_index]
+            evidence[where] += rarities[id_index] * (
+                is_rare[id_index] * _MARKED + of_question[id_index] * is_good_hit[where]
+            )
     evidence[~leader.later | leader.announced] = 0
-    return _likeliest(leader, evidence, least=least)
+    return _most_evident(leader, evidence, least=least)
 
 
-def _likeliest(leader: Leader, evidence: Ints, *, least: int) -> int | None:
-    """Return the later statement with most evidence, of those alike the last; none that says the same words again."""
+def _most_evident(leader: Leader, evidence: Ints, *, least: int) -> int | None:
+    """Return the place of the later statement with most evidence, of equal ones the last; None if none has `least`.
+
+    A statement of exactly the best hit's words repeats it, and is passed over.
+    """
     timeline = leader.timeline
-    found = np.flatnonzero(evidence >= least)
-    best = found[np.lexsort((timeline.seq[found], timeline.timestamp[found], evidence[found]))][::-1]
-    return next((at for at in best[:_REPEATED].tolist() if leader.words(at) != leader.said), None)
+    candidates = np.flatnonzero(evidence >= least)
+    likeliest_first = candidates[
+        np.lexsort((timeline.seq[candidates], timeline.timestamp[candidates], evidence[candidates]))
+    ][::-1]
+    return next((at for at in likeliest_first[:_REPEATED].tolist() if leader.words(at) != leader.said), None)
 
 
 def _among(ids: Ints, some: frozenset[int]) -> Mask:
-    """Return which ids are among some: sets of words are large beside the few ids, and are not to be sorted."""
+    """Return a mask of the ids that a set holds; by look-up, as sorting a large set for numpy would cost more."""
     return np.array([identity in some for identity in ids.tolist()], dtype=np.bool_)
 
 
@@ -214,14 +226,14 @@ _LONGEST: Final = 128
 
 
 def likely_state(leader: Leader, plan: Plan, known: int | None) -> int | None:
-    """Return the place of the likeliest state among what was said later, None if none is likely.
+    """Find the later statement that most likely says how something is now; return its place, None if none is likely.
 
     Args:
-        known: a statement that other evidence speaks for.
+        known: the place of a statement that stronger evidence speaks for (`told_to_change`), None without one.
     """
     timeline, older = leader.timeline, leader.at
-    count = int(np.count_nonzero(leader.later))
-    if not count or timeline.length[older] > _LONGEST:
+    later_count = int(np.count_nonzero(leader.later))
+    if not later_count or timeline.length[older] > _LONGEST:
         return None
     mask = leader.later & (timeline.length <= _LONG)
     is_known = np.zeros(len(timeline), dtype=np.bool_)
@@ -233,44 +245,55 @@ def likely_state(leader: Leader, plan: Plan, known: int | None) -> int | None:
     evidence += _SAME_SPEAKER * _BIT * leader.spoken[places]
     evidence += _FOUND * _BIT * is_known[places]
     numbered, naming = leader.corpus.numbered, timeline.flags & NAMING != 0
-    for percent, alike in ((_BOTH_NUMBERS, numbered), (_BOTH_NAME, naming)):
-        if alike[older]:
-            evidence += percent * rarity(count, int(np.count_nonzero(alike & leader.later))) * alike[places]
-    shared = _shared(leader)[places]
-    evidence += _SHARES * shared
-    likely = (leader.held[places] > 0) | (shared > 0) | (numbered[older] & numbered[places]) | is_known[places]
-    places, evidence = places[likely], evidence[likely]
-    for one in np.lexsort((places, evidence))[::-1][:_REPEATED].tolist():
-        place = int(places[one])
+    for percent, has_trait in ((_BOTH_NUMBERS, numbered), (_BOTH_NAME, naming)):
+        if has_trait[older]:
+            evidence += (
+                percent * rarity(later_count, int(np.count_nonzero(has_trait & leader.later))) * has_trait[places]
+            )
+    shared_rarity = _shared_rarity(leader)[places]
+    evidence += _SHARES * shared_rarity
+    is_candidate = (
+        (leader.held[places] > 0) | (shared_rarity > 0) | (numbered[older] & numbered[places]) | is_known[places]
+    )
+    places, evidence = places[is_candidate], evidence[is_candidate]
+    for index in np.lexsort((places, evidence))[::-1][:_REPEATED].tolist():
+        place = int(places[index])
         if leader.words(place) != leader.said:
             # What is announced has replaced nothing yet, and what comes after it in likelihood is no state.
-            is_likely = not leader.announced[place] and _surplus(leader, int(evidence[one]), count) >= _LIKELY
+            is_likely = not leader.announced[place] and _surplus(leader, int(evidence[index]), later_count) >= _LIKELY
             return place if is_likely else None
     return None
 
 
-def _shared(leader: Leader) -> Ints:
-    """Return by document how rare the rarest word is that it shares with the best hit, everyday words excepted: how
-    rare a word is says its scope alone."""
+def _shared_rarity(leader: Leader) -> Ints:
+    """Return, by document, the rarity of the rarest word that it shares with the best hit; everyday words do not count.
+
+    Rarity is counted within the best hit's scope alone.
+    """
     here = leader.here
     docs = len(leader.timeline) if here is None else int(np.count_nonzero(here))
     ids = np.array(sorted(leader.said - leader.names - stop_ids() - weak_ids()), dtype=np.int64)
     holding: dict[int, list[Ints]] = {}
     for (view, _), places in zip(leader.corpus.parts(), leader.timeline.places, strict=True):
-        for one, start, end in spans_of(ids, view.terms, view.offsets).T.tolist():
-            where = places[view.posting_doc[start:end]]
-            where = where[where >= 0]
-            holding.setdefault(one, []).append(where if here is None else where[here[where]])
+        for id_index, start, end in spans_of(ids, view.terms, view.offsets).T.tolist():
+            doc_places = places[view.posting_doc[start:end]]
+            doc_places = doc_places[doc_places >= 0]
+            holding.setdefault(id_index, []).append(doc_places if here is None else doc_places[here[doc_places]])
     shared = np.zeros(len(leader.timeline), dtype=np.int64)
     for lists in holding.values():
-        rare = rarity(docs, sum(map(len, lists)))
-        for where in lists:
-            shared[where] = np.maximum(shared[where], rare)
+        word_rarity = rarity(docs, sum(map(len, lists)))
+        for doc_places in lists:
+            shared[doc_places] = np.maximum(shared[doc_places], word_rarity)
     return shared
 
 
 def _surplus(leader: Leader, evidence: int, count: int) -> int:
-    """Return by how many hundredths of a bit evidence, in 1/256 of them, exceeds what chance gives."""
-    whole, none = _SHORT
-    shortness = min(none - whole, max(0, none - int(leader.timeline.length[leader.at])))
-    return (evidence - 100 * log2(count + _IMAGINED)) // _BIT + _TELLS_A_STATE * shortness // (none - whole)
+    """Return by how much evidence exceeds what chance gives, in hundredths of a bit.
+
+    Args:
+        evidence: in 1/256 of a hundredth of a bit.
+        count: how many later statements there are: the likeliest of many is likely by chance.
+    """
+    fully_short, not_short = _SHORT
+    shortness = min(not_short - fully_short, max(0, not_short - int(leader.timeline.length[leader.at])))
+    return (evidence - 100 * log2(count + _IMAGINED)) // _BIT + _TELLS_A_STATE * shortness // (not_short - fully_short)

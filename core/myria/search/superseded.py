@@ -30,9 +30,10 @@ _MAX_FETCHED = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _KnownReplaced:
-    """Superseded events as a request found them: valid for one version of what is visible and withdrawn.
+    """Superseded events kept between requests.
 
-    `known` are the events that were looked up.
+    `replaced` is valid for one `version` of what is visible and withdrawn; `known` are the event_seqs looked up so far,
+    whose documents need not be read again.
     """
 
     version: tuple[object, ...]
@@ -41,36 +42,36 @@ class _KnownReplaced:
 
 
 async def replaced_events(connection: Connection, cache: ByteCache, snapshot: SnapshotView) -> Replaced | None:
-    """Return the superseded events of the visible scopes with their successors; None where there are none."""
+    """Return the superseded events of the visible scopes with their last successors; None if nothing was withdrawn."""
     if not snapshot.withdrawn_before and not snapshot.hidden.replaced:
         return None
     key = (snapshot.memory, "replaced", snapshot.masks)
-    kept: _KnownReplaced | None = cache.get(key)
+    cached: _KnownReplaced | None = cache.get(key)
     version = (snapshot.floor, snapshot.visible, snapshot.hidden.key)
-    if kept is not None and kept.version == version:
-        return kept.replaced
+    if cached is not None and cached.version == version:
+        return cached.replaced
     tenant, visible = snapshot.tenant, snapshot.visible.ids.tolist()
-    at_floor: dict[int, int] = {}
+    successors_at_floor: dict[int, int] = {}
     if snapshot.withdrawn_before:
         rows = await connection.fetch(sql("retrieval.replaced"), tenant, visible, snapshot.floor, MAX_REPLACED)
-        at_floor = {row["event_seq"]: row["superseded_by"] for row in rows}
-    successors = _final(_overlaid(at_floor, snapshot))
-    block, known = (LooseBlock(), frozenset[int]()) if kept is None else (kept.replaced.block, kept.known)
-    missing = [seq for seq in successors if seq not in known]
-    for at in range(0, len(missing), _MAX_FETCHED):
-        rows = await connection.fetch(sql("events.by_seqs"), tenant, missing[at : at + _MAX_FETCHED], visible)
+        successors_at_floor = {row["event_seq"]: row["superseded_by"] for row in rows}
+    successors = _last_successors(_apply_later_withdrawals(successors_at_floor, snapshot))
+    block, known_seqs = (LooseBlock(), frozenset[int]()) if cached is None else (cached.replaced.block, cached.known)
+    missing = [seq for seq in successors if seq not in known_seqs]
+    for start in range(0, len(missing), _MAX_FETCHED):
+        rows = await connection.fetch(sql("events.by_seqs"), tenant, missing[start : start + _MAX_FETCHED], visible)
         block = block.extended([document(row, scope_id=row["scope_id"]) for row in rows if not row["internal"]])
-    here = np.sort(block.seq[np.isin(block.seq, np.array(list(successors), dtype=np.int64))])
-    final = np.array([successors[seq] for seq in here.tolist()], dtype=np.int64)
-    replaced = Replaced(block=block, seqs=here, successors=final)
+    present_seqs = np.sort(block.seq[np.isin(block.seq, np.array(list(successors), dtype=np.int64))])
+    final = np.array([successors[seq] for seq in present_seqs.tolist()], dtype=np.int64)
+    replaced = Replaced(block=block, seqs=present_seqs, successors=final)
     if snapshot.hidden.key is not None:
-        made = _KnownReplaced(version=version, replaced=replaced, known=known | frozenset(missing))
-        cache.put(key, made, block.nbytes + 200 * len(made.known) + 500)
+        to_keep = _KnownReplaced(version=version, replaced=replaced, known=known_seqs | frozenset(missing))
+        cache.put(key, to_keep, block.nbytes + 200 * len(to_keep.known) + 500)
     return replaced
 
 
-def _overlaid(at_floor: Mapping[int, int], snapshot: SnapshotView) -> dict[int, int]:
-    """Return the successors of superseded events after the withdrawals past the floor."""
+def _apply_later_withdrawals(at_floor: Mapping[int, int], snapshot: SnapshotView) -> dict[int, int]:
+    """Update the successors known at the floor by the withdrawals past it; keep the newest `MAX_REPLACED`."""
     successors = dict(at_floor)
     for seq, (scope_id, successor) in snapshot.hidden.replaced.items():
         if successor is None:
@@ -80,16 +81,17 @@ def _overlaid(at_floor: Mapping[int, int], snapshot: SnapshotView) -> dict[int, 
     return dict(sorted(successors.items())[-MAX_REPLACED:])
 
 
-def _final(successors: Mapping[int, int]) -> dict[int, int]:
-    """Return what stands at the end of each chain of successors."""
+def _last_successors(successors: Mapping[int, int]) -> dict[int, int]:
+    """Return, for each superseded event, the end of its chain of successors."""
+    # From the newest down: a successor is nearly always newer, so the end of its own chain is known already.
     final: dict[int, int] = {}
     for seq in sorted(successors, reverse=True):
         successor = successors[seq]
-        final[seq] = final.get(successor, successor) if successor > seq else _followed(successors, seq)
+        final[seq] = final.get(successor, successor) if successor > seq else _follow_chain(successors, seq)
     return final
 
 
-def _followed(successors: Mapping[int, int], seq: int) -> int:
+def _follow_chain(successors: Mapping[int, int], seq: int) -> int:
     """Return the end of a chain that does not ascend: an older event may be named as the successor of a newer one."""
     for _ in range(_MAX_CHAIN):
         if seq not in successors:
@@ -101,7 +103,7 @@ def _followed(successors: Mapping[int, int], seq: int) -> int:
 async def successors(
     connection: Connection, tenant: str, seqs: Sequence[int], masks: Masks
 ) -> dict[int, asyncpg.Record | None]:
-    """Return which of some events are superseded now, each with what replaced it where that may be seen."""
+    """Return which of some events are superseded now, with the successor's row or, if that may not be seen, None."""
     return {
         row["event_seq"]: row if row["participants"] is not None and masks.sees(row["participants"]) else None
         for row in await connection.fetch(sql("retrieval.successors"), tenant, seqs)

@@ -69,7 +69,7 @@ class QuestionVectors:
         return self._known.get(text)
 
     async def of(self, text: str) -> bytes | None:
-        """Return the vector of a question, None where it has none or none came in time."""
+        """Return the vector of a question, computed if it is not kept; None if it has none or none came in time."""
         if self.knows(text):
             return self.known(text)
         try:
@@ -99,7 +99,7 @@ MOST_VECTORS: Final = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _HeldVectors:
-    """The vectors of some scopes, complete for every transaction below `settled`; `xid` stands beside `rows`."""
+    """The vectors of `scopes`, complete for all transactions below `settled`; `xid` has the transaction of each row."""
 
     rows: VectorRows
     xid: Ints
@@ -129,12 +129,13 @@ class VectorReader:
         least: int | None,
         slot: ReadSlot,
     ) -> Near | None:
-        """Return a question's vector with those of the visible events, None where it is not compared.
+        """Return a question's vector with those of the visible events; None if the question is not compared by vectors.
 
         Args:
             text: the question as it is embedded.
-            events: how many are searched.
-            least: how near an event must be that holds no word of the question, in permille; None: as the model is.
+            events: how many events are searched.
+            least: the nearness, in permille, that makes an event without a word of the question a hit; None: as fits
+                the model.
 
         Raises:
             Awaited: the question is to get its vector first.
@@ -142,62 +143,70 @@ class VectorReader:
         question = self._vector(text, slot) if text and events <= self._most else None
         if question is None:
             return None
-        documents = await self._visible(connection, snapshot, len(question))
+        documents = await self._read_visible(connection, snapshot, len(question))
         return Near(question=question, documents=documents, least=None if least is None else least * WHOLE // 1000)
 
     def _vector(self, text: str, slot: ReadSlot) -> bytes | None:
-        """Return the vector of a question as far as this read has waited for it, or it is known.
+        """Return the vector of a question if this read has waited for it or it is kept, else None.
 
         Raises:
-            Awaited: it is neither, and the read may wait.
+            Awaited: it is neither, and the read may still wait.
         """
         key = ("vector", text)
         if key in slot.found:
             waited: bytes | None = slot.found[key]
             return waited
-        before = [vector for (kind, _), vector in slot.found.items() if kind == "vector"]
-        if not self._questions.knows(text) and len(before) < MOST_VECTORS and None not in before:
+        waited_for = [vector for (kind, _), vector in slot.found.items() if kind == "vector"]
+        if not self._questions.knows(text) and len(waited_for) < MOST_VECTORS and None not in waited_for:
             raise Awaited(key, lambda _spent_s: self._questions.of(text))
         return self._questions.known(text)
 
-    async def _visible(self, connection: Connection, snapshot: SnapshotView, dimensions: int) -> VectorRows:
+    async def _read_visible(self, connection: Connection, snapshot: SnapshotView, dimensions: int) -> VectorRows:
+        """Return the vectors of the events that a request sees, reading only those that are not kept yet."""
         scopes = snapshot.visible.ids
         key = (snapshot.memory, "vectors", self._questions.model, dimensions, snapshot.masks)
         held: _HeldVectors | None = self._cache.get(key)
         if held is None or not np.array_equal(held.scopes, scopes):
-            found = await connection.fetch(
+            rows_read = await connection.fetch(
                 sql("vectors.of_scopes"), snapshot.tenant, self._questions.model, scopes.tolist()
             )
             held = _HeldVectors(
                 rows=VectorRows.of((), dimensions), xid=np.zeros(0, dtype=np.int64), settled=0, scopes=scopes
             )
         else:
-            found = await connection.fetch(
+            rows_read = await connection.fetch(
                 sql("vectors.new"), snapshot.tenant, self._questions.model, held.settled, scopes.tolist()
             )
-        topped_up = _with(held, found, dimensions, snapshot.now.xmin)
+        topped_up = _top_up(held, rows_read, dimensions, snapshot.now.xmin)
         if topped_up is not held:
             self._cache.put(key, topped_up, topped_up.rows.nbytes + topped_up.xid.nbytes + 500)
-        seen = snapshot.visibility.sees(topped_up.xid)
-        return topped_up.rows if bool(seen.all()) else topped_up.rows.kept(seen)
+        is_seen = snapshot.visibility.sees(topped_up.xid)
+        return topped_up.rows if bool(is_seen.all()) else topped_up.rows.kept(is_seen)
 
 
-def _with(held: _HeldVectors, found: Sequence[asyncpg.Record], dimensions: int, oldest_running: int) -> _HeldVectors:
-    """Return what is held with what was found, where that is new."""
-    present = set(held.rows.seq.tolist()) if found else set()
-    fresh = sorted(
+def _top_up(
+    held: _HeldVectors, rows_read: Sequence[asyncpg.Record], dimensions: int, oldest_running: int
+) -> _HeldVectors:
+    """Add new rows to the vectors held; the same object if nothing has changed.
+
+    Args:
+        rows_read: rows read since; some may be held already.
+        oldest_running: every transaction below it has ended.
+    """
+    present = set(held.rows.seq.tolist()) if rows_read else set()
+    new_rows = sorted(
         (row["event_seq"], row["xid"], row["vector"])
-        for row in found
+        for row in rows_read
         if len(row["vector"]) == dimensions and row["event_seq"] not in present
     )
-    newest = max((row["xid"] for row in found), default=0)
+    newest = max((row["xid"] for row in rows_read), default=0)
     # A transaction that wrote what is seen has its id for good, whatever a crash of PostgreSQL forgets.
     settled = max(held.settled, min(oldest_running, newest + 1))
-    if not fresh:
+    if not new_rows:
         if settled == held.settled and held.settled:
             return held
         return _HeldVectors(rows=held.rows, xid=held.xid, settled=settled, scopes=held.scopes)
-    more = VectorRows.of([(seq, vector) for seq, _, vector in fresh], dimensions)
-    xid = np.concatenate((held.xid, np.array([number for _, number, _ in fresh], dtype=np.int64)))
-    order = np.argsort(np.concatenate((held.rows.seq, more.seq)), kind="stable")
-    return _HeldVectors(rows=held.rows.with_more(more), xid=xid[order], settled=settled, scopes=held.scopes)
+    new_vectors = VectorRows.of([(seq, vector) for seq, _, vector in new_rows], dimensions)
+    xid = np.concatenate((held.xid, np.array([row_xid for _, row_xid, _ in new_rows], dtype=np.int64)))
+    order = np.argsort(np.concatenate((held.rows.seq, new_vectors.seq)), kind="stable")
+    return _HeldVectors(rows=held.rows.with_more(new_vectors), xid=xid[order], settled=settled, scopes=held.scopes)

@@ -67,17 +67,17 @@ class WithdrawalChange:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Hidden:
-    """What one request must leave out, and what it must add.
+    """Which events one request must hide, and which it must add, because of withdrawals and notes that have ended.
 
     Args:
-        key: equal for requests for which all of this is the same; None where it belongs to this one alone.
-        seqs: the events that leave no trace in it, ascending.
-        late: those that an earlier page did not leave out, and that must not be shown now, ascending: on this page they
-            still move the scores of others, so that no hit comes twice. Events of notes that have ended are among them
-            from the first page on, until they are withdrawn.
-        returned: events at or below the cutoff that were brought back since, ascending: no tree holds them yet.
-        places: of the events that trees may hold and that must not be shown, the moments (ascending) by scope.
-        replaced: by event that a withdrawal past the floor names, its scope and what replaced it, None for nothing.
+        key: equal for requests for which all of this is the same; None if it holds for this request alone.
+        seqs: events that must leave no trace in the answer, ascending.
+        late: events withdrawn since the first page, ascending: they must not be shown, but still move the scores of
+            others, so that no hit comes twice. Events of notes that have ended are among them from the first page on,
+            until they are withdrawn.
+        returned: events at or below the cutoff that were restored since, ascending: no tree holds them yet.
+        places: by scope, the moments (ascending) of the events that trees may hold and that must not be shown.
+        replaced: by event that a withdrawal past the floor names, its scope, and its successor or None.
     """
 
     key: object = ()
@@ -91,10 +91,10 @@ class Hidden:
         return bool(len(self.seqs) or len(self.late) or len(self.returned))
 
     def also(self, ended: Sequence[tuple[int, int, int]]) -> Hidden:
-        """Return this with events that have ended: like those withdrawn after a first page, they move scores at most.
+        """Return the same with events of notes that have ended added to `late`: they are not shown, but move scores.
 
         Args:
-            ended: number, scope and moment of each.
+            ended: (event_seq, scope_id, moment) of each event.
         """
         places = {scope_id: moments.tolist() for scope_id, moments in self.places.items()}
         for _, scope_id, at in ended:
@@ -115,21 +115,21 @@ class Hidden:
         """Return the mask of a tree's documents that also leaves out what is hidden; None where all are shown."""
         if not len(self.seqs):
             return mask
-        shown = self.shown(view.seq)
-        if bool(shown.all()):
+        is_shown = self.shown(view.seq)
+        if bool(is_shown.all()):
             return mask
-        return shown if mask is None else mask & shown
+        return is_shown if mask is None else mask & is_shown
 
     def covers(self, scope_id: int, first_at: int, last_at: int) -> bool:
         """Tell whether a topic of this span may hold an event that must not be shown."""
         moments = self.places.get(scope_id)
         if moments is None:
             return False
-        at = int(moments.searchsorted(first_at))
-        return at < len(moments) and int(moments[at]) <= last_at
+        next_index = int(moments.searchsorted(first_at))
+        return next_index < len(moments) and int(moments[next_index]) <= last_at
 
     def topic(self, topic: Json, scope_id: int, first_at: int, last_at: int) -> Json:
-        """Return a topic as it may be shown: without words that may have been made of what was withdrawn."""
+        """Return a topic's JSON with neutral words if its own may have been made of an event that is hidden now."""
         return neutral(topic) if self.covers(scope_id, first_at, last_at) else topic
 
 
@@ -145,24 +145,31 @@ def neutral(topic: Json) -> Json:
 def hidden_by(
     changes: Sequence[WithdrawalChange], key: object, *, cutoff: int, view: Visibility | None, with_superseded: bool
 ) -> Hidden:
-    """Fold changes, which come in the order of their numbers.
+    """Work out what a request must hide from the withdrawals past a snapshot's floor.
 
     Args:
-        view: what an earlier page saw: what was hidden from it stays hidden, and so does what is hidden now.
+        changes: in the order of their numbers; an event's last one decides.
+        key: `Hidden.key` of the result.
+        cutoff: the snapshot's.
+        view: what the first page saw, None on a first page. What was hidden then stays hidden, also if it was restored
+            since; what was hidden since is `late`.
+        with_superseded: whether superseded events are shown.
     """
     shown_reasons = {"restored", "superseded"} if with_superseded else {"restored"}
     newest: dict[int, WithdrawalChange] = {change.event_seq: change for change in changes}
     hidden = {seq for seq, change in newest.items() if change.reason not in shown_reasons}
     hidden_then: set[int] = set()
-    standing = newest
+    deciding = newest
     if view is not None:
         sees = view.sees(np.array([change.xid for change in changes], dtype=np.int64))
-        then = {change.event_seq: change for change, seen in zip(changes, sees.tolist(), strict=True) if seen}
-        standing = then
+        newest_then = {
+            change.event_seq: change for change, is_seen in zip(changes, sees.tolist(), strict=True) if is_seen
+        }
+        deciding = newest_then
         hidden_then = {
             seq
             for seq, change in newest.items()
-            if (then[seq].reason not in shown_reasons if seq in then else change.was_withdrawn)
+            if (newest_then[seq].reason not in shown_reasons if seq in newest_then else change.was_withdrawn)
         }
     returned = [
         seq
@@ -181,5 +188,5 @@ def hidden_by(
         late=np.array(sorted(late), dtype=np.int64),
         returned=np.array(sorted(returned), dtype=np.int64),
         places={scope_id: np.array(sorted(moments), dtype=np.int64) for scope_id, moments in places.items()},
-        replaced={seq: (change.scope_id, change.superseded_by) for seq, change in standing.items()},
+        replaced={seq: (change.scope_id, change.superseded_by) for seq, change in deciding.items()},
     )

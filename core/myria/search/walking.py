@@ -38,15 +38,21 @@ def room_of(query: ReferencesQuery) -> int:
 
 
 def start_of(tenant: str, query: ReferencesQuery, page: Page, wider: Page, sought: frozenset[str]) -> Start:
-    """Return where a walk begins; `wider` continues the ranking of `page`."""
+    """Collect what a walk starts from: hits of the answer, further hits, and the topics above them.
+
+    Args:
+        page: the deterministic answer.
+        wider: the same ranking with further hits.
+        sought: words of the question, around which long texts are cut.
+    """
     from myria.llm.inspection import ScopesInForce  # noqa: PLC0415 - only where a model walks
     from myria.llm.walker import MOST_FURTHER, MOST_IN_ANSWER, MOST_TOPICS, Start  # noqa: PLC0415
 
-    placed = page.answer.taken
-    inside = [_candidate(wider, at, sought) for at in range(min(placed, len(wider.hits)))]
-    further = [_candidate(wider, at, sought) for at in range(placed, len(wider.hits))][:MOST_FURTHER]
+    placed_count = page.answer.taken
+    answer_hits = [_candidate(wider, index, sought) for index in range(min(placed_count, len(wider.hits)))]
+    further = [_candidate(wider, index, sought) for index in range(placed_count, len(wider.hits))][:MOST_FURTHER]
     topics: dict[Path, None] = {}
-    for candidate in (*inside[:MOST_IN_ANSWER], *further):
+    for candidate in (*answer_hits[:MOST_IN_ANSWER], *further):
         path = candidate.event.path
         if path:
             topics.setdefault(path[:1])
@@ -61,7 +67,7 @@ def start_of(tenant: str, query: ReferencesQuery, page: Page, wider: Page, sough
             fresh=True,
             floor=page.result.snapshot.floor,
         ),
-        found=inside[:MOST_IN_ANSWER],
+        found=answer_hits[:MOST_IN_ANSWER],
         further=further,
         topics=list(topics)[:MOST_TOPICS],
         room=room_of(query),
@@ -79,7 +85,7 @@ async def walked_answer(
     wider: Page,
     walked: Walked,
 ) -> Json:
-    """Return the deterministic answer with what a walk has added to it, as far as the bound allows."""
+    """Return the deterministic answer with a walk's additions, without the last ones that break the caller's bound."""
     ranked = {hit.event_seq: leafward for hit, leafward in zip(wider.result.hits, wider.hits, strict=True)}
     placed = {hit.event_seq for hit in page.result.hits[: page.answer.taken]}
     chosen = [event for event in walked.additions if event.event_seq not in placed]
@@ -87,43 +93,49 @@ async def walked_answer(
     topics = {**wider.topics, **page.topics}
     if unranked:
         async with database.read(page.result.snapshot.tenant) as connection:
-            more, below = await _unranked(connection, paths, query, page, unranked)
-        ranked |= more
-        topics |= below
+            unranked_hits, unranked_topics = await _read_unranked(connection, paths, query, page, unranked)
+        ranked |= unranked_hits
+        topics |= unranked_topics
     additions = [ranked[event.event_seq] for event in chosen if event.event_seq in ranked]
     while True:
         tree = _with_additions(query, page, additions, topics) if additions else page.answer
-        longer = {
+        extended = {
             **answer,
             "root": tree.root,
             **degraded(walked.reason),
             "counts": counts(tree),
             "walk": {"rounds": walked.rounds, "calls": walked.calls, "tokens": walked.tokens},
         }
-        if within is None or not additions or within(longer):
-            return longer
+        if within is None or not additions or within(extended):
+            return extended
         additions = additions[:-1]
 
 
-async def _unranked(
+async def _read_unranked(
     connection: Connection, paths: Paths, query: ReferencesQuery, page: Page, chosen: Sequence[ShownEvent]
 ) -> tuple[dict[int, Leafward], dict[bytes, Json]]:
-    """Return the events that the model found in topics and that pass the filters, and the topics above them."""
+    """Read the events that the model found outside of the ranking, as far as they may be shown and pass the filters.
+
+    Returns:
+        the events ready to be placed, by event_seq, and the JSON of the topics above them.
+    """
     snapshot = page.result.snapshot
     scopes = {scope.scope_id: scope for scope in page.result.scopes}
-    wanted = [event.event_seq for event in chosen]
-    rows = await connection.fetch(sql("events.by_seqs"), snapshot.tenant, wanted, list(scopes))
-    withdrawn = {row["event_seq"] for row in await connection.fetch(sql("events.withdrawn"), snapshot.tenant, wanted)}
+    event_seqs = [event.event_seq for event in chosen]
+    rows = await connection.fetch(sql("events.by_seqs"), snapshot.tenant, event_seqs, list(scopes))
+    withdrawn = {
+        row["event_seq"] for row in await connection.fetch(sql("events.withdrawn"), snapshot.tenant, event_seqs)
+    }
     rows_by_seq = {
         row["event_seq"]: row
         for row in rows
         if _fits(query, row) and row["event_seq"] <= snapshot.cutoff and row["event_seq"] not in withdrawn
     }
-    inside = [event for event in chosen if event.event_seq in rows_by_seq]
+    shown_events = [event for event in chosen if event.event_seq in rows_by_seq]
     topics = await paths.topics(
         connection,
         snapshot.tenant,
-        [(scopes[event.scope_id], event.path) for event in inside],
+        [(scopes[event.scope_id], event.path) for event in shown_events],
         hidden=snapshot.hidden,
     )
     sought = sought_in(query.query)
@@ -140,7 +152,7 @@ async def _unranked(
             ),
             path=event.path,
         )
-        for event in inside
+        for event in shown_events
     }
     return hits, topics
 
@@ -158,20 +170,20 @@ def _fits(query: ReferencesQuery, row: asyncpg.Record) -> bool:
 def _with_additions(
     query: ReferencesQuery, page: Page, additions: Sequence[Leafward], topics: Mapping[bytes, Json]
 ) -> Assembled:
-    """Return the answer's tree with additions, in order, as far as the reserved room goes.
+    """Return the answer's tree with as many additions, in order, as have room in what is reserved for them.
 
     Every event of the deterministic answer stays: an addition that would push one below max_depth is left out.
     """
-    base = list(page.answer.placed)
-    must = set(_ids(page.answer.root))
-    whole = _assembled(query, page, [*base, *additions], topics)
-    if must <= set(_ids(whole.root)):
-        return whole
-    best, placed = page.answer, base
+    base_hits = list(page.answer.placed)
+    required_ids = set(_ids(page.answer.root))
+    all_added = _assembled(query, page, [*base_hits, *additions], topics)
+    if required_ids <= set(_ids(all_added.root)):
+        return all_added
+    best, placed_hits = page.answer, base_hits
     for addition in additions:
-        tried = _assembled(query, page, [*placed, addition], topics)
-        if len(tried.placed) == len(placed) + 1 and must <= set(_ids(tried.root)):
-            best, placed = tried, [*placed, addition]
+        trial = _assembled(query, page, [*placed_hits, addition], topics)
+        if len(trial.placed) == len(placed_hits) + 1 and required_ids <= set(_ids(trial.root)):
+            best, placed_hits = trial, [*placed_hits, addition]
     return best
 
 
@@ -180,11 +192,12 @@ def _assembled(query: ReferencesQuery, page: Page, hits: Sequence[Leafward], top
     return assemble(hits, room, topics={**page.topics, **topics}, asked_by=query.masks.participants)
 
 
-def _candidate(page: Page, at: int, sought: frozenset[str]) -> WalkCandidate:
+def _candidate(page: Page, index: int, sought: frozenset[str]) -> WalkCandidate:
+    """Return a hit of a page, by its index, as a walk is shown it."""
     from myria.llm.inspection import ShownEvent  # noqa: PLC0415
     from myria.llm.walker import WalkCandidate  # noqa: PLC0415
 
-    hit = page.result.hits[at]
+    hit = page.result.hits[index]
     row = page.rows[hit.event_seq]
     payload = orjson.loads(row["payload"])
     return WalkCandidate(
@@ -192,7 +205,7 @@ def _candidate(page: Page, at: int, sought: frozenset[str]) -> WalkCandidate:
             event_seq=hit.event_seq,
             event_id=row["event_id"],
             scope_id=page.result.scope(hit).scope_id,
-            path=page.paths[at],
+            path=page.paths[index],
         ),
         participants=page.result.scope(hit).participants,
         at=rfc3339_of(row["occurred_at"], row["utc_offset"]),
@@ -202,6 +215,7 @@ def _candidate(page: Page, at: int, sought: frozenset[str]) -> WalkCandidate:
 
 
 def _ids(node: Json) -> Iterator[str]:
+    """Yield the ids of all events below a node."""
     children: Iterable[Json] = node.get("children", ())
     for child in children:
         if child["kind"] in ("event", "event_ref"):
