@@ -21,21 +21,21 @@ from typing import Annotated
 import typer
 
 RESTART_DELAYS_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Waits before a child is started again; they begin anew once one has lived for `LIVED_S`."""
+"""Waits before a child is started again; they start over once a child has lived for `LIVED_S`."""
 
 LIVED_S = 3.0
 
 LOW_PRIORITY = 10
-"""Niceness of a child that others need not wait for."""
+"""Niceness of a child that leaves the processors to others."""
 
 TAIL_BYTES = 8_192
 """How much of a child's standard error is kept to say why it died."""
 
 TAIL_WAIT_S = 1.0
-"""Longest wait for the rest of it."""
+"""Longest wait for the rest of a dead child's standard error."""
 
 LAST_GRACE_S = 15.0
-"""Seconds an abandoned child gets to stop by itself."""
+"""Seconds a child gets to stop by itself after its parent has gone."""
 
 WITH_PARENT = "--with-parent"
 """The hidden option of a command that stops when its standard input closes."""
@@ -51,7 +51,7 @@ def command_line(*arguments: str) -> list[str]:
 
 
 def stop_with_parent() -> None:
-    """From now on, stop this process when its standard input closes: by SIGTERM, and if that is not enough, at once."""
+    """Watch standard input, and stop this process when it closes: by SIGTERM, or by force after `LAST_GRACE_S`."""
 
     def watch() -> None:
         while os.read(0, 4096):
@@ -64,7 +64,7 @@ def stop_with_parent() -> None:
 
 
 def how_it_ended(status: int) -> str:
-    """Return in words what an exit status says; negative ones are of signals."""
+    """Put an exit status into words; a negative one is the number of a signal."""
     return f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
 
 
@@ -72,9 +72,9 @@ class Child:
     """One child process. Its output goes to our standard error, and `stderr_tail` keeps the end, to say why it died.
 
     Args:
-        name: for people.
-        environment: all of it.
-        descriptors: what it inherits.
+        name: what messages call it.
+        environment: the child's whole environment.
+        descriptors: the file descriptors that it inherits.
     """
 
     def __init__(
@@ -96,22 +96,22 @@ class Child:
 
     async def start(self) -> None:
         """Start the process."""
-        # A pipe of our own: asyncio counts a process as ended when nobody holds its pipes any more, and what it started
-        # may live on.
+        # Not asyncio's pipe: with that, asyncio counts a process as ended only once all holders of the pipe have ended,
+        # and processes that the child started may live on.
         self._tail = b""
         self._stderr_closed.clear()
-        ours, theirs = os.pipe()
+        read_end, write_end = os.pipe()
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
             stdin=asyncio.subprocess.PIPE,
             stdout=2,  # our standard output may belong to a client (stdio)
-            stderr=theirs,
+            stderr=write_end,
             env=self._environment,
             pass_fds=self._descriptors,
             start_new_session=True,
         )
-        os.close(theirs)
-        asyncio.get_running_loop().add_reader(ours, self._read_stderr, ours)
+        os.close(write_end)
+        asyncio.get_running_loop().add_reader(read_end, self._read_stderr, read_end)
 
     def _read_stderr(self, pipe: int) -> None:
         piece = os.read(pipe, 65_536)
@@ -135,13 +135,13 @@ class Child:
         if self._process is None:
             return 0
         status = await self._process.wait()
-        with suppress(TimeoutError):  # what it started may live on
+        with suppress(TimeoutError):  # processes that it started may keep the pipe open
             async with asyncio.timeout(TAIL_WAIT_S):
                 await self._stderr_closed.wait()
         return status
 
     def lower_priority(self) -> None:
-        """Let the process have what the processors have left over."""
+        """Lower the process's priority, so that others get the processors first."""
         pid = self.pid
         if pid is not None:
             with suppress(OSError):

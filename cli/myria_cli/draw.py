@@ -62,13 +62,13 @@ def answer_tree(
         Text.assemble(("answer", "bold"), ("  for " + shown(", ".join(root["participants"])), "dim")),
         guide_style="dim",
     )
-    waiting = [(tree, child, None) for child in reversed(root.get("children") or ())]
-    while waiting:
-        above, node, scope = waiting.pop()
-        who = [] if scope == node["participants"] else node["participants"]
+    stack = [(tree, child, None) for child in reversed(root.get("children") or ())]
+    while stack:
+        parent, node, scope = stack.pop()
+        new_participants = [] if scope == node["participants"] else node["participants"]
         star = node.get("source_event_key") in marked
-        branch = above.add(_node_text(node, who, scores=scores, star=star))
-        waiting += [(branch, child, node["participants"]) for child in reversed(node.get("children") or ())]
+        branch = parent.add(_node_text(node, new_participants, scores=scores, star=star))
+        stack += [(branch, child, node["participants"]) for child in reversed(node.get("children") or ())]
     return Group(tree, _notes(answer))
 
 

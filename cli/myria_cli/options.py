@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 WHERE = "Where the memory is"
 
 DATA_DIR_VARIABLES = ("MYRIA_DATA_DIR", "DATA_DIR")
-"""Both name the data folder. The second is what `make up` takes; any program may have set it: a DSN goes before it."""
+"""Both name the data folder. The second is for `make up`; other programs may have set it, so a DSN outranks it."""
 
 STOPPED_BY_INTERRUPT, STOPPED_BY_TERMINATE = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The common options of one call: each field is an option of every command, declared as typer has them."""
+    """The common options of one call: each field is an option of every command, declared in typer's way."""
 
     dsn: Annotated[
         str | None,
@@ -90,20 +90,28 @@ class Options:
 
     @property
     def folder(self) -> Path | None:
-        """The data folder that was named, None for the user's own.
+        """The data folder that an option or the environment names, None for the user's default folder.
 
         Raises:
             ConfigurationError: the environment names two.
         """
-        given = {name: os.path.realpath(text) for name in DATA_DIR_VARIABLES if (text := os.environ.get(name))}
-        wanted = self.data_dir or (Path(given["DATA_DIR"]) if "DATA_DIR" in given else None)
-        if wanted is not None and len(set(given.values())) > 1 and os.path.realpath(wanted) in given.values():
-            both = " and ".join(f"{name}={folder}" for name, folder in given.items())
-            raise ConfigurationError(f"{both} name two different data folders; unset one of them")
-        return wanted
+        folder_of_variable = {
+            name: os.path.realpath(text) for name in DATA_DIR_VARIABLES if (text := os.environ.get(name))
+        }
+        chosen_folder = self.data_dir or (
+            Path(folder_of_variable["DATA_DIR"]) if "DATA_DIR" in folder_of_variable else None
+        )
+        if (
+            chosen_folder is not None
+            and len(set(folder_of_variable.values())) > 1
+            and os.path.realpath(chosen_folder) in folder_of_variable.values()
+        ):
+            settings_text = " and ".join(f"{name}={folder}" for name, folder in folder_of_variable.items())
+            raise ConfigurationError(f"{settings_text} name two different data folders; unset one of them")
+        return chosen_folder
 
     def dsn_of(self, settings: Settings) -> str | None:
-        """Return the database that was asked for, or None for the data folder's embedded server.
+        """Return the DSN of the database to use, or None for the data folder's embedded server.
 
         --data-dir takes precedence over a DSN from the environment or the settings file.
         """
@@ -126,7 +134,7 @@ class Options:
 
 
 def actor() -> str:
-    """Return who runs this command, for the records of who did what."""
+    """Return the name under which this command's user appears in audit records."""
     try:
         return f"cli:{getpass.getuser()}"
     except (KeyError, OSError):  # a container's user may have no name
@@ -142,19 +150,19 @@ def command(app: typer.Typer, name: str) -> Callable[[Command], Command]:
     It returns its exit status (None: 0). A `MyriaError` becomes one line and the error's exit status. Its docstring is
     the help page, with a section of examples at the end; the panel of the page of all commands is that of `app`.
     """
-    common = inspect.signature(Options).parameters
+    common_parameters = inspect.signature(Options).parameters
 
     def register(function: Command) -> Command:
         hints = {each: get_type_hints(each, include_extras=True) for each in (function, Options)}
-        own = list(inspect.signature(function).parameters.values())[1:]
+        own_parameters = list(inspect.signature(function).parameters.values())[1:]
         parameters = [
             parameter.replace(annotation=hints[source][parameter.name], kind=inspect.Parameter.KEYWORD_ONLY)
-            for source, declared in ((function, own), (Options, common.values()))
+            for source, declared in ((function, own_parameters), (Options, common_parameters.values()))
             for parameter in declared
         ]
 
         def call(**values: Any) -> None:
-            options = Options(**{key: values.pop(key) for key in common})
+            options = Options(**{key: values.pop(key) for key in common_parameters})
             if status := run(lambda: function(options, **values), options):
                 raise typer.Exit(status)
 
@@ -214,7 +222,7 @@ def run(work: Callable[[], Awaitable[int | None]], options: Options) -> int:
 
 
 def _coded(error: Exception) -> MyriaError:
-    """Return an error as one of ours, which says what to do."""
+    """Convert any exception into a MyriaError, which has a code and says what to do."""
     if isinstance(error, MyriaError):
         return error
     if isinstance(error, ModuleNotFoundError) and (extra := _extra_with(error.name or "")) is not None:
@@ -225,11 +233,11 @@ def _coded(error: Exception) -> MyriaError:
 
 
 def _extra_with(module: str) -> str | None:
-    """Return the extra of the distribution that brings a module; None where no extra does."""
-    wanted = module.partition(".")[0].replace("_", "-").lower()
+    """Return the extra of this distribution that installs a module; None if no extra does."""
+    package = module.partition(".")[0].replace("_", "-").lower()
     for requirement in metadata.requires("myria") or ():
         match = re.match(r"""([A-Za-z0-9._-]+).*;.*extra == ['"]([a-z]+)['"]""", requirement)
-        if match is not None and match[1].replace("_", "-").lower() == wanted and match[2] != "dev":
+        if match is not None and match[1].replace("_", "-").lower() == package and match[2] != "dev":
             return match[2]
     return None
 

@@ -47,7 +47,7 @@ async def opened(
     """Open the place of a command for the block.
 
     Args:
-        create: make and migrate the data folder's database where there is none. A `--dsn` is never migrated here.
+        create: make the data folder's database if there is none, and migrate it. A `--dsn` is never migrated here.
         exclusive: own the data folder (`myria up`): refuse a second one, and stop the server at the end.
 
     Raises:
@@ -83,7 +83,7 @@ async def opened(
 async def database_of(
     options: Options, plane: Literal["serving", "control", "owner"] = "serving"
 ) -> AsyncIterator[Database]:
-    """Open a command's database as a plane reaches it, once its schema is known to be this program's."""
+    """Open a command's database with the role of a plane, after checking that its schema is this program's."""
     settings = options.settings()
     async with (
         opened(options, settings) as place,
@@ -109,7 +109,7 @@ def data_dir_of(options: Options) -> Path:
 
 
 def has_running_up(place: Place) -> bool:
-    """Tell whether a `myria up` owns the data folder and will run requested builds. Assumed (true) for a DSN."""
+    """Tell whether a `myria up` owns the data folder, and so runs requested builds; assumed true for a DSN."""
     if place.embedded is None:
         return True
     owner = FileLock(place.embedded.data_dir / "up.lock")
@@ -133,7 +133,7 @@ def _announce(step: str) -> None:
 
 
 def _without_password(dsn: str) -> str:
-    """Return what may be shown of a connection string: host, port and database."""
+    """Return a connection string without user and password: host, port and database."""
     if "://" not in dsn:
         return "the database given by --dsn"
     location = dsn.split("://", 1)[1]

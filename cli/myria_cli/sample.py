@@ -52,18 +52,18 @@ async def tell(url: str, *, as_json: bool) -> None:
     """
     # A loopback address must not go through a proxy named by the environment.
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = "127.0.0.1,localhost,::1"
-    place = folder()
-    events = _json_lines(place / CONVERSATION)
-    questions = [question for question in _json_lines(place / QUESTIONS) if question.get("demo")]
+    sample_folder = folder()
+    events = _json_lines(sample_folder / CONVERSATION)
+    questions = [question for question in _json_lines(sample_folder / QUESTIONS) if question.get("demo")]
     answers = []
     with unwrapped():
         async with connected(url) as client, connected(admin_url(url)) as admin:
             new = await _load(client, events)
-            known = len(events) - new
+            already_there = len(events) - new
             console.say(
-                f"appended {new} events over MCP" + (f", {known} were already there" if known else "")
+                f"appended {new} events over MCP" + (f", {already_there} were already there" if already_there else "")
                 if new
-                else f"the sample's {known} events are already there"
+                else f"the sample's {already_there} events are already there"
             )
             await _wait_for_topics(admin, len(events))
             for question in questions:
@@ -72,11 +72,11 @@ async def tell(url: str, *, as_json: bool) -> None:
                 if not as_json:
                     _draw(question, answer)
     if as_json:
-        console.write_json({"appended": new, "already_there": known, "questions": answers})
+        console.write_json({"appended": new, "already_there": already_there, "questions": answers})
 
 
 def what_next(options: Options, url: str) -> str:
-    """Return what a person may try now."""
+    """Return suggestions of what a person may try next."""
     where = " --dsn …" if options.dsn else f" --data-dir {options.folder}" if options.folder else ""
     return (
         "Try in another terminal:\n"

@@ -37,7 +37,7 @@ async def smoke(url: str, *, build: bool, timeout_s: float, tell: Tell, key: str
     """Append an event to the memory at `url`, have it built, and find it again.
 
     Args:
-        build: False where nothing builds, or nobody may ask for it: then the fresh tail is asked.
+        build: whether to ask for a build; without one, the event is looked for in the fresh tail.
         timeout_s: seconds for everything together, the server's start included.
         tell: called with a sentence after each step.
         key: what the server asks for; the event then belongs to the key's own participants.
@@ -49,20 +49,22 @@ async def smoke(url: str, *, build: bool, timeout_s: float, tell: Tell, key: str
     """
     try:
         async with asyncio.timeout(timeout_s) as limit:
-            await _reachable(url, key, tell)
+            await _wait_until_reachable(url, key, tell)
             with unwrapped():
                 async with AsyncExitStack() as stack:
                     client = await stack.enter_async_context(connected(url, key))
                     admin = await stack.enter_async_context(connected(admin_url(url), key)) if build else None
-                    return await _pass(client, admin, named={} if key else {"participants": [PARTICIPANT]}, tell=tell)
+                    return await _run_pass(
+                        client, admin, participants_field={} if key else {"participants": [PARTICIPANT]}, tell=tell
+                    )
     except Exception as problem:
-        # Cut off by the limit, the client's transport may end with an error of its own.
+        # When the limit cancels it, the client's transport may raise an error of its own instead of a TimeoutError.
         if not isinstance(problem, TimeoutError) and not limit.expired():
             raise
         raise DeadlineExceeded(f"{url} did not go through append, build and query within {timeout_s:g} s") from None
 
 
-async def _reachable(url: str, key: str | None, tell: Tell) -> None:
+async def _wait_until_reachable(url: str, key: str | None, tell: Tell) -> None:
     """Return once the server lets a client in; it may be starting."""
     announced = False
     while True:
@@ -78,7 +80,8 @@ async def _reachable(url: str, key: str | None, tell: Tell) -> None:
             return
 
 
-async def _pass(client: Client, admin: Client | None, *, named: dict[str, Any], tell: Tell) -> Passed:
+async def _run_pass(client: Client, admin: Client | None, *, participants_field: dict[str, Any], tell: Tell) -> Passed:
+    """Append an event with a unique word, then query for it: once without `admin`, else until indexed or held."""
     word = f"smoke{secrets.token_hex(6)}"
     appended = await call(
         client,
@@ -86,7 +89,7 @@ async def _pass(client: Client, admin: Client | None, *, named: dict[str, Any], 
         {
             "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "channel": PARTICIPANT,
-            **named,
+            **participants_field,
             "type": "message",
             "payload": {"text": f"The smoke test passed by: {word}.", "speaker": PARTICIPANT},
             "source_event_key": word,
@@ -94,37 +97,37 @@ async def _pass(client: Client, admin: Client | None, *, named: dict[str, Any], 
     )
     event_id: str = appended["event_id"]
     tell(f"appended {event_id}")
-    before = await _ask_for_build(admin, tell) if admin is not None else None
+    previous_build_id = await _ask_for_build(admin, tell) if admin is not None else None
     held = False
     while True:
-        answer = await call(client, "myria_query_references", {**named, "query": word, "max_nodes": 20})
+        answer = await call(client, "myria_query_references", {**participants_field, "query": word, "max_nodes": 20})
         reference = next((ref for ref in _references(answer["root"]) if ref["event_id"] == event_id), None)
         if reference is None:
             raise InternalError(f"{event_id} was appended, but a query for {word} does not find it")
         if reference["indexed"] or held or admin is None:
             break
-        held = await _is_held(admin, before)
+        held = await _is_held(admin, previous_build_id)
         await asyncio.sleep(POLL_S)
     tell(f"found it in {answer['snapshot_id']}" if reference["indexed"] else "found it in the fresh tail")
     return Passed(event_id=event_id, snapshot_id=answer["snapshot_id"] if reference["indexed"] else None, held=held)
 
 
 async def _ask_for_build(admin: Client, tell: Tell) -> str | None:
-    """Ask for a build; return the id of the last one that ended before."""
+    """Ask for a build; return the id of the build that had ended last until then, None if there was none."""
     last = (await call(admin, "myria_get_snapshot_status", {}))["last_build"]
     request = await call(admin, "myria_trigger_build", {"reason": "smoke test"})
     tell(f"asked for a build ({request['request_id']})")
     return last["build_id"] if last and last["finished_at"] else None
 
 
-async def _is_held(admin: Client, before: str | None) -> bool:
+async def _is_held(admin: Client, previous_build_id: str | None) -> bool:
     """Tell whether the build has ended with a snapshot that is held back.
 
     Raises:
         BuildInvalid: it ended without any.
     """
     last = (await call(admin, "myria_get_snapshot_status", {}))["last_build"]
-    if last is None or last["build_id"] == before or not last["finished_at"]:
+    if last is None or last["build_id"] == previous_build_id or not last["finished_at"]:
         return False
     refuse_failed(last)
     return bool(last["status"] == "held")

@@ -69,9 +69,9 @@ async def audit(
             database, options.tenant, build_id=build, workflow=workflow, failed=failed, limit=limit
         )
     spent = sum(call["cost_microusd"] for call in calls) / 1e6
-    without = () if full else ("prompt", "reply")
+    left_out = () if full else ("prompt", "reply")
     options.answer(
-        {"calls": [{name: value for name, value in call.items() if name not in without} for call in calls]},
+        {"calls": [{name: value for name, value in call.items() if name not in left_out} for call in calls]},
         console.table(_MODEL_CALL, calls, right=("in", "out", "USD", "ms")),
         f"{len(calls):,} calls, {spent:.4f} USD",
         *(_texts(call) for call in calls if full),

@@ -73,18 +73,18 @@ async def rebuild(
         work = administration.registry.request_build(
             options.tenant, full=full, hold=hold, force=force, reason=reason, actor=actor()
         )
-        request = await _on_record(administration, options, "trigger_build", None, work)
+        request = await _record_in_journal(administration, options, "trigger_build", None, work)
         here = here or not has_running_up(place)
         if not (here or wait):
             asked = f"asked for a build ({request['request_id']}); `myria status` tells how it goes"
             options.answer(request, asked)
             return 0
-        builder = await stack.enter_async_context(_builder(options, settings, place)) if here else None
-        build = await _ended(administration.registry, options, request["request_id"], builder)
+        builder = await stack.enter_async_context(_run_builder(options, settings, place)) if here else None
+        build = await _wait_for_end(administration.registry, options, request["request_id"], builder)
     if options.json:
         console.write_json(build)
     else:
-        _tell(build)
+        _report_build(build)
     return Outcome(build["status"]).exit_status
 
 
@@ -95,8 +95,8 @@ async def publish(options: Options, *, snapshot: Held, reason: Reason = None) ->
     Examples:
         myria publish snap_0193c1… --reason 'looked at the labels'
     """
-    moved = await _move(options, "publish_snapshot", snapshot, reason)
-    options.answer(moved, f"published {_of_pointer(moved)}")
+    moved = await _act_on_snapshot(options, "publish_snapshot", snapshot, reason)
+    options.answer(moved, f"published {_pointer_text(moved)}")
 
 
 @command(app, "discard")
@@ -106,7 +106,7 @@ async def discard(options: Options, *, snapshot: Held, reason: Reason = None) ->
     Examples:
         myria discard snap_0193c1… --reason 'labels went wrong'
     """
-    answer = await _move(options, "discard_snapshot", snapshot, reason)
+    answer = await _act_on_snapshot(options, "discard_snapshot", snapshot, reason)
     options.answer(answer, f"gave up {answer['snapshot_id']}; `myria rebuild` builds its events again at once")
 
 
@@ -128,10 +128,10 @@ async def rollback(
         myria rollback --reason 'bad import'
         myria rollback 3
     """
-    moved = await _move(options, "rollback", snapshot, reason)
+    moved = await _act_on_snapshot(options, "rollback", snapshot, reason)
     options.answer(
         moved,
-        f"rolled back to {_of_pointer(moved)}",
+        f"rolled back to {_pointer_text(moved)}",
         "automatic builds are paused; `myria resume` lets them run again",
     )
 
@@ -145,40 +145,41 @@ async def resume(options: Options) -> None:
     """
     async with administration_of(options) as administration:
         work = administration.registry.resume(options.tenant)
-        answer = await _on_record(administration, options, "resume_builds", None, work)
+        answer = await _record_in_journal(administration, options, "resume_builds", None, work)
     options.answer(answer, "automatic builds run again" if answer["resumed"] else "automatic builds were not paused")
 
 
-async def _move(options: Options, action: str, snapshot: str | None, reason: str | None) -> Json:
-    """Do with a snapshot what the tool `action` does.
+async def _act_on_snapshot(options: Options, action: str, snapshot: str | None, reason: str | None) -> Json:
+    """Publish, discard or roll back a snapshot, and record that in the journal of access.
 
     Args:
-        snapshot: as for `myria diff`, its id, its number or `active`; None for the tool's own choice.
+        action: the name of the admin tool that does the same.
+        snapshot: its id, its number or `active`; None leaves the choice to the rollback.
     """
     from myria.builds.browse import find_snapshot
 
     async with administration_of(options) as administration:
 
         async def work() -> Json:
-            named = snapshot
+            snapshot_id = snapshot
             if snapshot is not None:
                 async with administration.database.read(options.tenant) as connection:
-                    named = (await find_snapshot(connection, options.tenant, snapshot)).snapshot_id
+                    snapshot_id = (await find_snapshot(connection, options.tenant, snapshot)).snapshot_id
             registry = administration.registry
-            acts: dict[str, Callable[..., Awaitable[Json]]] = {
+            methods: dict[str, Callable[..., Awaitable[Json]]] = {
                 "publish_snapshot": registry.publish,
                 "discard_snapshot": registry.discard,
                 "rollback": registry.rollback,
             }
-            return await acts[action](options.tenant, named, actor=actor(), reason=reason)
+            return await methods[action](options.tenant, snapshot_id, actor=actor(), reason=reason)
 
-        return await _on_record(administration, options, action, snapshot, work())
+        return await _record_in_journal(administration, options, action, snapshot, work())
 
 
-async def _on_record(
+async def _record_in_journal(
     administration: Administration, options: Options, action: str, target: str | None, work: Awaitable[Json]
 ) -> Json:
-    """Do what a command asks for, and write into the journal of access who did it and how it ended."""
+    """Await `work`, and write into the journal of access who did it and how it ended; return its answer."""
     from myria.access.journal import Journal
 
     journal = Journal(administration.appending, administration.settings.audit)
@@ -194,13 +195,16 @@ async def _on_record(
     return answer
 
 
-def _of_pointer(moved: Json) -> str:
+def _pointer_text(moved: Json) -> str:
     return f"{moved['snapshot_id']} (before: {moved.get('previous_snapshot_id') or 'none'})"
 
 
 @asynccontextmanager
-async def _builder(options: Options, settings: Settings, place: Place) -> AsyncIterator[asyncio.Task[None]]:
-    """Take up builds in this process for the block; the task ends only by an error that is no outage."""
+async def _run_builder(options: Options, settings: Settings, place: Place) -> AsyncIterator[asyncio.Task[None]]:
+    """Run builds in this process for the block; yield the task that does so, which ends only by a serious error.
+
+    An outage of the database is logged and waited out.
+    """
     from myria.builds.loop import BuildLoop
     from myria_builder import build as work_on
 
@@ -230,16 +234,19 @@ async def _builder(options: Options, settings: Settings, place: Place) -> AsyncI
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _ended(
+async def _wait_for_end(
     registry: Registry, options: Options, request_id: str, builder: asyncio.Task[None] | None
 ) -> dict[str, Any]:
-    """Wait until the build of a request has ended, showing its progress; return it.
+    """Wait until the build of a request has ended, showing its progress; return the build.
+
+    Args:
+        builder: the task that builds in this process; None if another process builds.
 
     Raises:
-        Exception: whatever ended our own builder.
+        Exception: the error that ended `builder`.
     """
     asked_at = time.monotonic()
-    warns = builder is None
+    may_warn = builder is None
     with console.meter("waiting for a builder", quiet=options.json) as progress:
         while True:
             try:
@@ -256,15 +263,15 @@ async def _ended(
             if build is not None:
                 done, total = build["progress"]["tasks_done"], build["progress"]["tasks"]
                 progress.advance(done, total or None, "building scopes")
-            elif warns and time.monotonic() - asked_at > NOBODY_AFTER_S:
-                warns = False
+            elif may_warn and time.monotonic() - asked_at > NOBODY_AFTER_S:
+                may_warn = False
                 console.say(
                     "nobody takes the build up; is a `myria up` running on this database? (or use --here)", "yellow"
                 )
             await asyncio.sleep(POLL_S)
 
 
-def _tell(build: dict[str, Any]) -> None:
+def _report_build(build: dict[str, Any]) -> None:
     from myria.builds.model import Degraded, Outcome
 
     if build["status"] == Outcome.NOTHING_TO_DO:

@@ -86,14 +86,14 @@ async def make_logins(
     from myria_operator.cluster_secrets import make_logins
 
     settings = options.settings(operator__namespace=namespace)
-    wanted = dict(map(_pair, logins))
+    role_of_secret = dict(map(_pair, logins))
     labels = dict(map(_pair, label or ()))
-    made = await make_logins(
-        wanted, host=host, port=port, database=database, labels=labels, namespace=settings.operator.namespace
+    new_secrets = await make_logins(
+        role_of_secret, host=host, port=port, database=database, labels=labels, namespace=settings.operator.namespace
     )
-    existing = len(wanted) - len(made)
-    there = f"; {existing} were there already" if existing else ""
-    options.answer({"made": made}, f"made {', '.join(made) or 'none'}{there}")
+    existing = len(role_of_secret) - len(new_secrets)
+    existing_text = f"; {existing} were there already" if existing else ""
+    options.answer({"made": new_secrets}, f"made {', '.join(new_secrets) or 'none'}{existing_text}")
 
 
 @command(app, "make-key-secret")

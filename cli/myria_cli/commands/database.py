@@ -78,7 +78,7 @@ async def migrate(
         return
     settings = options.settings()
     async with opened(options, settings, create=not check) as place:
-        done, adopted = await _patiently(lambda: _current(place, check=check, grant=grant), wait)
+        done, adopted = await _retry(lambda: _bring_up_to_date(place, check=check, grant=grant), wait)
     restored = f"a dump of another server: the transaction numbers of {adopted or 0:,} events are renewed"
     options.answer(
         {"applied": done, "schema": migrations()[-1].version, "adopted_events": adopted},
@@ -114,7 +114,7 @@ async def verify(
         myria verify --json | jq '.checks[] | select(.failed > 0)'
     """
     if receipt is not None:
-        return await _prove(options, receipt)
+        return await _prove_receipt(options, receipt)
     from myria.builds.verify import verify as examine
 
     planner = options.settings().planner.for_planner()
@@ -131,7 +131,7 @@ async def verify(
     if options.json:
         console.write_json(report.to_json())
     else:
-        _show(report)
+        _show_report(report)
     return CHECK_FAILED if report.failed else 0
 
 
@@ -158,8 +158,8 @@ async def version(options: Options) -> None:
     )
 
 
-async def _prove(options: Options, file: Path) -> int:
-    """Prove a receipt, say what was found, and return the exit status."""
+async def _prove_receipt(options: Options, file: Path) -> int:
+    """Check that everything a receipt names is gone, print the result, and return the exit status."""
     from myria.erasure.commands import verify_receipt
     from myria.erasure.model import Receipt
 
@@ -179,8 +179,12 @@ async def _prove(options: Options, file: Path) -> int:
     return CHECK_FAILED if proof.problems else 0
 
 
-async def _current(place: Place, *, check: bool, grant: bool) -> tuple[list[str], int | None]:
-    """Bring the schema up to date, or refuse one that is not; return what was applied, and what `adopt` says."""
+async def _bring_up_to_date(place: Place, *, check: bool, grant: bool) -> tuple[list[str], int | None]:
+    """Migrate the schema, or with `check` only refuse one that is not up to date.
+
+    Return the migrations that were applied, and the number of events that `schema.adopt` changed, which is None if it
+    had nothing to do.
+    """
     if check:
         missing = await schema.pending(place.owner)
         if missing:
@@ -195,26 +199,26 @@ async def _current(place: Place, *, check: bool, grant: bool) -> tuple[list[str]
     return done, adopted
 
 
-async def _patiently(work: Callable[[], Awaitable[T]], patience_s: float) -> T:
+async def _retry(work: Callable[[], Awaitable[T]], patience_s: float) -> T:
     """Retry `work` until it succeeds or the time is over; print what it waits for whenever the reason changes.
 
     A refused login is retried as well: when several parts start at once, the role may be made a moment later.
     """
     deadline = time.monotonic() + patience_s
-    told = ""
+    last_message = ""
     while True:
         try:
             return await work()
         except (DatabaseUnavailable, DeadlineExceeded, SchemaOutdated, ConfigurationError) as error:
             if time.monotonic() + WAIT_S > deadline:
                 raise
-            if error.message != told:
+            if error.message != last_message:
                 console.say(f"waiting: {error.message}", "dim")
-                told = error.message
+                last_message = error.message
         await asyncio.sleep(WAIT_S)
 
 
-def _show(report: Report) -> None:
+def _show_report(report: Report) -> None:
     columns: dict[str, console.Column] = {
         "": lambda check: Text("FAILED", style="bold red") if check.failed else Text("ok", style="green"),
         "check": lambda check: check.name,

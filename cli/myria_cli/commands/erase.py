@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Names = list[str] | None
 
 _LISTED = 50
-"""Erasures that a list shows."""
+"""Most erasures that --list shows."""
 
 app = typer.Typer(rich_help_panel=PANEL)
 
@@ -97,13 +97,13 @@ async def erase(
     if receipt is not None and receipt.exists():
         raise InvalidArgument(f"{receipt} exists already; name a new file", field="receipt")
     settings = options.settings()
-    named: dict[str, Any] = {
-        "events": (*(event or ()), *_lines(event_file)),
+    selected: dict[str, Any] = {
+        "events": (*(event or ()), *_read_ids(event_file)),
         "notes": tuple(note or ()),
         "participants": canonical_participants(participant, field="participant") if participant else (),
         "contexts": tuple(context or ()),
         "query": query.strip(),
-        "sources": tuple(_source(text) for text in source or ()),
+        "sources": tuple(_channel_and_key(text) for text in source or ()),
     }
     async with (
         opened(options, settings) as place,
@@ -125,14 +125,14 @@ async def erase(
             console.write_lines(await erasures.event_ids(ids))
             return
         if admit:
-            await erasures.admit(list(named["sources"]))
-            console.say(f"{len(named['sources'])} source keys are accepted again")
+            await erasures.admit(list(selected["sources"]))
+            console.say(f"{len(selected['sources'])} source keys are accepted again")
             return
-        if vacuum and resume is None and not any(named.values()):
+        if vacuum and resume is None and not any(selected.values()):
             _show_vacuumed(await schema.vacuum_erased(place.owner))
             return
         if resume is None:
-            selection = Selection(**named, shared=cast("SharedPolicy", policy))
+            selection = Selection(**selected, shared=cast("SharedPolicy", policy))
             if not yes:
                 _show_plan(options, await erasures.plan(selection, after=after))
                 return
@@ -148,12 +148,15 @@ async def erase(
 
 
 async def _hand_over(erasures: Erasures, erasure_id: str, file: Path | None) -> None:
-    """Write the receipt, and forget its key once it is on the disk."""
-    made = await erasures.receipt(erasure_id)
+    """Write the receipt to the file or standard output, then mark it as delivered, so that its key is forgotten.
+
+    The file is synced to the disk first: the key exists nowhere else afterwards.
+    """
+    new_receipt = await erasures.receipt(erasure_id)
     if file is None:
-        console.write_json(made.to_json())
+        console.write_json(new_receipt.to_json())
     else:
-        text = orjson.dumps(made.to_json(), option=orjson.OPT_INDENT_2)
+        text = orjson.dumps(new_receipt.to_json(), option=orjson.OPT_INDENT_2)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as opened_file:
             opened_file.write(text + b"\n")
@@ -198,7 +201,7 @@ def _show_erasures(options: Options, erasures: Sequence[ErasureStatus]) -> None:
 
 
 def _show_vacuumed(tables: Sequence[schema.Vacuumed]) -> None:
-    """Say what a VACUUM did, and what it cannot do."""
+    """Print what a VACUUM did, which dead rows it had to leave, and where older pages still exist."""
     if not tables:
         console.say(
             "nothing was vacuumed: before PostgreSQL 17 only the owner of the tables may. Run `myria erase --vacuum` "
@@ -217,11 +220,11 @@ def _show_vacuumed(tables: Sequence[schema.Vacuumed]) -> None:
     console.say("WAL, archives and backups keep older pages; docs/erasure.md says until when, and how to end it")
 
 
-def _lines(file: Path | None) -> list[str]:
-    """Return the lines of a file that say anything.
+def _read_ids(file: Path | None) -> list[str]:
+    """Return the words in a file, which are ids of events, one a line; none if `file` is None.
 
     Raises:
-        InvalidArgument: it cannot be read, or is no text.
+        InvalidArgument: the file cannot be read, or is no text.
     """
     if file is None:
         return []
@@ -231,7 +234,7 @@ def _lines(file: Path | None) -> list[str]:
         raise InvalidArgument(f"{file} cannot be read as lines of text: {error}", field="event-file") from error
 
 
-def _source(text: str) -> tuple[str, str]:
+def _channel_and_key(text: str) -> tuple[str, str]:
     channel, is_pair, key = text.partition("=")
     if not is_pair:
         raise InvalidArgument("--source wants CHANNEL=KEY", field="source")

@@ -41,7 +41,7 @@ WHOLE = (
     *("chatgpt", "claude", "slack", "whatsapp", "telegram", "mem0", "zep"),
     *("basic-memory", "memory-server", "csv"),
 )
-"""Systems whose exports are files and folders: `myria_cli.importers.formats` knows them, and takes long to import."""
+"""Systems whose exports are files and folders, as in `myria_cli.importers.formats`, which takes long to import."""
 
 SYSTEMS = ", ".join(WHOLE + BY_LINE)
 
@@ -82,17 +82,17 @@ async def events(
     """
     from myria.builds.browse import EventFilter, event_json, follow_events, newest_events
 
-    wanted = EventFilter(
+    event_filter = EventFilter(
         participants=canonical_participants(as_) if as_ else (),
         channel=channel,
         type=type_,
         context_id=context,
-        since=_moment(since, "since"),
-        until=_moment(until, "until"),
+        since=_parse_time(since, "since"),
+        until=_parse_time(until, "until"),
         internal=internal,
     )
     async with database_of(options) as database:
-        rows, newest = await newest_events(database, options.tenant, wanted, limit=limit)
+        rows, newest = await newest_events(database, options.tenant, event_filter, limit=limit)
         if options.json:
             console.write_lines(console.json_text(event_json(row)) for row in rows)
         elif rows:
@@ -100,7 +100,7 @@ async def events(
         elif not follow:
             console.say("no events")
         if follow:
-            async for row in follow_events(database, options.tenant, wanted, after=newest):
+            async for row in follow_events(database, options.tenant, event_filter, after=newest):
                 if options.json:
                     console.write_lines([console.json_text(event_json(row))])
                 else:
@@ -174,8 +174,8 @@ async def import_(
 
     settings = options.settings()
     _check_system(from_, as_=as_, project=project, of_files=people is not None or zone is not None, dry_run=dry_run)
-    refused = Refusals(as_json=options.json)
-    with _input(file, folder=from_ == "memory-tools" or from_ in WHOLE) as (source, size):
+    refusals = Refusals(as_json=options.json)
+    with _open_source(file, folder=from_ == "memory-tools" or from_ in WHOLE) as (source, size):
         plan = Import(
             tenant=options.tenant,
             system=from_,
@@ -195,14 +195,14 @@ async def import_(
             Database(place.serving, pool_options(settings)) as database,
         ):
             await schema.check(database)
-            outcome, speakers = await run_import(plan, settings, database, on_refused=refused, quiet=options.json)
-            refused.finish(may_ignore=from_ is None)
+            outcome, speakers = await run_import(plan, settings, database, on_refused=refusals, quiet=options.json)
+            refusals.finish(may_ignore=from_ is None)
             if outcome.count.imported >= MANY:
                 await transfer.analyze(place.owner)
     if options.json:
         console.write_json(_outcome_json(outcome, speakers, from_, dry_run=dry_run))
     else:
-        _tell(outcome, speakers, from_, dry_run=dry_run)
+        _report_import(outcome, speakers, from_, dry_run=dry_run)
     return SOME_REFUSED if outcome.count.refused else 0
 
 
@@ -253,8 +253,11 @@ def _check_system(
 
 
 @contextmanager
-def _input(file: str, *, folder: bool = False) -> Iterator[tuple[IO[bytes], int | None]]:
-    """Open what an import reads for the block; of a folder, where one is allowed, there is nothing to open."""
+def _open_source(file: str, *, folder: bool = False) -> Iterator[tuple[IO[bytes], int | None]]:
+    """Open an import's source for the block; yield it and its size in bytes, None if unknown.
+
+    For a folder, where one is allowed, the source is empty: the importer reads the folder by its path.
+    """
     if folder and Path(file).is_dir():
         yield BytesIO(), None
         return
@@ -280,7 +283,7 @@ def _outcome_json(
     return {**document, "dry_run": True} if dry_run else document
 
 
-def _tell(outcome: Importing, speakers: Mapping[str, int], system: str | None, *, dry_run: bool) -> None:
+def _report_import(outcome: Importing, speakers: Mapping[str, int], system: str | None, *, dry_run: bool) -> None:
     count = outcome.count
     if system is None and count.refused and not count.imported + count.already_there:
         console.say(f"no line is an event of Myria; of another system's export say --from: {SYSTEMS}")
@@ -302,7 +305,7 @@ def _tell(outcome: Importing, speakers: Mapping[str, int], system: str | None, *
         console.say(f"of {count.redacted:,} lines something was taken out that must not be kept (redaction.kinds)")
 
 
-def _moment(text: str | None, name: str) -> datetime | None:
+def _parse_time(text: str | None, name: str) -> datetime | None:
     return None if text is None else to_datetime(parse_timestamp(text, name))
 
 
@@ -313,7 +316,7 @@ def _listing(rows: list[Any]) -> Any:
         "channel": "channel",
         "participants": lambda row: list(row["participants"]),
         "type": "type",
-        "what": _said,
+        "what": _event_text,
         "event_id": "event_id",
     }
     return console.table(columns, rows, right=("seq",))
@@ -322,7 +325,7 @@ def _listing(rows: list[Any]) -> Any:
 def _follow_line(row: Any) -> Text:
     line = Text(f"{row['event_seq']:>8} {_when(row)} ", style="dim")
     line.append(console.one_line(f"{row['channel']} [{', '.join(row['participants'])}] "), style="dim")
-    line.append(_said(row))
+    line.append(_event_text(row))
     return line
 
 
@@ -330,6 +333,6 @@ def _when(row: Any) -> str:
     return str(row["occurred_at"].isoformat(" ", "seconds")[:19])
 
 
-def _said(row: Any) -> str:
+def _event_text(row: Any) -> str:
     text = console.one_line(payload_text(orjson.loads(row["payload"])), 100)
     return f"(internal) {text}" if row["internal"] else text

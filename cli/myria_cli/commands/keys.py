@@ -108,8 +108,8 @@ async def create(
     from myria.access.durations import parse_duration
     from myria.access.store import DEFAULT_FACES, NewKey
 
-    given = _given(key_file, key_env)
-    new = NewKey(
+    given_key = _read_given_key(key_file, key_env)
+    new_key = NewKey(
         name=name,
         tenant=options.tenant,
         roles=tuple(role or ("append", "read")),  # type: ignore[arg-type]
@@ -124,15 +124,15 @@ async def create(
         description=description,
     ).checked()
     async with access_store(options, create=True) as store:
-        if new.tenant == "default" or given is not None:
-            await store.ensure_tenant(new.tenant)
-        if given is not None:
-            shown, is_new = await store.ensure_key(new, given)
+        if new_key.tenant == "default" or given_key is not None:
+            await store.ensure_tenant(new_key.tenant)
+        if given_key is not None:
+            key_row, is_new = await store.ensure_key(new_key, given_key)
             sentence = "this key is known now" if is_new else "this key is known already: nothing changed"
-            options.answer(shown, console.fields(shown), sentence)
+            options.answer(key_row, console.fields(key_row), sentence)
             return
-        made, shown = await store.create_key(new)
-    _hand_over(options, made, shown)
+        made_key, key_row = await store.create_key(new_key)
+    _hand_over(options, made_key, key_row)
 
 
 @command(key, "list")
@@ -156,7 +156,7 @@ async def list_(options: Options, *, all_tenants: AllTenants = False) -> None:
 async def show(options: Options, key_id: KeyId) -> None:
     """Show what one key may do."""
     async with access_store(options) as store:
-        shown = await store.key(_id_of(key_id))
+        shown = await store.key(_key_id_of(key_id))
     options.answer(shown, console.fields(shown))
 
 
@@ -175,7 +175,7 @@ async def rotate(
     from myria.access.durations import parse_duration
 
     async with access_store(options) as store:
-        made, shown = await store.rotate_key(_id_of(key_id), overlap_s=parse_duration(overlap, "overlap"))
+        made, shown = await store.rotate_key(_key_id_of(key_id), overlap_s=parse_duration(overlap, "overlap"))
     _hand_over(options, made, shown)
 
 
@@ -183,7 +183,7 @@ async def rotate(
 async def revoke(options: Options, key_id: KeyId) -> None:
     """End a key: within a second no process accepts it any more."""
     async with access_store(options) as store:
-        shown = await store.revoke_key(_id_of(key_id))
+        shown = await store.revoke_key(_key_id_of(key_id))
     options.answer(shown, console.fields(shown), f"the key {shown['key_id']} is revoked")
 
 
@@ -231,7 +231,7 @@ async def _grants(options: Options) -> AsyncIterator[AccessStore]:
 
 
 def _hand_over(options: Options, made: MadeKey, shown: dict[str, Any]) -> None:
-    """Show a key with its text, this once."""
+    """Answer with a new key and its text, which is shown only now."""
     options.answer(
         {"key_id": shown["key_id"], "key": made.text, **shown},
         Panel(Text(made.text, style="bold cyan"), title="The key, shown this once", expand=False),
@@ -240,28 +240,28 @@ def _hand_over(options: Options, made: MadeKey, shown: dict[str, Any]) -> None:
     )
 
 
-def _given(key_file: Path | None, key_env: str | None) -> MadeKey | None:
-    """Return the key that a file or a variable holds, or None where neither was named."""
+def _read_given_key(key_file: Path | None, key_env: str | None) -> MadeKey | None:
+    """Return the key from the file or the environment variable, or None if neither option was given."""
     if key_file is not None and key_env is not None:
         raise InvalidArgument("--key-file and --key-env both give the key; leave one out", field="key-env")
     if key_file is not None:
         try:
-            return _parsed(key_file.read_text(encoding="utf-8"), f"the file {key_file}", "key-file")
+            return _parse_given_key(key_file.read_text(encoding="utf-8"), f"the file {key_file}", "key-file")
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidArgument(f"the file {key_file} cannot be read: {error}", field="key-file") from error
     if key_env is not None:
-        return _parsed(os.environ.get(key_env, ""), f"the variable {key_env}", "key-env")
+        return _parse_given_key(os.environ.get(key_env, ""), f"the variable {key_env}", "key-env")
     return None
 
 
-def _parsed(text: str, source: str, field: str) -> MadeKey:
+def _parse_given_key(text: str, source: str, field: str) -> MadeKey:
     made = parse_key(text.strip())
     if made is None:
         raise InvalidArgument(f"{source} holds no key; it must read myr_<id>_<secret>", field=field)
     return made
 
 
-def _id_of(text: str) -> str:
-    """Return a key's id, also where somebody gave the whole key."""
+def _key_id_of(text: str) -> str:
+    """Return the key's id if `text` is a whole key, else `text`, which then is an id."""
     made = parse_key(text)
     return text if made is None else made.key_id

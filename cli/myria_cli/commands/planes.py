@@ -114,10 +114,10 @@ async def demo(
 
     settings = options.settings(mcp__host=host, mcp__port=port)
     settings.auth.require_servable()
-    quiet = settings.service if options.debug else replace(settings.service, log_level="warning")
-    logs.configure(quiet, "demo", settings.log)
+    demo_service = settings.service if options.debug else replace(settings.service, log_level="warning")
+    logs.configure(demo_service, "demo", settings.log)
     sample.folder()
-    # The sample is told without a key, so a demo listens on this machine alone whatever auth.mode says.
+    # The sample is sent without a key, so a demo listens on this machine alone, whatever auth.mode says.
     with _listen(settings, insecure=insecure, guarded=False) as sock:
         async with (
             opened(options, settings, create=True, exclusive=True) as place,
@@ -125,16 +125,16 @@ async def demo(
         ):
             if not options.json:
                 console.say(f"serving MCP at {running.url}; embeddings are {chosen(settings).why}", "dim")
-            telling = asyncio.create_task(sample.tell(running.url, as_json=options.json))
-            watching = asyncio.create_task(running.run())
+            sample_task = asyncio.create_task(sample.tell(running.url, as_json=options.json))
+            planes_task = asyncio.create_task(running.run())
             try:
-                await asyncio.wait({telling, watching}, return_when=asyncio.FIRST_COMPLETED)
-                if watching.done():
-                    await watching
-                await telling
+                await asyncio.wait({sample_task, planes_task}, return_when=asyncio.FIRST_COMPLETED)
+                if planes_task.done():
+                    await planes_task
+                await sample_task
             finally:
-                telling.cancel()
-                watching.cancel()
+                sample_task.cancel()
+                planes_task.cancel()
             if once:
                 return
             welcome(options, settings, place, running)
@@ -183,12 +183,12 @@ async def serve(
     logs.configure(settings.service, "server", settings.log)
     if stdio and (host is not None or port is not None or descriptor is not None):
         raise InvalidArgument("--stdio listens on no port; leave --host and --port out", field="stdio")
-    served = _check_face(settings, face, stdio=stdio)
+    served_face = _check_face(settings, face, stdio=stdio)
     async with AsyncExitStack() as stack:
         sock = None
         if not stdio:
             sock = stack.enter_context(
-                _listen(settings, insecure=insecure) if descriptor is None else _inherited(descriptor)
+                _listen(settings, insecure=insecure) if descriptor is None else _inherited_socket(descriptor)
             )
         place = await stack.enter_async_context(opened(options, settings, create=True))
         if settings.postgres.migrate_on_start and place.embedded is None and not with_parent:
@@ -207,15 +207,15 @@ async def serve(
         if sock is None:
             if settings.mcp.stdio_builds:
                 await stack.enter_async_context(builds_in_process(settings, place))
-            await serve_stdio(memory, settings, tenant=options.tenant, face=served)
+            await serve_stdio(memory, settings, tenant=options.tenant, face=served_face)
             return
         if descriptor is None:
             console.say(f"serving MCP at {url_of(sock, settings.mcp)}/mcp")
         if beside is not None:
-            metrics.beside = _fetch(beside)
+            metrics.beside = _fetcher(beside)
         departure = Departure()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, departure.ask)
-        awaiting = asyncio.create_task(_expect_schema(memory.database, settings.migrate.wait_s, departure))
+        schema_task = asyncio.create_task(_end_without_schema(memory.database, settings.migrate.wait_s, departure))
         # A parent that stops this process sends it no requests any more, so it need not linger.
         linger_s = 0.0 if with_parent else settings.mcp.linger_s
         try:
@@ -229,9 +229,9 @@ async def serve(
                 linger_s=linger_s,
             )
         finally:
-            awaiting.cancel()
-            await asyncio.wait({awaiting})
-        if not awaiting.cancelled() and (error := awaiting.exception()) is not None:
+            schema_task.cancel()
+            await asyncio.wait({schema_task})
+        if not schema_task.cancelled() and (error := schema_task.exception()) is not None:
             raise error
 
 
@@ -307,7 +307,10 @@ async def operate(
 
 
 def _listen(settings: Settings, *, insecure: bool, guarded: bool | None = None) -> socket.socket:
-    """Return a socket that listens where the settings say; `guarded` by default as auth.mode says."""
+    """Return a socket that listens where the settings say.
+
+    `guarded` tells whether callers need a key; None derives that from auth.mode.
+    """
     from myria_server.http.listening import reserve_port
 
     if guarded is None:
@@ -315,14 +318,14 @@ def _listen(settings: Settings, *, insecure: bool, guarded: bool | None = None) 
     return reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure, guarded=guarded)
 
 
-def _inherited(descriptor: int) -> socket.socket:
+def _inherited_socket(descriptor: int) -> socket.socket:
     sock = socket.socket(fileno=descriptor)
     sock.setblocking(False)
     return sock
 
 
 def _check_face(settings: Settings, face: str, *, stdio: bool) -> Face:
-    """Return the face of this name, which with --stdio must be on."""
+    """Return the face of this name; with --stdio refuse one that the settings switch off."""
     from myria.settings import variable_of
     from myria_server.api.tools import SWITCH_OF, served_faces
 
@@ -337,8 +340,8 @@ def _check_face(settings: Settings, face: str, *, stdio: bool) -> Face:
     return face
 
 
-async def _expect_schema(database: Database, wait_s: float, departure: Departure) -> None:
-    """End a server whose schema does not come in time; meanwhile it lives, and is not ready."""
+async def _end_without_schema(database: Database, wait_s: float, departure: Departure) -> None:
+    """Wait for the schema, and end the server if it is not current in `wait_s`; until then the server is not ready."""
     from myria.db.schema import until_current
 
     if not wait_s:
@@ -347,11 +350,11 @@ async def _expect_schema(database: Database, wait_s: float, departure: Departure
         await until_current(database, wait_s)
     except MyriaError:
         departure.ask()
-        departure.ask()
+        departure.ask()  # twice means at once, without lingering: nothing was served yet
         raise
 
 
-def _fetch(url: str) -> Callable[[], Awaitable[bytes]]:
+def _fetcher(url: str) -> Callable[[], Awaitable[bytes]]:
     import httpx
 
     async def fetch() -> bytes:

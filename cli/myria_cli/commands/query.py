@@ -74,12 +74,18 @@ async def query(
 
     if not as_:
         raise InvalidArgument("say who asks: --as NAME (repeat it for several)", field="participants")
-    of_tree = {"max_nodes": max_nodes, "max_depth": max_depth, "root": root, "mode": mode, "payload": payload or None}
+    tree_options = {
+        "max_nodes": max_nodes,
+        "max_depth": max_depth,
+        "root": root,
+        "mode": mode,
+        "payload": payload or None,
+    }
     if not events and limit is not None:
         raise InvalidArgument("--limit goes with --events; a tree takes --max-nodes", field="limit")
-    if events and (given := [name for name, value in of_tree.items() if value is not None]):
-        raise InvalidArgument(f"--{given[0].replace('_', '-')} does not go with --events", field=given[0])
-    asked: dict[str, Any] = {
+    if events and (given_names := [name for name, value in tree_options.items() if value is not None]):
+        raise InvalidArgument(f"--{given_names[0].replace('_', '-')} does not go with --events", field=given_names[0])
+    arguments: dict[str, Any] = {
         "participants": as_,
         "query": text,
         "topic_hints": [_hint(hint_text) for hint_text in hint or ()],
@@ -95,15 +101,17 @@ async def query(
         "cursor": cursor,
     }
     settings = options.settings()
-    asking = local_principal(options.tenant, actor="cli")
+    principal = local_principal(options.tenant, actor="cli")
     async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
         if events:
-            for_events = read(EventNodesInput, {**asked, "limit": limit}).query_value(asking)
-            answer = await memory.query_event_nodes(options.tenant, for_events)
+            event_query = read(EventNodesInput, {**arguments, "limit": limit}).query_value(principal)
+            answer = await memory.query_event_nodes(options.tenant, event_query)
         else:
-            shape = {name: value for name, value in of_tree.items() if name != "payload"}
-            asked |= shape | {"include_payload": payload}
-            answer = await memory.query_references(options.tenant, read(ReferencesInput, asked).query_value(asking))
+            shape = {name: value for name, value in tree_options.items() if name != "payload"}
+            arguments |= shape | {"include_payload": payload}
+            answer = await memory.query_references(
+                options.tenant, read(ReferencesInput, arguments).query_value(principal)
+            )
     if not options.json and not answer["root"]["children"]:
         console.write(NOTHING)
         return
@@ -113,6 +121,7 @@ async def query(
 
 
 def _hint(text: str) -> dict[str, Any]:
+    """Parse TOPIC or TOPIC=0..1 into a topic hint, whose confidence is 1 by default."""
     name, separator, weight = text.rpartition("=")
     if not separator:
         return {"hint": text, "confidence": 1.0}

@@ -45,11 +45,11 @@ async def snapshots(
     """
     async with administration_of(options) as administration:
         answer = await administration.registry.list_snapshots(options.tenant, limit=limit, cursor=cursor)
-    kept, more = answer["snapshots"], answer.get("next_cursor")
+    snapshot_rows, next_cursor = answer["snapshots"], answer.get("next_cursor")
     options.answer(
         answer,
-        _snapshot_table(kept) if kept else "no snapshot yet",
-        f"--cursor {more}" if more else None,
+        _snapshot_table(snapshot_rows) if snapshot_rows else "no snapshot yet",
+        f"--cursor {next_cursor}" if next_cursor else None,
     )
 
 
@@ -102,18 +102,20 @@ async def show(
 
     scopes: list[Json] = []
     async with database_of(options) as database, database.read(options.tenant) as connection:
-        chosen = await browse.find_snapshot(connection, options.tenant, snapshot)
+        snapshot_row = await browse.find_snapshot(connection, options.tenant, snapshot)
         if not options.json:
-            console.say(f"snapshot {chosen.snapshot_id}, {chosen.status}, up to event {chosen.cutoff}", "dim")
-        async for scope in _scopes(connection, options.tenant, chosen, as_ or (), subjects=subjects):
-            [root] = await _topics(connection, options.tenant, chosen, [scope.root], depth)
+            console.say(
+                f"snapshot {snapshot_row.snapshot_id}, {snapshot_row.status}, up to event {snapshot_row.cutoff}", "dim"
+            )
+        async for scope in _scope_roots(connection, options.tenant, snapshot_row, as_ or (), subjects=subjects):
+            [root] = await _read_topics(connection, options.tenant, snapshot_row, [scope.root], depth)
             if options.json:
                 scopes.append({"participants": list(scope.participants), "root": _topic_json(root)})
             else:
                 heading = Text(console.shown(", ".join(scope.participants)), style="bold cyan")
-                console.write(_drawn(Tree(heading, guide_style="dim"), [root], summaries=summaries))
+                console.write(_add_topics(Tree(heading, guide_style="dim"), [root], summaries=summaries))
     if options.json:
-        console.write_json({"snapshot_id": chosen.snapshot_id, "status": chosen.status, "scopes": scopes})
+        console.write_json({"snapshot_id": snapshot_row.snapshot_id, "status": snapshot_row.status, "scopes": scopes})
 
 
 @command(app, "diff")
@@ -132,26 +134,26 @@ async def diff(
     from myria.builds import browse
 
     scopes: list[Json] = []
-    same = True
+    is_equal = True
     async with database_of(options) as database, database.read(options.tenant) as connection:
         before = await browse.find_snapshot(connection, options.tenant, a)
         after = await browse.find_snapshot(connection, options.tenant, b)
         async for difference in browse.differing_scopes(connection, options.tenant, before, after):
-            same = False
+            is_equal = False
             if options.json:
                 scopes.append(difference)
             else:
                 console.write(_difference_text(difference))
     if options.json:
         console.write_json({"before": before.snapshot_id, "after": after.snapshot_id, "scopes": scopes})
-    elif same:
+    elif is_equal:
         console.say("no difference")
 
 
-async def _scopes(
+async def _scope_roots(
     connection: Connection, tenant: str, snapshot: browse.SnapshotRow, participants: Sequence[str], *, subjects: bool
 ) -> AsyncIterator[browse.ScopeRoot]:
-    """Yield the scopes of a snapshot with the roots of their trees; of those of subjects where they are asked for."""
+    """Yield the scopes of a snapshot with the roots of their topic trees, or of their trees of subjects."""
     from myria.builds import browse
 
     async for scope in browse.scope_roots(connection, tenant, snapshot, participants=participants):
@@ -163,31 +165,33 @@ async def _scopes(
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
-    """A topic with those below it, as far down as was asked for."""
+    """A topic with its subtopics, down to the depth that is drawn."""
 
     node: browse.TreeNode
     below: list[_Topic]
 
 
-async def _topics(
+async def _read_topics(
     connection: Connection, tenant: str, snapshot: browse.SnapshotRow, renderings: Sequence[bytes], depth: int | None
 ) -> list[_Topic]:
-    """Read topics, and `depth` levels of those below them with themselves; None for all."""
+    """Read topics with their subtopics, `depth` levels in all, counting the topics themselves; None reads all."""
     from myria.builds import browse
 
     deeper = None if depth is None else depth - 1
     return [
         _Topic(
             node,
-            await _topics(connection, tenant, snapshot, node.children, deeper) if node.children and deeper != 0 else [],
+            await _read_topics(connection, tenant, snapshot, node.children, deeper)
+            if node.children and deeper != 0
+            else [],
         )
         for node in await browse.tree_nodes(connection, tenant, renderings, floor=snapshot.cutoff)
     ]
 
 
-def _drawn(tree: Tree, topics: Sequence[_Topic], *, summaries: bool) -> Tree:
+def _add_topics(tree: Tree, topics: Sequence[_Topic], *, summaries: bool) -> Tree:
     for topic in topics:
-        _drawn(tree.add(topic_text(topic.node, summaries=summaries)), topic.below, summaries=summaries)
+        _add_topics(tree.add(topic_text(topic.node, summaries=summaries)), topic.below, summaries=summaries)
     return tree
 
 
@@ -199,15 +203,17 @@ def _topic_json(topic: _Topic) -> Json:
 
 
 def _difference_text(difference: Json) -> Text:
-    """Return the heading of a scope with how many events differ, and a line for each topic."""
+    """Return a scope's heading with counts of differing events, and a line for each topic that differs."""
     events = difference["events"]
     moved = sum(1 for event in events if event["before"] and event["after"])
-    came = sum(1 for event in events if not event["before"])
-    went = sum(1 for event in events if not event["after"])
-    notes = [f"{number:,} {what}" for number, what in ((came, "new"), (moved, "moved"), (went, "gone")) if number]
+    added = sum(1 for event in events if not event["before"])
+    gone = sum(1 for event in events if not event["after"])
+    event_counts = [
+        f"{number:,} {what}" for number, what in ((added, "new"), (moved, "moved"), (gone, "gone")) if number
+    ]
     text = Text.assemble(
         (console.shown(", ".join(difference["participants"])), "bold cyan"),
-        (f"  events: {', '.join(notes) or 'the same'}", "dim"),
+        (f"  events: {', '.join(event_counts) or 'the same'}", "dim"),
     )
     for kind, changes in (("", difference["topics"]), ("subject, ", difference["subjects"])):
         for change in changes:
@@ -248,10 +254,14 @@ def _snapshot_table(kept: Sequence[Json]) -> Any:
 
 
 def _status_fields(where: str, answer: Json) -> list[tuple[str, object]]:
-    quiet, tail = answer["triggers"]["inactivity"], answer["triggers"]["tail_threshold"]
-    last, degraded, active = answer.get("last_build"), answer["degraded"], answer["active_snapshot_id"]
-    asks = answer["triggers"]["manual"]["enabled"]
-    came = f"; the last event came at {console.to_the_second(quiet['last_event_at'])}" if quiet["last_event_at"] else ""
+    inactivity, tail = answer["triggers"]["inactivity"], answer["triggers"]["tail_threshold"]
+    last_build, degraded, active = answer.get("last_build"), answer["degraded"], answer["active_snapshot_id"]
+    is_manual_on = answer["triggers"]["manual"]["enabled"]
+    last_event_text = (
+        f"; the last event came at {console.to_the_second(inactivity['last_event_at'])}"
+        if inactivity["last_event_at"]
+        else ""
+    )
     rows: list[tuple[str, object]] = [
         ("memory", where),
         ("active snapshot", active or "none yet"),
@@ -261,18 +271,25 @@ def _status_fields(where: str, answer: Json) -> list[tuple[str, object]]:
         ("queued", answer["queued"]),
         ("automatic builds", f"paused: {answer['paused_reason']}" if answer["paused"] else "on"),
     ]
-    if last:
-        rows.append(("last build", f"{last['status']} ({last['trigger']}), {last['build_id']}"))
-        if last.get("error"):
-            rows.append(("its error", console.one_line(f"{last['error']['code']}: {last['error']['message']}")))
-        if last.get("degraded") and last["snapshot_id"] not in {None, active}:
-            rows.append(("", console.one_line(str(Degraded(**last["degraded"])))))
+    if last_build:
+        rows.append(("last build", f"{last_build['status']} ({last_build['trigger']}), {last_build['build_id']}"))
+        if last_build.get("error"):
+            rows.append(
+                ("its error", console.one_line(f"{last_build['error']['code']}: {last_build['error']['message']}"))
+            )
+        if last_build.get("degraded") and last_build["snapshot_id"] not in {None, active}:
+            rows.append(("", console.one_line(str(Degraded(**last_build["degraded"])))))
     for work, wait in answer["waits"].items():
         rows.append((f"{work} wait", console.one_line(f"since {wait['since']}: {wait['reason']}; see docs/llm.md")))
     return [
         *rows,
-        ("builds begin", "when `myria rebuild` asks" if asks else "not by `myria rebuild`"),
-        ("", f"after {quiet['timeout_s']:g} s without an event{came}" if quiet["enabled"] else "not after a silence"),
+        ("builds begin", "when `myria rebuild` asks" if is_manual_on else "not by `myria rebuild`"),
+        (
+            "",
+            f"after {inactivity['timeout_s']:g} s without an event{last_event_text}"
+            if inactivity["enabled"]
+            else "not after a silence",
+        ),
         ("", f"at {tail['max_unindexed_events']:,} fresh events" if tail["enabled"] else "not for a long tail"),
         ("embeddings", answer["embeddings"]),
     ]

@@ -1,7 +1,7 @@
 """Chats with assistants, as ChatGPT and Claude export them: `conversations.json`, alone or in the ZIP they send.
 
-A conversation is a tree of messages: every edit and every regenerated answer is a branch. What a person last saw is one
-path of it, from the newest message to the root; the other branches are left out.
+A conversation is a tree of messages: every edit and every regenerated answer is a branch. Only one path is imported,
+the one that the person last saw: from the newest message to the root.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from myria_cli.importers.records import (
 _ROLES = {"user": "user", "human": "user", "assistant": "assistant"}
 _HIDDEN = "is_visually_hidden_from_conversation"
 _CITATION = re.compile("[ ]?\ue200(?:file)?cite\ue202[^\ue200\ue201]*\ue201")
-"""What ChatGPT writes where it shows a source, in characters that no font has: numbers of results it had then."""
+"""ChatGPT's marks for sources: numbers of search results, between characters of the private-use area."""
 
 _OTHER_BRANCH = LeftOut(reason="in branches that were abandoned")
 _TOOL = LeftOut(reason="thoughts, and calls and results of tools")
@@ -37,7 +37,7 @@ _TOOL = LeftOut(reason="thoughts, and calls and results of tools")
 
 @dataclass(slots=True)
 class _Chat:
-    """A conversation while its messages are read. `begun` is its own time as the export writes it."""
+    """A conversation whose messages are being read; `begun` is its creation time as in the export."""
 
     channel: str
     name: str
@@ -46,22 +46,22 @@ class _Chat:
     last: datetime | None = None
 
     def message(self, *, key: str, role: str, at: Any, text: str) -> Record:
-        """Return a message of the conversation; one without a time stands right behind the one before."""
+        """Return the record of a message; one without a time gets the previous one's plus a microsecond."""
         if role not in _ROLES:
             return _TOOL if role == "tool" else NOTICE
         if not text:
             return NO_TEXT
         try:
             if not at and self.last is not None:
-                sent = self.last + timedelta(microseconds=1)
+                sent_at = self.last + timedelta(microseconds=1)
             else:
-                sent = moment(at or self.begun)
+                sent_at = moment(at or self.begun)
         except InvalidTimestamp as error:
             return error
         title = self.title if self.last is None else None
-        self.last = sent
+        self.last = sent_at
         return Message(
-            at=sent,
+            at=sent_at,
             channel=self.channel,
             conversation=self.name,
             key=key,
@@ -76,21 +76,21 @@ def chatgpt(source: Source) -> Iterator[Record]:
     """Yield the messages of a ChatGPT export: of each conversation the path that ends in `current_node`."""
     for conversation in _conversations(source, "mapping"):
         nodes = {key: node for key, node in conversation["mapping"].items() if isinstance(node, dict)}
-        end = conversation.get("current_node")
-        path = _path(nodes, end if end in nodes else _newest(nodes), "parent")
+        last_key = conversation.get("current_node")
+        path = _path(nodes, last_key if last_key in nodes else _newest(nodes), "parent")
         yield from [_OTHER_BRANCH for key, node in nodes.items() if key not in path and node.get("message")]
         chat = _chat(conversation, "chatgpt", ("conversation_id", "id"), "title", "create_time")
         messages = [(key, message) for key in path if isinstance(message := nodes[key].get("message"), dict)]
         chat.begun = chat.begun or next(filter(None, (message.get("create_time") for _, message in messages)), None)
         for key, message in messages:
-            words = _words(message)
-            if isinstance(words, LeftOut):
-                yield words
+            text = _message_text(message)
+            if isinstance(text, LeftOut):
+                yield text
                 continue
             author = message.get("author")
             role = text_of(author.get("role")) if isinstance(author, dict) else ""
             yield chat.message(
-                key=text_of(message.get("id")) or key, role=role, at=message.get("create_time"), text=words
+                key=text_of(message.get("id")) or key, role=role, at=message.get("create_time"), text=text
             )
 
 
@@ -135,12 +135,12 @@ def _conversations(source: Source, mark: str) -> list[dict[str, Any]]:
 
 def _chat(conversation: Mapping[str, Any], channel: str, ids: tuple[str, ...], title: str, begun: str) -> _Chat:
     name = next((text for text in map(text_of, map(conversation.get, ids)) if text), None)
-    begun_at, titled = conversation.get(begun), text_of(conversation.get(title)) or None
-    return _Chat(channel, name or identified(channel, str(begun_at), titled or ""), titled, begun_at)
+    begun_at, title_text = conversation.get(begun), text_of(conversation.get(title)) or None
+    return _Chat(channel, name or identified(channel, str(begun_at), title_text or ""), title_text, begun_at)
 
 
 def _path(nodes: Mapping[str, Any], end: Any, parent: str) -> list[str]:
-    """Return the names of the nodes from the root to an end; a circle ends where it would begin again."""
+    """Return the keys of the nodes from the root to `end`; a cycle is cut where it would repeat."""
     path: dict[str, None] = {}
     while end in nodes and end not in path:
         path[end] = None
@@ -149,14 +149,14 @@ def _path(nodes: Mapping[str, Any], end: Any, parent: str) -> list[str]:
 
 
 def _newest(nodes: Mapping[str, Any]) -> str | None:
-    """Return the name of the newest message that nothing follows; None where there is no message."""
+    """Return the key of the newest message without a successor; None if there is no message."""
     parents = {node.get("parent") for node in nodes.values()}
     ends = [key for key, node in nodes.items() if key not in parents and isinstance(node.get("message"), dict)]
     return max(ends, key=lambda key: nodes[key]["message"].get("create_time") or 0, default=None)
 
 
-def _words(message: Mapping[str, Any]) -> str | LeftOut:
-    """Return what a message of ChatGPT says in words, or why it is left out."""
+def _message_text(message: Mapping[str, Any]) -> str | LeftOut:
+    """Return the text of a ChatGPT message, or why it is left out."""
     content, metadata = message.get("content"), message.get("metadata")
     if not isinstance(content, dict) or (isinstance(metadata, dict) and metadata.get(_HIDDEN)):
         return NOTICE

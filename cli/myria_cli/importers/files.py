@@ -15,17 +15,17 @@ import orjson
 from myria.errors import BodyTooLarge, InvalidArgument, MalformedJson
 
 MEMBER_BYTES = 2 * 1024**3
-"""The largest file that is read at one go. A ZIP archive may claim any size: nothing larger is unpacked."""
+"""The largest file that is read. A ZIP archive may claim any size: larger members are not unpacked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What an import reads. Names are relative to it, with slashes; a lone file has its own name."""
+    """What an import reads: a folder, a ZIP archive or a file. Names are paths within it, with slashes."""
 
     path: Path
 
     def names(self, *suffixes: str) -> list[str]:
-        """Return the names of its files that end in one of the suffixes, in their order."""
+        """Return the sorted names of files with one of the suffixes, without hidden ones; a lone file's own name."""
         if self.path.is_dir():
             names = [file.relative_to(self.path).as_posix() for file in self.path.rglob("*") if file.is_file()]
         elif self._is_archive():
@@ -33,8 +33,8 @@ class Source:
                 names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
         else:
             return [self.path.name]
-        shown = [name for name in names if not any(part.startswith((".", "__MACOSX")) for part in name.split("/"))]
-        return sorted(name for name in shown if name.lower().endswith(suffixes))
+        visible = [name for name in names if not any(part.startswith((".", "__MACOSX")) for part in name.split("/"))]
+        return sorted(name for name in visible if name.lower().endswith(suffixes))
 
     def read(self, name: str) -> bytes:
         """Return a file's content.
@@ -46,9 +46,9 @@ class Source:
         try:
             if not self.path.is_dir() and self._is_archive():
                 with zipfile.ZipFile(self.path) as archive:
-                    return _bounded(archive.getinfo(name).file_size, name) or archive.read(name)
+                    return _check_size(archive.getinfo(name).file_size, name) or archive.read(name)
             file = self.path / name if self.path.is_dir() else self.path
-            return _bounded(file.stat().st_size, name) or file.read_bytes()
+            return _check_size(file.stat().st_size, name) or file.read_bytes()
         except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
             raise InvalidArgument(f"{name} cannot be read: {error}", field="file") from error
 
@@ -56,7 +56,7 @@ class Source:
         """Return a file's content as text: UTF-8, or UTF-16 with its mark.
 
         Raises:
-            InvalidArgument: it is neither. No other encoding tells itself, and a wrong guess would spoil every name.
+            InvalidArgument: it is neither. Other encodings cannot be recognised, and a wrong guess spoils every name.
         """
         content = self.read(name)
         encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
@@ -79,7 +79,8 @@ class Source:
         except orjson.JSONDecodeError:
             pass
         try:
-            # The standard library takes lone surrogates, which exports of chats hold; they cannot be stored.
+            # orjson refuses lone surrogates, which exports of chats hold; the standard library reads them, and
+            # `_storable` replaces them.
             return _storable(json.loads(content))
         except (ValueError, RecursionError) as error:
             raise MalformedJson(f"{name} is not JSON: {error}") from error
@@ -104,7 +105,8 @@ class Source:
         return zipfile.is_zipfile(self.path)
 
 
-def _bounded(size: int, name: str) -> bytes | None:
+def _check_size(size: int, name: str) -> bytes | None:
+    """Refuse a file that is too large; return None always, so that `or` can follow."""
     if size > MEMBER_BYTES:
         raise BodyTooLarge(f"{name} is larger than {MEMBER_BYTES} bytes; split it", limit=MEMBER_BYTES)
     return None

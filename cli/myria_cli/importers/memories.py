@@ -1,4 +1,4 @@
-"""What other memories kept: Mem0, Zep, Basic Memory, and the reference memory server of MCP."""
+"""Exports of other memory systems: Mem0, Zep, Basic Memory, and the reference memory server of MCP."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from myria_cli.importers.records import (
 )
 
 _PART = 4_000
-"""Characters of a page's text that make one note."""
+"""Most characters of a page's text in one note, unless one paragraph is longer."""
 
-_WHOSE = ("user_id", "session_id", "thread_id", "thread_created_at")
-"""Fields of an object that hold for what stands in its lists."""
+_INHERITED_FIELDS = ("user_id", "session_id", "thread_id", "thread_created_at")
+"""Fields of an object that also hold for the objects in its lists."""
 
-_OVER = LeftOut(reason="no longer true")
+_NO_LONGER_TRUE = LeftOut(reason="no longer true")
 _FRONT = re.compile(r"\A---\r?\n(.*?)\r?\n---\r?\n?", re.DOTALL)
 _OBSERVATION = re.compile(r"^\s*[-*]\s+\[(?P<category>[^\[\]()]+)\]\s+(?P<text>.+)$")
 _RELATION = re.compile(r"^\s*[-*]\s+(?P<relation>[^\[\]]+?)\s+\[\[(?P<target>[^\[\]]+)\]\](?:\s+\((?P<note>.*)\))?\s*$")
@@ -54,7 +54,7 @@ def mem0(source: Source) -> Iterator[Record]:
 
 
 def zep(source: Source) -> Iterator[Record]:
-    """Yield what Zep's graph holds: facts of `edges` (or `facts`), and `episodes` or `messages`, which were said."""
+    """Yield the content of Zep's graph: facts of `edges` (or `facts`), and messages of `episodes` or `messages`."""
     holders = (
         "edges",
         "facts",
@@ -71,22 +71,22 @@ def zep(source: Source) -> Iterator[Record]:
         summary = text_of(item.get("summary"))
         fact = text_of(item.get("fact")) or (summary and f"{item.get('name')}: {summary}")
         if not fact:
-            yield _said_to_zep(item)
+            yield _zep_message(item)
         elif item.get("invalid_at") or item.get("expired_at"):
-            yield _OVER
+            yield _NO_LONGER_TRUE
         else:
             people = tuple(filter(None, [text_of(item.get("user_id"))]))
             at = item.get("valid_at") or item.get("created_at")
             yield _statement("zep", str(item.get("uuid") or identified(fact)), fact, at=at, people=people)
 
 
-def _said_to_zep(item: Mapping[str, Any]) -> Record:
+def _zep_message(item: Mapping[str, Any]) -> Record:
     text = text_of(item.get("content"))
     if not text:
         return NO_TEXT
     thread = text_of(item.get("thread_id") or item.get("session_id"))
-    # An answer to thread.get does not name its thread: it says whose that is and when it began.
-    owner, begun = text_of(item.get("user_id")), text_of(item.get("thread_created_at"))
+    # An answer to thread.get has no thread id, so owner and beginning identify the thread.
+    owner, thread_begun_at = text_of(item.get("user_id")), text_of(item.get("thread_created_at"))
     role = text_of(item.get("role_type") or item.get("role"))
     speaker = text_of(item.get("name")) or text_of(item.get("role")) or role or "user"
     try:
@@ -96,12 +96,12 @@ def _said_to_zep(item: Mapping[str, Any]) -> Record:
     return Message(
         at=at,
         channel="zep",
-        conversation=thread or f"{owner or 'graph'} {begun}".strip(),
+        conversation=thread or f"{owner or 'graph'} {thread_begun_at}".strip(),
         key=text_of(item.get("uuid")) or identified(thread, text, at.isoformat()),
         speaker=speaker,
         text=text,
         people=tuple({speaker, owner or speaker}),
-        remark=None if thread or begun else "have no thread: what is of one user is one conversation",
+        remark=None if thread or thread_begun_at else "have no thread: what is of one user is one conversation",
     )
 
 
@@ -117,19 +117,22 @@ def memory_server(source: Source) -> Iterator[Record]:
 
 
 def _entity(entity: str, kind: str, observations: list[Any]) -> Iterator[Record]:
-    """Yield what is known of an entity: its kind is a keyword, and all of it where there is nothing else."""
+    """Yield a statement for each observation of an entity, with its kind as a keyword.
+
+    An entity without observations yields its kind as the only statement.
+    """
     for text in map(text_of, observations or [kind]):
         if not text:
             yield NO_TEXT
             continue
-        content = _about(entity, text)
+        content = _naming_subject(entity, text)
         keywords = (kind[:MAX_ID], *keywords_of(content)) if kind else None
         key = identified(entity, text)
         yield _statement("memory-server", key, content, topic=entity[:MAX_ID], keywords=keywords)
 
 
-def _about(subject: str, text: str) -> str:
-    """Return a text that names its subject; an observation is often half a sentence, of whom nobody would know."""
+def _naming_subject(subject: str, text: str) -> str:
+    """Put the subject before a text that does not name it: many observations are half sentences without a subject."""
     is_named = re.search(rf"\b{re.escape(subject)}\b", text, re.IGNORECASE)
     return text if is_named else f"{subject}: {text}"
 
@@ -157,6 +160,7 @@ def basic_memory(source: Source) -> Iterator[Record]:
 
 
 def _page(name: str, text: str) -> Iterator[Record]:
+    """Yield a page's observations and relations, each line a statement, and the rest of its text in parts."""
     match = _FRONT.match(text)
     try:
         front = yaml.safe_load(match[1]) if match else {}
@@ -171,9 +175,9 @@ def _page(name: str, text: str) -> Iterator[Record]:
         observation, relation = _OBSERVATION.match(line), _RELATION.match(line)
         key = identified(page, line.strip())
         if observation is not None and observation["category"] not in tuple(" xX-"):
-            said = observation["text"].strip()
-            content = _about(title, said)
-            keywords = tuple(dict.fromkeys([observation["category"].strip(), *_TAG.findall(said)]))
+            observation_text = observation["text"].strip()
+            content = _naming_subject(title, observation_text)
+            keywords = tuple(dict.fromkeys([observation["category"].strip(), *_TAG.findall(observation_text)]))
             yield _statement("basic-memory", key, content, at=at, topic=title[:MAX_ID], keywords=keywords)
         elif relation is not None:
             content = f"{title} {relation['relation'].replace('_', ' ')} {relation['target']}"
@@ -188,7 +192,7 @@ def _page(name: str, text: str) -> Iterator[Record]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Yield a text in parts of whole paragraphs, each about as long as a note may well be."""
+    """Split a text into parts of whole paragraphs, each of about `_PART` characters at most."""
     part = ""
     for paragraph in filter(None, map(str.strip, re.split(r"\n\s*\n", text))):
         if part and len(part) + len(paragraph) > _PART:
@@ -200,17 +204,20 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _items(source: Source, holders: tuple[str, ...], fields: tuple[str, ...], what: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a system's files, and what the lists of `holders` hold, unless it has a text in `fields`.
+    """Yield the records in a system's files.
+
+    An object with a text in one of `fields` is a record. Of other objects, the lists under the names in `holders` are
+    searched for records.
 
     Raises:
-        InvalidArgument: none has one.
+        InvalidArgument: no object has a text in `fields`.
     """
-    found = False
+    has_record = False
     for name in source.names(".json", ".jsonl"):
         for item in _flat(source.json_lines(name), holders, fields):
-            found = found or any(isinstance(item.get(field), str) for field in fields)
+            has_record = has_record or any(isinstance(item.get(field), str) for field in fields)
             yield item
-    if not found:
+    if not has_record:
         raise InvalidArgument(f"nothing was found that looks like {what}: objects with {fields[0]!r}", field="file")
 
 
@@ -222,10 +229,10 @@ def _flat(values: Iterable[Any], holders: tuple[str, ...], fields: tuple[str, ..
             if any(isinstance(value.get(field), str) for field in fields) or not any(map(value.__contains__, holders)):
                 yield value
                 continue
-            whose = {field: value[field] for field in _WHOSE if value.get(field)}
+            inherited = {field: value[field] for field in _INHERITED_FIELDS if value.get(field)}
             for name in holders:
                 if isinstance(value.get(name), list | dict):
-                    yield from (whose | item for item in _flat([value[name]], holders, fields))
+                    yield from (inherited | item for item in _flat([value[name]], holders, fields))
 
 
 def _statement(
@@ -238,7 +245,7 @@ def _statement(
     agent: str | None = None,
     **more: Any,
 ) -> Record:
-    """Return a statement of a system; `more` says more of its draft."""
+    """Return a statement of a system; `more` are further fields of its draft. A bad time is returned as the error."""
     try:
         draft = Draft(content=content, source=system, **more)
         return Statement(key=f"{system}:{key}", at=moment(at) if at else None, draft=draft, people=people, agent=agent)
