@@ -21,37 +21,38 @@ from myria_builder.reporting import reported
 logger = logging.getLogger(__name__)
 
 _END_S: Final = 5.0
-"""Seconds that a further process has to end before it is killed."""
+"""Seconds that an extra process has to end before it is killed."""
 
 
 async def build(settings: Settings, dsn: str, tenant: str, build_id: str, *, processes: int = 1) -> Outcome:
-    """Work on a build with `processes` processes until it has ended; return how (`Outcome.exit_status` for the shell).
+    """Work on a build with `processes` processes until it has ended; return its outcome.
 
-    In a pod it also reports the build on the Kubernetes resource that the environment names. All processes do the
-    same work, so one that dies is not replaced: the others take over its task. Cancelling ends them.
+    In a pod, this also reports the build on the Kubernetes resource that the environment names. All processes do the
+    same work, so one that dies is not replaced: the others take over its task. Cancelling ends all of them.
 
     Raises:
         MyriaError: this process cannot go on; the build waits for another one.
     """
-    _collect_seldom()
-    others = [_spawn(settings, dsn, tenant, build_id) for _ in range(processes - 1)]
+    _collect_cycles_seldom()
+    extra_processes = [_spawn(settings, dsn, tenant, build_id) for _ in range(processes - 1)]
     try:
         async with reported(dsn, build_options(settings, size=1), tenant, build_id):
             return await run_build(settings, dsn, tenant, build_id)
     finally:
-        await asyncio.shield(asyncio.to_thread(_end, others))
+        await asyncio.shield(asyncio.to_thread(_end, extra_processes))
 
 
 def _spawn(settings: Settings, dsn: str, tenant: str, build_id: str) -> SpawnProcess:
+    """Start an extra process that works on a build."""
     process = multiprocessing.get_context("spawn").Process(
-        target=_work, args=(settings, dsn, tenant, build_id), name=f"builder of {build_id}", daemon=True
+        target=_run_in_process, args=(settings, dsn, tenant, build_id), name=f"builder of {build_id}", daemon=True
     )
     process.start()
     return process
 
 
-def _work(settings: Settings, dsn: str, tenant: str, build_id: str) -> None:
-    _collect_seldom()
+def _run_in_process(settings: Settings, dsn: str, tenant: str, build_id: str) -> None:
+    _collect_cycles_seldom()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run_build(settings, dsn, tenant, build_id))
@@ -61,14 +62,14 @@ def _work(settings: Settings, dsn: str, tenant: str, build_id: str) -> None:
         )
 
 
-def _collect_seldom() -> None:
-    """Look for cycles after a million new objects, not 700: a scope of some thousand events makes none."""
+def _collect_cycles_seldom() -> None:
+    """Let Python look for reference cycles after a million new objects, not 700: a scope of some thousand events makes none."""
     gc.freeze()
     gc.set_threshold(1_000_000)
 
 
 def _end(processes: list[SpawnProcess]) -> None:
-    """End processes that have nothing left to do, without waiting for what they hold in memory."""
+    """End processes that have nothing left to do, without waiting until they have freed their memory."""
     for process in processes:
         process.terminate()
     for process in processes:

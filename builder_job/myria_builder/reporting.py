@@ -1,4 +1,4 @@
-"""A build's pods report it on the status of its MyriaRebuild, by server-side apply.
+"""Reports a build from its pods on the status of its MyriaRebuild, by server-side apply.
 
 The reports only save time: the operator derives the same status from the database, so a failure here is logged and
 ignored. Only the operator writes conditions. Without a resource in the environment nothing is reported, and the
@@ -39,31 +39,31 @@ class ReportTarget:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> ReportTarget | None:
-        """Return the resource that the operator named, None where there is none."""
+        """Return the resource that the operator named in the environment, None where there is none."""
         namespace, name, uid = (environ.get(variable, "") for variable in REBUILD_VARIABLES)
         return cls(namespace=namespace, name=name, uid=uid) if namespace and name and uid else None
 
 
 @asynccontextmanager
 async def reported(dsn: str, options: PoolOptions, tenant: str, build_id: str) -> AsyncIterator[None]:
-    """Report a build when it has begun, and again when the block, which works on it, has ended."""
+    """Report a build once it has begun, and again after the block, which must work on it until it has ended."""
     resource = ReportTarget.from_environment(os.environ)
     if resource is None:
         yield
         return
     async with Database(dsn, options) as database:
-        beginning = asyncio.create_task(_report_the_beginning(database, resource, tenant, build_id))
+        first_report = asyncio.create_task(_report_beginning(database, resource, tenant, build_id))
         try:
             yield
         finally:
-            beginning.cancel()
-            await asyncio.gather(beginning, return_exceptions=True)
+            first_report.cancel()
+            await asyncio.gather(first_report, return_exceptions=True)
         facts = await _facts(database, tenant, build_id)
         if facts is not None and facts.outcome is not None:
             await report(resource, facts)
 
 
-async def _report_the_beginning(database: Database, resource: ReportTarget, tenant: str, build_id: str) -> None:
+async def _report_beginning(database: Database, resource: ReportTarget, tenant: str, build_id: str) -> None:
     """Report a build once it has captured what it compiles, unless it has ended by then."""
     while True:
         facts = await _facts(database, tenant, build_id)
@@ -75,6 +75,7 @@ async def _report_the_beginning(database: Database, resource: ReportTarget, tena
 
 
 async def _facts(database: Database, tenant: str, build_id: str) -> BuildFacts | None:
+    """Read what is known of a build; None where there is no such build or the database cannot be read."""
     try:
         async with database.read(tenant) as connection:
             row = await connection.fetchrow(sql("rebuilds.facts"), tenant, build_id)
@@ -85,17 +86,17 @@ async def _facts(database: Database, tenant: str, build_id: str) -> BuildFacts |
 
 
 async def report(resource: ReportTarget, facts: BuildFacts) -> None:
-    """Apply what is known of a build to the status of its resource; a failure is logged and ignored.
+    """Write what is known of a build to the status of its resource; log and ignore a failure.
 
-    The uid makes sure that no other resource of the same name is written. The report holds only what will not change:
-    a slow pod may report after the build's end, and must not change what was reported then.
+    The uid keeps the report off another resource of the same name. The report holds only fields that will not change
+    again: a slow pod may report after the build's end, and must not undo what was reported then.
     """
     try:
         # The import loads hundreds of modules, slowly on a slow node; the API server's timeout must not include it.
-        connecting = await asyncio.to_thread(importlib.import_module, "myria_rebuilds.connection")
+        connection_module = await asyncio.to_thread(importlib.import_module, "myria_rebuilds.connection")
         async with asyncio.timeout(_TIMEOUT_S):
-            configured, _ = await connecting.configuration()
-            async with connecting.Connection(configured, resource.namespace, MANAGER) as connection:
+            configured, _ = await connection_module.configuration()
+            async with connection_module.Connection(configured, resource.namespace, MANAGER) as connection:
                 await connection.apply_status(resource.name, resource.uid, pod_fields(facts))
     except Exception as error:  # noqa: BLE001 - the cluster's client may raise anything; a report is worth no build
         logger.warning(

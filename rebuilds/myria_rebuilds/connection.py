@@ -1,8 +1,8 @@
 """The Kubernetes API: plain dicts over the connections and credentials of `kubernetes.aio`.
 
-The client's typed methods are not used: they know nothing of our resource, and turn what a newer API server says into
-classes that drop what they do not know. Nothing is retried, cached or decided in here. Importing this module loads the
-Kubernetes client, which is large.
+The client's typed methods are not used: they do not know our resource, and their classes drop fields that only a newer
+API server knows. This module retries, caches and decides nothing. Importing it loads the Kubernetes client, which is
+large.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ async def configuration() -> tuple[Configuration, str]:
         await kube_config.load_kube_config(  # type: ignore[no-untyped-call]
             config_file=kubeconfig, client_configuration=config
         )
-        _, current = kube_config.list_kube_config_contexts(  # type: ignore[no-untyped-call]
+        _, current_context = kube_config.list_kube_config_contexts(  # type: ignore[no-untyped-call]
             config_file=kubeconfig
         )
     except (kube_config.ConfigException, OSError) as error:
         raise ConfigurationError(
             f"no way to the Kubernetes API: {error}; run in a pod with a service account, or set KUBECONFIG"
         ) from error
-    return config, (current.get("context") or {}).get("namespace") or "default"
+    return config, (current_context.get("context") or {}).get("namespace") or "default"
 
 
 class Connection:
@@ -104,10 +104,10 @@ class Connection:
         while True:
             answer = await self._ask("list", kind.plural, self._path(kind), query=query)
             items.extend(answer.get("items") or [])
-            following = answer["metadata"].get("continue")
-            if not following:
+            continue_token = answer["metadata"].get("continue")
+            if not continue_token:
                 return items
-            query["continue"] = following
+            query["continue"] = continue_token
 
     async def create(self, kind: ObjectKind, manifest: Json) -> Json:
         """Make an object."""
@@ -150,15 +150,15 @@ class Connection:
         )
 
     async def may(self, verb: str, group: str, resource: str) -> bool:
-        """Tell whether this identity may use a verb on a resource (`jobs`, `myriarebuilds/status`) here."""
+        """Tell whether this identity may use a verb on a resource (`jobs`, `myriarebuilds/status`) in the namespace."""
         plural, _, subresource = resource.partition("/")
-        asked = {"namespace": self.namespace, "verb": verb, "group": group, "resource": plural}
+        attributes = {"namespace": self.namespace, "verb": verb, "group": group, "resource": plural}
         if subresource:
-            asked["subresource"] = subresource
+            attributes["subresource"] = subresource
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": asked},
+            "spec": {"resourceAttributes": attributes},
         }
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         answer = await self._ask("create", "selfsubjectaccessreviews", path, body=review)
@@ -185,8 +185,8 @@ class Connection:
         query: Mapping[str, str] | None = None,
         content_type: str = _JSON,
     ) -> aiohttp.ClientResponse:
-        """Send a request; return the answer, whose body was not read yet, or raise the refusal."""
-        code = "error"
+        """Send a request and count how it ended; return the answer with its body unread, or raise the refusal."""
+        result = "error"
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 serialized = await self._client.param_serialize(
@@ -198,18 +198,18 @@ class Connection:
                     auth_settings=["BearerToken"],
                 )
                 response: aiohttp.ClientResponse = (await self._client.call_api(*serialized)).response
-                code = str(response.status)
+                result = str(response.status)
                 if response.status < 400:
                     return response
-                refusal = await response.read()
+                refusal_body = await response.read()
         finally:
-            self.answers[verb, resource, code] += 1
-        raise _refusal(response.status, refusal, verb, resource, response.headers.get("Retry-After"))
+            self.answers[verb, resource, result] += 1
+        raise _refusal(response.status, refusal_body, verb, resource, response.headers.get("Retry-After"))
 
 
 @contextmanager
 def _answering(verb: str, resource: str) -> Iterator[None]:
-    """Turn what goes wrong on the way, or is no answer of an API server (a load balancer's page), into one error."""
+    """Turn failures on the way, and answers that no API server gives (a load balancer's page), into one error."""
     try:
         yield
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError) as error:
@@ -221,6 +221,7 @@ def _answering(verb: str, resource: str) -> Iterator[None]:
 def _refusal(
     status: int, content: bytes, verb: str, resource: str, retry_after: str | None
 ) -> ClusterUnavailable | ClusterRefused:
+    """Return the error for an answer that refuses a request; see `Connection` for which one."""
     try:
         answer = json.loads(content)
     except ValueError:
@@ -231,10 +232,10 @@ def _refusal(
     # An answer that is no Status comes from a gateway, or from an API server that does not serve our kind yet: its 404
     # must never mean that a resource is gone.
     if status == 429 or status >= 500 or answer.get("kind") != "Status":
-        told: dict[str, Any] = {"status": status}
+        error_details: dict[str, Any] = {"status": status}
         if retry_after is not None and retry_after.isdecimal():  # API servers do not send the other form, a date
-            told["retry_after_s"] = min(int(retry_after), _LONGEST_RETRY_AFTER_S)
-        return ClusterUnavailable(f"the API server answered {status} to {verb} {resource}: {message}", **told)
+            error_details["retry_after_s"] = min(int(retry_after), _LONGEST_RETRY_AFTER_S)
+        return ClusterUnavailable(f"the API server answered {status} to {verb} {resource}: {message}", **error_details)
     details = answer.get("details") or {}
     return ClusterRefused(
         f"the API server refuses {verb} {resource}: {message}",

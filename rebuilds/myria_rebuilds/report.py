@@ -1,9 +1,9 @@
-"""What a build is, as one value, and as the status fields of the Kubernetes resource it belongs to.
+"""A build's facts as one value, and as the status fields of its Kubernetes resource.
 
-Pure. The operator and the build's own pods report through the same function, so it does not matter who was last, and a
-build whose pods could not report ends identically. The end of a build (`completedAt`, `durationSeconds`) and its
-progress are the operator's alone: it writes them together with the conditions that say the same, so that no version of
-the resource contradicts itself.
+Pure functions. The operator and the build's own pods report through the same one, so it does not matter which reports
+last, and a build whose pods could not report gets the same status. Only the operator writes the end of a build
+(`completedAt`, `durationSeconds`) and its progress, together with the conditions that say the same, so that no version
+of the resource contradicts itself.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from myria.db.clock import to_microseconds, to_rfc3339
 from myria_rebuilds.resource import Json
 
 MAX_COUNTS = 64
-"""Names that `status.counts` may hold."""
+"""How many counts `status.counts` may hold."""
 
 _WITH_DECIMAL_S: Final = 9.95
+"""Shorter durations keep a decimal; from here on they would be rounded to 10.0."""
+
 _CAPTURED: Final = ("buildID", "previousSnapshotID", "cutoff", "eventRange", "startedAt")
 
 
@@ -61,8 +63,8 @@ class BuildFacts:
     @classmethod
     def from_row(cls, row: asyncpg.Record) -> BuildFacts:
         """Return the value of a row of `rebuilds.facts`."""
-        own = {each.name: row[each.name] for each in fields_of(cls) if each.name not in {"tenant", "row"}}
-        return cls(tenant=row["tenant_id"], row=BuildRow.from_row(row), **own)
+        values = {column.name: row[column.name] for column in fields_of(cls) if column.name not in {"tenant", "row"}}
+        return cls(tenant=row["tenant_id"], row=BuildRow.from_row(row), **values)
 
 
 def status_fields(build: BuildFacts) -> Json:
@@ -98,8 +100,8 @@ def duration(begin: datetime, end: datetime) -> float:
 def pod_fields(build: BuildFacts) -> Json:
     """Return those fields of `status_fields` that a pod reports.
 
-    They never change again once the build has captured what it compiles, the counts and the snapshot once it has ended
-    (a build with nothing to do leaves none): however late a pod's report arrives, it is still true.
+    They never change again after the build has captured its cutoff; the counts and the snapshot, which a build with
+    nothing to do drops, after it has ended. So a pod's report is still true however late it arrives.
     """
     fields = status_fields(build)
     reported = _CAPTURED if build.outcome is None else (*_CAPTURED, "snapshotID", "counts")
@@ -107,7 +109,7 @@ def pod_fields(build: BuildFacts) -> Json:
 
 
 def counts(counted: Mapping[str, int]) -> Json:
-    """Return counts within the bound of the schema, in order of their names."""
+    """Return the first `MAX_COUNTS` counts in order of their names; the resource's schema allows no more."""
     return {name: int(counted[name]) for name in sorted(counted)[:MAX_COUNTS]}
 
 

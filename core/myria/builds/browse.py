@@ -1,6 +1,6 @@
-"""Looking at snapshots and the log as an administrator: whole trees, and how two snapshots differ.
+"""Reads snapshots and the log for an administrator: whole trees, and how two snapshots differ.
 
-Nothing here is masked but by the participants that are asked for; agents go through `myria.search`.
+Only the participants that the caller asks for limit what is read; agents go through `myria.search`.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ LATE_COMMITS_S = 30.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SnapshotRow:
-    """A snapshot as the tree walker needs it; `lineage` is PostgreSQL's multirange of numbers.
+    """What a walk through a snapshot's trees needs of it; `lineage` is PostgreSQL's multirange of numbers.
 
-    Withdrawals past its cutoff are not in its trees.
+    Its trees do not know of withdrawals past its cutoff.
     """
 
     snapshot_id: str
@@ -59,7 +59,8 @@ class ScopeRoot:
 class TreeNode:
     """One rendering of a snapshot; `event_seqs` are a leaf's refs in order, times are microseconds since 1970 UTC.
 
-    `is_subject` is true of all above the leaves in a tree of subjects: of groups of them and parts of large ones, too.
+    `is_subject` is true for all nodes above the leaves in a tree of subjects, so also for groups of subjects and for
+    parts of large ones.
     """
 
     rendering_id: bytes
@@ -79,7 +80,7 @@ class TreeNode:
     event_seqs: tuple[int, ...]
 
     def to_json(self) -> Json:
-        """Return the topic for a program, without what is below it."""
+        """Return the topic as JSON values, without what is below it."""
         kind = "leaf_topic" if self.is_leaf else "subject" if self.is_subject else "internal_topic"
         return {
             "kind": kind,
@@ -103,16 +104,18 @@ async def find_snapshot(connection: Connection, tenant: str, name: str | None) -
     Raises:
         SnapshotNotFound: there is none.
     """
-    wanted = None if name in (None, "active") else name
-    number = int(wanted) if wanted is not None and wanted.isdecimal() and len(wanted) < 10 else None
-    snapshot_id = wanted if number is None else None
+    id_or_number = None if name in (None, "active") else name
+    number = (
+        int(id_or_number) if id_or_number is not None and id_or_number.isdecimal() and len(id_or_number) < 10 else None
+    )
+    snapshot_id = id_or_number if number is None else None
     row = await connection.fetchrow(sql("browse.snapshot"), tenant, snapshot_id, number)
     if row is None:
         raise errors.SnapshotNotFound(
-            f"no snapshot {wanted} is kept; `myria snapshots` lists those that are"
-            if wanted
+            f"no snapshot {id_or_number} is kept; `myria snapshots` lists those that are"
+            if id_or_number
             else "no snapshot is active yet; `myria rebuild` makes one",
-            snapshot_id=wanted,
+            snapshot_id=id_or_number,
         )
     return SnapshotRow(**row)
 
@@ -120,18 +123,18 @@ async def find_snapshot(connection: Connection, tenant: str, name: str | None) -
 async def scope_roots(
     connection: Connection, tenant: str, snapshot: SnapshotRow, *, participants: Sequence[str] = ()
 ) -> AsyncIterator[ScopeRoot]:
-    """Yield a snapshot's scopes with their roots; with `participants`, those visible to all of them."""
+    """Yield a snapshot's scopes with their roots; with `participants`, only scopes that all of them can see."""
     members = list(canonical_participants(list(participants))) if participants else []
-    after = 0
+    after_scope = 0
     while True:
-        rows = await connection.fetch(sql("browse.roots"), tenant, snapshot.lineage, after, members, PAGE)
+        rows = await connection.fetch(sql("browse.roots"), tenant, snapshot.lineage, after_scope, members, PAGE)
         for row in rows:
             yield ScopeRoot(
                 scope_id=row["scope_id"], participants=tuple(row["participants"]), root=row["root_rendering_id"]
             )
         if len(rows) < PAGE:
             return
-        after = rows[-1]["scope_id"]
+        after_scope = rows[-1]["scope_id"]
 
 
 async def subject_root(connection: Connection, tenant: str, snapshot: SnapshotRow, scope_id: int) -> bytes | None:
@@ -146,15 +149,16 @@ async def tree_nodes(
     """Return renderings in the order asked for.
 
     Args:
-        floor: withdrawals past this number are not in the trees; what may cover such an event has no words of its own.
+        floor: withdrawals past this event number are not in the trees; a rendering that may cover such a withdrawn event
+            gets neutral words instead of its own.
 
     Raises:
         InternalError: one is missing; `myria verify` says which.
     """
     nodes: dict[bytes, TreeNode] = {}
     for start in range(0, len(rendering_ids), PAGE):
-        part = list(rendering_ids[start : start + PAGE])
-        for row in await connection.fetch(sql("browse.renderings"), tenant, part, floor):
+        page_ids = list(rendering_ids[start : start + PAGE])
+        for row in await connection.fetch(sql("browse.renderings"), tenant, page_ids, floor):
             nodes[row["rendering_id"]] = _node(row)
     missing = [rendering_id for rendering_id in rendering_ids if rendering_id not in nodes]
     if missing:
@@ -169,39 +173,42 @@ async def differing_scopes(
 ) -> AsyncIterator[Json]:
     """Yield what differs between two snapshots, scope by scope, JSON-ready.
 
-    Of each: its `participants`; `topics` of time from the top down, and `subjects`, each `before` and `after`, null on
-    the side that lacks it; and the `events` that are in another leaf topic than before, by number.
+    For each scope: its `participants`; the `topics` of time that differ, from the top down, and the `subjects`, each as
+    `before` and `after`, null on the side that lacks it; and the `events` whose leaf topic differs, by number.
     """
-    last = 0
+    after_scope = 0
     while True:
-        rows = await connection.fetch(sql("browse.differing_roots"), tenant, before.lineage, after.lineage, last, PAGE)
+        rows = await connection.fetch(
+            sql("browse.differing_roots"), tenant, before.lineage, after.lineage, after_scope, PAGE
+        )
         for row in rows:
-            of_time = (row["before"], row["after"])
-            of_subjects = [
+            time_roots = (row["before"], row["after"])
+            subject_roots = [
                 await subject_root(connection, tenant, snapshot, row["scope_id"]) for snapshot in (before, after)
             ]
-            if of_time[0] == of_time[1] and of_subjects[0] == of_subjects[1]:
+            if time_roots[0] == time_roots[1] and subject_roots[0] == subject_roots[1]:
                 continue
             floor = min(before.cutoff, after.cutoff)
-            old, new = await _opened(connection, tenant, *of_time, floor=floor)
-            old_subjects, new_subjects = await _opened(connection, tenant, *of_subjects, floor=floor)
+            old_topics, new_topics = await _differing_nodes(connection, tenant, *time_roots, floor=floor)
+            old_subjects, new_subjects = await _differing_nodes(connection, tenant, *subject_roots, floor=floor)
             yield {
                 "participants": list(row["participants"]),
-                "topics": _topics(old, new),
-                "subjects": _topics(_subjects_of(old_subjects), _subjects_of(new_subjects)),
-                "events": _events(old, new),
+                "topics": _topic_changes(old_topics, new_topics),
+                "subjects": _topic_changes(_subjects_of(old_subjects), _subjects_of(new_subjects)),
+                "events": _moved_events(old_topics, new_topics),
             }
         if len(rows) < PAGE:
             return
-        last = rows[-1]["scope_id"]
+        after_scope = rows[-1]["scope_id"]
 
 
-async def _opened(
+async def _differing_nodes(
     connection: Connection, tenant: str, before: bytes | None, after: bytes | None, *, floor: int
 ) -> tuple[dict[str, TreeNode], dict[str, TreeNode]]:
-    """Walk two trees from the top, level by level, of subjects down to these; return what each has alone, by topic.
+    """Walk two trees from the top, level by level; return the nodes that only one of them has, by topic id.
 
-    A rendering fixes its level, so one that both trees hold waits on both sides when its level is reached.
+    A tree of subjects is walked down to the subjects only. A rendering fixes its level, so one that both trees hold is
+    in `waiting` on both sides when its level is reached, and is not opened.
     """
 
     async def read(rendering_ids: Sequence[bytes]) -> dict[bytes, TreeNode]:
@@ -209,49 +216,51 @@ async def _opened(
         return {node.rendering_id: node for node in nodes}
 
     waiting = [await read([root] if root is not None else []) for root in (before, after)]
-    opened: tuple[dict[str, TreeNode], dict[str, TreeNode]] = ({}, {})
+    differing: tuple[dict[str, TreeNode], dict[str, TreeNode]] = ({}, {})
     while any(waiting):
         level = max(node.level for nodes in waiting for node in nodes.values())
         at_level = [{key: node for key, node in nodes.items() if node.level == level} for nodes in waiting]
-        for side, here, there in zip((0, 1), at_level, reversed(at_level), strict=True):
-            alone = [node for key, node in here.items() if key not in there]
-            opened[side].update({node.topic_id: node for node in alone})
-            inner = [child for node in alone if not _is_one_subject(node) for child in node.children]
-            lower = {key: node for key, node in waiting[side].items() if key not in here}
-            waiting[side] = {**lower, **await read(inner)}
-    return opened
+        for side, own_nodes, other_nodes in zip((0, 1), at_level, reversed(at_level), strict=True):
+            only_here = [node for key, node in own_nodes.items() if key not in other_nodes]
+            differing[side].update({node.topic_id: node for node in only_here})
+            children_ids = [child for node in only_here if not _is_one_subject(node) for child in node.children]
+            still_waiting = {key: node for key, node in waiting[side].items() if key not in own_nodes}
+            waiting[side] = {**still_waiting, **await read(children_ids)}
+    return differing
 
 
 def _is_one_subject(node: TreeNode) -> bool:
     return node.is_subject and node.units == 1
 
 
-def _subjects_of(opened: dict[str, TreeNode]) -> dict[str, TreeNode]:
-    return {topic_id: node for topic_id, node in opened.items() if _is_one_subject(node)}
+def _subjects_of(nodes_by_topic: dict[str, TreeNode]) -> dict[str, TreeNode]:
+    return {topic_id: node for topic_id, node in nodes_by_topic.items() if _is_one_subject(node)}
 
 
-def _topics(before: dict[str, TreeNode], after: dict[str, TreeNode]) -> list[Json]:
+def _topic_changes(before: dict[str, TreeNode], after: dict[str, TreeNode]) -> list[Json]:
+    """Return the changes of topics, JSON-ready, from the highest level down and in order of time."""
     changes: list[Json] = []
-    newest = sorted({**before, **after}.values(), key=lambda node: (-node.level, node.first_at, node.topic_id))
-    for topic_id in (node.topic_id for node in newest):
-        old, new = before.get(topic_id), after.get(topic_id)
+    either = sorted({**before, **after}.values(), key=lambda node: (-node.level, node.first_at, node.topic_id))
+    for topic_id in (node.topic_id for node in either):
+        old_node, new_node = before.get(topic_id), after.get(topic_id)
         changes.append(
             {
-                "change": "added" if old is None else "gone" if new is None else "changed",
+                "change": "added" if old_node is None else "gone" if new_node is None else "changed",
                 "topic_id": topic_id,
-                "before": None if old is None else old.to_json(),
-                "after": None if new is None else new.to_json(),
+                "before": None if old_node is None else old_node.to_json(),
+                "after": None if new_node is None else new_node.to_json(),
             }
         )
     return changes
 
 
-def _events(before: dict[str, TreeNode], after: dict[str, TreeNode]) -> list[Json]:
-    was, now = _leaf_of_event(before), _leaf_of_event(after)
+def _moved_events(before: dict[str, TreeNode], after: dict[str, TreeNode]) -> list[Json]:
+    """Return the events whose leaf topic differs, each with the topic ids before and after, null where it has none."""
+    old_leaf_of, new_leaf_of = _leaf_of_event(before), _leaf_of_event(after)
     return [
-        {"event_seq": seq, "before": was.get(seq), "after": now.get(seq)}
-        for seq in sorted(was.keys() | now.keys())
-        if was.get(seq) != now.get(seq)
+        {"event_seq": seq, "before": old_leaf_of.get(seq), "after": new_leaf_of.get(seq)}
+        for seq in sorted(old_leaf_of.keys() | new_leaf_of.keys())
+        if old_leaf_of.get(seq) != new_leaf_of.get(seq)
     ]
 
 
@@ -281,9 +290,9 @@ def _node(row: Any) -> TreeNode:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventFilter:
-    """Which events of the log an administrator wants: of scopes of all `participants`, from `since` to before `until`.
+    """Which events of the log to list: of scopes that all `participants` can see, from `since` to before `until`.
 
-    `internal` asks for internal events alone, or for none of them.
+    `internal`: only internal events where true, none of them where false, both where None.
     """
 
     participants: Sequence[str] = ()
@@ -305,40 +314,46 @@ class EventFilter:
 
 
 async def newest_events(
-    database: Database, tenant: str, wanted: EventFilter, *, limit: int
+    database: Database, tenant: str, event_filter: EventFilter, *, limit: int
 ) -> tuple[list[Record], int]:
-    """Return the newest events in the log's order, and the number of its last event, from which to follow."""
+    """Return the newest events in the log's order, and the number of the log's last event, after which to follow."""
     async with database.read(tenant) as connection:
-        rows = await connection.fetch(sql("browse.events"), tenant, 0, [], *wanted.arguments(), limit)
-        newest = await connection.fetchval(sql("transfer.newest_event_seq"), tenant)
-    return rows[::-1], newest
+        rows = await connection.fetch(sql("browse.events"), tenant, 0, [], *event_filter.arguments(), limit)
+        last_seq = await connection.fetchval(sql("transfer.newest_event_seq"), tenant)
+    return rows[::-1], last_seq
 
 
-async def follow_events(database: Database, tenant: str, wanted: EventFilter, *, after: int) -> AsyncIterator[Record]:
-    """Yield events as they are committed; a number may be committed after a later one, so the follower looks back."""
-    seen: dict[int, float] = {}
+async def follow_events(
+    database: Database, tenant: str, event_filter: EventFilter, *, after: int
+) -> AsyncIterator[Record]:
+    """Yield events after the number `after` as they are committed.
+
+    An event may be committed after one of a higher number, so this looks back for `LATE_COMMITS_S`.
+    """
+    yielded_at: dict[int, float] = {}
     while True:
-        found: list[Record] = []
-        more = True
-        while more:
+        new_events: list[Record] = []
+        may_have_more = True
+        while may_have_more:
             async with database.read(tenant) as connection:
                 page = await connection.fetch(
-                    sql("browse.events"), tenant, after, list(seen), *wanted.arguments(), PAGE
+                    sql("browse.events"), tenant, after, list(yielded_at), *event_filter.arguments(), PAGE
                 )
-            found.extend(page)
-            seen |= dict.fromkeys([row["event_seq"] for row in page], time.monotonic())
-            more = len(page) == PAGE
-        for row in sorted(found, key=itemgetter("event_seq")):
+            new_events.extend(page)
+            yielded_at |= dict.fromkeys([row["event_seq"] for row in page], time.monotonic())
+            may_have_more = len(page) == PAGE
+        for row in sorted(new_events, key=itemgetter("event_seq")):
             yield row
-        old = [seq for seq, at in seen.items() if time.monotonic() - at > LATE_COMMITS_S]
-        if old:
-            after = max(old)
-            seen = {seq: at for seq, at in seen.items() if seq > after}
+        # By now no event of a lower number is expected: the next look starts after these.
+        settled = [seq for seq, seen_at in yielded_at.items() if time.monotonic() - seen_at > LATE_COMMITS_S]
+        if settled:
+            after = max(settled)
+            yielded_at = {seq: seen_at for seq, seen_at in yielded_at.items() if seq > after}
         await asyncio.sleep(FOLLOW_EVERY_S)
 
 
 def event_json(row: Record) -> Json:
-    """Return an event of these lists for a program."""
+    """Return a row of these lists of events as JSON values."""
     return {
         "event_id": row["event_id"],
         "event_seq": row["event_seq"],

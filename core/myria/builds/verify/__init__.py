@@ -1,10 +1,10 @@
-"""Proof of the invariants on a live database: everything stored is recomputed from the log and compared.
+"""Checks the invariants on a live database: recomputes everything stored from the log, and compares.
 
 The whole examination sees one state of the database (one REPEATABLE READ transaction), so builds and appends may go on
-meanwhile; it holds back vacuum for as long as it runs. It streams: its memory grows with the longest scope's number of
-events (a few dozen bytes each), not with their text or with the log.
+meanwhile, but it holds back vacuum while it runs. Rows are streamed: memory grows with the number of events of the
+longest scope (a few dozen bytes each), not with their text or with the log.
 
-`log`, `snapshots`, `trees`, `blocks` and `subjects` each prove what their first line says.
+The modules `log`, `snapshots`, `trees`, `blocks` and `subjects` each check what their first line says.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["CHECKS", "DEEP", "SHOWN_FAILURES", "Check", "Progress", "Report", "v
 
 _BOUNDS = TransactionBounds(statement=600.0, idle=600.0, total=86_400.0)
 
-_OF_THE_LOG: Mapping[str, Callable[[Examination, Check], Awaitable[None]]] = {
+_CHECKS_OF_TENANT: Mapping[str, Callable[[Examination, Check], Awaitable[None]]] = {
     "participants": log.participants,
     "log": log.events,
     **dict.fromkeys(log.PROJECTIONS, log.projected),
@@ -41,7 +41,7 @@ _OF_THE_LOG: Mapping[str, Callable[[Examination, Check], Awaitable[None]]] = {
     "subjects": subjects.nodes,
     "vector_digests": log.vector_digests,
 }
-_OF_SNAPSHOTS: Mapping[str, Callable[[Examination, Sequence[StoredSnapshot], Check], Awaitable[None]]] = {
+_CHECKS_OF_SNAPSHOTS: Mapping[str, Callable[[Examination, Sequence[StoredSnapshot], Check], Awaitable[None]]] = {
     "lineage": snapshots.lineages,
     "active_pointer": snapshots.pointer,
     "staging": snapshots.staging,
@@ -59,10 +59,10 @@ async def verify(
     all_snapshots: bool = False,
     progress: Progress = lambda _name, _done, _total: None,
 ) -> Report:
-    """Examine one tenant and return what was found; nothing is written. What PostgreSQL cannot read fails its check.
+    """Examine one tenant and return a report. Writes nothing; data that PostgreSQL cannot read fails its check.
 
     Args:
-        settings: what the planner is told, for the bounds of leaves and for `deep`.
+        settings: the planner's settings, for the bounds of leaves and for `deep`.
         deep: also plan every scope of the examined snapshots anew, and rebuild their search blocks.
         all_snapshots: examine the trees of every kept snapshot, not only of the active and the held ones.
     """
@@ -72,18 +72,21 @@ async def verify(
 
 
 async def _examine(exam: Examination, *, all_snapshots: bool) -> Report:
-    for name, examine in _OF_THE_LOG.items():
+    """Run all checks and return the report."""
+    for name, examine in _CHECKS_OF_TENANT.items():
         if name in exam.checks:
             async with exam.examining(name) as check:
                 await examine(exam, check)
-    states: Sequence[StoredSnapshot] = ()
+    stored_snapshots: Sequence[StoredSnapshot] = ()
     async with exam.examining("snapshots") as check:
-        states = await snapshots.states(exam, check)
-    for name, compare in _OF_SNAPSHOTS.items():
+        stored_snapshots = await snapshots.states(exam, check)
+    for name, compare in _CHECKS_OF_SNAPSHOTS.items():
         async with exam.examining(name) as check:
-            await compare(exam, states, check)
+            await compare(exam, stored_snapshots, check)
     chosen = [
-        snapshot for snapshot in states if snapshot.status in ("active", "held") or (all_snapshots and snapshot.is_kept)
+        snapshot
+        for snapshot in stored_snapshots
+        if snapshot.status in ("active", "held") or (all_snapshots and snapshot.is_kept)
     ]
     examined: set[tuple[bytes, int, int]] = set()
     for snapshot in chosen:

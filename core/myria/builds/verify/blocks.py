@@ -1,4 +1,4 @@
-"""Search blocks: they hold exactly the scope's events, each under its leaf, and recompute byte for byte."""
+"""Checks search blocks: they hold exactly the scope's events, each under its leaf, and recompute byte for byte."""
 
 from __future__ import annotations
 
@@ -29,11 +29,14 @@ _ID_BYTES = 32
 async def search_blocks(
     exam: Examination, scope: ExaminedScope, eligible: Seqs, shape: TreeShape, name: str
 ) -> list[tuple[bytes, BlockView]]:
-    """Compare a scope's search blocks with its events and its tree; return those that can be read, for a deep look."""
+    """Compare a scope's search blocks with its events and its tree.
+
+    Returns the readable blocks, by rendering, for `block_content`; none unless the examination is deep.
+    """
     with exam.timed("search_blocks") as check:
         readable: list[tuple[bytes, BlockView]] = []
-        held = []
-        complete = True
+        held_seqs = []
+        is_complete = True
         leaf_index = _LeafIndex(shape)
         for rendering in scope.blocks:
             check.examined += 1
@@ -42,31 +45,33 @@ async def search_blocks(
                 check.fail(f"{name}: its search block {rendering.hex()} is missing")
                 continue
             raw: bytes | None = stored["block"]
-            if raw is None:  # There is one of another version. Readers make this one, and the next build writes it.
-                complete = False
+            if (
+                raw is None
+            ):  # Only a block of another version is stored: readers make one, and the next build writes it.
+                is_complete = False
                 continue
             try:
                 view = decode(raw)
             except errors.InternalError as error:
                 check.fail(f"{name}: search block {rendering.hex()}: {error.message}")
                 continue
-            held.append(view.seq)
+            held_seqs.append(view.seq)
             for problem in _block_problems(view, leaf_index, shape):
                 check.fail(f"{name}: search block {rendering.hex()}: {problem}")
             if stored["leaf_ids"] is not None and _ids(stored["leaf_ids"]) != leaf_index.node_ids(view):
                 check.fail(f"{name}: search block {rendering.hex()}: its leaf_ids are not those of its leaves")
             if exam.deep:
                 readable.append((rendering, view))
-        all_held = np.concatenate(held) if held else np.zeros(0, np.int64)
-        wanted = eligible if complete else np.intersect1d(eligible, all_held)
+        all_held = np.concatenate(held_seqs) if held_seqs else np.zeros(0, np.int64)
+        expected = eligible if is_complete else np.intersect1d(eligible, all_held)
         erased = np.setdiff1d(await erased_seqs(exam, scope.scope_id), all_held)
-        for problem in set_problems(all_held, np.setdiff1d(wanted, erased), "search block"):
+        for problem in set_problems(all_held, np.setdiff1d(expected, erased), "search block"):
             check.fail(f"{name}: {problem}")
         return readable
 
 
 async def block_content(exam: Examination, check: Check, blocks: Sequence[tuple[bytes, BlockView]], name: str) -> None:
-    """Every search block recomputes from its events, byte for byte."""
+    """Check that every search block recomputes from its events, byte for byte."""
     for rendering, view in blocks:
         check.examined += 1
         leaf_of = dict(zip(view.seq.tolist(), view.leaf.tolist(), strict=True))
@@ -75,25 +80,27 @@ async def block_content(exam: Examination, check: Check, blocks: Sequence[tuple[
         )
         docs = [document(row, leaf=leaf_of[row["event_seq"]]) async for row in cursor]
         nodes = [
-            BlockNode(rendering_id=view.rendering(at), parent=parent, level=level)
-            for at, (parent, level) in enumerate(zip(view.node_parent.tolist(), view.node_level.tolist(), strict=True))
+            BlockNode(rendering_id=view.rendering(position), parent=parent, level=level)
+            for position, (parent, level) in enumerate(
+                zip(view.node_parent.tolist(), view.node_level.tolist(), strict=True)
+            )
         ]
         if len(docs) == len(view) and build(docs, nodes) != view.raw:
             check.fail(f"{name}: search block {rendering.hex()} is not what its events give")
 
 
 def _ids(raw: bytes) -> list[bytes]:
-    """Return ids that stand in a row, in their order."""
-    return sorted([raw[at : at + _ID_BYTES] for at in range(0, len(raw), _ID_BYTES)])
+    """Split ids that are joined into one bytes value, and return them sorted."""
+    return sorted([raw[start : start + _ID_BYTES] for start in range(0, len(raw), _ID_BYTES)])
 
 
 def _digests(raw: bytes) -> Seqs:
-    """Return 32-byte hashes as rows of four integers, which numpy compares."""
+    """Return joined 32-byte hashes as rows of four integers, which numpy can compare."""
     return np.frombuffer(raw, dtype=np.int64).reshape(-1, 4)
 
 
 class _LeafIndex:
-    """Which leaf of a tree holds an event, for many events at once."""
+    """Finds the leaf of a tree that holds an event, for many events at once."""
 
     def __init__(self, shape: TreeShape) -> None:
         seqs = np.array(shape.seqs, dtype=np.int64)
@@ -104,7 +111,7 @@ class _LeafIndex:
         self._node_ids = dict(zip(shape.leaves, shape.leaf_ids, strict=True))
 
     def node_ids(self, view: BlockView) -> list[bytes]:
-        """Return the node_ids of the leaves of a block in their order, as far as the tree has them."""
+        """Return the sorted node_ids of a block's leaves; empty bytes for a leaf that the tree does not have."""
         leaves = np.flatnonzero(view.node_level == LEAF_LEVEL).tolist()
         return sorted([self._node_ids.get(view.rendering(at), b"") for at in leaves])
 
@@ -112,24 +119,24 @@ class _LeafIndex:
         """Return the events that a block does not hold under their leaf."""
         if not len(self._seqs):
             return [int(seq) for seq in view.seq]
-        at = np.minimum(np.searchsorted(self._seqs, view.seq), len(self._seqs) - 1)
+        positions = np.minimum(np.searchsorted(self._seqs, view.seq), len(self._seqs) - 1)
         in_block = _digests(view.node_rendering.tobytes())
-        right = (
-            (self._seqs[at] == view.seq)
+        is_under_its_leaf = (
+            (self._seqs[positions] == view.seq)
             & (view.leaf >= 0)
-            & (in_block[view.leaf] == self._renderings[self._leaves[at]]).all(axis=1)
+            & (in_block[view.leaf] == self._renderings[self._leaves[positions]]).all(axis=1)
         )
-        return [int(seq) for seq in view.seq[~right]]
+        return [int(seq) for seq in view.seq[~is_under_its_leaf]]
 
 
 def _block_problems(view: BlockView, leaf_index: _LeafIndex, shape: TreeShape) -> Iterator[str]:
     """Yield how a block's tree differs from the snapshot's."""
-    renderings = [view.rendering(at) for at in range(len(view.node_parent))]
-    for at, parent in enumerate(view.node_parent.tolist()):
-        if shape.level_of.get(renderings[at]) != int(view.node_level[at]):
-            yield f"its node {renderings[at].hex()} is not in the tree, or at another level"
-        elif parent >= 0 and shape.parent_of.get(renderings[at]) != renderings[parent]:
-            yield f"its node {renderings[at].hex()} has another parent in the tree"
+    renderings = [view.rendering(position) for position in range(len(view.node_parent))]
+    for position, parent in enumerate(view.node_parent.tolist()):
+        if shape.level_of.get(renderings[position]) != int(view.node_level[position]):
+            yield f"its node {renderings[position].hex()} is not in the tree, or at another level"
+        elif parent >= 0 and shape.parent_of.get(renderings[position]) != renderings[parent]:
+            yield f"its node {renderings[position].hex()} has another parent in the tree"
     if not renderings:
         yield "it has no nodes"
         return

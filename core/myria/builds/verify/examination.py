@@ -1,4 +1,4 @@
-"""What every check works with: one transaction, the settings, the checks themselves, and what they found."""
+"""What every check works with: one transaction, the settings, and the checks with their results."""
 
 from __future__ import annotations
 
@@ -142,24 +142,24 @@ class Examination:
 
     @asynccontextmanager
     async def examining(self, name: str) -> AsyncIterator[Check]:
-        """Lend a check for a block, as `timed` and `enduring` do."""
+        """Lend a check for the block, count its time, and go on after data that cannot be read."""
         with self.timed(name) as check:
             async with self.enduring(check):
                 yield check
 
     @contextmanager
     def timed(self, name: str) -> Iterator[Check]:
-        """Lend a check, and count the time that it is worked on."""
+        """Lend a check for the block, and add the block's time to the check's."""
         check = self.checks[name]
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         try:
             yield check
         finally:
-            check.seconds += time.perf_counter() - started
+            check.seconds += time.perf_counter() - started_at
 
     @asynccontextmanager
     async def enduring(self, check: Check) -> AsyncIterator[None]:
-        """Go on after the block where PostgreSQL cannot read what it stored: the check fails with its words."""
+        """Fail a check with PostgreSQL's message, and go on, where the block meets data that PostgreSQL cannot read."""
         try:
             with translated():
                 async with self.connection.transaction():  # a savepoint
@@ -168,7 +168,7 @@ class Examination:
             check.fail(f"not examined further: {error.message}")
 
     async def stream(self, check: Check, statement: str, total: int = 0) -> AsyncIterator[Any]:
-        """Yield the rows of a statement of the tenant, each counted as examined by a check."""
+        """Yield the rows of a statement about the tenant, and count each as examined by a check."""
         cursor = self.connection.cursor(sql(statement), self.tenant, prefetch=STREAM_ROWS)
         async for row in cursor:
             check.examined += 1
@@ -184,7 +184,7 @@ class Examination:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredSnapshot:
-    """The row of a snapshot, whatever became of it."""
+    """The row of a snapshot of any status."""
 
     snapshot_id: str
     number: int | None
@@ -204,7 +204,7 @@ class StoredSnapshot:
 
     @property
     def is_kept(self) -> bool:
-        """Whether somebody may be reading it."""
+        """Whether readers may use it, now or after a publish or a rollback."""
         return self.status in ("active", "held", "archived")
 
 
@@ -221,7 +221,11 @@ class ExaminedScope:
 
 @dataclass(slots=True)
 class TreeShape:
-    """What a walked tree holds: its leaves in order, and which of them holds each event."""
+    """What a walk found in a tree.
+
+    `leaf_ids` and `leaves`: node_ids and renderings of the leaves in order. `seqs` and `leaf_of`: the events, and for
+    each the position of its leaf. `parent_of` and `level_of`: by rendering.
+    """
 
     leaf_ids: list[bytes] = field(default_factory=list)
     leaves: list[bytes] = field(default_factory=list)
@@ -237,12 +241,15 @@ async def erased_seqs(exam: Examination, scope_id: int) -> Seqs:
     return np.array([row["event_seq"] for row in rows], dtype=np.int64)
 
 
-def set_problems(held: Seqs, wanted: Seqs, what: str) -> Iterator[str]:
-    """Yield how two lists differ that must hold the same numbers, each once."""
+def set_problems(held: Seqs, expected: Seqs, container: str) -> Iterator[str]:
+    """Yield how the events that containers hold differ from those expected, of which each must be held once.
+
+    `container` names what holds events, for the messages.
+    """
     values, counts = np.unique(held, return_counts=True)
     for seq in values[counts > 1].tolist():
-        yield f"event {seq} is in more than one {what}"
-    for seq in np.setdiff1d(wanted, values).tolist():
-        yield f"event {seq} is in no {what}"
-    for seq in np.setdiff1d(values, wanted).tolist():
-        yield f"event {seq} is in a {what}, but internal, past the cutoff or of another scope"
+        yield f"event {seq} is in more than one {container}"
+    for seq in np.setdiff1d(expected, values).tolist():
+        yield f"event {seq} is in no {container}"
+    for seq in np.setdiff1d(values, expected).tolist():
+        yield f"event {seq} is in a {container}, but internal, past the cutoff or of another scope"

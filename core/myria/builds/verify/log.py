@@ -1,6 +1,6 @@
-"""The log: scopes are canonical, events belong to them, repeats were recognised; and what follows from it.
+"""Checks the log: scopes are canonical, events belong to them, repeats were recognised.
 
-What follows from it is folded anew and compared: the projections, the receipts of erasures, the vectors.
+Also checks what is derived from the log: the projections, the receipts of erasures, the vectors.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ PROJECTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "registrations": {"registrations": "the {kind} {id} of event {event_seq}"},
 }
-"""By check the tables that are compared with their views `*_of_log`, and how a row is called, with its columns."""
+"""By check, the tables to compare with their views `*_of_log`, each with the words for a row in a message."""
 
 
 async def participants(exam: Examination, check: Check) -> None:
-    """Every scope is canonical, its key recomputes, its members are exactly its participants."""
+    """Check that every scope is canonical, its key recomputes, its members are exactly its participants."""
     async for row in exam.stream(check, "verify.scopes"):
         names = list(row["participants"])
         where = f"scope {row['scope_id']}"
@@ -59,7 +59,7 @@ async def participants(exam: Examination, check: Check) -> None:
 
 
 async def events(exam: Examination, check: Check) -> None:
-    """Every event has a scope, its idempotency key recomputes, its transaction is of this database."""
+    """Check that every event has a scope, its idempotency key recomputes, its transaction is of this database."""
     bound: int = await exam.connection.fetchval(sql("verify.transaction_bound"))
     total = await exam.count("events")
     async for row in exam.stream(check, "verify.events", total):
@@ -78,65 +78,65 @@ async def events(exam: Examination, check: Check) -> None:
 
 
 async def projected(exam: Examination, check: Check) -> None:
-    """The tables of a check, of which the first is counted, are what the log gives when it is folded anew."""
+    """Check that a check's tables hold what the log gives when it is folded again; count the first table's rows."""
     tables = PROJECTIONS[check.name]
     check.examined = await exam.count(next(iter(tables)))
-    for table, what in tables.items():
+    for table, row_words in tables.items():
         for row in await exam.connection.fetch(sql("verify.differs_from_log"), exam.tenant, table):
-            where = (
+            problem = (
                 "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
             )
-            check.fail(f"{what.format_map(orjson.loads(row['fields']))} {where}")
+            check.fail(f"{row_words.format_map(orjson.loads(row['fields']))} {problem}")
 
 
 async def receipts(exam: Examination, check: Check) -> None:
-    """The receipts of erasures follow from each other, and name what is kept for them."""
+    """Check that the receipts of erasures follow from each other, and name what is kept for them."""
     check.examined, problems = await chain_problems(exam.connection, exam.tenant)
     for problem in problems:
         check.fail(problem)
 
 
 async def named(connection: Connection, tenant: str, erasure_id: str) -> dict[str, Any]:
-    """Return hashes of what an erasure lists: events, renderings, digests of words. A receipt fixes them."""
+    """Return count and hash of each list of an erasure (events, renderings, word digests), as a receipt states them."""
     lists = {}
     for name, statement in (
         ("events", "erasure.numbers"),
         ("renderings", "erasure.renderings"),
         ("words", "erasure.word_digests"),
     ):
-        whole, count = hashlib.sha256(), 0
+        list_hash, count = hashlib.sha256(), 0
         async for row in connection.cursor(sql(statement), tenant, erasure_id, prefetch=_STREAM_ROWS):
-            whole.update(row[0].to_bytes(8, "big") if isinstance(row[0], int) else row[0])
+            list_hash.update(row[0].to_bytes(8, "big") if isinstance(row[0], int) else row[0])
             count += 1
-        lists[name] = {"count": count, "sha256": whole.hexdigest()}
+        lists[name] = {"count": count, "sha256": list_hash.hexdigest()}
     return lists
 
 
 async def chain_problems(connection: Connection, tenant: str) -> tuple[int, list[str]]:
-    """Return how many receipts a tenant has, and what is wrong with their chain."""
+    """Return the number of a tenant's receipts, and the problems of their chain."""
     rows = await connection.fetch(sql("erasure.receipts"), tenant)
     problems: list[str] = []
-    previous: bytes | None = None
+    previous_mac: bytes | None = None
     for position, row in enumerate(rows, 1):
         where = f"receipt {row['number']} of erasure {row['erasure_id']}"
         if row["number"] != position:
             problems.append(f"{where} stands in place {position}: one before it is missing")
-        text = row["receipt"].encode()
-        if not await connection.fetchval(sql("erasure.receipt_holds"), tenant, previous, text, row["mac"]):
+        receipt_bytes = row["receipt"].encode()
+        if not await connection.fetchval(sql("erasure.receipt_holds"), tenant, previous_mac, receipt_bytes, row["mac"]):
             problems.append(f"{where} does not follow from the one before it: it was changed, moved or forged")
         content = orjson.loads(row["receipt"])
         lists = await named(connection, tenant, row["erasure_id"])
         problems += [
             f"{where} names other {name} than those kept for it"
-            for name, given in lists.items()
-            if content["lists"].get(name) != given
+            for name, computed in lists.items()
+            if content["lists"].get(name) != computed
         ]
-        previous = row["mac"]
+        previous_mac = row["mac"]
     return len(rows), problems
 
 
 async def vectors(exam: Examination, check: Check) -> None:
-    """Every vector is of an event that may have one, under its scope, with its model's dimensions; none is missing."""
+    """Check that every vector is of an event that may have one, with its model's dimensions, and that none is missing."""
     check.examined = await exam.count("event_vectors")
     for row in await exam.connection.fetch(sql("verify.vectors_differ"), exam.tenant):
         check.fail(f"the vector of event {row['event_seq']} by {row['model']} {row['what']}")
@@ -148,7 +148,7 @@ async def vectors(exam: Examination, check: Check) -> None:
 
 
 async def vector_digests(exam: Examination, check: Check) -> None:
-    """Every vector stands under the digest of the text that its event says."""
+    """Check that every vector stands under the digest of the text that its event says."""
     async for row in exam.stream(check, "verify.vector_digests"):
         payload = orjson.loads(row["payload"])
         # Earlier releases read nothing but the text itself, and their vectors stay.

@@ -1,4 +1,4 @@
-"""Snapshots: their states, their lineages, the pointer, and the rows that their numbers own."""
+"""Checks snapshots: their states, their lineages, the pointer, and the rows that their numbers own."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from myria.db.queries import sql
 
 
 async def states(exam: Examination, check: Check) -> list[StoredSnapshot]:
-    """Return the snapshots; check that each one's state fits its build and its tail bound hides no event."""
+    """Return all snapshots, after checking that each one's status fits its build and its tail bound hides no event."""
     snapshots = [StoredSnapshot(**row) async for row in exam.stream(check, "verify.snapshots")]
-    fitting = {
+    build_statuses = {
         "staging": {"queued", "running"},
         "held": {"held"},
         "active": {"succeeded", "held"},
         "archived": {"succeeded", "held"},
     }
     for snapshot in snapshots:
-        allowed = fitting.get(snapshot.status)
+        allowed = build_statuses.get(snapshot.status)
         if allowed is not None and snapshot.build_status not in allowed:
             check.fail(
                 f"snapshot {snapshot.snapshot_id} is {snapshot.status}, but its build is {snapshot.build_status}"
@@ -37,9 +37,9 @@ async def states(exam: Examination, check: Check) -> list[StoredSnapshot]:
 
 
 async def lineages(exam: Examination, snapshots: Sequence[StoredSnapshot], check: Check) -> None:
-    """Every kept snapshot's lineage is its parent's and itself."""
+    """Check that every kept snapshot's lineage is its parent's and itself."""
     by_id = {snapshot.snapshot_id: snapshot for snapshot in snapshots}
-    taken: dict[int, str] = {}
+    owner_of: dict[int, str] = {}
     for snapshot in snapshots:
         if not snapshot.is_kept and snapshot.status != "staging":
             continue
@@ -49,9 +49,9 @@ async def lineages(exam: Examination, snapshots: Sequence[StoredSnapshot], check
         if number is None:
             check.fail(f"{where} is {snapshot.status} and has no number")
             continue
-        if number in taken:
-            check.fail(f"{where} has the number {number} of {taken[number]}")
-        taken[number] = snapshot.snapshot_id
+        if number in owner_of:
+            check.fail(f"{where} has the number {number} of {owner_of[number]}")
+        owner_of[number] = snapshot.snapshot_id
         if number not in numbers or max(numbers) != number:
             check.fail(f"{where}: its own number {number} is not the greatest of its lineage {sorted(numbers)}")
         parent = by_id.get(snapshot.parent_snapshot_id or "")
@@ -64,25 +64,25 @@ async def lineages(exam: Examination, snapshots: Sequence[StoredSnapshot], check
 
 
 async def pointer(exam: Examination, snapshots: Sequence[StoredSnapshot], check: Check) -> None:
-    """One active snapshot at most, and it is where the pointer and its history say."""
+    """Check that at most one snapshot is active, the one to which the pointer and its history lead."""
     check.examined += 1
-    active = [snapshot.snapshot_id for snapshot in snapshots if snapshot.status == "active"]
+    active_ids = [snapshot.snapshot_id for snapshot in snapshots if snapshot.status == "active"]
     row = await exam.connection.fetchrow(sql("verify.pointer"), exam.tenant)
     pointer, moved_to = (row["snapshot_id"], row["moved_to"]) if row is not None else (None, None)
-    if active != ([pointer] if pointer is not None else []):
-        check.fail(f"the pointer stands at {pointer}, and the active snapshots are {active}")
+    if active_ids != ([pointer] if pointer is not None else []):
+        check.fail(f"the pointer stands at {pointer}, and the active snapshots are {active_ids}")
     if pointer != moved_to:
         check.fail(f"the pointer stands at {pointer}, but its last recorded move went to {moved_to}")
-    at: str | None = None
+    pointed_at: str | None = None
     async for move in exam.stream(check, "verify.pointer_moves"):
-        if move["from_snapshot_id"] != at:
-            check.fail(f"pointer move {move['move_id']} starts at {move['from_snapshot_id']} instead of {at}")
-        at = move["to_snapshot_id"]
+        if move["from_snapshot_id"] != pointed_at:
+            check.fail(f"pointer move {move['move_id']} starts at {move['from_snapshot_id']} instead of {pointed_at}")
+        pointed_at = move["to_snapshot_id"]
 
 
 async def staging(exam: Examination, snapshots: Sequence[StoredSnapshot], check: Check) -> None:
-    """Nothing that was not published can be reached."""
-    hidden = {
+    """Check that no served snapshot reads rows of one that was never published."""
+    unpublished = {
         snapshot.number: snapshot
         for snapshot in snapshots
         if snapshot.number is not None
@@ -93,15 +93,15 @@ async def staging(exam: Examination, snapshots: Sequence[StoredSnapshot], check:
         if snapshot.status not in ("active", "archived"):
             continue
         check.examined += 1
-        for number in sorted(snapshot.numbers & hidden.keys()):
-            other = hidden[number]
+        for number in sorted(snapshot.numbers & unpublished.keys()):
+            owner = unpublished[number]
             check.fail(
-                f"snapshot {snapshot.snapshot_id} reads the rows of {other.snapshot_id}, which is {other.status}"
+                f"snapshot {snapshot.snapshot_id} reads the rows of {owner.snapshot_id}, which is {owner.status}"
             )
 
 
 async def scope_roots(exam: Examination, snapshots: Sequence[StoredSnapshot], check: Check) -> None:
-    """Every root row has its scope and rendering, under a number that something owns."""
+    """Check that every root row has its scope and rendering, and that a snapshot owns its number."""
     owned = owned_numbers(snapshots)
     async for row in exam.stream(check, "verify.scope_roots"):
         where = f"root of scope {row['scope_id']} in snapshot number {row['number']}"

@@ -1,4 +1,4 @@
-"""Subjects: their nodes recompute, they reach leaves of the tree of time alone, and who holds which key is right."""
+"""Checks subjects: their nodes recompute, they reach only leaves of the tree of time, and their records are right."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from myria.topics.subjects.keys import SUBJECTS_MOST
 from myria.topics.subjects.whole import plan_all_subjects
 
 _DIGITS = 16
-"""A node divides by a hexadecimal digit."""
+"""Most children of a node that divides its subjects by a hexadecimal digit."""
 
 _COMPARED = (
     "rendering_id",
@@ -39,12 +39,12 @@ _COMPARED = (
     "first_at",
     "last_at",
 )
-"""What of a node its children, its words and its place give."""
+"""Fields of a node that recompute from its children, its words and its prefix."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExaminedSubjects:
-    """The subjects that a scope has in a snapshot: their root, and since which number records count."""
+    """A scope's subjects in a snapshot: their root, and the snapshot number from which on records count."""
 
     snapshot: StoredSnapshot
     scope: ExaminedScope
@@ -55,18 +55,18 @@ class ExaminedSubjects:
 
 
 async def nodes(exam: Examination, check: Check) -> None:
-    """Every node of subjects is what its children and its words give, and its children exist."""
+    """Check that every node of subjects recomputes from its children and its words, and that its children exist."""
     rows: list[Any] = []
     async for row in exam.stream(check, "verify.subject_nodes", await exam.count("subject_nodes")):
         rows.append(row)
         if len(rows) == STREAM_ROWS:
-            await _nodes(exam, check, rows)
+            await _examine_nodes(exam, check, rows)
             rows.clear()
-    await _nodes(exam, check, rows)
+    await _examine_nodes(exam, check, rows)
 
 
 async def owners(exam: Examination, snapshots: Sequence[StoredSnapshot], check: Check) -> None:
-    """Every root row has its scope and node, and a snapshot owns its number and those of the records."""
+    """Check that every root row has its scope and node, and that snapshots own its number and those of the records."""
     owned = owned_numbers(snapshots)
     async for row in exam.stream(check, "verify.subject_roots"):
         where = f"root of the subjects of scope {row['scope_id']} in snapshot number {row['number']}"
@@ -86,11 +86,11 @@ async def owners(exam: Examination, snapshots: Sequence[StoredSnapshot], check: 
 
 
 async def subject_tree(exam: Examination, subjects: ExaminedSubjects, shape: TreeShape) -> None:
-    """Compare a scope's subjects in a snapshot with its tree of time, as `shape`; with `deep`, plan them anew."""
+    """Compare a scope's subjects in a snapshot with the `shape` of its tree of time; if deep, also plan them again."""
     name, snapshot = subjects.name, subjects.snapshot
     leaves = set(shape.leaves)
     with exam.timed("subject_trees") as check:
-        for problem in await _strays(exam, check, subjects, leaves):
+        for problem in await _tree_problems(exam, check, subjects, leaves):
             check.fail(f"{name}: {problem}")
         async for key, record in _records(exam, subjects):
             check.examined += 1
@@ -101,7 +101,7 @@ async def subject_tree(exam: Examination, subjects: ExaminedSubjects, shape: Tre
         return
     with exam.timed("subjects_anew") as check:
         if subjects_alike(snapshot.planner_settings, exam.settings):
-            await _anew(exam, check, subjects)
+            await _replan_subjects(exam, check, subjects)
         elif snapshot.status in ("active", "held"):
             check.fail(
                 f"{name}: its subjects were planned by another version or with other settings than these; "
@@ -109,24 +109,26 @@ async def subject_tree(exam: Examination, subjects: ExaminedSubjects, shape: Tre
             )
 
 
-async def _nodes(exam: Examination, check: Check, rows: Sequence[Any]) -> None:
-    children = await _read(exam, {child for row in rows for child in row["children"]}, rows)
+async def _examine_nodes(exam: Examination, check: Check, rows: Sequence[Any]) -> None:
+    children = await _stored_children(exam, {child for row in rows for child in row["children"]}, rows)
     for row in rows:
         for problem in _node_problems(row, children, exam.settings):
             check.fail(f"node of subjects {row['rendering_id'].hex()} ({row['label']!r}): {problem}")
 
 
-async def _read(exam: Examination, wanted: set[bytes], rows: Sequence[Any]) -> dict[bytes, Node]:
-    """Return those of some nodes that are stored, of subjects or leaves; `rows` name them as children."""
-    stored = await exam.connection.fetch(sql("subjects.nodes"), exam.tenant, list(wanted))
-    found = {row["rendering_id"]: subject_from_row(row) for row in stored}
+async def _stored_children(exam: Examination, rendering_ids: set[bytes], rows: Sequence[Any]) -> dict[bytes, Node]:
+    """Return the stored nodes of these ids, subjects or leaves, by rendering; `rows` are the rows of their parents."""
+    subject_rows = await exam.connection.fetch(sql("subjects.nodes"), exam.tenant, list(rendering_ids))
+    nodes_by_id = {row["rendering_id"]: subject_from_row(row) for row in subject_rows}
     participants: dict[bytes, Participants] = {
         child: tuple(row["participants"] or ()) for row in rows for child in row["children"]
     }
-    others = await exam.connection.fetch(sql("trees.renderings"), exam.tenant, list(wanted - found.keys()))
-    for row in others:
-        found[row["rendering_id"]] = node_from_row(row, participants[row["rendering_id"]])
-    return found
+    leaf_rows = await exam.connection.fetch(
+        sql("trees.renderings"), exam.tenant, list(rendering_ids - nodes_by_id.keys())
+    )
+    for row in leaf_rows:
+        nodes_by_id[row["rendering_id"]] = node_from_row(row, participants[row["rendering_id"]])
+    return nodes_by_id
 
 
 def _node_problems(row: Any, stored: dict[bytes, Node], settings: PlannerSettings) -> Iterator[str]:
@@ -138,44 +140,46 @@ def _node_problems(row: Any, stored: dict[bytes, Node], settings: PlannerSetting
     if missing:
         yield f"{len(missing)} of its children are missing, the first {missing[0].hex()}"
         return
-    most = max(settings.max_fan_out, _DIGITS)
-    if not 2 <= len(row["children"]) <= most:
-        yield f"it has {len(row['children'])} children instead of 2..{most}"
+    max_children = max(settings.max_fan_out, _DIGITS)
+    if not 2 <= len(row["children"]) <= max_children:
+        yield f"it has {len(row['children'])} children instead of 2..{max_children}"
         return
     node = subject_from_row(row)
     prefix = node.metadata.get("prefix")
     if not isinstance(prefix, str):
         yield "it does not say which prefix it stands for"
         return
-    given = subject_node(
+    computed = subject_node(
         tuple(row["participants"]),
         Description(label=node.label, summary=node.summary, metadata=node.metadata),
         prefix=prefix,
         children=[stored[child] for child in node.children],
         is_subject=node.is_unit,
     )
-    wrong = [name for name in _COMPARED if getattr(node, name) != getattr(given, name)]
-    if wrong:
-        yield f"its {', '.join(wrong)} are not what its children and its words give"
+    wrong_fields = [name for name in _COMPARED if getattr(node, name) != getattr(computed, name)]
+    if wrong_fields:
+        yield f"its {', '.join(wrong_fields)} are not what its children and its words give"
 
 
-async def _strays(exam: Examination, check: Check, subjects: ExaminedSubjects, leaves: set[bytes]) -> list[str]:
-    """Return how what a root of subjects reaches differs from leaves of the tree, each under few subjects."""
+async def _tree_problems(exam: Examination, check: Check, subjects: ExaminedSubjects, leaves: set[bytes]) -> list[str]:
+    """Return the problems below a root of subjects: what is no leaf of the tree, and leaves under too many subjects."""
     if subjects.root is None:
         return []
     problems = []
-    filed: Counter[bytes] = Counter()
+    subjects_of_leaf: Counter[bytes] = Counter()
     cursor = exam.connection.cursor(
         sql("verify.subjects_beneath"), exam.tenant, subjects.scope.scope_id, subjects.root, prefetch=STREAM_ROWS
     )
     async for row in cursor:
         check.examined += 1
         if row["children"] is not None:
-            filed.update(child for child in row["children"] if child in leaves)
+            subjects_of_leaf.update(child for child in row["children"] if child in leaves)
         elif row["rendering_id"] not in leaves:
             problems.append(f"its subjects reach {row['rendering_id'].hex()}, which is no leaf of the tree, or missing")
     problems.extend(
-        f"leaf {leaf.hex()} is under {times} subjects" for leaf, times in filed.items() if times > SUBJECTS_MOST
+        f"leaf {leaf.hex()} is under {times} subjects"
+        for leaf, times in subjects_of_leaf.items()
+        if times > SUBJECTS_MOST
     )
     return problems
 
@@ -197,42 +201,45 @@ async def _records(exam: Examination, subjects: ExaminedSubjects) -> AsyncIterat
             exam.checks["subject_trees"].fail(f"{subjects.name}: key {row['key'].hex()}: {error.message}")
 
 
-async def _anew(exam: Examination, check: Check, subjects: ExaminedSubjects) -> None:
-    """The subjects planned anew from all leaves of the stored tree are what is stored."""
+async def _replan_subjects(exam: Examination, check: Check, subjects: ExaminedSubjects) -> None:
+    """Check that planning the subjects again from all leaves of the stored tree gives what is stored.
+
+    The planned and the stored records both come in order of their keys, and are compared side by side.
+    """
     check.examined += 1
     scope, name = subjects.scope, subjects.name
     reader = ScopeTree(ScopeReads(exam.database, exam.tenant, within=exam.connection), scope.participants)
     try:
         (root,) = await reader.nodes([scope.root])
         planned = await plan_all_subjects(
-            Outline.of(root), reader, _forget, participants=scope.participants, settings=exam.settings
+            Outline.of(root), reader, _keep_nothing, participants=scope.participants, settings=exam.settings
         )
     except errors.InternalError as error:
         check.fail(f"{name}: its leaves cannot be read: {error.message}")
         return
-    given = planned.root.rendering_id if planned.root is not None else None
-    if given != subjects.root:
-        check.fail(f"{name}: the root of its subjects is {_named(subjects.root)}, anew {_named(given)}")
-    anew = planned.records()
-    awaited = next(anew, None)
+    planned_root = planned.root.rendering_id if planned.root is not None else None
+    if planned_root != subjects.root:
+        check.fail(f"{name}: the root of its subjects is {_id_text(subjects.root)}, anew {_id_text(planned_root)}")
+    planned_records = planned.records()
+    next_planned = next(planned_records, None)
     async for key, record in _records(exam, subjects):
         check.examined += 1
-        while awaited is not None and awaited[0] < key:
-            check.fail(f"{name}: there is no record of key {awaited[0].hex()}, which leaves hold")
-            awaited = next(anew, None)
-        whole = Holders()
-        if awaited is not None and awaited[0] == key:
-            whole, awaited = awaited[1], next(anew, None)
-        if not record.is_part_of(whole):
+        while next_planned is not None and next_planned[0] < key:
+            check.fail(f"{name}: there is no record of key {next_planned[0].hex()}, which leaves hold")
+            next_planned = next(planned_records, None)
+        planned_record = Holders()
+        if next_planned is not None and next_planned[0] == key:
+            planned_record, next_planned = next_planned[1], next(planned_records, None)
+        if not record.is_part_of(planned_record):
             check.fail(f"{name}: the record of key {key.hex()} is not what its leaves give")
-    while awaited is not None:
-        check.fail(f"{name}: there is no record of key {awaited[0].hex()}, which leaves hold")
-        awaited = next(anew, None)
+    while next_planned is not None:
+        check.fail(f"{name}: there is no record of key {next_planned[0].hex()}, which leaves hold")
+        next_planned = next(planned_records, None)
 
 
-async def _forget(nodes: Sequence[Node]) -> None:
-    """Keep nothing of nodes: the root tells them all."""
+async def _keep_nothing(nodes: Sequence[Node]) -> None:
+    """Drop planned nodes: comparing the roots compares all nodes under them."""
 
 
-def _named(rendering_id: bytes | None) -> str:
+def _id_text(rendering_id: bytes | None) -> str:
     return rendering_id.hex() if rendering_id is not None else "nothing"

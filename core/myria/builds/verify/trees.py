@@ -1,4 +1,4 @@
-"""Trees: ids recompute, nothing is missing or out of place, each event is in one leaf, planning anew agrees."""
+"""Checks trees: ids recompute, no node is missing or misplaced, each event is in one leaf, planning again agrees."""
 
 from __future__ import annotations
 
@@ -35,12 +35,14 @@ from myria.topics.trie import assemble
 
 _SCOPES_AT_ONCE = 200
 _SUBTREE_EVENTS = 4096
+"""A subtree of at most so many events is read at once."""
+
 _WHOLE = 1000
-"""A depth that no tree has."""
+"""A depth that no tree has: reads all nodes of a subtree."""
 
 
 async def leaf_refs(exam: Examination, check: Check) -> None:
-    """Every leaf's refs resolve to events of its own scope, in order, none internal; node_ids recompute."""
+    """Check that every leaf's refs resolve to events of its own scope, in order, none internal; node_ids recompute."""
     async for row in exam.stream(check, "verify.nodes", await exam.count("nodes")):
         if row["participants"] is None:
             check.fail(f"node {row['node_id'].hex()}: its scope {row['scope_id']} does not exist")
@@ -50,7 +52,7 @@ async def leaf_refs(exam: Examination, check: Check) -> None:
 
 
 async def renderings(exam: Examination, check: Check) -> None:
-    """Every rendering's id recomputes, its children, identity, topic and anchor event exist."""
+    """Check that every rendering's id recomputes, its children, identity, topic and anchor event exist."""
     async for row in exam.stream(check, "verify.renderings", await exam.count("renderings")):
         for problem in _rendering_problems(row, exam.settings):
             check.fail(f"rendering {row['rendering_id'].hex()} ({row['label']!r}): {problem}")
@@ -129,17 +131,20 @@ def _leaf_rendering_problems(row: Any) -> Iterator[str]:
 
 
 async def examine_trees(exam: Examination, snapshot: StoredSnapshot, examined: set[tuple[bytes, int, int]]) -> None:
-    """Examine every scope's tree in a snapshot; `examined` remembers trees and their numbers of events."""
-    is_awaited = snapshot.status in ("active", "held")  # what is archived belongs to the program that planned it
-    if exam.deep and is_awaited and not plans_alike(snapshot.planner_settings, exam.settings):
+    """Examine every scope's tree in a snapshot.
+
+    `examined` holds the trees that were examined with other snapshots (see `_scope_tree`); this adds its own.
+    """
+    must_replan = snapshot.status in ("active", "held")  # an archived one may stem from another planner
+    if exam.deep and must_replan and not plans_alike(snapshot.planner_settings, exam.settings):
         exam.checks["replan"].fail(
             f"snapshot {snapshot.snapshot_id} was planned by another version or with other settings than these: "
             "it cannot be replanned here; run `myria rebuild --full`, or name its --config"
         )
-    after = total = done = 0
+    after_scope = total = done = 0
     while True:
         rows = await exam.connection.fetch(
-            sql("verify.snapshot_scopes"), exam.tenant, snapshot.lineage, after, _SCOPES_AT_ONCE
+            sql("verify.snapshot_scopes"), exam.tenant, snapshot.lineage, after_scope, _SCOPES_AT_ONCE
         )
         total += len(rows)
         for row in rows:
@@ -149,30 +154,32 @@ async def examine_trees(exam: Examination, snapshot: StoredSnapshot, examined: s
                 await _scope_tree(exam, snapshot, row, examined)
         if len(rows) < _SCOPES_AT_ONCE:
             return
-        after = rows[-1]["scope_id"]
+        after_scope = rows[-1]["scope_id"]
 
 
 async def _scope_tree(
     exam: Examination, snapshot: StoredSnapshot, row: Any, examined: set[tuple[bytes, int, int]]
 ) -> None:
-    """Examine one scope's tree in a snapshot, and its search blocks, unless an equal one was."""
+    """Examine one scope's tree in a snapshot, its search blocks and its subjects, unless an equal tree was examined."""
     with exam.timed("coverage") as coverage:
         eligible = await _eligible(exam, row["scope_id"], snapshot)
-    stored = await exam.connection.fetchrow(sql("subjects.root"), exam.tenant, row["scope_id"], snapshot.snapshot_id)
+    subjects_row = await exam.connection.fetchrow(
+        sql("subjects.root"), exam.tenant, row["scope_id"], snapshot.snapshot_id
+    )
     root: bytes | None = row["root_rendering_id"]
     name = f"scope {row['scope_id']} in snapshot {snapshot.snapshot_id}"
     if root is None:
         coverage.examined += len(eligible)
         if len(eligible):
             coverage.fail(f"{name}: {len(eligible)} events, the first {eligible[0]}, are in no tree")
-        if stored is not None and stored["root_rendering_id"] is not None:
+        if subjects_row is not None and subjects_row["root_rendering_id"] is not None:
             exam.checks["subject_trees"].fail(f"{name}: it has subjects, and no tree")
         return
     # Equal trees over equal events were examined with another snapshot.
-    mark = (root, len(eligible), stored["number"] if stored is not None else 0)
-    if mark in examined:
+    tree_key = (root, len(eligible), subjects_row["number"] if subjects_row is not None else 0)
+    if tree_key in examined:
         return
-    examined.add(mark)
+    examined.add(tree_key)
     scope = ExaminedScope(
         scope_id=row["scope_id"],
         participants=tuple(row["participants"]),
@@ -185,18 +192,22 @@ async def _scope_tree(
         shape = await walk.run()
     with exam.timed("coverage"):
         _compare_coverage(coverage, name, eligible, shape)
-    views = await search_blocks(exam, scope, eligible, shape, name)
+    readable_blocks = await search_blocks(exam, scope, eligible, shape, name)
     if exam.deep:
         with exam.timed("block_content") as content:
-            await block_content(exam, content, views, name)
+            await block_content(exam, content, readable_blocks, name)
         # What held erased events cannot be planned anew: their words are gone.
         is_whole = not np.isin(np.array(shape.seqs, dtype=np.int64), await erased_seqs(exam, scope.scope_id)).any()
         if is_whole and plans_alike(snapshot.planner_settings, exam.settings):
             with exam.timed("replan") as replan:
-                await _replanned(exam, replan, scope, shape, name)
-    if stored is not None:
+                await _check_replan(exam, replan, scope, shape, name)
+    if subjects_row is not None:
         subjects = ExaminedSubjects(
-            snapshot=snapshot, scope=scope, root=stored["root_rendering_id"], since=stored["since"], name=name
+            snapshot=snapshot,
+            scope=scope,
+            root=subjects_row["root_rendering_id"],
+            since=subjects_row["since"],
+            name=name,
         )
         await subject_tree(exam, subjects, shape)
 
@@ -222,9 +233,7 @@ async def _eligible(exam: Examination, scope_id: int, snapshot: StoredSnapshot) 
 
 
 class _Walk:
-    """One tree, examined from the leaves up: subtrees of a few thousand events are read at once, what lies above them
-    node by node.
-    """
+    """Examines one tree from the leaves up. Small subtrees are read at once, the nodes above them one by one."""
 
     def __init__(
         self,
@@ -241,11 +250,15 @@ class _Walk:
         self._shape = TreeShape()
 
     async def run(self) -> TreeShape:
+        """Examine the whole tree and return what it holds."""
         await self._visit(self._scope.root, {})
         return self._shape
 
     async def _visit(self, rendering_id: bytes, loaded: Mapping[bytes, Any]) -> Any | None:
-        """Examine what is at and under a rendering; None where it is missing."""
+        """Examine a rendering and all under it; return its row, None where it is missing.
+
+        `loaded` holds the rows that were read with its ancestors.
+        """
         row = loaded.get(rendering_id) or (await self._load(rendering_id, depth=0)).get(rendering_id)
         self._check.examined += 1
         if row is None:
@@ -256,13 +269,13 @@ class _Walk:
         first_leaf = len(self._shape.leaf_ids)
         self._shape.level_of[rendering_id] = row["level"]
         if row["node_type"] == LEAF:
-            self._leaf(row)
+            self._examine_leaf(row)
         else:
             if any(child not in loaded for child in row["children"]):
                 is_small = row["events"] <= _SUBTREE_EVENTS
                 loaded = await self._load(rendering_id, depth=_WHOLE if is_small else 1)
             children = [await self._visit_child(child, row, loaded) for child in row["children"]]
-            self._internal(row, [child for child in children if child is not None], first_leaf)
+            self._examine_internal(row, [child for child in children if child is not None], first_leaf)
         return row
 
     async def _visit_child(self, child: bytes, parent: Any, loaded: Mapping[bytes, Any]) -> Any | None:
@@ -277,7 +290,7 @@ class _Walk:
         rows = await self._exam.connection.fetch(sql("verify.structure"), self._exam.tenant, rendering_id, depth)
         return {row["rendering_id"]: row for row in rows}
 
-    def _leaf(self, row: Any) -> None:
+    def _examine_leaf(self, row: Any) -> None:
         rendering_id = row["rendering_id"]
         seqs = row["event_seqs"] or ()
         shape = self._shape
@@ -290,7 +303,7 @@ class _Walk:
         shape.leaves.append(rendering_id)
         shape.leaf_ids.append(row["node_id"])
 
-    def _internal(self, row: Any, rows: Sequence[Any], first_leaf: int) -> None:
+    def _examine_internal(self, row: Any, rows: Sequence[Any], first_leaf: int) -> None:
         rendering_id = row["rendering_id"]
         if len(rows) != len(row["children"]):
             return  # a missing child was reported; nothing above it can be right
@@ -334,8 +347,8 @@ def _compare_coverage(check: Check, name: str, eligible: Seqs, shape: TreeShape)
             check.fail(f"{name}: leaf {shape.leaves[at].hex()} holds a single event where a merge is possible")
 
 
-async def _replanned(exam: Examination, check: Check, scope: ExaminedScope, shape: TreeShape, name: str) -> None:
-    """Planning a scope anew gives the root that its tree has."""
+async def _check_replan(exam: Examination, check: Check, scope: ExaminedScope, shape: TreeShape, name: str) -> None:
+    """Check that planning a scope again gives the root of its stored tree."""
     check.examined += 1
     plans = await _unit_plans(exam, scope)
     splitter = UnitSplitter(exam.settings)
@@ -355,14 +368,14 @@ async def _replanned(exam: Examination, check: Check, scope: ExaminedScope, shap
             exam.progress("replan", read, 0)
         event = events.event(row)
         if event is not None:
-            units.extend(_units(exam, scope, splitter.feed(event), plans, shape))
-    units.extend(_units(exam, scope, splitter.finish(), plans, shape))
+            units.extend(_replanned_units(exam, scope, splitter.feed(event), plans, shape))
+    units.extend(_replanned_units(exam, scope, splitter.finish(), plans, shape))
     root, _ = await assemble(
         None, set(), units, _NothingStored(), participants=scope.participants, settings=exam.settings
     )
     if root is None or root.rendering_id != scope.root:
-        got = "nothing" if root is None else root.rendering_id.hex()
-        check.fail(f"{name}: its root is {scope.root.hex()}, planning anew gives {got}")
+        planned_root = "nothing" if root is None else root.rendering_id.hex()
+        check.fail(f"{name}: its root is {scope.root.hex()}, planning anew gives {planned_root}")
 
 
 async def _unit_plans(exam: Examination, scope: ExaminedScope) -> Mapping[bytes, str]:
@@ -374,14 +387,14 @@ async def _unit_plans(exam: Examination, scope: ExaminedScope) -> Mapping[bytes,
     return {row["unit"]: row["plan"] for row in rows}
 
 
-def _units(
+def _replanned_units(
     exam: Examination,
     scope: ExaminedScope,
     complete: Iterable[tuple[PlanEvent, ...]],
     plans: Mapping[bytes, str],
     shape: TreeShape,
 ) -> Iterator[Unit]:
-    """Yield units planned anew: by the stored plan where the tree holds what that gives."""
+    """Plan complete units again and yield them, by a unit's stored plan where the tree holds that plan's result."""
     for events in complete:
         plan = plans.get(unit_digest(events)) if plans else None
         if plan is not None:
@@ -394,7 +407,7 @@ def _units(
 
 
 class _NothingStored:
-    """The old tree of a full plan."""
+    """Stands for the old tree in a plan of a whole scope, which never reads it."""
 
     async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
         raise errors.InternalError("a full plan asked for an old tree", nodes=len(rendering_ids))
