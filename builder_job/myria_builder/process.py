@@ -63,7 +63,7 @@ def _run_in_process(settings: Settings, dsn: str, tenant: str, build_id: str) ->
 
 
 def _collect_cycles_seldom() -> None:
-    """Let Python look for reference cycles after a million new objects, not 700: a scope of some thousand events makes none."""
+    """Look for reference cycles after a million new objects, not 700: a scope of some thousand events makes none."""
     gc.freeze()
     gc.set_threshold(1_000_000)
 

@@ -64,7 +64,7 @@ class Place:
     async def pass_(self, seconds: float) -> None:
         """Let time pass; the alarm of the loop is called as if it had rung."""
         self.clock.at += seconds
-        self.turns._give()
+        self.turns._give_slots()
         await settle()
 
     async def close(self) -> None:
@@ -167,7 +167,7 @@ async def test_who_gives_up_waiting_takes_no_slot(place: Place) -> None:
     await settle()
     await place.end("a")
     assert "f" in place.held
-    place.turns._give()
+    place.turns._give_slots()
     asked = asyncio.create_task(place._work("g"))
     await settle()
     place.held["b"][1].set()

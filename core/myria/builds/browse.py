@@ -149,8 +149,8 @@ async def tree_nodes(
     """Return renderings in the order asked for.
 
     Args:
-        floor: withdrawals past this event number are not in the trees; a rendering that may cover such a withdrawn event
-            gets neutral words instead of its own.
+        floor: withdrawals past this event number are not in the trees; a rendering that may cover an event withdrawn
+            since then gets neutral words instead of its own.
 
     Raises:
         InternalError: one is missing; `myria verify` says which.

@@ -136,7 +136,7 @@ async def chain_problems(connection: Connection, tenant: str) -> tuple[int, list
 
 
 async def vectors(exam: Examination, check: Check) -> None:
-    """Check that every vector is of an event that may have one, with its model's dimensions, and that none is missing."""
+    """Check that every vector is of an event that may have one, with its model's dimensions; none is missing."""
     check.examined = await exam.count("event_vectors")
     for row in await exam.connection.fetch(sql("verify.vectors_differ"), exam.tenant):
         check.fail(f"the vector of event {row['event_seq']} by {row['model']} {row['what']}")
