@@ -1,7 +1,7 @@
-"""Cases: what was tried for one goal before, gathered from the notes that name one case (Memento's contract, caseMode).
+"""Cases: earlier attempts at one goal, gathered from the notes that name a case (Memento's contract, caseMode).
 
-A case is nothing of its own: it is its notes, as the asker sees them. Each is gathered by one masked look, so a
-question costs as many as it shows cases, and these are few.
+A case is not stored by itself: it consists of its notes, as far as the asker sees them. Each case is gathered by one
+masked query, so a question costs one for each case that it shows, and these are few.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from myria.text.model_tokens import TokenCounter
 from myria.text.passages import passage
 
 CASES = 5
-"""Cases of an answer, where nobody says how many."""
+"""Cases of an answer where the caller names no number."""
 
 _NOTES = 200
-"""Notes of a case that are looked at: the best of them."""
+"""Notes of a case that are read at most: the best ones."""
 
 _EVENTS = 20
-"""Events of a case that are shown: its first."""
+"""Events of a case that are shown at most: its first ones."""
 
 _SHOWN = 120
-"""Characters of an event."""
+"""Characters that are shown of an event."""
 
 _EVENT_OF = {"error": "error_observed", "decision": "decision_committed", "procedure": "fix_attempted"}
 """What the contract calls a note of a kind in the course of a case."""
@@ -44,8 +44,8 @@ _OTHER_EVENT = "milestone_reached"
 class Case:
     """A case: its goal, what happened in the order of time, and what came of it.
 
-    `notes` is how many notes it has, as far as they were looked at; `relevance` how many of them the question found.
-    Of long notes the passage is shown that has most of what is `sought`.
+    `notes` is how many notes of the case were read; `relevance` how many of them the question found. Of a long note the
+    passage is shown that has most of the words `sought`.
     """
 
     case_id: str
@@ -58,7 +58,7 @@ class Case:
     sought: frozenset[str] = frozenset()
 
     def to_json(self, events: int) -> Json:
-        """Return it as the contract has it, with so many events at most."""
+        """Return the case in the contract's form, with at most so many events."""
         return {
             "case_id": self.case_id,
             "goal": self.goal,
@@ -78,7 +78,7 @@ class Case:
 
     @property
     def line(self) -> MemoryLine:
-        """It as a line: what was wanted, what was kept of it first, and what came of it."""
+        """The case as a line: its goal, what happened, and its outcome."""
         said = [
             part
             for part in (self.goal, *[passage(event.text, self.sought, _SHOWN) for event in self.course], self.outcome)
@@ -96,19 +96,19 @@ class Case:
 async def cases_of(
     recall: Recall, tenant: str, query: RecallQuery, fragments: Sequence[Fragment], *, most: int
 ) -> list[Case]:
-    """Return the cases of memories that a question found: resolved ones first, then those of most of these memories.
+    """Return the cases named by memories that a question found: resolved ones first, then by how many name them.
 
     Args:
-        query: the question, by which it is decided what is seen.
+        query: the question; its masks and times bound what a case shows.
         most: how many are returned.
     """
-    names: dict[str, str] = {}
-    found: Counter[str] = Counter()
+    name_of_key: dict[str, str] = {}
+    counts: Counter[str] = Counter()
     for fragment in fragments:
         if (name := fragment.details.case_id) is not None:
-            names.setdefault(name.casefold(), name)
-            found[name.casefold()] += 1
-    asked = RecallQuery(
+            name_of_key.setdefault(name.casefold(), name)
+            counts[name.casefold()] += 1
+    notes_query = RecallQuery(
         masks=query.masks,
         now=query.now,
         as_of=query.as_of,
@@ -118,19 +118,19 @@ async def cases_of(
         page_size=_NOTES,
     )
     cases = []
-    for key, count in found.most_common(most):
-        notes = await recall.find(tenant, replace(asked, details=Details(case_id=names[key])))
+    for key, count in counts.most_common(most):
+        notes = await recall.find(tenant, replace(notes_query, details=Details(case_id=name_of_key[key])))
         if notes:
-            cases.append(replace(_case(names[key], notes, count), sought=query.sought))
+            cases.append(replace(_case(name_of_key[key], notes, count), sought=query.sought))
     return sorted(cases, key=lambda case: (case.status.casefold() != "resolved", -case.relevance))
 
 
-def _case(name: str, notes: Sequence[Fragment], found: int) -> Case:
-    # what is most important speaks for the case, of equals the newest
+def _case(name: str, notes: Sequence[Fragment], relevance: int) -> Case:
+    # A detail of the case is taken from its most important note that has it, of equals the newest.
     by_worth = sorted(notes, key=lambda note: (-(note.importance or 0.0), -note.at, note.key))
 
     def first(detail: str) -> str | None:
-        return next((said for note in by_worth if (said := getattr(note.details, detail)) is not None), None)
+        return next((text for note in by_worth if (text := getattr(note.details, detail)) is not None), None)
 
     return Case(
         case_id=name,
@@ -139,25 +139,28 @@ def _case(name: str, notes: Sequence[Fragment], found: int) -> Case:
         status=first("resolution_status") or "open",
         course=tuple(sorted(notes, key=lambda note: (note.at, note.key[2]))),
         notes=len(notes),
-        relevance=found,
+        relevance=relevance,
     )
 
 
 def cases_within(
     cases: Sequence[Case], counter: TokenCounter, budget: int, around: Callable[[list[Json]], Any]
 ) -> tuple[list[Json], int]:
-    """Return the first cases as JSON, and what they cost with what is made `around` them: at most `budget`.
+    """Return the first cases as JSON that cost at most `budget` tokens, and what they cost.
 
-    The last of them may show fewer events than it has. Where nothing fits, there is none, for 0.
+    The last case may show fewer events than it has. Where nothing fits, return no case and a cost of 0.
+
+    Args:
+        around: makes the whole answer of the cases; its tokens count too.
     """
     shown: list[Json] = []
     tokens = 0
     for case in cases:
         for events in (_EVENTS, 5, 1, 0):
-            several = [*shown, case.to_json(events)]
-            cost = counter.count(orjson.dumps(around(several)).decode())
+            with_case = [*shown, case.to_json(events)]
+            cost = counter.count(orjson.dumps(around(with_case)).decode())
             if cost <= budget:
-                shown, tokens = several, cost
+                shown, tokens = with_case, cost
                 break
         else:
             break

@@ -1,7 +1,7 @@
-"""When a note expires: a function of its policy, its session, its last use and the time. Pure.
+"""Compute when a note expires, from its policy, its session, its last use and the time. Pure.
 
-Reads leave out what has expired as they find it; maintenance withdraws it later, which is what builds see. Once a note
-has expired it stays so: what keeps it (a use, an amendment, another note of its session) must come before.
+Reads leave out expired notes by themselves; maintenance withdraws them later, and builds see only that. An expired note
+stays expired: what prolongs it (a use, an amendment, another note of its session) must come before.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ DAY_US = 86_400 * 10**6
 class Lasting:
     """What decides when a note expires; times in microseconds since 1970 UTC.
 
-    `session_ends_at` is when its session is over by itself, or was over; or when the days are over that the note itself
-    names. None where it does neither.
-    `restored`: it was withdrawn and brought back since its last version: it stays until somebody changes it.
+    `session_ends_at` is when the note's session ends or ended, or the end of the days that the note itself names; None
+    where it has neither. `restored` says that the note was brought back since its last version, and so never expires
+    until somebody changes it.
     """
 
     kind: str
@@ -57,12 +57,12 @@ class Lasting:
 
     @property
     def idle_since(self) -> int:
-        """When it was made, changed or used last."""
+        """When the note was made, changed or used last."""
         return self.changed_at if self.used_at is None else max(self.changed_at, self.used_at)
 
     @property
     def expires_at(self) -> int | None:
-        """When it expires if nobody uses or changes it and nothing prolongs its session; None for never."""
+        """When the note expires if nobody uses or changes it and nothing prolongs its session; None for never."""
         policy = policies().get(self.kind)
         if self.anchor or self.restored:
             return None
@@ -71,7 +71,7 @@ class Lasting:
         if policy is None:
             return None
         if isinstance(policy.lifetime, int):
-            # whole days, as memory-tools counts them: the day on which it was made is the first
+            # whole days of UTC, as memory-tools counts them: the day of the last change is the first
             return (self.changed_at // DAY_US + policy.lifetime) * DAY_US
         if policy.lifetime != "tier" or not policy.stale_days or self.tier(self.idle_since) == "permanent":
             return None
@@ -81,18 +81,18 @@ class Lasting:
         return self.idle_since + round(days * DAY_US)
 
     def tier(self, now: int) -> Tier:
-        """Return its tier at a moment."""
+        """Return the note's tier at a moment."""
         age, idle = (max(0, now - since) / DAY_US for since in (self.created_at, self.idle_since))
         return tier(self.kind, self.importance, anchor=self.anchor, age_days=age, idle_days=idle)
 
     def is_stale(self, now: int) -> bool:
-        """Tell whether it is cold and has not been used for as long as its kind allows."""
+        """Tell whether the note is cold and unused for the days after which its kind counts as stale."""
         policy = policies().get(self.kind)
         if policy is None or not policy.stale_days or self.session_ends_at is not None:
             return False
         return now - self.idle_since >= policy.stale_days * DAY_US and self.tier(now) == "cold"
 
     def has_expired(self, now: int) -> bool:
-        """Tell whether it has expired at a moment."""
+        """Tell whether the note has expired at a moment."""
         expires_at = self.expires_at
         return expires_at is not None and expires_at <= now

@@ -1,4 +1,4 @@
-"""What a note is in the log: an event of a reserved type whose text is the note's, with the rest beside it."""
+"""The form of a note in the log: an event of a reserved type with the note's text, and its other fields beside it."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def note_event(
     """Return the event that makes a version of a note.
 
     Args:
-        participants: canonical; who may see it.
+        participants: who may see the note, in canonical form.
         timestamp: in microseconds since 1970 UTC.
-        speaker: who keeps it, as answers name them.
-        previous: the event of the version before.
-        key: its source key, by which a repeat is known.
-        idle_s: seconds after which its session is over by itself, where it names one.
-        further: what else it says of itself.
+        speaker: who keeps the note, as answers name them.
+        previous: the id of the event of the version before.
+        key: the event's source key, by which a repeat is recognised.
+        idle_s: seconds without a note after which the note's session, if it has one, is over by itself.
+        further: more fields to keep beside the note's text.
     """
-    about: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": note_id,
         "version": version,
         "kind": note.kind,
@@ -59,19 +59,19 @@ def note_event(
         "lifetime": note.lifetime,
     }
     if previous is not None:
-        about["previous"] = previous
+        fields["previous"] = previous
     if note.session_id is not None:
-        about["idle_s"] = idle_s
+        fields["idle_s"] = idle_s
     if note.anchor:
-        about["anchor"] = True
+        fields["anchor"] = True
     if note.source is not None:
-        about["source"] = note.source
+        fields["source"] = note.source
     if note.memory is not None:
-        about["memory"] = note.memory
+        fields["memory"] = note.memory
     if note.details is not NO_DETAILS and note.details != NO_DETAILS:
-        about["details"] = note.details.to_json()
-    about |= further or {}
-    payload: dict[str, Any] = {"text": note.content, "note": about}
+        fields["details"] = note.details.to_json()
+    fields |= further or {}
+    payload: dict[str, Any] = {"text": note.content, "note": fields}
     if speaker is not None:
         payload["speaker"] = speaker
     return NewEvent(
@@ -87,42 +87,42 @@ def note_event(
 
 
 def hints_of(names: tuple[str, ...]) -> tuple[TopicHint, ...]:
-    """Return what a note is about as hints of its event, in the order of these names: recall finds it by them."""
+    """Return a note's names as topic hints of its event, in their order: recall finds the note by them."""
     distinct = dict.fromkeys(names)
     chosen = [name for name in distinct if name.strip() and len(name) <= MAX_HINT][:MAX_TOPIC_HINTS]
     return tuple([TopicHint(hint=name, confidence=1.0) for name in chosen])
 
 
 def names_of(note: NoteText) -> tuple[str, ...]:
-    """Return what a note is about in so many names, its topic first."""
+    """Return the names of what a note is about: its topic, its case and its keywords."""
     case = () if note.details.case_id is None else (note.details.case_id,)
     return (note.topic, *case, *note.keywords)
 
 
 def note_of(payload: Mapping[str, Any], *, context_id: str | None) -> NoteText:
-    """Return what the event of a version says; see `note_event`."""
-    about = payload["note"]
-    lifetime: Lifetime = "session" if about.get("lifetime") == "session" else "permanent"
+    """Return the note in the payload of a version's event; see `note_event`."""
+    fields = payload["note"]
+    lifetime: Lifetime = "session" if fields.get("lifetime") == "session" else "permanent"
     return NoteText(
         content=payload["text"],
-        kind=about["kind"],
-        topic=about["topic"],
-        keywords=tuple(about.get("keywords", ())),
-        importance=about["importance"],
-        source=about.get("source"),
+        kind=fields["kind"],
+        topic=fields["topic"],
+        keywords=tuple(fields.get("keywords", ())),
+        importance=fields["importance"],
+        source=fields.get("source"),
         lifetime=lifetime,
-        anchor=about.get("anchor") is True,
+        anchor=fields.get("anchor") is True,
         session_id=context_id,
-        memory=about.get("memory"),
-        details=Details.of(about.get("details")),
+        memory=fields.get("memory"),
+        details=Details.of(fields.get("details")),
     )
 
 
 def ending_version(row: asyncpg.Record, days: int, *, by: NewEvent) -> NewEvent:
-    """Return the version of a note that says the same for so many days of UTC since it was said.
+    """Return the next version of a note, with the same text, which ends so many days (of UTC) after its last change.
 
     Args:
-        by: the event that replaces it then.
+        by: the event of the note that replaces it then.
     """
     payload = orjson.loads(row["payload"])
     payload["note"] |= {
@@ -146,7 +146,7 @@ def ending_version(row: asyncpg.Record, days: int, *, by: NewEvent) -> NewEvent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Changes:
-    """What an amendment changes of a note. None leaves it as it is."""
+    """The fields that an amendment changes; None leaves a field as it is."""
 
     content: str | None = None
     kind: str | None = None
@@ -160,10 +160,10 @@ class Changes:
     details: Details = NO_DETAILS
 
     def of(self, note: NoteText, contract: Contract) -> NoteText:
-        """Return the note with the changes. Keywords and a topic that were taken from the text come from the new one.
+        """Return the note with the changes; keywords and topic that came from its text come from the new one.
 
         Raises:
-            InvalidArgument: the contract knows no such kind, or it would end with a session and names none.
+            InvalidArgument: the contract knows no such kind, or the note would end with a session and names none.
         """
         if self.kind is not None:
             policy_of(self.kind, contract)
@@ -173,8 +173,8 @@ class Changes:
         content = note.content if self.content is None else self.content
         keywords, topic = self.keywords, self.topic
         if content != note.content:
-            before, now = keywords_of(note.content), keywords_of(content)
-            keywords = now if keywords is None and note.keywords == before else keywords
+            old_keywords, new_keywords = keywords_of(note.content), keywords_of(content)
+            keywords = new_keywords if keywords is None and note.keywords == old_keywords else keywords
             if topic is None and note.topic == subject_of(note.content):
                 topic = subject_of(content)
         return note._replace(
@@ -194,7 +194,7 @@ class Changes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Remembered:
-    """A note that was kept, or was there. `event_id` is that of its first version, None where it was there before.
+    """A note after it was kept; `created` is false, and `event_id` None, where an equal note had been kept before.
 
     `note_id` is empty where a dry run would keep a new one.
     """
@@ -210,7 +210,8 @@ class Remembered:
 class Amended:
     """A note after an amendment.
 
-    `changed` is false where it said so already, and where `same_as` names another note of the same people that does.
+    `changed` is false where the note had these values already, where another note of the same people has this text
+    (`same_as`), and for a dry run.
     """
 
     note_id: str
@@ -223,7 +224,7 @@ class Amended:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Forgotten:
-    """What became of a note that was to be forgotten; `protected` where that needs force. `text` is what it says."""
+    """What became of a note that was to be forgotten; `protected` where that needs `force`. `text` is the note's."""
 
     note_id: str
     text: str

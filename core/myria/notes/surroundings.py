@@ -1,6 +1,6 @@
-"""What stands around recalled notes, so that a reader sees how each came about (Memento's contract).
+"""Add to recalled notes what surrounds them, so that a reader sees how each came about (Memento's contract).
 
-That is what links lead to from it, and what its session kept shortly before and after.
+That is the notes to which their links lead, and the notes that the same session kept shortly before and after.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from myria.search.handles import NOTE_PREFIX, Handles
 from myria.text.passages import passage
 
 _NEARBY = 3
-"""Notes of its session that are told beside one."""
+"""Notes of the same session that are shown beside a note."""
 
 _NEARBY_WITHIN_US = 30 * 60 * 10**6
-"""Microseconds that they are away from it at most."""
+"""Microseconds by which these differ in time from the note at most."""
 
 _PREVIEW = 60
-"""Characters of a note to which a link leads."""
+"""Characters that are shown of a note to which a link leads."""
 
 
 class Surroundings:
@@ -37,9 +37,9 @@ class Surroundings:
 
     Args:
         database: where notes are read.
-        links: those of notes.
-        handles: gives those of a tenant.
-        linked_limit: how many further notes links bring in at most.
+        links: the links of notes.
+        handles: returns the handles of a tenant.
+        linked_limit: how many linked notes are added to the memories at most.
     """
 
     def __init__(
@@ -65,29 +65,29 @@ class Surroundings:
         relations: Sequence[str],
         nearby: bool,
     ) -> list[Fragment]:
-        """Return memories with what is around them, and behind all of them what links lead to, one hop.
+        """Return memories with their surroundings, and behind all of them the notes that they are linked with, one hop.
 
         Args:
-            query: which found them.
-            relations: those by which further notes come in; links of all are told.
-            nearby: whether to tell what their sessions kept beside them.
+            query: the query that found the memories.
+            relations: by whose links further notes are added; a memory shows its links of all relations.
+            nearby: whether to show what the memories' sessions kept shortly before and after.
         """
         fragments = list(memories)
-        found = [fragment.note_id for fragment in fragments if fragment.note_id is not None]
-        if not found:
+        note_ids = [fragment.note_id for fragment in fragments if fragment.note_id is not None]
+        if not note_ids:
             return fragments
         linked = await self._links.beside(
             tenant,
-            found,
+            note_ids,
             may_see=may_see,
             relations=relations,
             session_id=query.session_id,
             limit=self._linked_limit,
         )
-        near = await self._near(tenant, found, query) if nearby else {}
+        nearby_notes = await self._near(tenant, note_ids, query) if nearby else {}
         for place, fragment in enumerate(fragments):
             note_id = fragment.note_id or ""
-            if note_id in linked.leading or note_id in near:
+            if note_id in linked.leading or note_id in nearby_notes:
                 leading = tuple(
                     {
                         "id": note.note_id,
@@ -96,7 +96,7 @@ class Surroundings:
                     }
                     for note, relation in linked.leading.get(note_id, ())
                 )
-                fragments[place] = replace(fragment, linked=leading, nearby=near.get(note_id, ()))
+                fragments[place] = replace(fragment, linked=leading, nearby=nearby_notes.get(note_id, ()))
         if linked.beside:
             handles = await self._handles(tenant)
             fragments += [
@@ -107,19 +107,19 @@ class Surroundings:
         return fragments
 
     async def _near(self, tenant: str, note_ids: Sequence[str], query: RecallQuery) -> dict[str, tuple[Json, ...]]:
-        """Return the notes near each of some others, in the order of time.
+        """Return for each of some notes those that its session kept shortly before and after, by time, as JSON.
 
-        Near ones are for the same people, so whoever sees a note may see them, too.
+        These have the same participants, so whoever may see the note may see them, too.
         """
         async with self._database.read(tenant) as connection:
             rows = await connection.fetch(sql("notes.nearby"), tenant, list(note_ids), _NEARBY, query.session_id)
-        near: dict[str, list[asyncpg.Record]] = {}
+        rows_of_note: dict[str, list[asyncpg.Record]] = {}
         for row in rows:
             if _distance(row) < _NEARBY_WITHIN_US and not Lasting.of(row).has_expired(query.now):
-                near.setdefault(row["of_note"], []).append(row)
+                rows_of_note.setdefault(row["of_note"], []).append(row)
         shown: dict[str, tuple[Json, ...]] = {}
-        for note_id, found in near.items():
-            nearest = sorted(found, key=_distance)[:_NEARBY]
+        for note_id, rows_by_time in rows_of_note.items():
+            nearest = sorted(rows_by_time, key=_distance)[:_NEARBY]
             shown[note_id] = tuple(
                 {
                     "id": row["note_id"],
@@ -127,7 +127,7 @@ class Surroundings:
                     "type": row["kind"],
                     "created_at": rfc3339_of(row["changed_at"]),
                 }
-                for row in found
+                for row in rows_by_time
                 if row in nearest
             )
         return shown
