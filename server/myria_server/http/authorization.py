@@ -43,7 +43,7 @@ BODY_BYTES = 16 * 1024
 """Bytes of a form, or of a registration."""
 
 _TENANT_FACTOR = 5
-"""How many times as often as one key all keys of a tenant may allow programs something."""
+"""All keys of a tenant together may allow programs something this many times as often as one key."""
 
 _MAX_FIELDS = 30
 _MEANINGLESS_SCOPES = frozenset({"openid", "profile", "email", "address", "phone", "offline_access"})
@@ -63,6 +63,7 @@ _KEPT_FIELDS = (
     "scope",
     "resource",
 )
+"""Parameters of an authorization request that the consent page sends back; the person's key is not among them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -73,6 +73,7 @@ class FailureLimiter:
         if not isinstance(error, RateLimited):
             return
         is_crowd = usage is not None and usage.refused_often()
+        # `take` returns the seconds until there is a token again, 0 if it took one: then this is answered promptly.
         if not is_crowd and not self._prompt_answers.take(1, self._ticks()):
             return
         if self._lingering >= MAX_LINGERING:

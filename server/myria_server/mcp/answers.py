@@ -132,12 +132,14 @@ class Answers:
             self._remember_size((asker, name), is_large=is_large)
             if not has_turn:
                 self._small_answers += not is_large
+            # Others were served meanwhile: the turn rests before it ends, so one caller cannot take all the time.
             elif is_large and small_before != self._small_answers:
                 loop.call_later(min(REST * (loop.time() - began), LONGEST_REST_S), self._turns.end, asker)
             else:
                 self._turns.end(asker)
 
     def _remember_size(self, call: tuple[Caller, str], *, is_large: bool) -> None:
+        """Remember a call whose answer was large as the newest of `_large_calls`; forget it otherwise."""
         self._large_calls.pop(call, None)
         if is_large:
             self._large_calls[call] = None
