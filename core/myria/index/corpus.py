@@ -104,6 +104,7 @@ class Corpus:
 
     @cached_property
     def _parts(self) -> list[tuple[View, Mask | None]]:
+        """Pair every view with its part of the masks, None where that leaves out nothing."""
         masks = self.block_masks or (None,) * len(self.blocks)
         parts: list[tuple[View, Mask | None]] = list(zip(self.blocks, masks, strict=True))
         for loose, mask in ((self.tail, self.tail_mask), (self.internal, self.internal_mask)):

@@ -61,6 +61,11 @@ class _Blocks:
 
     @classmethod
     def of(cls, blocks: Sequence[tuple[int, bytes]]) -> _Blocks:
+        """Concatenate blocks, and read where their sections lie out of all headers at once.
+
+        Raises:
+            InternalError: a block is of another version, or has not the length of its sections.
+        """
         lengths = np.array([len(block) for _, block in blocks], dtype=np.int64)
         if len(lengths) and (lengths.min() < HEADER_SIZE or (lengths % 8).any()):
             raise InternalError("a search block is damaged: its length is none that a block has")
@@ -157,9 +162,14 @@ class _Blocks:
         term_counts, posting_counts = self.count(ids), self.count(docs_of)
         _require(bool((self.count(offsets) == term_counts + 1).all() and (self.count(values) == posting_counts).all()))
         all_offsets = self.column(offsets).astype(np.int64)
-        last = np.cumsum(term_counts + 1) - 1
-        _require(bool((all_offsets[last - term_counts] == 0).all() and (all_offsets[last] == posting_counts).all()))
-        sizes = np.delete(np.diff(all_offsets), last[:-1])
+        last_offsets = np.cumsum(term_counts + 1) - 1
+        _require(
+            bool(
+                (all_offsets[last_offsets - term_counts] == 0).all()
+                and (all_offsets[last_offsets] == posting_counts).all()
+            )
+        )
+        sizes = np.delete(np.diff(all_offsets), last_offsets[:-1])
         _require(bool((sizes > 0).all()))
         doc_numbers = self.column(docs_of).astype(np.int32)
         _require(bool((doc_numbers < np.repeat(docs.astype(np.int32), posting_counts)).all()))

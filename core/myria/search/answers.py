@@ -141,12 +141,12 @@ class Answering:
         paths = await self._search.paths(connection, result) if is_tree else [()] * len(result.hits)
         by_path = dict(zip(paths, result.hits, strict=True))
         placed_paths = [(result.scope(hit), path) for path, hit in by_path.items() if path]
-        known = await self._paths.found(connection, tenant, placed_paths)
+        all_topics = await self._paths.found(connection, tenant, placed_paths)
         hidden = result.snapshot.hidden
-        topics = {rendering_id: topic.shown(hidden) for rendering_id, topic in known.items()}
+        topics = {rendering_id: topic.shown(hidden) for rendering_id, topic in all_topics.items()}
         subjects, root_subject = NO_SUBJECTS, result.under
         if root is None:
-            subjects = await self._subjects.of_hits(connection, result.snapshot, placed_paths, known)
+            subjects = await self._subjects.of_hits(connection, result.snapshot, placed_paths, all_topics)
         elif root_subject is not None:
             topics[root_subject.rendering_id] = root_subject.topic.shown(hidden)
         else:
@@ -175,9 +175,9 @@ class Answering:
         if places:
             # Subjects take fewer nodes than paths do, so some hits more may find room.
             hits = [_under_subject(hit, places) for hit in hits]
-            further = zip(hits_left, paths[len(hits) :], strict=False)
-            more = (_under_subject(events.leafward(hit, path), places) for hit, path in further)
-            answer = assemble(_chain_further(hits, more), room, topics=topics, asked_by=asked_by)
+            hits_and_paths = zip(hits_left, paths[len(hits) :], strict=False)
+            further_hits = (_under_subject(events.leafward(hit, path), places) for hit, path in hits_and_paths)
+            answer = assemble(_chain_further(hits, further_hits), room, topics=topics, asked_by=asked_by)
         else:
             answer = assembly.finish()
         return Page(
@@ -250,9 +250,9 @@ async def _group_alike(connection: Connection, query: Query, result: SearchResul
     is_bounded = query.max_tokens is not None and query.query is not None
     if hits and is_bounded and is_ranked and not query.include_superseded:
         scopes = sorted({result.scope(hit).scope_id for hit in hits})
-        wanted = [hit.event_seq for hit in hits]
+        event_seqs = [hit.event_seq for hit in hits]
         rows = await connection.fetch(
-            sql("events.short_payloads"), result.snapshot.tenant, wanted, scopes, _SHORT_PAYLOAD
+            sql("events.short_payloads"), result.snapshot.tenant, event_seqs, scopes, _SHORT_PAYLOAD
         )
         for row in rows:
             payload = orjson.loads(row["payload"])
@@ -347,13 +347,13 @@ class _EventRows:
         for start in range(0, len(result.hits), _ROWS_AT_ONCE):
             hits = result.hits[start : start + _ROWS_AT_ONCE]
             scopes = sorted({result.scope(hit).scope_id for hit in hits})
-            wanted = [hit.event_seq for hit in hits]
-            rows = await connection.fetch(sql("events.by_seqs"), result.snapshot.tenant, wanted, scopes)
+            event_seqs = [hit.event_seq for hit in hits]
+            rows = await connection.fetch(sql("events.by_seqs"), result.snapshot.tenant, event_seqs, scopes)
             if not self._keeps_all:
                 self.rows.clear()
             self.rows.update((row["event_seq"], row) for row in rows)
             if self._query.include_superseded:
-                successor_of = await successors(connection, result.snapshot.tenant, wanted, self._query.masks)
+                successor_of = await successors(connection, result.snapshot.tenant, event_seqs, self._query.masks)
                 self._marks = {
                     seq: {"superseded": True, "superseded_by": None if successor is None else successor["event_id"]}
                     for seq, successor in successor_of.items()

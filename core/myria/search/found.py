@@ -218,13 +218,13 @@ class EventFinder:
             leaves.setdefault(subject, []).append(leaf)
         shared: list[FoundSubject] = []
         for subject, its_leaves in leaves.items():
-            shown = subjects.topics[subject].shown(result.snapshot.hidden)
-            if shown["label"] != NEUTRAL_LABEL:
+            shown_topic = subjects.topics[subject].shown(result.snapshot.hidden)
+            if shown_topic["label"] != NEUTRAL_LABEL:
                 its_leaves.sort(key=list(below).index)
                 shared.append(
                     FoundSubject(
-                        label=shown["label"],
-                        latest=latest_of(shown["summary"]),
+                        label=shown_topic["label"],
+                        latest=latest_of(shown_topic["summary"]),
                         event_seqs=tuple(hit.event_seq for leaf in its_leaves for hit in below[leaf]),
                         topic_ids=tuple(words[leaf].body["topic_id"] for leaf in its_leaves),
                     )

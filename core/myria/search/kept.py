@@ -39,12 +39,12 @@ def kept_later(leader: Leader, docs: int, plan: Plan) -> tuple[int, ...]:
         docs: how many documents are visible.
         plan: what is asked for.
     """
-    corpus, timeline, at = leader.corpus, leader.timeline, leader.at
+    corpus, timeline, best_place = leader.corpus, leader.timeline, leader.at
     notes = corpus.notes
-    if not notes[at]:
+    if not notes[best_place]:
         return ()
-    is_later = timeline.timestamp > timeline.timestamp[at]
-    is_later |= (timeline.timestamp == timeline.timestamp[at]) & (timeline.seq > timeline.seq[at])
+    is_later = timeline.timestamp > timeline.timestamp[best_place]
+    is_later |= (timeline.timestamp == timeline.timestamp[best_place]) & (timeline.seq > timeline.seq[best_place])
     is_later &= notes & ~leader.announced
     for condition in (leader.here, leader.allowed):
         if condition is not None:
@@ -57,7 +57,7 @@ def kept_later(leader: Leader, docs: int, plan: Plan) -> tuple[int, ...]:
     rarities = [rarity(docs + _IMAGINED, max(2, count)) for count in frequencies(ids, corpus).tolist()]
     question_ids = {identity for concept in plan.concepts for identity, _ in concept.alternatives}
     repeated = np.zeros(len(timeline), dtype=np.int64)
-    answers = leader.held * 100 >= leader.held[at] * _ANSWERED
+    answers = leader.held * 100 >= leader.held[best_place] * _ANSWERED
     for (part, _), places in zip(corpus.parts(), timeline.places, strict=True):
         for index, start, end in spans_of(ids, part.terms, part.offsets).T.tolist():
             where = places[part.posting_doc[start:end]]

@@ -162,9 +162,9 @@ def _subjects(words: Sequence[Word], frequency: Mapping[int, int], docs: int) ->
     subjects = [word for word in words if word.subject]
 
     def is_common_name(word: Word) -> bool:
-        most = max((frequency[identity] for identity in _occurring(word.own_terms, frequency)), default=0)
+        frequency_of_name = max((frequency[identity] for identity in _occurring(word.own_terms, frequency)), default=0)
         # Common: at least the square root of all documents hold it.
-        return word.name and most > 1 and most * most >= docs
+        return word.name and frequency_of_name > 1 and frequency_of_name * frequency_of_name >= docs
 
     others = [word for word in subjects if not is_common_name(word)]
     return frozenset(word.term for word in others or subjects)

@@ -122,15 +122,15 @@ def state_asked_for(text: str) -> State | None:
     return None if _PAST.search(text) else "present"
 
 
-def day_asked_for(text: str, meant: Iterable[Window], today: int) -> int:
+def day_asked_for(text: str, time_windows: Iterable[Window], today: int) -> int:
     """Return the day (since 1970) for which a question wants to know how something is.
 
     It is the last day that the question means, today if it means none, and `FAR_AWAY` if it asks for what is to come.
 
     Args:
-        meant: the windows of time that the question means.
+        time_windows: the windows of time that the question means.
     """
-    return FAR_AWAY if _TO_COME.search(text) else max(map(_last_day, meant), default=today)
+    return FAR_AWAY if _TO_COME.search(text) else max(map(_last_day, time_windows), default=today)
 
 
 def _last_day(window: Window) -> int:
@@ -254,7 +254,7 @@ def read(question: Question, *, names: Census, first: int, last: int, utc_offset
         return Reading(asked=False, hints=hints, hint_words=hint_words)
     found_names, terms_of_names = _find_names(question_tokens, names)
     speakers = names.speakers(found_names)
-    sign_terms = [term for whole in written for term in whole.asked]
+    sign_terms = [term for sign in written for term in sign.asked]
     all_terms = list(dict.fromkeys([*(token.term for token in question_tokens), *sign_terms]))
     meaningful_terms = [term for term in all_terms if not is_stopword(term)]
     content = [term for term in meaningful_terms if not speakers or term not in terms_of_names]
@@ -358,9 +358,9 @@ def _names_as_written(question_tokens: Sequence[Token], languages: Sequence[str]
     has_capitals = "german" not in languages
     return frozenset(
         token.term
-        for at, token in enumerate(question_tokens)
+        for position, token in enumerate(question_tokens)
         if token.surface.lower().endswith(("'s", "\u2019s"))
-        or (has_capitals and at and token.surface[:1].isupper() and not token.surface.isupper())
+        or (has_capitals and position and token.surface[:1].isupper() and not token.surface.isupper())
     ) - {token.term for token in question_tokens if is_date_word(token.term)}
 
 

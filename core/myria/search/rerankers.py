@@ -114,7 +114,7 @@ def _parse_relevances(raw: bytes, expected: int) -> list[float]:
         raise failed(Kind.MALFORMED_REPLY, f"the reply has {len(results)} relevances for {expected} texts")
     if not all(map(isfinite, by_index.values())):
         raise failed(Kind.MALFORMED_REPLY, "a relevance is no finite number")
-    return [by_index[at] for at in range(expected)]
+    return [by_index[index] for index in range(expected)]
 
 
 Json = dict[str, Any]

@@ -129,10 +129,10 @@ async def visible_scopes(
     tenant = memory[0]
     parts: list[VisibleScopes] = []
     for mask in masks:
-        known: _Resolved | None = cache.get((memory, "visible", mask))
+        previous: _Resolved | None = cache.get((memory, "visible", mask))
         if mask.exact:
-            resolved = await _exact_scope(connection, tenant, mask.participants, snapshot_id, known)
-        elif known is None or known.driver is None or known.driver not in counted:
+            resolved = await _exact_scope(connection, tenant, mask.participants, snapshot_id, previous)
+        elif previous is None or previous.driver is None or previous.driver not in counted:
             resolved = await _containing_scopes(connection, tenant, mask.participants, snapshot_id, slot=slot)
         else:
             resolved = await _bring_up_to_date(
@@ -140,18 +140,18 @@ async def visible_scopes(
                 tenant,
                 mask.participants,
                 snapshot_id,
-                known=known,
-                memberships=counted[known.driver],
+                previous=previous,
+                memberships=counted[previous.driver],
                 slot=slot,
             )
-        if is_active and resolved is not known:
+        if is_active and resolved is not previous:
             cache.put((memory, "visible", mask), resolved, resolved.visible.nbytes)
         parts.append(resolved.visible)
     if len(parts) == 1:
         return parts[0]
     key = (memory, "visible", masks)
     union: tuple[list[VisibleScopes], VisibleScopes] | None = cache.get(key)
-    if union is not None and all(part is before for part, before in zip(parts, union[0], strict=True)):
+    if union is not None and all(part is former_part for part, former_part in zip(parts, union[0], strict=True)):
         return union[1]
     visible = _union(snapshot_id, masks, parts)
     if is_active:
@@ -181,15 +181,19 @@ def _union(snapshot_id: str | None, masks: Masks, parts: Sequence[VisibleScopes]
 
 
 async def _exact_scope(
-    connection: Connection, tenant: str, participants: tuple[str, ...], snapshot_id: str | None, known: _Resolved | None
+    connection: Connection,
+    tenant: str,
+    participants: tuple[str, ...],
+    snapshot_id: str | None,
+    previous: _Resolved | None,
 ) -> _Resolved:
     """Return the scope of exactly these participants with its root in a snapshot; an empty set without such a scope."""
-    is_current = known is not None and known.visible.snapshot_id == snapshot_id
-    if known is not None and is_current and len(known.visible):
-        return known
+    is_current = previous is not None and previous.visible.snapshot_id == snapshot_id
+    if previous is not None and is_current and len(previous.visible):
+        return previous
     row = await connection.fetchrow(sql("retrieval.exact_tree"), tenant, scope_key(participants), snapshot_id)
-    if row is None and known is not None and is_current:
-        return known  # the same object: what is made of it stays valid
+    if row is None and previous is not None and is_current:
+        return previous  # the same object: what is made of it stays valid
     scopes = [] if row is None else [_scope(row, participants)]
     exact = np.array([scope.scope_id for scope in scopes], dtype=np.int64)
     return _Resolved(visible=VisibleScopes.of(snapshot_id, scopes, exact=exact))
@@ -214,27 +218,27 @@ async def _bring_up_to_date(
     participants: tuple[str, ...],
     snapshot_id: str | None,
     *,
-    known: _Resolved,
+    previous: _Resolved,
     memberships: int,
     slot: ReadSlot,
 ) -> _Resolved:
     """Bring a mask's known scopes up to date: with the roots of a snapshot, and with scopes that are new."""
-    visible = known.visible
-    if visible.snapshot_id == snapshot_id and memberships <= known.memberships:
-        return known
-    slot.weigh(scopes=len(visible) if visible.snapshot_id != snapshot_id else memberships - known.memberships)
+    visible = previous.visible
+    if visible.snapshot_id == snapshot_id and memberships <= previous.memberships:
+        return previous
+    slot.weigh(scopes=len(visible) if visible.snapshot_id != snapshot_id else memberships - previous.memberships)
     scopes = list(visible.scopes)
     if visible.snapshot_id != snapshot_id:
         changed = await _read_changed_scopes(connection, tenant, visible, snapshot_id)
         scopes = [changed.get(scope.scope_id, scope) for scope in scopes]
-    if memberships > known.memberships:
-        driver, ids = known.driver or "", visible.ids.tolist()
+    if memberships > previous.memberships:
+        driver, ids = previous.driver or "", visible.ids.tolist()
         scopes += await _read_new_scopes(connection, tenant, participants, snapshot_id, driver, known_ids=ids)
         scopes.sort(key=lambda scope: scope.scope_id)
     return _Resolved(
         visible=VisibleScopes.of(snapshot_id, scopes),
-        driver=known.driver,
-        memberships=max(memberships, known.memberships),
+        driver=previous.driver,
+        memberships=max(memberships, previous.memberships),
     )
 
 
@@ -268,18 +272,18 @@ async def _read_new_scopes(
 
 
 async def _read_changed_scopes(
-    connection: Connection, tenant: str, known: VisibleScopes, snapshot_id: str | None
+    connection: Connection, tenant: str, previous: VisibleScopes, snapshot_id: str | None
 ) -> dict[int, VisibleScope]:
     """Read the known scopes whose root differs in a snapshot; return them as they are there, by scope_id."""
     changed: dict[int, VisibleScope] = {}
-    ids, numbers = known.ids.tolist(), known.numbers.tolist()
+    ids, numbers = previous.ids.tolist(), previous.numbers.tolist()
     for start in range(0, len(ids), _LOOKED_UP_AT_ONCE):
         end = start + _LOOKED_UP_AT_ONCE
         rows = await connection.fetch(
             sql("retrieval.changed_trees"), tenant, ids[start:end], numbers[start:end], snapshot_id
         )
         for row in rows:
-            scope = known.scope(row["scope_id"])
+            scope = previous.scope(row["scope_id"])
             if scope is not None:
                 changed[scope.scope_id] = _scope(row, scope.participants)
     return changed

@@ -142,8 +142,8 @@ class Search:
             near=near,
         )
 
-        async def rank_hits(most: int, start: Key | None, late: Ints | None) -> Ranking:
-            work = partial(rank_all, limit=most, after=start, late=late)
+        async def rank_hits(hit_count: int, start: Key | None, late: Ints | None) -> Ranking:
+            work = partial(rank_all, limit=hit_count, after=start, late=late)
             return await self._in_thread(work) if is_large else work()
 
         after = None if cursor is None else Key(*cursor.after)

@@ -141,6 +141,7 @@ class Retrieval:
     async def _event_nodes(
         self, tenant: str, query: EventNodesQuery, within: Within | None, connection: Connection, slot: ReadSlot
     ) -> Json:
+        """Search and answer a query for event nodes within one transaction."""
         secret = await self._cursor_secret(connection)
         cursor = self._answering.cursor(tenant, query, secret)
         result = await self._search.find(connection, tenant, query, limit=query.limit, cursor=cursor, slot=slot)

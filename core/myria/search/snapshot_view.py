@@ -211,6 +211,11 @@ async def _hidden_from(
 
 
 def _change(row: asyncpg.Record, *, is_exact: bool) -> WithdrawalChange:
+    """Build a change of a row of `retrieval.withdrawn`.
+
+    Args:
+        is_exact: whether the floor is the cutoff; if not, the trees took in no withdrawal at all.
+    """
     return WithdrawalChange(
         event_seq=row["event_seq"],
         scope_id=row["scope_id"],

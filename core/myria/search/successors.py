@@ -188,7 +188,7 @@ def _most_evident(leader: Leader, evidence: Ints, *, least: int) -> int | None:
     likeliest_first = candidates[
         np.lexsort((timeline.seq[candidates], timeline.timestamp[candidates], evidence[candidates]))
     ][::-1]
-    return next((at for at in likeliest_first[:_REPEATED].tolist() if leader.words(at) != leader.said), None)
+    return next((place for place in likeliest_first[:_REPEATED].tolist() if leader.words(place) != leader.said), None)
 
 
 def _among(ids: Ints, some: frozenset[int]) -> Mask:

@@ -156,8 +156,8 @@ class Assembly:
                     existing_branch.children.append(form.event)
                 self._placed.append(form)
                 return True
-            alone = self._cost(_root(), set(self._asked_by), form)
-            if self._fits(self._empty + alone):
+            cost_alone = self._cost(_root(), set(self._asked_by), form)
+            if self._fits(self._empty + cost_alone):
                 return False
         return self.skip(hit.event["event_id"])
 
@@ -239,15 +239,15 @@ class Assembly:
         cost = Cost()
         branch: _Branch | None = top
         above = b""
-        last = len(path) - 1
+        leaf_depth = len(path) - 1
         for depth, rendering_id in enumerate(path):
-            below = branch.branches.get(rendering_id) if branch is not None else None
-            if below is None:
+            child = branch.branches.get(rendering_id) if branch is not None else None
+            if child is None:
                 if branch is not None and not branch.always and len(branch.branches) == 1:
                     cost += self._topic_cost(above)
-                if depth in (0, last):
+                if depth in (0, leaf_depth):
                     cost += self._topic_cost(rendering_id)
-            branch, above = below, rendering_id
+            branch, above = child, rendering_id
         return cost
 
 
@@ -329,11 +329,11 @@ def lean_node(node: Json) -> Json:
     if node["kind"] in ("event", "event_ref"):
         payload = node.get("payload")
         speaker = node.get("speaker") if payload is None else speaker_of(payload)
-        shown: Json = {"kind": node["kind"], "event_id": node["event_id"], "timestamp": node["timestamp"]}
+        lean: Json = {"kind": node["kind"], "event_id": node["event_id"], "timestamp": node["timestamp"]}
         if speaker is not None:
-            shown["speaker"] = speaker
-        shown["text"] = node["snippet"] if payload is None else whole_text(payload)
-        return shown | {name: node[name] for name in _LEAN_KEEPS if node.get(name) is not None}
+            lean["speaker"] = speaker
+        lean["text"] = node["snippet"] if payload is None else whole_text(payload)
+        return lean | {name: node[name] for name in _LEAN_KEEPS if node.get(name) is not None}
     if node["kind"] == "root":
         return {"kind": "root", "label": node["label"]}
     return {name: node[name] for name in ("kind", "topic_id", "label", "summary", "first_at", "last_at")}

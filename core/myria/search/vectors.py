@@ -165,27 +165,27 @@ class VectorReader:
         """Return the vectors of the events that a request sees, reading only those that are not kept yet."""
         scopes = snapshot.visible.ids
         key = (snapshot.memory, "vectors", self._questions.model, dimensions, snapshot.masks)
-        held: _HeldVectors | None = self._cache.get(key)
-        if held is None or not np.array_equal(held.scopes, scopes):
+        kept_vectors: _HeldVectors | None = self._cache.get(key)
+        if kept_vectors is None or not np.array_equal(kept_vectors.scopes, scopes):
             rows_read = await connection.fetch(
                 sql("vectors.of_scopes"), snapshot.tenant, self._questions.model, scopes.tolist()
             )
-            held = _HeldVectors(
+            kept_vectors = _HeldVectors(
                 rows=VectorRows.of((), dimensions), xid=np.zeros(0, dtype=np.int64), settled=0, scopes=scopes
             )
         else:
             rows_read = await connection.fetch(
-                sql("vectors.new"), snapshot.tenant, self._questions.model, held.settled, scopes.tolist()
+                sql("vectors.new"), snapshot.tenant, self._questions.model, kept_vectors.settled, scopes.tolist()
             )
-        topped_up = _top_up(held, rows_read, dimensions, snapshot.now.xmin)
-        if topped_up is not held:
+        topped_up = _top_up(kept_vectors, rows_read, dimensions, snapshot.now.xmin)
+        if topped_up is not kept_vectors:
             self._cache.put(key, topped_up, topped_up.rows.nbytes + topped_up.xid.nbytes + 500)
         is_seen = snapshot.visibility.sees(topped_up.xid)
         return topped_up.rows if bool(is_seen.all()) else topped_up.rows.kept(is_seen)
 
 
 def _top_up(
-    held: _HeldVectors, rows_read: Sequence[asyncpg.Record], dimensions: int, oldest_running: int
+    kept_vectors: _HeldVectors, rows_read: Sequence[asyncpg.Record], dimensions: int, oldest_running: int
 ) -> _HeldVectors:
     """Add new rows to the vectors held; the same object if nothing has changed.
 
@@ -193,7 +193,7 @@ def _top_up(
         rows_read: rows read since; some may be held already.
         oldest_running: every transaction below it has ended.
     """
-    present = set(held.rows.seq.tolist()) if rows_read else set()
+    present = set(kept_vectors.rows.seq.tolist()) if rows_read else set()
     new_rows = sorted(
         (row["event_seq"], row["xid"], row["vector"])
         for row in rows_read
@@ -201,12 +201,14 @@ def _top_up(
     )
     newest = max((row["xid"] for row in rows_read), default=0)
     # A transaction that wrote what is seen has its id for good, whatever a crash of PostgreSQL forgets.
-    settled = max(held.settled, min(oldest_running, newest + 1))
+    settled = max(kept_vectors.settled, min(oldest_running, newest + 1))
     if not new_rows:
-        if settled == held.settled and held.settled:
-            return held
-        return _HeldVectors(rows=held.rows, xid=held.xid, settled=settled, scopes=held.scopes)
+        if settled == kept_vectors.settled and kept_vectors.settled:
+            return kept_vectors
+        return _HeldVectors(rows=kept_vectors.rows, xid=kept_vectors.xid, settled=settled, scopes=kept_vectors.scopes)
     new_vectors = VectorRows.of([(seq, vector) for seq, _, vector in new_rows], dimensions)
-    xid = np.concatenate((held.xid, np.array([row_xid for _, row_xid, _ in new_rows], dtype=np.int64)))
-    order = np.argsort(np.concatenate((held.rows.seq, new_vectors.seq)), kind="stable")
-    return _HeldVectors(rows=held.rows.with_more(new_vectors), xid=xid[order], settled=settled, scopes=held.scopes)
+    xid = np.concatenate((kept_vectors.xid, np.array([row_xid for _, row_xid, _ in new_rows], dtype=np.int64)))
+    order = np.argsort(np.concatenate((kept_vectors.rows.seq, new_vectors.seq)), kind="stable")
+    return _HeldVectors(
+        rows=kept_vectors.rows.with_more(new_vectors), xid=xid[order], settled=settled, scopes=kept_vectors.scopes
+    )

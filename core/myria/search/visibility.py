@@ -97,8 +97,8 @@ class Hidden:
             ended: (event_seq, scope_id, moment) of each event.
         """
         places = {scope_id: moments.tolist() for scope_id, moments in self.places.items()}
-        for _, scope_id, at in ended:
-            places.setdefault(scope_id, []).append(at)
+        for _, scope_id, moment in ended:
+            places.setdefault(scope_id, []).append(moment)
         late = np.union1d(self.late, np.array([seq for seq, _, _ in ended], dtype=np.int64))
         return replace(
             self,

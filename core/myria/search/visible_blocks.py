@@ -93,15 +93,15 @@ class BlockReader:
         """
         visible = snapshot.visible
         key = (snapshot.memory, "visible blocks", snapshot.masks)
-        known: VisibleBlocks | None = self._cache.get(key)
-        if known is not None and known.visible is visible:
-            return known
+        previous: VisibleBlocks | None = self._cache.get(key)
+        if previous is not None and previous.visible is visible:
+            return previous
         if len(visible) < SHARED_FROM:
-            blocks = VisibleBlocks(visible=visible, table=_table(visible, known), alone=visible.scopes)
+            blocks = VisibleBlocks(visible=visible, table=_table(visible, previous), alone=visible.scopes)
         else:
-            if known is not None and (known.is_fragmented or len(known.visible) < SHARED_FROM):
-                known = None
-            blocks = await self._pack_scopes(connection, snapshot.tenant, visible, known)
+            if previous is not None and (previous.is_fragmented or len(previous.visible) < SHARED_FROM):
+                previous = None
+            blocks = await self._pack_scopes(connection, snapshot.tenant, visible, previous)
         if snapshot.is_active:
             self._cache.put(key, blocks, blocks.nbytes)
         return blocks
@@ -129,16 +129,16 @@ class BlockReader:
         return tuple([views[rendering_id] for scope in scopes for rendering_id in scope.blocks])
 
     async def _pack_scopes(
-        self, connection: Connection, tenant: str, visible: VisibleScopes, known: VisibleBlocks | None
+        self, connection: Connection, tenant: str, visible: VisibleScopes, previous: VisibleBlocks | None
     ) -> VisibleBlocks:
-        """Pack the small scopes, taking over the packs in `known` and adding one for the scopes that changed since.
+        """Pack the small scopes, taking over the packs in `previous` and adding one for the scopes that changed since.
 
         Args:
-            known: the packs of an earlier request, None to pack all scopes.
+            previous: the packs of an earlier request, None to pack all scopes.
         """
-        changed, outdated = _differences(visible, known)
-        alone_ids = set() if known is None else {scope.scope_id for scope in known.alone} - set(outdated.tolist())
-        packs = [] if known is None else [_mask_out(packed, mask, outdated) for packed, mask in known.packs]
+        changed, outdated = _differences(visible, previous)
+        alone_ids = set() if previous is None else {scope.scope_id for scope in previous.alone} - set(outdated.tolist())
+        packs = [] if previous is None else [_mask_out(packed, mask, outdated) for packed, mask in previous.packs]
         packs_before = len(packs)
         small: dict[bytes, VisibleScope] = {}
         for scope in changed:
@@ -162,31 +162,33 @@ class BlockReader:
             packs.append((await self._pack(blocks), None))
         return VisibleBlocks(
             visible=visible,
-            table=_table(visible, known),
+            table=_table(visible, previous),
             alone=tuple([scope for scope in visible.scopes if scope.scope_id in alone_ids]),
             packs=tuple(packs),
-            added=0 if known is None else known.added + len(packs) - packs_before,
+            added=0 if previous is None else previous.added + len(packs) - packs_before,
         )
 
     async def _pack(self, blocks: Sequence[tuple[int, bytes]]) -> Pack:
         return await asyncio.get_running_loop().run_in_executor(self._threads, pack, blocks)
 
     async def _read(
-        self, connection: Connection, tenant: str, wanted: Mapping[bytes, VisibleScope]
+        self, connection: Connection, tenant: str, scope_of: Mapping[bytes, VisibleScope]
     ) -> AsyncIterator[dict[bytes, bytes]]:
         """Yield the bytes of search blocks by rendering, a batch at a time; missing blocks are made from the log.
 
         Args:
-            wanted: the scope of each rendering whose block is read.
+            scope_of: the scope of each rendering whose block is read.
         """
-        unread = list(wanted)
-        for at in range(0, len(unread), _READ_AT_ONCE):
-            part = unread[at : at + _READ_AT_ONCE]
-            records = await connection.fetch(sql("retrieval.blocks"), tenant, part, SEARCH_VERSION)
+        unread = list(scope_of)
+        for start in range(0, len(unread), _READ_AT_ONCE):
+            batch = unread[start : start + _READ_AT_ONCE]
+            records = await connection.fetch(sql("retrieval.blocks"), tenant, batch, SEARCH_VERSION)
             raws: dict[bytes, bytes] = {record["rendering_id"]: record["block"] for record in records}
-            for rendering_id in part:
+            for rendering_id in batch:
                 if rendering_id not in raws:
-                    raws[rendering_id] = await self._make_block(connection, tenant, wanted[rendering_id], rendering_id)
+                    raws[rendering_id] = await self._make_block(
+                        connection, tenant, scope_of[rendering_id], rendering_id
+                    )
             yield raws
 
     async def _make_block(self, connection: Connection, tenant: str, scope: VisibleScope, rendering_id: bytes) -> bytes:
@@ -210,9 +212,9 @@ class BlockReader:
             covers = await covered(connection, tenant, rendering_id)
             event_seqs = sorted(covers.leaf_of)
             docs: list[Doc] = []
-            for at in range(0, len(event_seqs), _ANALYSED_AT_ONCE):
-                part = event_seqs[at : at + _ANALYSED_AT_ONCE]
-                rows = await connection.fetch(sql("events.by_seqs"), tenant, part, [scope.scope_id])
+            for start in range(0, len(event_seqs), _ANALYSED_AT_ONCE):
+                batch = event_seqs[start : start + _ANALYSED_AT_ONCE]
+                rows = await connection.fetch(sql("events.by_seqs"), tenant, batch, [scope.scope_id])
                 docs += [document(row, leaf=covers.leaf_of[row["event_seq"]]) for row in rows]
             if not event_seqs or len(docs) != len(event_seqs):
                 raise InternalError("a topic's events are not there; see myria verify", rendering_id=rendering_id.hex())
@@ -226,23 +228,23 @@ class BlockReader:
         return view
 
 
-def _table(visible: VisibleScopes, known: VisibleBlocks | None) -> ScopeTable | None:
+def _table(visible: VisibleScopes, previous: VisibleBlocks | None) -> ScopeTable | None:
     """Return the table of the visible scopes, None for fewer than two.
 
     The known table is used again if it has the same scopes: its indexes of names are made already.
     """
     if len(visible) < 2:
         return None
-    if known is not None and known.table is not None and np.array_equal(known.table.ids, visible.ids):
-        return known.table
+    if previous is not None and previous.table is not None and np.array_equal(previous.table.ids, visible.ids):
+        return previous.table
     return ScopeTable(ids=visible.ids, participants=tuple([scope.participants for scope in visible.scopes]))
 
 
-def _differences(visible: VisibleScopes, known: VisibleBlocks | None) -> tuple[Sequence[VisibleScope], Ints]:
+def _differences(visible: VisibleScopes, previous: VisibleBlocks | None) -> tuple[Sequence[VisibleScope], Ints]:
     """Return the scopes that are new or have a changed tree, and the ids of those whose known trees are outdated."""
-    if known is None:
+    if previous is None:
         return visible.scopes, np.zeros(0, dtype=np.int64)
-    former = known.visible
+    former = previous.visible
     places = visible.ids.searchsorted(former.ids)
     places[places == len(visible.ids)] = 0
     is_same = (visible.ids[places] == former.ids) & (visible.numbers[places] == former.numbers)
