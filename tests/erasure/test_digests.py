@@ -181,7 +181,7 @@ async def test_no_id_that_was_made_of_content_proves_a_guess(database: Database,
     """An event without id and key gets one under a key that no plane can read: the same file adds nothing twice, and
     once it is erased it is refused, also an export of it. By its id it is chosen in a copy from before."""
     lines = [line(1, f"the {PHRASE} once"), line(2, "something else")]
-    unkeyed = transfer._named(transfer._parse(lines[0], Limits(), ()), Counter()).event_id
+    unkeyed = transfer._with_content_id(transfer._parse(lines[0], Limits(), ()), Counter()).event_id
     assert unkeyed is not None
     assert (await imported(database, *lines))[0].imported == 2
     keyed = str(await builds.value(database, "SELECT event_id FROM myria.events ORDER BY event_seq LIMIT 1"))

@@ -1,8 +1,8 @@
-"""The event log as its writers see it: the one way in.
+"""The event log as its writers see it: every event enters through here.
 
-Whoever writes, a tool, a note, a turn, an import or the upkeep, its events are checked, redacted, counted against the
-tenant's quotas and appended here. Texts lose what must not be kept. Names, by which events are found and told apart,
-cannot: two that hold different keys would become one. An event with such a name is refused.
+Events of all writers (tools, notes, turns, imports, upkeep) are checked, redacted, counted against the tenant's quotas
+and appended here. Secrets are redacted from texts, but not from names, by which events are found and told apart: two
+names with different secrets would become one. An event whose name holds a secret is refused.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from myria.settings.redaction_kinds import Kind
 
 T = TypeVar("T")
 Counts = Mapping[Kind, int]
-"""How much of each kind was taken out."""
+"""How many items of each kind were redacted."""
 
 BIG_BYTES = 64 * 1024
-"""Bytes of JSON from which on they are redacted in a thread: it may take milliseconds."""
+"""JSON of this many bytes or more is redacted in a thread, as that may take milliseconds."""
 
 
 class EventLog:
@@ -44,9 +44,9 @@ class EventLog:
 
     Args:
         projections: what is folded from events in the transaction that appends them.
-        quotas: to which tenants are held; None for upkeep, which none may stop: it takes events out of answers.
-        zone: whose offset the times of events get that bring none.
-        on_redacted: called with each kind of which something was taken out, and how often.
+        quotas: the tenants' quotas; None for upkeep, which no quota may stop, since it withdraws events from answers.
+        zone: gives its offset to events whose time has none.
+        on_redacted: called with each kind that was redacted, and how often.
         on_commit: called with the tenant and the number of events of each commit.
         bounds: as `GroupCommit` takes them.
     """
@@ -73,10 +73,10 @@ class EventLog:
         self._commits = GroupCommit(AppendTransaction(database, projections, on_commit=on_commit), **bounds)
 
     async def append_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
-        """Append events as one atomic group, redacted; return their results in input order, after the commit.
+        """Redact events and append them as one atomic group; return their results in input order, after the commit.
 
         Raises:
-            QuotaExceeded, StorageQuotaExceeded: the tenant appended as much as it may; see `TenantQuotas.append`.
+            QuotaExceeded, StorageQuotaExceeded: the tenant has used up its quota; see `TenantQuotas.append`.
             PayloadTooLarge, InvalidArgument: see `check`.
             as `GroupCommit.append`.
         """
@@ -87,9 +87,9 @@ class EventLog:
             return await self._append(tenant, events, use)
 
     async def import_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
-        """Append events that may bring their event_id, as they are: an import gives back what an export took.
+        """Append events unchanged, with their event_id if they have one: an import restores what an export wrote.
 
-        What no Myria has stored before must have gone through `clean_event`.
+        The caller must pass events that no Myria has stored before through `clean_event` first.
 
         Raises:
             EventIdConflict: an event_id, or a source key, exists already with other content.
@@ -97,45 +97,45 @@ class EventLog:
         return await self._commits.append(tenant, events, importing=True)
 
     async def clean(self, tenant: str, value: T, *, also: Collection[Kind] = ()) -> tuple[T, Counts]:
-        """Return a text, or any other JSON value, without what must not be kept, and how much was taken out.
+        """Redact a text or any other JSON value as an append would; return it, and the counts by kind.
 
-        For writers that must know beforehand what will stand. Cleaning what is clean changes nothing.
+        For writers that must know beforehand what will be stored. Cleaning twice changes nothing.
 
         Args:
-            also: kinds to take out beside those of the tenant.
+            also: kinds to redact besides those of the tenant.
 
         Raises:
-            DatabaseUnavailable: nobody can tell now what is taken out.
+            DatabaseUnavailable: the tenant's kinds cannot be read now.
         """
         redactor = self._redactor(await self._quotas.of(tenant), also)
-        kept, counts = await _perhaps_in_thread(len(orjson.dumps(value)), lambda: redactor.value(value))
+        cleaned, counts = await _in_thread_if_large(len(orjson.dumps(value)), lambda: redactor.value(value))
         self._count(counts)
-        return kept, counts
+        return cleaned, counts
 
     async def clean_event(self, tenant: str, event: NewEvent) -> tuple[NewEvent, Counts]:
-        """Return an event without what must not be kept, and how much was taken out.
+        """Redact an event; return it, and the counts by kind.
 
         Raises:
             PayloadTooLarge, InvalidArgument: see `check`.
         """
-        (kept,), counts = await self._cleaned([event], await self._quotas.of(tenant))
-        return kept, counts.get(0, {})
+        (cleaned,), counts = await self._redact_all([event], await self._quotas.of(tenant))
+        return cleaned, counts.get(0, {})
 
     async def check(self, tenant: str, events: Sequence[NewEvent]) -> None:
-        """Return when none of some events would be refused for what it holds.
+        """Check that an append of these events would not be refused for their content; nothing is appended.
 
         Raises:
-            PayloadTooLarge: a payload is too large, or becomes it by what stands in place of what is taken out.
+            PayloadTooLarge: a payload is too large, or would be once placeholders replace what is redacted.
             InvalidArgument: a name holds a key or token.
-            Of several events, the detail `index` says which.
+            The detail `index` says which of several events it is.
         """
-        await self._cleaned(events, await self._quotas.of(tenant))
+        await self._redact_all(events, await self._quotas.of(tenant))
 
     def check_size(self, event: NewEvent, when: str = "") -> None:
-        """Return when an event may be stored, as far as its size goes.
+        """Check the size of an event's payload; `when` is added to the message of the refusal.
 
         Raises:
-            PayloadTooLarge: its payload is too large.
+            PayloadTooLarge: the payload is too large.
         """
         most = self._settings.ingest.payload_bytes
         if len(event.payload_json) > most:
@@ -147,10 +147,10 @@ class EventLog:
             )
 
     async def check_names(self, tenant: str, names: Mapping[str, str | None]) -> None:
-        """Return when none of some names, given by their fields, holds a key or token.
+        """Check that no name holds a key or token; `names` maps fields to names.
 
         Raises:
-            InvalidArgument: one does.
+            InvalidArgument: a name does.
         """
         redactor = self._redactor(await self._quotas.of(tenant))
         for field, name in names.items():
@@ -164,28 +164,29 @@ class EventLog:
         await self._commits.close()
 
     async def _append(self, tenant: str, events: Sequence[NewEvent], use: TenantUse) -> list[AppendResult]:
-        events, taken = await self._cleaned(events, use)
+        """Redact, date and commit events; add to each result how much was redacted."""
+        events, counts_by_position = await self._redact_all(events, use)
         if self._zone is not None:
             events = [_in_zone(event, self._zone) for event in events]
         results = await self._commits.append(tenant, events)
-        for position, counts in taken.items():
+        for position, counts in counts_by_position.items():
             results[position] = results[position]._replace(redacted=counts)
             self._count(counts)
         return results
 
-    async def _cleaned(
+    async def _redact_all(
         self, events: Sequence[NewEvent], use: TenantUse
     ) -> tuple[Sequence[NewEvent], dict[int, Counts]]:
-        """Return events without what must not be kept, and by position what was taken out; see `check`."""
+        """Redact events; return them, and the counts by kind for each position that was redacted; see `check`."""
         redactor = self._redactor(use)
         size = sum(len(event.payload_json) for event in events)
-        return await _perhaps_in_thread(size, lambda: self._clean_each(events, redactor))
+        return await _in_thread_if_large(size, lambda: self._clean_each(events, redactor))
 
     def _clean_each(
         self, events: Sequence[NewEvent], redactor: PayloadRedactor
     ) -> tuple[Sequence[NewEvent], dict[int, Counts]]:
-        kept, taken = list(events), dict[int, Counts]()
-        position = 0
+        cleaned, counts_by_position = list(events), dict[int, Counts]()
+        position = 0  # for the error, also if there are no events
         try:
             for position, event in enumerate(events):
                 names = (event.context_id, event.source_event_key, event.type, event.channel, *event.participants)
@@ -194,55 +195,55 @@ class EventLog:
                 if _is_our_own(event):
                     continue
                 self.check_size(event)
-                # One look at an event is nearly always all that happens to it.
+                # Nearly all events pass this quick test, and are not redacted at all.
                 if redactor.suspects(_texts(event)):
-                    kept[position], counts = _redacted(event, redactor)
+                    cleaned[position], counts = _redacted(event, redactor)
                     if counts:
-                        taken[position] = counts
-                        self.check_size(kept[position], " once secrets are taken out")
+                        counts_by_position[position] = counts
+                        self.check_size(cleaned[position], " once secrets are taken out")
         except InputError as error:
             raise error if len(events) == 1 else error.at_index(position) from error
-        return kept, taken
+        return cleaned, counts_by_position
 
     def _redactor(self, use: TenantUse, also: Collection[Kind] = ()) -> PayloadRedactor:
-        """Return what takes out the kinds of a tenant and some more; few are made, as each takes a moment."""
+        """Return the redactor for a tenant's kinds and those in `also`; each is made once, since that is slow."""
         kinds = self._settings.redaction.kinds if use.redacted is None else use.redacted
-        chosen = frozenset((*kinds, *also))
-        if chosen not in self._redactors:
-            self._redactors[chosen] = PayloadRedactor(chosen, self._settings.redaction.phone_regions)
-        return self._redactors[chosen]
+        all_kinds = frozenset((*kinds, *also))
+        if all_kinds not in self._redactors:
+            self._redactors[all_kinds] = PayloadRedactor(all_kinds, self._settings.redaction.phone_regions)
+        return self._redactors[all_kinds]
 
     def _count(self, counts: Counts) -> None:
         for kind, count in counts.items():
             self._on_redacted(kind, count)
 
 
-async def _perhaps_in_thread(size: int, work: Callable[[], T]) -> T:
-    """Return what some work returns: of more than a few milliseconds in a thread, so that others are answered."""
+async def _in_thread_if_large(size: int, work: Callable[[], T]) -> T:
+    """Run `work`, in a thread if its `size` is large, so that the event loop is not blocked; return its result."""
     return work() if size < BIG_BYTES else await asyncio.to_thread(work)
 
 
 def _is_our_own(event: NewEvent) -> bool:
-    """Tell whether an event is Myria's own: it names others by ids, whose digits must not be taken for a card's."""
+    """Tell whether Myria itself made an event: such events hold ids, whose digits must not pass for card numbers."""
     return event.internal and event.type is not None and event.type.startswith(RESERVED_TYPES)
 
 
 def _texts(event: NewEvent) -> bytes:
-    """Return all that an event says, its names too, each text on a line."""
+    """Return the payload of an event, then its names and hints, each on a line of its own."""
     names = (event.context_id, event.source_event_key, event.type, event.channel, *event.participants)
     hints = [hint.hint for hint in event.topic_hints]
     return event.payload_json + "\n".join(("", *filter(None, names), *hints)).encode("utf-8", "surrogatepass")
 
 
 def _in_zone(event: NewEvent, zone: ZoneInfo) -> NewEvent:
-    """Return an event with the offset of a zone where nobody gave one; Myria's own are of no place."""
+    """Return an event with the offset of a zone if it has none; Myria's internal events belong to no zone."""
     if event.internal or event.utc_offset is not None:
         return event
     return event._replace(utc_offset=offset_in(zone, event.timestamp))
 
 
 def _secret_name(event: NewEvent, redactor: PayloadRedactor) -> InvalidArgument:
-    """Return the refusal of the first of an event's names that holds a key or token."""
+    """Return the refusal of an event, for the first of its names that holds a key or token."""
     names = [
         ("context_id", "the name of the context or session", event.context_id),
         ("source_event_key", "the source key", event.source_event_key),
@@ -257,9 +258,10 @@ def _secret_name(event: NewEvent, redactor: PayloadRedactor) -> InvalidArgument:
 
 
 def _redacted(event: NewEvent, redactor: PayloadRedactor) -> tuple[NewEvent, Counts]:
-    payload_json, of_payload = redactor.payload(event.payload_json)
-    hints, of_hints = redactor.value([hint.hint for hint in event.topic_hints])
-    kept = zip(hints, event.topic_hints, strict=True)
-    topic_hints = tuple(TopicHint(text[:MAX_HINT], hint.confidence) for text, hint in kept)
-    taken = dict(Counter(of_payload) + Counter(of_hints))
-    return event._replace(payload_json=payload_json, topic_hints=topic_hints), taken
+    """Return an event with redacted payload and hints, and the counts by kind."""
+    payload_json, payload_counts = redactor.payload(event.payload_json)
+    hints, hint_counts = redactor.value([hint.hint for hint in event.topic_hints])
+    pairs = zip(hints, event.topic_hints, strict=True)
+    topic_hints = tuple(TopicHint(text[:MAX_HINT], hint.confidence) for text, hint in pairs)
+    counts = dict(Counter(payload_counts) + Counter(hint_counts))
+    return event._replace(payload_json=payload_json, topic_hints=topic_hints), counts

@@ -1,8 +1,8 @@
 """Group commit: concurrent appends of a tenant share commits, and nothing is acknowledged before its commit.
 
-One caller's events stay together: they commit or fail as one, and callers whose commit is refused are tried apart, so
-that none fails another. Events get their event_id before the first attempt, so an attempt whose outcome is unknown is
-simply made again.
+The events of one caller are a group: they commit or fail together. If a shared commit is refused, its groups are tried
+separately, so that no caller fails another. Events get their event_id before the first attempt, so an attempt whose
+outcome is unknown is safe to repeat.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _log = logging.getLogger(__name__)
 MAX_WAITING_EVENTS = 20_000
 """Events that may wait for a commit, over all tenants, before appends are refused as overloaded."""
 
-_JOINING = 4
-"""Turns of the event loop that a commit waits at most for callers that join it, as long as some do."""
+_JOIN_TURNS = 4
+"""The most turns of the event loop that a commit waits for further callers; it stops after a turn without any."""
 
-_RETRIED = (
+_TRANSIENT = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
     errors.DatabaseUnavailable,
@@ -41,7 +41,7 @@ _RETRIED = (
 
 @dataclass(slots=True, kw_only=True)
 class _Group:
-    """One caller's events, each with the id that it gets."""
+    """One caller's events, each with its event_id."""
 
     events: list[tuple[NewEvent, str]]
     importing: bool
@@ -62,9 +62,9 @@ class GroupCommit:
 
     Args:
         transaction: appends the events of one commit.
-        events_per_commit: how many events may share a commit.
-        writers: commits of one tenant under way at once.
-        deadline: seconds until an append is answered as failed (and may be retried by its caller).
+        events_per_commit: the most events that groups share one commit with; a larger group commits alone.
+        writers: the most commits of one tenant under way at once.
+        deadline: seconds after which an append fails (its caller may retry it).
     """
 
     def __init__(
@@ -93,14 +93,14 @@ class GroupCommit:
         """Append events as one atomic group; return their results in input order, after the commit.
 
         Args:
-            importing: whether events may bring their event_id.
+            importing: whether events may have an event_id already.
 
         Raises:
             Overloaded, DatabaseUnavailable, DeadlineExceeded, DiskFull: retry; keyed events deduplicate, and
                 events without a key may have been stored when the deadline passed during the commit.
             EventErased: an event with this channel and source key was erased; nothing was stored.
-            SourceEventKeyTaken: an event that the participants of a new one may not see has its key already (the
-                detail `index` names the first of several); nothing was stored.
+            SourceEventKeyTaken: an event that the new one's participants may not see has its source key already (the
+                detail `index` names the first of several new ones); nothing was stored.
             EventIdConflict: an event_id of an import, or its source key, exists already with other content.
         """
         if not events:
@@ -109,12 +109,12 @@ class GroupCommit:
             raise errors.Overloaded("too many appends wait for the database; slow down and retry")
         ids = new_ids("evt", len(events))
         group = _Group(
-            events=[(event, event.event_id or new) for event, new in zip(events, ids, strict=True)],
+            events=[(event, event.event_id or new_id) for event, new_id in zip(events, ids, strict=True)],
             importing=importing,
             deadline=time.monotonic() + self._deadline_s,
             outcome=asyncio.get_running_loop().create_future(),
         )
-        group.outcome.add_done_callback(_seen)
+        group.outcome.add_done_callback(_retrieve_error)
         lane = self._lanes.setdefault(tenant, _Lane())
         lane.waiting.append(group)
         self._waiting_events += len(events)
@@ -139,7 +139,7 @@ class GroupCommit:
             await asyncio.gather(*self._writing, return_exceptions=True)
 
     async def _write(self, tenant: str, lane: _Lane) -> None:
-        """Commit what waits, until nothing does: what comes while a commit is under way shares the next."""
+        """Commit a tenant's waiting groups until none waits; groups that come during a commit share the next one."""
         try:
             while lane.waiting:
                 await _let_others_join(lane)
@@ -161,7 +161,7 @@ class GroupCommit:
                 self._lanes.pop(tenant, None)
 
     async def _commit(self, tenant: str, groups: list[_Group]) -> None:
-        """Commit groups together; when they are refused, halve the lot until those at fault stand alone."""
+        """Commit groups together; if they are refused, try each half, down to the single groups at fault."""
         try:
             results = iter(await self._attempt(tenant, groups))
         except asyncio.CancelledError:
@@ -178,12 +178,12 @@ class GroupCommit:
             _fail(groups, _refusal(error))
         else:
             for group in groups:
-                own = [next(results) for _ in group.events]
+                group_results = [next(results) for _ in group.events]
                 if not group.outcome.done():
-                    group.outcome.set_result(own)
+                    group.outcome.set_result(group_results)
 
     async def _attempt(self, tenant: str, groups: Sequence[_Group]) -> list[AppendResult]:
-        """Append the events of groups, again as long as what stands in the way may pass and time is left."""
+        """Append the events of groups in one transaction; repeat after transient errors until the latest deadline."""
         events = [event for group in groups for event in group.events]
         deadline = max(group.deadline for group in groups)
         attempt = 0
@@ -195,7 +195,7 @@ class GroupCommit:
                 self._transaction.forget_scopes(tenant)
             except TimeoutError as error:
                 raise errors.DeadlineExceeded("the database did not confirm the append in time; retry") from error
-            except _RETRIED as error:
+            except _TRANSIENT as error:
                 attempt += 1
                 delay = min(0.02 * 2**attempt, 0.5) * random.uniform(0.5, 1.5)  # noqa: S311 - jitter
                 if time.monotonic() + delay >= deadline:
@@ -204,12 +204,12 @@ class GroupCommit:
 
 
 async def _let_others_join(lane: _Lane) -> None:
-    """Return once no more callers come within a turn of the event loop.
+    """Wait until a turn of the event loop brings no further groups.
 
-    Callers that were answered together ask again one after the other: without this the first of them gets a commit of
-    its own.
+    Callers that were answered together come back one after the other; without this wait, the first of them would get a
+    commit of its own.
     """
-    for _ in range(_JOINING):
+    for _ in range(_JOIN_TURNS):
         waiting = len(lane.waiting)
         await asyncio.sleep(0)
         if len(lane.waiting) <= waiting:
@@ -217,6 +217,7 @@ async def _let_others_join(lane: _Lane) -> None:
 
 
 def _refusal(error: Exception) -> errors.MyriaError:
+    """Return the error that a caller gets for a failed commit."""
     if isinstance(error, errors.MyriaError):
         return error
     if isinstance(
@@ -229,8 +230,8 @@ def _refusal(error: Exception) -> errors.MyriaError:
     return errors.InternalError("the append failed unexpectedly; the log holds the trace")
 
 
-def _seen(outcome: asyncio.Future[list[AppendResult]]) -> None:
-    """A caller that gave up at its deadline leaves an outcome that nobody asks for."""
+def _retrieve_error(outcome: asyncio.Future[list[AppendResult]]) -> None:
+    """Retrieve an outcome's error, so that asyncio does not warn if its caller gave up at the deadline."""
     if not outcome.cancelled():
         outcome.exception()
 

@@ -1,4 +1,4 @@
-"""The end of a tenant's log, taken while no append is in flight: what builds, exports and erasures go by."""
+"""The exact end of a tenant's log, read while no append is in flight; builds, exports and erasures need it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from myria.db.queries import sql
 _LOCK_WAIT = "200ms"
 _LOCK_HELD = "2000ms"
 GIVE_UP_AFTER_S = 60.0
-"""Seconds after which the wait for the append lock is given up; it is long only if a process that holds it hangs."""
+"""Seconds after which waiting for the append lock fails; only a hanging process holds the lock that long."""
 
 _PAUSE_S = (0.02, 0.3)
 
@@ -32,12 +32,12 @@ class HighWaterMark:
 async def high_water_mark(database: Database, tenant: str) -> HighWaterMark:
     """Return the exact end of the log.
 
-    Owning the append lock means that no append of the tenant is in flight; the maximum is read in the next statement,
-    whose snapshot sees every one of them. Appends queue behind the lock while it is waited for, so the wait is short
-    and repeated. A process that is stopped while it has the lock loses it (`TransactionBounds.idle`).
+    While this owns the append lock, no append of the tenant is in flight, so the next statement, which reads the
+    maximum, sees all of them. Waiting for the lock makes new appends queue behind it, so each wait is short, and
+    repeated. A process that hangs while it has the lock loses it (`TransactionBounds.idle`).
 
     Raises:
-        LogBusy: not within `GIVE_UP_AFTER_S`; the details name the backends that hold the lock.
+        LogBusy: no lock within `GIVE_UP_AFTER_S`; the details name the backends that hold it.
     """
     deadline = time.monotonic() + GIVE_UP_AFTER_S
     while True:

@@ -1,9 +1,9 @@
-"""What a tenant may append (events per second, bytes of payloads), and what is taken out of it, where its row says so.
+"""A tenant's quotas (events per second, bytes of payloads) and its kinds of redaction, as its row in the database says.
 
-A tenant's row is read once in `FRESH_S`, by the first append that finds what is known too old, so that a quota costs an
-append nothing. The rate is of each process: with N processes behind a Service a tenant may append N times as much. The
-bytes are of all together, and each process adds its own to what it last read: N of them may pass the limit by what they
-admit within `FRESH_S`.
+The row is cached for `FRESH_S` and read again by the first append after that, so that most appends pay nothing for it.
+Each process counts the rate alone: with N processes behind a Service, a tenant may append N times as much. Stored bytes
+are those of all processes; each adds its own appends to the value it last read, so N processes may exceed the limit by
+what they admit within `FRESH_S`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from myria.settings.redaction_kinds import Kind
 from myria.settings.serving import TurnsMode
 
 FRESH_S = 5.0
-"""Seconds for which a tenant's quota that was read is good."""
+"""Seconds for which a tenant's row is cached."""
 
 BURST_S = 2.0
-"""Seconds of a rate that may come at once."""
+"""A bucket holds the tokens of this many seconds, which may be used at once."""
 
 MAX_REMEMBERED = 10_000
 """Tenants remembered by one process; the one seen longest ago goes first."""
@@ -35,9 +35,9 @@ _ROUNDING = 1e-9
 
 
 class TokenBucket:
-    """A budget that refills steadily: `rate` a second, up to `burst` at once.
+    """A budget of tokens that refills by `rate` a second, up to `burst`.
 
-    Something larger than the bucket passes when the bucket is full, and leaves it in debt.
+    A request for more than `burst` passes if the bucket is full, and leaves it in debt.
     """
 
     __slots__ = ("_at", "_tokens", "burst", "rate")
@@ -49,7 +49,7 @@ class TokenBucket:
         self._at = now
 
     def take(self, count: int, now: float) -> float:
-        """Take so many tokens and return 0, or take none and return the seconds until they are there."""
+        """Take `count` tokens and return 0; or take none, and return the seconds until there are enough."""
         self._refill(now)
         missing = min(count, self.burst) - self._tokens
         if missing > _ROUNDING:
@@ -58,7 +58,7 @@ class TokenBucket:
         return 0.0
 
     def left(self, now: float) -> int:
-        """Return how many may come at once now."""
+        """Return how many whole tokens are left now."""
         self._refill(now)
         return max(0, math.floor(self._tokens + _ROUNDING))
 
@@ -75,10 +75,11 @@ class TokenBucket:
 
 @dataclass(slots=True)
 class TenantUse:
-    """What one tenant may use, and uses.
+    """What one tenant may use, and what it uses.
 
-    Sizes are bytes: `stored` as last read, `added` what was admitted here since, `under_way` what of that, or of
-    before, is not known to be committed. `redacted` is None where what is taken out is what the settings say.
+    Sizes are in bytes: `most` is the limit, `stored` the value last read, `added` what this process admitted since.
+    `under_way` is the size of appends in progress, so it may or may not be part of `stored`. `redacted` None follows
+    the settings.
     """
 
     read_at: float
@@ -92,12 +93,12 @@ class TenantUse:
 
 
 class TenantQuotas:
-    """Holds tenants to their quotas.
+    """Enforces the tenants' quotas.
 
     Args:
         database: where the rows of tenants are.
-        events_per_s: of a tenant whose row says nothing; None for any number.
-        bytes_stored: of a tenant whose row says nothing; None for any number.
+        events_per_s: default for a tenant whose row has none; None for no limit.
+        bytes_stored: default for a tenant whose row has none; None for no limit.
         ticks: a steady clock, in seconds.
     """
 
@@ -114,22 +115,22 @@ class TenantQuotas:
         self._bytes_stored = bytes_stored
         self._ticks = ticks
         self._uses: OrderedDict[str, TenantUse] = OrderedDict()
-        self._reading: dict[str, asyncio.Task[TenantUse]] = {}
+        self._reads: dict[str, asyncio.Task[TenantUse]] = {}
 
     @asynccontextmanager
     async def append(self, tenant: str, events: int, size: int = 0) -> AsyncIterator[TenantUse]:
-        """Count events that are appended in the block; `size` is that of their payloads in bytes.
+        """Check and count events that are appended within the block; `size` is the bytes of their payloads.
 
-        More events than two seconds allow pass when nothing was appended for two seconds, and are waited out after.
+        More events than `BURST_S` allows pass if the bucket is full; later appends then wait longer.
 
         Raises:
-            QuotaExceeded: they are too many for now; none was counted. The detail `retry_after_s` says when they pass.
-            StorageQuotaExceeded: they would take more room than the tenant has; none was counted.
-            DatabaseUnavailable: nobody can tell now.
+            QuotaExceeded: too many events for now; none was counted. The detail `retry_after_s` says when to retry.
+            StorageQuotaExceeded: the events would exceed the tenant's bytes; none was counted.
+            DatabaseUnavailable: the tenant's row cannot be read now.
         """
         use = await self.of(tenant)
         if use.most is not None and use.stored + use.added + size > use.most and use.added:
-            # What was admitted here may have been a repetition, or have failed.
+            # Read the real value before refusing: appends admitted here may have failed, or been duplicates.
             use = await self._read(tenant)
         if use.most is not None and use.stored + use.added + size > use.most:
             raise StorageQuotaExceeded(
@@ -156,26 +157,27 @@ class TenantQuotas:
             use.under_way -= size
 
     async def of(self, tenant: str) -> TenantUse:
-        """Return what is known of a tenant, read again if that is too old: once for all who ask meanwhile.
+        """Return the cached use of a tenant, read again if it is too old; concurrent callers share one read.
 
         Raises:
-            DatabaseUnavailable: nobody can tell now.
+            DatabaseUnavailable: the tenant's row cannot be read now.
         """
         use = self._uses.get(tenant)
         if use is not None and self._ticks() - use.read_at < FRESH_S:
             return use
-        reading = self._reading.get(tenant)
+        reading = self._reads.get(tenant)
         if reading is None:
-            reading = self._reading[tenant] = asyncio.create_task(self._read(tenant))
+            reading = self._reads[tenant] = asyncio.create_task(self._read(tenant))
             reading.add_done_callback(lambda done: self._was_read(tenant, done))
         return await asyncio.shield(reading)
 
     def _was_read(self, tenant: str, reading: asyncio.Task[TenantUse]) -> None:
-        del self._reading[tenant]
+        del self._reads[tenant]
         if not reading.cancelled():
             reading.exception()  # those who wait get it; perhaps nobody does any more
 
     async def _read(self, tenant: str) -> TenantUse:
+        """Read a tenant's row into its cached use; a bucket whose rate is unchanged keeps its tokens."""
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(sql("access.quotas"), tenant)
         now = self._ticks()
@@ -186,10 +188,12 @@ class TenantQuotas:
         use.read_at = now
         use.redacted = None if row is None or row["redacted"] is None else tuple(row["redacted"])
         use.turns = None if row is None else row["turns_mode"]
-        rate, most, use.stored = (row["events_per_s"], row["bytes_stored"], row["stored"]) if row else (None, None, 0)
+        rate, byte_limit, use.stored = (
+            (row["events_per_s"], row["bytes_stored"], row["stored"]) if row else (None, None, 0)
+        )
         rate = self._events_per_s if rate is None else rate
-        use.most = self._bytes_stored if most is None else most
-        use.added = use.under_way
+        use.most = self._bytes_stored if byte_limit is None else byte_limit
+        use.added = use.under_way  # `stored` may lack these appends; counting them twice is the safe side
         if rate is None:
             use.bucket = None
         elif use.bucket is None or use.bucket.rate != rate:

@@ -1,8 +1,8 @@
-"""The append transaction: one commit of events, and of what is folded from them.
+"""The append transaction: one commit of events, and of the projections folded from them.
 
 It takes the tenant's append lock shared, allocates sequence numbers in input order, inserts in the order of dedupe
-keys, and reads what stood already in a statement of its own. What is folded from events of some types
-(`myria.log.projections`) is folded in the same transaction.
+keys, and reads the events that were stored before in a separate statement. Projections (`myria.log.projections`) are
+folded in the same transaction.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from myria.log.payloads import dedupe_key, hints_json
 from myria.log.projections import Incoming, Projection, Stored
 from myria.log.scopes import scope_key
 
-_KNOWN_SCOPES = 100_000
+_CACHED_SCOPES = 100_000
 
 
 class ScopesGone(Exception):
-    """Scopes that this process remembers are gone: their tenant was deleted, and perhaps made anew."""
+    """Scopes cached by this process no longer exist: their tenant was deleted, and perhaps created again."""
 
 
 class _Scope(NamedTuple):
-    """A scope that this process remembers, and since when the tenant exists to which it belongs."""
+    """A cached scope. `tenant_since` is when its tenant was created; it differs once a tenant was created again."""
 
     scope_id: int
     tenant_since: str
@@ -41,7 +41,7 @@ class AppendTransaction:
 
     Args:
         projections: what is folded from the events of a commit, in its transaction (`folding.every_projection`).
-        on_commit: told the tenant and the number of events of each commit, for metrics.
+        on_commit: called with the tenant and the number of events of each commit, for metrics.
     """
 
     def __init__(
@@ -62,25 +62,25 @@ class AppendTransaction:
         """Append events in one transaction, all or none; return their results in input order.
 
         Args:
-            events: each with the id that it gets, so that an attempt may be made again.
+            events: each with its event_id, which must stay the same when the call is repeated.
 
         Raises:
-            ScopesGone: the tenant was deleted: `forget_scopes`, and try again.
+            ScopesGone: the tenant was deleted; call `forget_scopes`, and try again.
             EventErased, SourceEventKeyTaken, EventIdConflict: see `GroupCommit.append`.
             ConflictError: a projection forbids one of them.
-            asyncpg.PostgresError, DatabaseUnavailable, DeadlineExceeded: what the database says.
+            asyncpg.PostgresError, DatabaseUnavailable, DeadlineExceeded: from the database.
         """
-        rows, since = await self._in_scopes(tenant, events)
-        folding = [
-            (projection, places)
+        rows, since = await self._with_scopes(tenant, events)
+        foldings = [
+            (projection, positions)
             for projection in self._projections
-            if (places := [at for at, row in enumerate(rows) if row.event.type in projection.types])
+            if (positions := [position for position, row in enumerate(rows) if row.event.type in projection.types])
         ]
         try:
-            results = None if folding or importing else await self._append_new(tenant, since, rows)
+            results = None if foldings or importing else await self._append_new(tenant, since, rows)
             if results is None:
                 async with self._database.append(tenant, since) as connection:
-                    results = await self._append(connection, tenant, rows, folding, importing=importing)
+                    results = await self._append(connection, tenant, rows, foldings, importing=importing)
         except asyncpg.UnknownPostgresError as error:
             if error.sqlstate == TENANT_REMADE:
                 raise ScopesGone from error
@@ -89,18 +89,18 @@ class AppendTransaction:
         return results
 
     def forget_scopes(self, tenant: str) -> None:
-        """Forget the scopes of a tenant; they are looked up again."""
-        for known in [key for key in self._scopes if key[0] == tenant]:
-            self._scopes.pop(known, None)
+        """Drop the cached scopes of a tenant, so that they are looked up again."""
+        for cached_key in [key for key in self._scopes if key[0] == tenant]:
+            self._scopes.pop(cached_key, None)
 
-    async def _in_scopes(self, tenant: str, events: Sequence[tuple[NewEvent, str]]) -> tuple[list[Incoming], str]:
-        """Return events with their scopes, which are made where they are new, and since when the tenant exists."""
+    async def _with_scopes(self, tenant: str, events: Sequence[tuple[NewEvent, str]]) -> tuple[list[Incoming], str]:
+        """Return the events with their scopes (new ones are created), and when the tenant was created."""
         rows, since = [], set()
         for event, event_id in events:
             scope = self._scopes.get((tenant, event.participants)) or await self._scope(tenant, event.participants)
             rows.append(Incoming(event, event_id, scope.scope_id))
             since.add(scope.tenant_since)
-        if len(since) > 1:
+        if len(since) > 1:  # some cached scopes are of a tenant that was deleted meanwhile
             raise ScopesGone
         return rows, since.pop()
 
@@ -113,15 +113,15 @@ class AppendTransaction:
                     sql("scopes.ensure"), tenant, scope_key(participants), list(participants)
                 )
         scope = self._scopes[tenant, participants] = _Scope(row["scope_id"], row["tenant_since"].isoformat())
-        if len(self._scopes) > _KNOWN_SCOPES:
+        if len(self._scopes) > _CACHED_SCOPES:
             self._scopes.popitem(last=False)
         return scope
 
     async def _append_new(self, tenant: str, since: str, rows: Sequence[Incoming]) -> list[AppendResult] | None:
-        """Append events of which nothing is folded in one round trip: half the time of an append.
+        """Append events that no projection folds, in one round trip: half the time of `_append`.
 
         Returns:
-            None where one of them is not new: nothing was stored.
+            None if an event is not new; then nothing was stored.
         """
         try:
             records = await self._database.append_alone(tenant, since, [_new_event(row) for row in rows])
@@ -141,19 +141,26 @@ class AppendTransaction:
         *,
         importing: bool,
     ) -> list[AppendResult]:
-        for projection, places in folding:
-            await projection.prepare(connection, tenant, [rows[at] for at in places], importing=importing)
+        """Append events and fold projections in the transaction of `connection`; return results in input order."""
+        for projection, positions in folding:
+            await projection.prepare(
+                connection, tenant, [rows[position] for position in positions], importing=importing
+            )
         records = await connection.fetch(sql("events.append"), tenant, [_new_event(row) for row in rows])
         inserted = {record["event_id"]: record["event_seq"] for record in records}
-        existing = await _existing(connection, tenant, rows, inserted, importing=importing)
-        stored = {at: Stored(*row, inserted[row.event_id]) for at, row in enumerate(rows) if at not in existing}
-        for projection, places in folding:
-            new = [stored[at] for at in places if at in stored]
+        existing = await _find_existing(connection, tenant, rows, inserted, importing=importing)
+        stored = {
+            position: Stored(*row, inserted[row.event_id])
+            for position, row in enumerate(rows)
+            if position not in existing
+        }
+        for projection, positions in folding:
+            new = [stored[position] for position in positions if position in stored]
             if new:
                 await projection.fold(connection, tenant, new)
         return [
-            existing[at] if at in existing else _acknowledged(row, inserted[row.event_id])
-            for at, row in enumerate(rows)
+            existing[position] if position in existing else _acknowledged(row, inserted[row.event_id])
+            for position, row in enumerate(rows)
         ]
 
 
@@ -172,7 +179,7 @@ def _new_event(row: Incoming) -> tuple[Any, ...]:
         event.type,
         event.context_id,
         event.source_event_key,
-        _key(event),
+        _dedupe_key_of(event),
         event.internal,
         event.payload_json.decode(),
         hints_json(event.topic_hints),
@@ -180,41 +187,47 @@ def _new_event(row: Incoming) -> tuple[Any, ...]:
     )
 
 
-def _key(event: NewEvent) -> bytes | None:
+def _dedupe_key_of(event: NewEvent) -> bytes | None:
     return None if event.source_event_key is None else dedupe_key(event.channel, event.source_event_key)
 
 
-async def _existing(
+async def _find_existing(
     connection: Connection, tenant: str, rows: Sequence[Incoming], inserted: dict[str, int], *, importing: bool
 ) -> dict[int, AppendResult]:
-    """Return the acknowledgements of events that were stored before, by their positions.
+    """Return the acknowledgements of events that were stored before, by their position in `rows`.
 
     Raises:
         as `AppendTransaction.append`.
     """
-    # An import may name one event_id twice: which of the two was inserted, only their content tells.
-    named = Counter(row.event_id for row in rows) if importing else {}
-    skipped = [at for at, row in enumerate(rows) if row.event_id not in inserted or named.get(row.event_id, 1) > 1]
+    # An import may give one event_id twice; then only the content tells which of the two was inserted.
+    id_counts = Counter(row.event_id for row in rows) if importing else {}
+    skipped = [
+        position
+        for position, row in enumerate(rows)
+        if row.event_id not in inserted or id_counts.get(row.event_id, 1) > 1
+    ]
     if not skipped:
         return {}
-    known = await _find_duplicates(connection, tenant, rows, skipped, importing=importing)
-    lost = [at for at in skipped if rows[at].event_id not in inserted and at not in known]
+    duplicates = await _find_duplicates(connection, tenant, rows, skipped, importing=importing)
+    lost = [position for position in skipped if rows[position].event_id not in inserted and position not in duplicates]
     if lost:
         await _refuse_erased(connection, tenant, rows, lost)
         raise ScopesGone
     return {
-        at: _known(rows[at], record, importing=importing, index=at if len(rows) > 1 else None)
-        for at, record in sorted(known.items())
+        position: _acknowledge_stored(
+            rows[position], record, importing=importing, index=position if len(rows) > 1 else None
+        )
+        for position, record in sorted(duplicates.items())
     }
 
 
 async def _refuse_erased(connection: Connection, tenant: str, rows: Sequence[Incoming], lost: list[int]) -> None:
-    """Refuse rows that were not inserted because their events were erased.
+    """Refuse rows (`lost` are their positions) that were not inserted because their events were erased.
 
     Raises:
-        EventErased: one was; nothing of the commit is stored.
+        EventErased: one was erased; nothing of the commit is stored.
     """
-    keys = [_key(rows[at].event) for at in lost]
+    keys = [_dedupe_key_of(rows[at].event) for at in lost]
     refused = {row["dedupe_key"] for row in await connection.fetch(sql("erasure.refused"), tenant, keys)}
     for at, key in zip(lost, keys, strict=True):
         if key in refused:
@@ -227,6 +240,7 @@ async def _refuse_erased(connection: Connection, tenant: str, rows: Sequence[Inc
 async def _find_duplicates(
     connection: Connection, tenant: str, rows: Sequence[Incoming], skipped: list[int], *, importing: bool
 ) -> dict[int, asyncpg.Record]:
+    """Return the stored events that the skipped rows duplicate, by position in `rows`; the first match counts."""
     duplicates: dict[int, asyncpg.Record] = {}
     for record in await connection.fetch(
         sql("events.find_duplicates"), tenant, [_new_event(rows[at]) for at in skipped], importing
@@ -235,34 +249,34 @@ async def _find_duplicates(
     return duplicates
 
 
-def _known(row: Incoming, known: asyncpg.Record, *, importing: bool, index: int | None) -> AppendResult:
+def _acknowledge_stored(row: Incoming, stored: asyncpg.Record, *, importing: bool, index: int | None) -> AppendResult:
     """Return the acknowledgement of an event that was stored before.
 
     Raises:
-        SourceEventKeyTaken: the new event's participants may not see the stored one. Nothing of it is told.
-        EventIdConflict: an import names an event_id, or a key, that stands for other content.
+        SourceEventKeyTaken: the new event's participants may not see the stored one; the error reveals nothing of it.
+        EventIdConflict: an event_id or key of an import was stored with other content.
     """
-    if not importing and not known["is_visible"]:
-        taken = errors.SourceEventKeyTaken(
+    if not importing and not stored["is_visible"]:
+        refusal = errors.SourceEventKeyTaken(
             "this source_event_key is taken in this channel by an event that these participants may not see; "
             "nothing was stored: use a key of your own",
             field="source_event_key",
         )
-        raise taken if index is None else taken.at_index(index)
-    differs: bool = known["payload_differs"]
-    own = known["event_id"] == row.event_id
-    if importing and row.event.event_id is not None and (not own or differs or known["annotations_differ"]):
-        what = "with other content" if own else "under another event_id"
+        raise refusal if index is None else refusal.at_index(index)
+    differs: bool = stored["payload_differs"]
+    same_id = stored["event_id"] == row.event_id
+    if importing and row.event.event_id is not None and (not same_id or differs or stored["annotations_differ"]):
+        conflict = "with other content" if same_id else "under another event_id"
         raise errors.EventIdConflict(
-            f"event {row.event.event_id} exists already {what}; it was not imported",
+            f"event {row.event.event_id} exists already {conflict}; it was not imported",
             event_id=row.event.event_id,
-            existing_event_id=known["event_id"],
+            existing_event_id=stored["event_id"],
         )
     return AppendResult(
-        event_id=known["event_id"],
-        event_seq=known["event_seq"],
-        participants=tuple(known["participants"]),
-        # Our own fresh event_id found again is this very append, whose first attempt had committed unseen.
-        deduplicated=not own or importing,
+        event_id=stored["event_id"],
+        event_seq=stored["event_seq"],
+        participants=tuple(stored["participants"]),
+        # A stored event with our own new event_id is this very append: an earlier attempt committed unnoticed.
+        deduplicated=not same_id or importing,
         payload_differs=differs,
     )

@@ -71,7 +71,7 @@ class ImportCount:
     bytes_read: int = 0
 
     def to_json(self) -> dict[str, int]:
-        """Return the counts a program wants."""
+        """Return the counts for programs: without `edited` and `bytes_read`."""
         return {
             "lines": self.lines,
             "imported": self.imported,
@@ -83,13 +83,13 @@ class ImportCount:
 
 
 Revise = Callable[[Sequence[tuple[NewEvent, AppendResult]]], Awaitable[list[bool | None]]]
-"""Decides what becomes of events whose source keys stand for other content; says of each if it was edited, or None to
-refuse it."""
+"""Decides about events whose source keys were stored with other content. Returns for each: True if the stored event was
+edited, False if it stays as it is, None to refuse the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line's number and event. `is_made`: its event_id was made of its content."""
+    """A line's number and event; `is_made` if the event_id was computed from the content."""
 
     number: int
     event: NewEvent
@@ -113,26 +113,26 @@ async def import_lines(
     on_refused: Callable[[RefusedLine], None],
     on_progress: Callable[[ImportCount], None] = lambda _: None,
 ) -> ImportCount:
-    """Append the events of JSON lines in their order; run again, it adds nothing twice.
+    """Append the events of JSON lines in their order. Safe to rerun; it adds no event twice.
 
-    A line with an event_id gets exactly that one; a line with a source_event_key is recognised by it; a line with
-    neither is recognised by its whole content (and how many equal lines came before it): its event_id is made of that,
-    under a key of the tenant that nobody can read. Only a line with an event_id, which a Myria has stored before, is
-    stored as it is; of others is taken out what must not be kept.
+    A line with an event_id keeps it. A line with a source_event_key is recognised by that. Any other line is recognised
+    by its whole content (and by how many equal lines came before it): its event_id is computed from that, under a key
+    of the tenant that nobody can read. A line with an event_id is stored unchanged, since a Myria has stored it before;
+    all others are redacted.
 
     Args:
-        lines: one JSON object each; as `read_lines` gives them.
-        ignore: fields beside the contract's that are dropped; any other unknown field refuses its line.
-        revise: left out, a line whose source_event_key stands for other content is refused.
-        dry_run: read and check every line and store none: what would be stored counts as imported, also where it is
-            there already.
-        on_refused: told about each line that was not imported.
+        lines: one JSON object each, as `read_lines` yields them.
+        ignore: unknown fields that are dropped; any other unknown field refuses its line.
+        revise: see `Revise`; None refuses each line whose source_event_key was stored with other content.
+        dry_run: read and check every line, but store none. Valid lines count as imported, even if stored before.
+        on_refused: called for each line that was not imported.
+        on_progress: called with the counts after each batch, and at the end.
 
     Raises:
-        UnavailableError: the database stayed away for a minute; what was imported so far is kept.
+        UnavailableError: the database was unreachable for a minute; events imported so far stay.
     """
     count = ImportCount()
-    seen: Counter[bytes] = Counter()
+    equal_lines: Counter[bytes] = Counter()
     batch: list[_Line] = []
 
     def refuse(line: int, error: errors.MyriaError) -> None:
@@ -150,8 +150,8 @@ async def import_lines(
         try:
             event = _parse(text, limits, ignore)
             if event.event_id is None:
-                event, taken = await log.clean_event(tenant, event)
-                count.redacted += bool(taken)
+                event, redacted_counts = await log.clean_event(tenant, event)
+                count.redacted += bool(redacted_counts)
         except errors.MyriaError as error:
             refuse(count.lines, error)
             continue
@@ -159,7 +159,7 @@ async def import_lines(
             count.imported += 1
             continue
         is_made = event.event_id is None and event.source_event_key is None
-        batch.append(_Line(count.lines, _named(event, seen) if is_made else event, is_made))
+        batch.append(_Line(count.lines, _with_content_id(event, equal_lines) if is_made else event, is_made))
         if len(batch) >= IMPORT_BATCH:
             await _store(log, tenant, batch, count, refuse, revise=revise)
             batch = []
@@ -170,9 +170,9 @@ async def import_lines(
 
 
 def read_lines(read: Callable[[int], bytes], longest: int) -> Iterable[bytes]:
-    """Yield lines with their line ends from a binary `readline`; one beyond `longest` bytes is cut, so it is refused.
+    """Yield lines, with their line ends, from a binary `readline`; a line beyond `longest` bytes is cut.
 
-    The cut line keeps `longest` + 1 bytes: enough to be told from every acceptable one, bounded in memory.
+    The cut line keeps `longest` + 1 bytes, so that memory is bounded and `import_lines` still refuses it as too long.
     """
     while text := read(longest + 1):
         if len(text) > longest and not text.endswith(b"\n"):
@@ -194,8 +194,11 @@ def _parse(text: bytes, limits: Limits, ignore: Collection[str]) -> NewEvent:
     return parse_event(value, limits, importing=True)
 
 
-def _named(event: NewEvent, seen: Counter[bytes]) -> NewEvent:
-    """Give an event an event_id made of its content, under no key: what `_identified` makes its id of."""
+def _with_content_id(event: NewEvent, equal_lines: Counter[bytes]) -> NewEvent:
+    """Give an event a provisional event_id, computed from its content without a key.
+
+    `_identified` replaces it by the stored id, which it derives under the tenant's key. `seen` counts equal lines.
+    """
     content = digest(
         {
             "timestamp": event.timestamp,
@@ -208,8 +211,8 @@ def _named(event: NewEvent, seen: Counter[bytes]) -> NewEvent:
             "internal": event.internal,
         }
     )[:16]
-    repeat = seen[content]
-    seen[content] += 1
+    repeat = equal_lines[content]
+    equal_lines[content] += 1
     tail = digest({"content": content, "repeat": repeat}).hex()[:20]
     milliseconds = max(0, min(event.timestamp // 1000, 2**48 - 1))
     return event._replace(event_id=f"evt_{milliseconds:012x}{tail}")
@@ -224,28 +227,28 @@ async def _store(
     *,
     revise: Revise | None,
 ) -> None:
-    """Append a batch as one commit; one that is refused is halved until the lines at fault stand alone."""
-    batch = await _patiently(lambda: _identified(log.database, tenant, batch, refuse))
+    """Append a batch as one commit; if it is refused, try each half, down to the single lines at fault."""
+    batch = await _patiently(lambda: _with_final_ids(log.database, tenant, batch, refuse))
     if batch:
         await _store_identified(log, tenant, batch, count, refuse, revise=revise)
 
 
-async def _identified(
+async def _with_final_ids(
     database: Database, tenant: str, batch: Sequence[_Line], refuse: Callable[[int, errors.MyriaError], None]
 ) -> list[_Line]:
-    """Return the lines of a batch with the ids under which they are stored, without those of erased events.
+    """Return the lines of a batch with their final event_ids; refuse lines of erased events.
 
-    An id that is made of a line's content is stored under a key of the tenant; one that the line gives stays.
+    An id computed from content is replaced by its keyed form; an id that the line gives stays.
     """
-    made = [line.event.event_id for line in batch if line.is_made]
-    if not made:
+    content_ids = [line.event.event_id for line in batch if line.is_made]
+    if not content_ids:
         return list(batch)
     async with database.write(tenant) as connection:
-        rows = await connection.fetch(sql("transfer.identities"), tenant, made)
-    found = {row["event_id"]: row for row in rows}
+        rows = await connection.fetch(sql("transfer.identities"), tenant, content_ids)
+    row_by_id = {row["event_id"]: row for row in rows}
     kept, refused = [], []
     for line in batch:
-        row = found[line.event.event_id] if line.is_made else None
+        row = row_by_id[line.event.event_id] if line.is_made else None
         if row is None:
             kept.append(line)
         elif row["is_erased"]:
@@ -268,6 +271,7 @@ async def _store_identified(
     *,
     revise: Revise | None,
 ) -> None:
+    """Append lines that have their final ids, and count the outcome of each; see `_store`."""
     try:
         results = await _patiently(lambda: log.import_events(tenant, [line.event for line in batch]))
     except (errors.InputError, errors.ConflictError) as error:
@@ -288,17 +292,18 @@ async def _store_identified(
             count.imported += 1
     outcomes: list[bool | None] = [None] * len(differing)
     if revise is not None and differing:
-        known = [(line.event, result) for line, result in differing]
-        outcomes = await _patiently(lambda: revise(known))
+        differing_events = [(line.event, result) for line, result in differing]
+        outcomes = await _patiently(lambda: revise(differing_events))
     for (line, result), is_edited in zip(differing, outcomes, strict=True):
         if is_edited is None:
-            refuse(line.number, _differs(line.event, result))
+            refuse(line.number, _content_conflict(line.event, result))
         else:
             count.edited += is_edited
             count.already_there += not is_edited
 
 
 async def _patiently(work: Callable[[], Awaitable[list[T]]]) -> list[T]:
+    """Run `work`, and repeat it for up to `RETRY_FOR_S` while the database is unreachable; return its result."""
     give_up = time.monotonic() + RETRY_FOR_S
     delay = 0.1
     while True:
@@ -311,7 +316,7 @@ async def _patiently(work: Callable[[], Awaitable[list[T]]]) -> list[T]:
             delay = min(2 * delay, 2.0)
 
 
-def _differs(event: NewEvent, result: AppendResult) -> errors.MyriaError:
+def _content_conflict(event: NewEvent, result: AppendResult) -> errors.MyriaError:
     return errors.EventIdConflict(
         f"source_event_key {event.source_event_key!r} of channel {event.channel!r} exists already with other content; "
         "the first one stays",
@@ -328,8 +333,8 @@ class ExportPage:
 
 
 async def analyze(dsn: str) -> None:
-    """Take statistics of the log after many events came in; a role that does not own it only gets a warning."""
-    connection = await connect(dsn, pgbouncer=True)  # nothing of one statement is worth a name
+    """Refresh PostgreSQL's statistics of the log after a large import; without ownership, PostgreSQL only warns."""
+    connection = await connect(dsn, pgbouncer=True)  # no named prepared statement: it runs only once
     try:
         with translated():
             await connection.execute(sql("transfer.analyze"))
@@ -338,10 +343,10 @@ async def analyze(dsn: str) -> None:
 
 
 async def export_bound(database: Database, tenant: str) -> int:
-    """Return an event_seq up to which every event of the tenant is committed; what is appended later lies beyond it.
+    """Return an event_seq up to which all events of the tenant are committed; later events get higher numbers.
 
     Raises:
-        LogBusy: appends left no instant for the lock within a minute.
+        LogBusy: the append lock was not free within a minute.
     """
     return (await high_water_mark(database, tenant)).cutoff
 
@@ -359,10 +364,10 @@ async def export_pages(
     """Yield every event up to `bound` (from `export_bound`) as JSON lines, in event_seq order.
 
     Args:
-        withdrawn: also what is withdrawn, and the withdrawals themselves: the whole log, from which an import makes the
-            same memory. Without, neither is in it.
+        withdrawn: whether to include withdrawn events, and the withdrawals themselves; an import of this whole log
+            gives the same memory.
 
-    Pages are read in transactions of their own, so a slow reader of the export holds nothing back in the database.
+    Each page is read in its own transaction, so a slow reader of the export does not hold one open.
     """
     after = 0
     while True:
@@ -398,12 +403,13 @@ def _export_line(row: Any) -> bytes:
 
 
 def _payload(text: str) -> str:
-    """Return JSON text that an import reads back: PostgreSQL writes 1e300 with all its zeros, as if an integer."""
+    """Return JSON text that an import can read: PostgreSQL writes 1e300 with all its zeros, like a huge integer."""
     if "00000000000" not in text:
         return text
     return json.dumps(json.loads(text, parse_int=_number), ensure_ascii=False, separators=(",", ":"))
 
 
 def _number(digits: str) -> int | float:
+    # 2**64 stands for any number too long for 64 bits, without parsing it.
     value = int(digits) if len(digits) < 25 else 2**64
     return value if -(2**63) <= value < 2**64 else float(digits)

@@ -1,4 +1,4 @@
-"""Withdrawing events, bringing them back, and replacing them: each one atomic append."""
+"""Withdraw events, restore them, and replace them; each command is one atomic append."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from myria.log.withdrawal.model import WITHDRAWAL_CHANNEL, WITHDRAWAL_TYPE, Reas
 from myria.log.withdrawal.projection import already_superseded, is_stored, refuses
 
 MaySee = Callable[[Sequence[str]], bool]
-"""Whether the caller may see what these participants may."""
+"""Tells whether the caller may see events of these participants."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WithdrawalResult:
-    """What a withdrawal did, or would do: ids that it changed, and ids of events that were so already."""
+    """What a withdrawal did, or would do: ids of events that it changes, and of those already in that state."""
 
     reason: Reason
     changed: tuple[str, ...]
@@ -48,7 +48,7 @@ class Withdrawals:
     """The commands of one process.
 
     Args:
-        log: where withdrawals are appended, and the events that they name are read before.
+        log: where withdrawals are appended; the events that they name are read from its database.
     """
 
     def __init__(self, log: EventLog) -> None:
@@ -65,36 +65,36 @@ class Withdrawals:
         may_append: Callable[[str], None] = lambda _: None,
         dry_run: bool = False,
     ) -> WithdrawalResult:
-        """Take events out of every answer, all or none, one withdrawal per scope. A repeat changes nothing.
+        """Remove events from every answer, all or none, by one withdrawal per scope. A repeat changes nothing.
 
         Args:
-            may_append: raises where the caller may not append to a channel: nor may it withdraw that channel's events.
-            dry_run: only say what would happen.
+            may_append: raises if the caller may not append to a channel; then it may not withdraw its events either.
+            dry_run: only return what would happen.
 
         Raises:
-            EventNotFound: one is absent, of others, or erased.
+            EventNotFound: an event does not exist, may not be seen, or was erased.
             InvalidArgument: no event, or more than `MAX_WITHDRAWN`.
         """
-        rows = await self._named(tenant, event_ids, may_see, may_append)
+        rows = await self._resolve(tenant, event_ids, may_see, may_append)
         return await self._withdraw(tenant, rows, reason, dry_run=dry_run, key=None)
 
     async def withdraw_versions(
         self, tenant: str, event_ids: Sequence[str], reason: Reason, *, may_see: MaySee, key: str | None = None
     ) -> None:
-        """Take the versions of one thing out of every answer, however many; one erased meanwhile stays as it is.
+        """Remove all versions of one thing from every answer, however many; erased ones are accepted, and stay erased.
 
         Args:
-            key: source key of the first withdrawal: a repeat with it changes nothing of those.
+            key: source key of the first withdrawal; if that one is stored already, its events are skipped.
 
         Raises:
-            EventNotFound: one is absent or of others.
+            EventNotFound: an event does not exist, or may not be seen.
         """
         for start in range(0, len(event_ids), MAX_WITHDRAWN):
-            some = event_ids[start : start + MAX_WITHDRAWN]
+            batch = event_ids[start : start + MAX_WITHDRAWN]
             if key is None or not await self.was_made(tenant, key):
-                rows = await self._named(tenant, some, may_see, lambda _: None, also_erased=True)
+                rows = await self._resolve(tenant, batch, may_see, lambda _: None, also_erased=True)
                 await self._withdraw(tenant, rows, reason, dry_run=False, key=key)
-            key = None
+            key = None  # only the first withdrawal has the key
 
     async def was_made(self, tenant: str, key: str) -> bool:
         """Tell whether a withdrawal with a source key is in the log."""
@@ -103,7 +103,7 @@ class Withdrawals:
         return bool(rows)
 
     async def forget(self, tenant: str, rows: Sequence[asyncpg.Record]) -> None:
-        """Take events out of every answer for good, all of them at once, however many; one may be so already.
+        """Remove events from every answer for good, in one append, however many; some may be withdrawn already.
 
         Args:
             rows: event_id, scope_id, occurred_at and participants of each.
@@ -122,8 +122,8 @@ class Withdrawals:
         may_append: Callable[[str], None] = lambda _: None,
         dry_run: bool = False,
     ) -> WithdrawalResult:
-        """Bring withdrawn events back into every answer, all or none; see `withdraw`."""
-        rows = await self._named(tenant, event_ids, may_see, may_append)
+        """Restore withdrawn events to every answer, all or none; see `withdraw`."""
+        rows = await self._resolve(tenant, event_ids, may_see, may_append)
         changed = [row for row in rows if row["reason"] not in (None, "restored")]
         return await self._append(tenant, rows, changed, Withdrawal(reason="restored", events=()), dry_run=dry_run)
 
@@ -139,14 +139,14 @@ class Withdrawals:
     ) -> list[AppendResult]:
         """Append an event that replaces others, atomically; return its result, then those of `beside`.
 
-        A repeat with the event's source key answers the first one. Of two that replace one event, one is refused.
+        A repeat with the same source key returns the first result. If two events replace the same one, one is refused.
 
         Args:
-            beside: events that are appended with it.
+            beside: further events to append in the same group.
 
         Raises:
-            EventNotFound: one of those named is absent or of others.
-            AlreadySuperseded: one of them was replaced by another event, or withdrawn.
+            EventNotFound: an event to replace does not exist, or may not be seen.
+            AlreadySuperseded: an event to replace was replaced by another one, or withdrawn.
             InvalidArgument: more than `MAX_WITHDRAWN`.
         """
         event, withdrawals = await self.superseding(tenant, event, supersedes, may_see=may_see, may_append=may_append)
@@ -155,16 +155,16 @@ class Withdrawals:
         return results[: 1 + len(beside)]
 
     async def replace(self, tenant: str, event_ids: Sequence[str], by: str, *, may_see: MaySee) -> None:
-        """Let an event that is stored already stand for others, which are superseded by it. A repeat changes nothing.
+        """Mark events as superseded by an event that is stored already. A repeat changes nothing.
 
         Args:
             by: the id of the event that stays.
 
         Raises:
-            EventNotFound: one of those named is absent or of others.
-            AlreadySuperseded: one of them was replaced by another event, or withdrawn.
+            EventNotFound: an event to replace does not exist, or may not be seen.
+            AlreadySuperseded: an event to replace was replaced by another one, or withdrawn.
         """
-        rows = await self._named(tenant, event_ids, may_see, lambda _: None, also_erased=True)
+        rows = await self._resolve(tenant, event_ids, may_see, lambda _: None, also_erased=True)
         withdrawal = Withdrawal(reason="superseded", events=(), superseded_by=by)
         open_rows = [row for row in rows if not (row["reason"] == "superseded" and row["successor_id"] == by)]
         if open_rows:
@@ -179,32 +179,37 @@ class Withdrawals:
         may_see: MaySee,
         may_append: Callable[[str], None] = lambda _: None,
     ) -> tuple[NewEvent, list[NewEvent]]:
-        """Return the event with its id, and the withdrawals that must be appended after it in one group.
+        """Return the new event with its id, and the withdrawals that must be appended after it in the same group.
 
         Raises:
             as `append`.
         """
-        rows = await self._named(tenant, supersedes, may_see, may_append, field="supersedes", also_erased=True)
-        event_id, by_key = event.event_id or new_id("evt"), None
+        rows = await self._resolve(tenant, supersedes, may_see, may_append, field="supersedes", also_erased=True)
+        event_id, successor_key = event.event_id or new_id("evt"), None
         if event.source_event_key is not None:
-            by_key = dedupe_key(event.channel, event.source_event_key).hex()
+            successor_key = dedupe_key(event.channel, event.source_event_key).hex()
         withdrawal = Withdrawal(
             reason="superseded",
             events=(),
-            superseded_by=None if by_key else event_id,
-            superseded_by_key=by_key,
+            superseded_by=None if successor_key else event_id,
+            superseded_by_key=successor_key,
         )
-        withdrawals = _by_scope(rows, withdrawal, key=None if by_key is None else f"supersedes:{by_key}")
-        late = next((row for row in rows if refuses(row, withdrawal)), None)
-        if late is not None and not await self._are_stored(tenant, withdrawals):
-            if late["reason"] != "superseded":
-                raise _absent(late["event_id"])
-            shown = late["successor_participants"] is not None and may_see(late["successor_participants"])
-            raise already_superseded(late["event_id"], late["successor_id"] if shown else None)
+        withdrawals = _by_scope(rows, withdrawal, key=None if successor_key is None else f"supersedes:{successor_key}")
+        # A refused row is no error if these very withdrawals are stored: then this is a repeat.
+        refused_row = next((row for row in rows if refuses(row, withdrawal)), None)
+        if refused_row is not None and not await self._all_stored(tenant, withdrawals):
+            if refused_row["reason"] != "superseded":
+                raise _absent(refused_row["event_id"])
+            successor_visible = refused_row["successor_participants"] is not None and may_see(
+                refused_row["successor_participants"]
+            )
+            raise already_superseded(
+                refused_row["event_id"], refused_row["successor_id"] if successor_visible else None
+            )
         return _with_id(event, event_id), withdrawals
 
-    async def _are_stored(self, tenant: str, withdrawals: Sequence[NewEvent]) -> bool:
-        """Tell whether all these withdrawals are in the log already: the append is a repeat."""
+    async def _all_stored(self, tenant: str, withdrawals: Sequence[NewEvent]) -> bool:
+        """Tell whether all these withdrawals are in the log already, so that the append is a repeat."""
         async with self._database.read(tenant) as connection:
             for withdrawal in withdrawals:
                 if not await is_stored(connection, tenant, withdrawal):
@@ -228,6 +233,7 @@ class Withdrawals:
         dry_run: bool,
         key: str | None = None,
     ) -> WithdrawalResult:
+        """Append one withdrawal per scope for the rows in `changed`, and report about all rows."""
         if changed and not dry_run:
             first, *others = _by_scope(changed, withdrawal, key=None)
             await self._log.append_events(tenant, [first._replace(source_event_key=key), *others])
@@ -239,7 +245,7 @@ class Withdrawals:
             dry_run=dry_run,
         )
 
-    async def _named(
+    async def _resolve(
         self,
         tenant: str,
         event_ids: Sequence[str],
@@ -249,16 +255,20 @@ class Withdrawals:
         field: str = "event_ids",
         also_erased: bool = False,
     ) -> list[asyncpg.Record]:
-        """Return the named events in the order named, each once; one that was erased is absent, unless asked for."""
+        """Return the rows of the given events, in that order, each once; see `withdraw` for the checks.
+
+        Raises:
+            EventNotFound: as `withdraw`; erased events are accepted with `also_erased`.
+        """
         if not event_ids or len(event_ids) > MAX_WITHDRAWN:
             raise errors.InvalidArgument(
                 f"{field} must name 1..{MAX_WITHDRAWN} events", field=field, limit=MAX_WITHDRAWN
             )
-        wanted = list(dict.fromkeys(event_ids))
+        unique_ids = list(dict.fromkeys(event_ids))
         async with self._database.read(tenant) as connection:
-            fetched = await connection.fetch(sql("withdrawal.resolve"), tenant, wanted)
-        rows = {row["event_id"]: row for row in fetched}
-        for event_id in wanted:
+            fetched_rows = await connection.fetch(sql("withdrawal.resolve"), tenant, unique_ids)
+        rows = {row["event_id"]: row for row in fetched_rows}
+        for event_id in unique_ids:
             row = rows.get(event_id)
             if row is None or not may_see(row["participants"]) or row["type"] == WITHDRAWAL_TYPE:
                 raise _absent(event_id)
@@ -266,33 +276,37 @@ class Withdrawals:
                 may_append(row["channel"])
             elif not also_erased:
                 raise _absent(event_id)
-        return [rows[event_id] for event_id in wanted]
+        return [rows[event_id] for event_id in unique_ids]
 
 
 def _rank(reason: str | None) -> int:
-    """Return how far a reason takes an event away: a superseded one can still be asked for."""
+    """Return how strongly a reason hides an event; a superseded event can still be asked for."""
     return {None: 0, "restored": 0, "superseded": 1, "expired": 2, "forgotten": 3}[reason]
 
 
 def _by_scope(rows: Sequence[asyncpg.Record], withdrawal: Withdrawal, *, key: str | None) -> list[NewEvent]:
-    """Return one withdrawal per scope of these events, of more than `MAX_WITHDRAWN` several.
+    """Return a withdrawal for each scope of these events; several for a scope with more than `MAX_WITHDRAWN`.
 
     Args:
-        key: a source key for each, so that a repeat finds it.
+        key: prefix of a source key for each, by which a repeat finds it; None for none.
     """
-    scopes: dict[int, list[asyncpg.Record]] = {}
+    rows_by_scope: dict[int, list[asyncpg.Record]] = {}
     for row in rows:
-        scopes.setdefault(row["scope_id"], []).append(row)
+        rows_by_scope.setdefault(row["scope_id"], []).append(row)
     withdrawals = []
-    parts = (rows[at : at + MAX_WITHDRAWN] for rows in scopes.values() for at in range(0, len(rows), MAX_WITHDRAWN))
-    for of_scope in parts:
-        named = sorted(row["event_id"] for row in of_scope)
+    batches = (
+        rows[start : start + MAX_WITHDRAWN]
+        for rows in rows_by_scope.values()
+        for start in range(0, len(rows), MAX_WITHDRAWN)
+    )
+    for batch in batches:
+        event_ids = sorted(row["event_id"] for row in batch)
         withdrawals.append(
             withdrawal_event(
-                replace(withdrawal, events=tuple(named)),
-                of_scope[0]["participants"],
-                timestamp=max(to_microseconds(row["occurred_at"]) for row in of_scope),
-                source_event_key=None if key is None else f"{key}:{digest(named).hex()[:32]}",
+                replace(withdrawal, events=tuple(event_ids)),
+                batch[0]["participants"],
+                timestamp=max(to_microseconds(row["occurred_at"]) for row in batch),
+                source_event_key=None if key is None else f"{key}:{digest(event_ids).hex()[:32]}",
             )
         )
     return withdrawals

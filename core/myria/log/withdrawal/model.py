@@ -22,7 +22,7 @@ WITHDRAWAL_CHANNEL = "myria"
 
 NEUTRAL_LABEL = "Topic with withdrawn events"
 NEUTRAL_SUMMARY = "Some events of this topic were withdrawn after its snapshot was built."
-"""What stands for the words of a topic that covers what was withdrawn: they may have been made of it."""
+"""Shown in place of the label and summary of a topic that covers withdrawn events, as these may quote them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +40,7 @@ class Withdrawal:
 
     @classmethod
     def of(cls, payload: dict[str, Any]) -> Withdrawal | None:
-        """Return what a stored payload says; None for one that is no withdrawal."""
+        """Return the withdrawal in a stored payload; None if it is none."""
         reason, events = payload.get("reason"), payload.get("events")
         if reason not in REASONS or not isinstance(events, list):
             return None

@@ -1,7 +1,7 @@
-"""The fold of withdrawals, in the append transaction: rows of `withdrawn`, and who loses when two contradict.
+"""Folds withdrawals into the table `withdrawn`, in the append transaction, and refuses contradicting ones.
 
-Withdrawals of one scope take the scope's lock before they get their numbers, so for each event the order of numbers is
-the order of commits, and what `prepare` sees is what stands below them.
+Withdrawals of one scope take the scope's lock before they get their numbers. So for each event the order of numbers is
+the order of commits, and `prepare` sees all withdrawals with lower numbers.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ class WithdrawalProjection(Projection):
     ) -> None:
         """Lock the scopes of withdrawals and refuse a supersession that comes too late; see `Projection.prepare`.
 
-        An import repeats what happened elsewhere, where the later one counts: only what would bring an erased event
-        back is refused of it.
+        An import repeats what happened elsewhere, where the later supersession counts; only the restoring of an erased
+        event is refused.
 
         Raises:
-            AlreadySuperseded: another event has replaced one of those named.
-            EventErased, EventNotFound: one that would be restored was erased; an import is told so.
+            AlreadySuperseded: another event has already replaced one that a withdrawal names.
+            EventErased: an import would restore an erased event.
+            EventNotFound: any other append would; the error does not reveal that it was erased.
         """
         keys = sorted({lock_key("withdraw", tenant, event.scope_id) for event in events})
         await connection.execute(sql("withdrawal.lock_scopes"), keys)
@@ -45,21 +46,23 @@ class WithdrawalProjection(Projection):
             for event in events
             if (withdrawal := Withdrawal.of(orjson.loads(event.event.payload_json))) is not None
         ]
-        await _refuse_erased(connection, tenant, [named for _, named in withdrawals], importing=importing)
+        await _refuse_erased(connection, tenant, [withdrawal for _, withdrawal in withdrawals], importing=importing)
         superseding = [(event, withdrawal) for event, withdrawal in withdrawals if withdrawal.reason == "superseded"]
         if importing or not superseding:
             return
-        named = sorted({event_id for _, withdrawal in superseding for event_id in withdrawal.events})
-        rows = {row["event_id"]: row for row in await connection.fetch(sql("withdrawal.resolve"), tenant, named)}
-        taken: dict[str, Withdrawal] = {}
+        superseded_ids = sorted({event_id for _, withdrawal in superseding for event_id in withdrawal.events})
+        rows = {
+            row["event_id"]: row for row in await connection.fetch(sql("withdrawal.resolve"), tenant, superseded_ids)
+        }
+        withdrawal_by_id: dict[str, Withdrawal] = {}
         for appended, withdrawal in superseding:
             for event_id in withdrawal.events:
-                row, earlier = rows.get(event_id), taken.get(event_id)
+                row, earlier = rows.get(event_id), withdrawal_by_id.get(event_id)
                 contradicts = earlier is not None and successor_of(earlier) != successor_of(withdrawal)
                 is_late = contradicts or (row is not None and refuses(row, withdrawal))
                 if is_late and not await is_stored(connection, tenant, appended):
                     raise already_superseded(event_id)
-                taken[event_id] = withdrawal
+                withdrawal_by_id[event_id] = withdrawal
 
     async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
         """Write the rows of withdrawals that were stored; see `Projection.fold`."""
@@ -70,10 +73,13 @@ class WithdrawalProjection(Projection):
 async def _refuse_erased(
     connection: Connection, tenant: str, withdrawals: Sequence[Withdrawal], *, importing: bool
 ) -> None:
-    restored = sorted({event_id for named in withdrawals if named.reason == "restored" for event_id in named.events})
-    if not restored:
+    """Refuse withdrawals that would restore an erased event; see `WithdrawalProjection.prepare`."""
+    restored_ids = sorted(
+        {event_id for withdrawal in withdrawals if withdrawal.reason == "restored" for event_id in withdrawal.events}
+    )
+    if not restored_ids:
         return
-    for row in await connection.fetch(sql("withdrawal.resolve"), tenant, restored):
+    for row in await connection.fetch(sql("withdrawal.resolve"), tenant, restored_ids):
         if row["is_erased"]:
             event_id = row["event_id"]
             if importing:
@@ -82,7 +88,10 @@ async def _refuse_erased(
 
 
 def refuses(row: Any, withdrawal: Withdrawal) -> bool:
-    """Tell whether a row of `withdrawal.resolve` forbids a supersession: the event is withdrawn, not by its repeat."""
+    """Tell whether a row of `withdrawal.resolve` forbids a supersession: the event is withdrawn already.
+
+    A supersession by the same successor does not forbid it: then this one is its repeat.
+    """
     reason: Reason | None = row["reason"]
     if reason in (None, "restored"):
         return False
@@ -91,7 +100,7 @@ def refuses(row: Any, withdrawal: Withdrawal) -> bool:
 
 
 def successor_of(withdrawal: Withdrawal) -> tuple[str | None, str | None]:
-    """Return what a supersession names as the successor: an id, or a dedupe key."""
+    """Return the successor that a supersession names: (id, None) or (None, dedupe key)."""
     return withdrawal.superseded_by, withdrawal.superseded_by_key
 
 
