@@ -37,9 +37,9 @@ _UsageError: Any = typer.BadParameter.__base__  # typer brings a click of its ow
 
 
 class Commands(Mapping[str, Any]):
-    """The commands by name. A module is imported when one of its commands is asked for.
+    """The commands by name. A module is imported when one of its commands is looked up.
 
-    What takes long to import (numpy, MCP, Kubernetes) is imported within a command: the help page needs all modules.
+    The help page looks up all of them, so commands import slow libraries (numpy, MCP, Kubernetes) in their own bodies.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ def _group(module: str) -> TyperGroup:
 
 
 class CodedUsage(TyperGroup):
-    """Refuses arguments that its commands do not take as every other error, where the answer is to be JSON."""
+    """The group of all commands; with --json, it reports wrong arguments as JSON, like every other error."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -73,22 +73,22 @@ class CodedUsage(TyperGroup):
         try:
             return super().invoke(ctx)
         except _UsageError as error:
-            _name_what_is_meant(error)
+            _suggest_option(error)
             if not as_json:
                 raise
             console.report(InvalidArgument(" ".join(error.format_message().split())), as_json=True)
             raise typer.Exit(InvalidArgument.exit_status) from error
 
 
-def _name_what_is_meant(error: Any) -> None:
-    """Let the refusal of an unknown option name the one that is meant, as those of unknown arguments do elsewhere."""
+def _suggest_option(error: Any) -> None:
+    """Add to the error about an unknown option the known option that is nearest to it."""
     unknown = getattr(error, "option_name", None)
     if unknown is None or error.ctx is None:
         return
     options = [option for parameter in error.ctx.command.params for option in parameter.opts if option[:2] == "--"]
     known = {option.removeprefix("--").replace("-", "_"): option for option in options}
-    meant = nearest(unknown, known)
-    error.possibilities = [known[meant]] if meant else error.possibilities
+    nearest_name = nearest(unknown, known)
+    error.possibilities = [known[nearest_name]] if nearest_name else error.possibilities
 
 
 def _say_version(is_asked: bool) -> None:

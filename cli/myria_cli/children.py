@@ -114,6 +114,7 @@ class Child:
         asyncio.get_running_loop().add_reader(read_end, self._read_stderr, read_end)
 
     def _read_stderr(self, pipe: int) -> None:
+        """Pass a piece of the child's standard error on to ours, and keep the tail; at its end, close the pipe."""
         piece = os.read(pipe, 65_536)
         self._tail = (self._tail + piece)[-TAIL_BYTES:]
         if piece:

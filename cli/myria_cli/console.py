@@ -105,15 +105,15 @@ def table(columns: Mapping[str, Column], records: Iterable[Any], *, right: Seque
     return made
 
 
-def fields(named: Mapping[str, object] | Iterable[tuple[str, object]]) -> Table:
-    """Return names and values below each other; what is empty is left out."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    made.add_column(style="dim")
-    made.add_column(overflow="fold")
-    for name, value in named.items() if isinstance(named, Mapping) else named:
+def fields(values: Mapping[str, object] | Iterable[tuple[str, object]]) -> Table:
+    """Return a table of two columns, names and values, without empty values."""
+    new_table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    new_table.add_column(style="dim")
+    new_table.add_column(overflow="fold")
+    for name, value in values.items() if isinstance(values, Mapping) else values:
         if value not in (None, "", []):
-            made.add_row(name.replace("_", " "), _cell(value))
-    return made
+            new_table.add_row(name.replace("_", " "), _cell(value))
+    return new_table
 
 
 def to_the_second(timestamp: str | None) -> str:

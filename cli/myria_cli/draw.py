@@ -73,6 +73,7 @@ def answer_tree(
 
 
 def _notes(answer: Mapping[str, Any]) -> Text:
+    """Return the line below an answer: its snapshot, and what is missing from it."""
     notes = [f"snapshot {answer.get('snapshot_id') or 'none yet (all events are fresh)'}"]
     if answer.get("truncated"):
         notes.append("there is more")
@@ -84,6 +85,7 @@ def _notes(answer: Mapping[str, Any]) -> Text:
 
 
 def _node_text(node: Mapping[str, Any], who: Sequence[str], *, scores: bool, star: bool) -> Text:
+    """Return the text of one node of an answer; `who` are its participants where they differ from the parent's."""
     score = [f"score {node['score']}"] if scores and node.get("score") else []
     if node["kind"] in _TOPICS:
         text = Text.assemble(

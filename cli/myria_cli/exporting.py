@@ -39,7 +39,7 @@ async def write_export(database: Database, tenant: str, file: str, *, withdrawn:
 
 @contextmanager
 def _output(file: str) -> Iterator[IO[bytes]]:
-    """Open an export's target for the block: standard output, a device, a pipe, or a file that is named when whole."""
+    """Open an export's target for the block; a regular file gets its name only once it is complete."""
     if file == "-":
         yield sys.stdout.buffer
         return

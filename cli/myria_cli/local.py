@@ -298,6 +298,7 @@ def _report(task: asyncio.Task[None], plane_failed: asyncio.Future[None]) -> Non
 
 
 async def _wait_ready(address: str, early_errors: list[MyriaError], plane_failed: asyncio.Future[None]) -> None:
+    """Return once the server answers /readyz; raise what keeps it from getting ready."""
     # verify=False: the address is our own server's, whose certificate need not name it.
     http_client = httpx.AsyncClient(timeout=2.0, trust_env=False, verify=False)  # noqa: S501
     try:

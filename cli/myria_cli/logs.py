@@ -49,9 +49,9 @@ def configure(service: ServiceSettings, plane: str, log: LogSettings) -> None:
 
 
 class SharedFile(RotatingFileHandler):
-    """A log file with rotation that several processes write at once: one line, or one rotation, at a time.
+    """A rotating log file for several processes: one of them at a time writes a line, or rotates the file.
 
-    A lock on `FILE.lock` orders them; a process that finds the file rotated by another goes on in the new one.
+    A lock on `FILE.lock` makes them take turns; a process whose file was rotated by another continues in the new one.
     """
 
     def __init__(self, filename: str, **options: Any) -> None:
@@ -76,6 +76,7 @@ class SharedFile(RotatingFileHandler):
         self._guard.close()
 
     def _follow(self) -> None:
+        """Open the log file again if another process has rotated it."""
         ours = os.fstat(self.stream.fileno()) if self.stream is not None else None
         try:
             on_disk = os.stat(self.baseFilename)
@@ -88,7 +89,7 @@ class SharedFile(RotatingFileHandler):
 
 
 class Lines(logging.Formatter):
-    """Lines as text or as JSON, each with message, fields and trace, in which no key shows more than its id."""
+    """Formats records as text or JSON, with message, fields and trace; keys are masked down to their ids."""
 
     def __init__(self, service: str, plane: str, *, as_text: bool) -> None:
         super().__init__()

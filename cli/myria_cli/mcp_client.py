@@ -16,11 +16,11 @@ from myria.errors import BuildInvalid, InternalError, MyriaError
 
 @asynccontextmanager
 async def connected(url: str, key: str | None = None) -> AsyncIterator[Client]:
-    """Lend an MCP client of one face.
+    """Connect an MCP client to one face for the block.
 
     Args:
-        url: where the face is served.
-        key: what the server asks for; None where it asks for nothing.
+        url: the face's address.
+        key: the key to send; None for a server that needs none.
     """
     if key is None:
         async with Client(url) as client:
@@ -35,7 +35,7 @@ async def connected(url: str, key: str | None = None) -> AsyncIterator[Client]:
 
 
 def admin_url(url: str) -> str:
-    """Return where a server whose MCP endpoint is `url` is administered."""
+    """Return the address of the admin face of the server whose core face is at `url`."""
     return url.rstrip("/") + "/admin"
 
 
@@ -53,10 +53,10 @@ async def call(client: Client, tool: str, arguments: dict[str, Any]) -> dict[str
 
 
 def refuse_failed(build: dict[str, Any]) -> None:
-    """Return when a build of `myria_get_snapshot_status` did not fail.
+    """Check that a build, as in the answer of `myria_get_snapshot_status`, did not fail.
 
     Raises:
-        BuildInvalid: it did, or was aborted.
+        BuildInvalid: it failed, or was aborted.
     """
     if build["status"] in ("failed", "aborted"):
         reason = (build["error"] or {}).get("message", build["status"])

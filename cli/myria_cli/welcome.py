@@ -27,11 +27,11 @@ _WHOM: tuple[tuple[Face, str, str], ...] = (
     ("turns", "turns", "hosts, around each turn"),
     ("admin", "admin", "builds and snapshots"),
 )
-"""Which address is for whom, in a few words."""
+"""Each face with its name in the panel, and whom its address is for; in the order of the panel."""
 
 
 async def first_key(place: Place, settings: Settings, tenant: str) -> MadeKey | None:
-    """Make the tenant and its first key where it has none that is good."""
+    """Make the tenant if it is missing, and a key if it has no valid one; return the new key or None."""
     async with Database(place.control, pool_options(settings, size=1)) as database:
         return await AccessStore(database, actor="up").create_first_key(tenant, settings.auth.local_participants)
 
@@ -39,7 +39,7 @@ async def first_key(place: Place, settings: Settings, tenant: str) -> MadeKey | 
 def welcome(
     options: Options, settings: Settings, place: Place, running: RunningPlanes, key: MadeKey | None = None
 ) -> None:
-    """Say where everything is, and how to connect to it; `key` is the one that was made now, shown this once."""
+    """Print all addresses and how to connect; `key` is a key that was made now, and is shown only here."""
     document = {
         "url": running.url,
         **{f"{face}_url": running.urls.get(face) for face in FACES if face != "core"},
@@ -66,7 +66,7 @@ def welcome(
 
 
 def how_to_connect(url: str, settings: Settings, key: MadeKey | None) -> Text:
-    """Return what a person does to connect an MCP client to `url`; `key` is the one that was made now, if any."""
+    """Return instructions for connecting an MCP client to `url`; `key` is a key that was made now, if any."""
     text = Text()
     server: dict[str, Any] = {"type": "http", "url": url}
     if key is not None:

@@ -234,6 +234,7 @@ class EmbeddedPostgres:
     # -- starting -----------------------------------------------------------------------------------------------------
 
     def _become_owner(self) -> None:
+        """Take the lock of the directory's one owner, if this server is exclusive."""
         if not self.exclusive:
             return
         if not self._owner_lock.try_acquire():
@@ -272,6 +273,7 @@ class EmbeddedPostgres:
         await self._launch()
 
     async def _create_cluster(self) -> None:
+        """Find PostgreSQL's programs, and create the cluster with a superuser whose password is kept."""
         account = server_account(self.cluster)
         self._progress("find PostgreSQL")
         self._binaries = await asyncio.to_thread(find_binaries, account)
@@ -314,6 +316,7 @@ class EmbeddedPostgres:
             await asyncio.sleep(10 * POLL_S)
 
     async def _prepare_launch(self) -> tuple[Account, Binaries]:
+        """Return the account and the programs for the server; the programs are of the cluster's major version."""
         account = server_account(self.cluster)
         with folders.usable(self.data_dir):
             if self.cluster.stat().st_uid != account.uid:

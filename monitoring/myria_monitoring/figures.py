@@ -215,6 +215,7 @@ class FigureReader:
 
 
 def _tenant(row: asyncpg.Record, tail: int, first_at: datetime | None) -> TenantFigures:
+    """Return a tenant's figures from its row, the length of its tail, and when the tail's first event was appended."""
     return TenantFigures(
         tenant=row["tenant_id"],
         tail_events=tail,

@@ -67,6 +67,7 @@ async def make_key_secret(name: str, *, field: str, labels: Mapping[str, str], n
 async def _make_secret(
     api: Connection, name: str, labels: Mapping[str, str], data: Mapping[str, str], kind: str
 ) -> bool:
+    """Create a Secret; return False, and leave it unchanged, if one of that name exists."""
     manifest: Json = {
         "apiVersion": "v1",
         "kind": "Secret",

@@ -113,6 +113,7 @@ class Watches:
             await _end(roots)
 
     def _make_registry(self, tell: Callable[[str], None]) -> kopf.OperatorRegistry:
+        """Return kopf's handlers: each reports the name of the resource that changed, or whose Job changed."""
         registry = kopf.OperatorRegistry()
 
         @kopf.on.startup(registry=registry)
@@ -157,6 +158,7 @@ async def _end(roots: set[asyncio.Task[None]]) -> None:
 
 
 def _settings() -> kopf.OperatorSettings:
+    """Return kopf's settings, and quieten its loggers."""
     for name in ("kopf.objects", "kopf.activities", "kopf._core.engines.activities"):
         logging.getLogger(name).setLevel(logging.WARNING)  # a line per event would bury what the operator does
     # Our one line about its end is enough: its traces would repeat every few seconds while a definition is missing.

@@ -272,6 +272,7 @@ async def _wait_for_end(
 
 
 def _report_build(build: dict[str, Any]) -> None:
+    """Print how a build ended, what it changed, and why it is degraded or failed."""
     from myria.builds.model import Degraded, Outcome
 
     if build["status"] == Outcome.NOTHING_TO_DO:

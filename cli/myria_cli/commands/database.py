@@ -219,6 +219,7 @@ async def _retry(work: Callable[[], Awaitable[T]], patience_s: float) -> T:
 
 
 def _show_report(report: Report) -> None:
+    """Print the result of each check, with the failures that it found."""
     columns: dict[str, console.Column] = {
         "": lambda check: Text("FAILED", style="bold red") if check.failed else Text("ok", style="green"),
         "check": lambda check: check.name,

@@ -275,6 +275,7 @@ def _open_source(file: str, *, folder: bool = False) -> Iterator[tuple[IO[bytes]
 def _outcome_json(
     outcome: Importing, speakers: Mapping[str, int], system: str | None, *, dry_run: bool
 ) -> dict[str, Any]:
+    """Return an import's counts as the document of --json."""
     document: dict[str, Any] = outcome.count.to_json()
     if system is not None:
         document["edited"] = outcome.count.edited
@@ -284,6 +285,7 @@ def _outcome_json(
 
 
 def _report_import(outcome: Importing, speakers: Mapping[str, int], system: str | None, *, dry_run: bool) -> None:
+    """Print what an import stored, left out and refused, and after a dry run who speaks in the export."""
     count = outcome.count
     if system is None and count.refused and not count.imported + count.already_there:
         console.say(f"no line is an event of Myria; of another system's export say --from: {SYSTEMS}")

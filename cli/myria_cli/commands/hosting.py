@@ -171,6 +171,7 @@ def _program() -> str:
 
 
 def _serve_command(options: Options, face: str) -> tuple[str, ...]:
+    """Return the command by which a host starts `myria serve` with the same memory and settings."""
     command = [_program(), "serve", "--stdio", "--face", face]
     if options.folder is not None and options.dsn is None:
         command += ["--data-dir", str(options.folder.expanduser().absolute())]
@@ -217,6 +218,7 @@ def _hook_command(host: Host, servers: Path, name: str) -> str:
 
 
 def _report_changes(options: Options, host: Host, changes: list[FileChange], *, dry_run: bool, undo: bool) -> None:
+    """Print the changes of a host's files as a diff, and what was done; with --json, as one document."""
     changing = [change for change in changes if change.changes]
     if options.json:
         files: list[dict[str, Any]] = [

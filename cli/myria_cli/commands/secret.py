@@ -94,6 +94,7 @@ def _vault(options: Options) -> Vault:
 
 
 def _value(from_env: str | None, from_file: Path | None) -> str:
+    """Return a secret's value from the variable, or from the file or standard input without the last line end."""
     if from_env is not None and from_file is not None:
         raise InvalidArgument("--from-env and --from-file both give the value; leave one out", field="from-file")
     if from_env is not None:

@@ -225,6 +225,7 @@ def _difference_text(difference: Json) -> Text:
 
 
 def _change_note(change: Json) -> str:
+    """Return what a diff says about a changed topic behind its label."""
     before, after = change["before"], change["after"]
     node = after or before
     first_at, last_at = (to_microseconds(datetime.fromisoformat(node[name])) for name in ("first_at", "last_at"))
@@ -254,6 +255,7 @@ def _snapshot_table(kept: Sequence[Json]) -> Any:
 
 
 def _status_fields(where: str, answer: Json) -> list[tuple[str, object]]:
+    """Return the lines of `myria status`, as names and values; an empty name continues the line above."""
     inactivity, tail = answer["triggers"]["inactivity"], answer["triggers"]["tail_threshold"]
     last_build, degraded, active = answer.get("last_build"), answer["degraded"], answer["active_snapshot_id"]
     is_manual_on = answer["triggers"]["manual"]["enabled"]

@@ -108,6 +108,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parse_event(raw: bytes) -> Json:
+    """Parse the host's JSON input, which must be an object."""
     if len(raw) > MOST_INPUT:
         raise Unusable("the host says more than a hook reads")
     try:

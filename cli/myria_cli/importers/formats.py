@@ -14,7 +14,7 @@ from myria_cli.importers.records import Record
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format. `takes` says in words what FILE is; times of a `local` one need the zone they were written in."""
+    """An export format. `takes` describes FILE in words; with `is_local` its times are local, and need a zone."""
 
     read: Callable[..., Iterator[Record]]
     takes: str

@@ -81,6 +81,7 @@ def zep(source: Source) -> Iterator[Record]:
 
 
 def _zep_message(item: Mapping[str, Any]) -> Record:
+    """Convert an episode or message of Zep into a record."""
     text = text_of(item.get("content"))
     if not text:
         return NO_TEXT
@@ -222,6 +223,7 @@ def _items(source: Source, holders: tuple[str, ...], fields: tuple[str, ...], wh
 
 
 def _flat(values: Iterable[Any], holders: tuple[str, ...], fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Yield the records in values, giving each the fields of `_INHERITED_FIELDS` from the objects around it."""
     for value in values:
         if isinstance(value, list):
             yield from _flat(value, holders, fields)

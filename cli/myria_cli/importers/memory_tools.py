@@ -338,6 +338,7 @@ def _add_item(turns: dict[str, _Turn], record: Mapping[str, Any]) -> None:
 
 
 def _fact_record(record: Mapping[str, Any]) -> _FactRecord:
+    """Parse a record of a fact; unknown tiers and confidences become defaults."""
     fact_id, key = (_label(record, name) for name in ("fact_id", "key"))
     confidence = record.get("confidence")
     if isinstance(confidence, bool) or not isinstance(confidence, int | float):

@@ -65,7 +65,7 @@ _BUDDHIST, _BUDDHIST_YEARS = 2400, 543
 """A year above the first is of the Buddhist calendar, which is the second ahead (Thai phones write it)."""
 
 _MARKS = "\u200e\u200f\u202a\u202b\u202c\u2066\u2067\u2068\u2069\ufeff"
-"""Marks of direction that WhatsApp writes around names, and before what it says itself."""
+"""Marks of writing direction that WhatsApp puts around names, and before texts of its own."""
 
 _NO_MARKS = dict.fromkeys(map(ord, _MARKS))
 _WHATSAPP_ADDED = re.compile(r"\s*(?:\u200e<[^<>]*>|<This message was edited>)$")
@@ -178,7 +178,7 @@ def _slack_text(text: str, name_of_id: Mapping[str, str]) -> str:
 
     def plain_text(mark: re.Match[str]) -> str:
         sign, target, label = mark.groups()
-        if sign == "!":  # a group's label begins with @, and a date's is the date
+        if sign == "!":  # "^" marks groups and dates, whose labels are complete
             return label if label and "^" in target else f"@{label or target}"
         if sign:
             return sign + (name_of_id.get(target) or label or target)
@@ -380,6 +380,7 @@ def _date_order(dates: Sequence[Sequence[int]], is_american: bool) -> tuple[int,
 
 
 def _whatsapp_time(match: re.Match[str], order: tuple[int, int, int]) -> datetime:
+    """Return the local time of a line, without a zone."""
     numbers = _numbers(match)
     year, month, day = (numbers[position] for position in order)
     if year < 100:
