@@ -149,7 +149,7 @@ async def test_a_plan_that_keeps_no_nodes_gives_the_same(seed: int, count: int, 
 
 async def test_a_plan_reads_leaves_again_where_it_keeps_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a scope has more leaves than a plan keeps or reads at once, its subjects are the same."""
-    monkeypatch.setattr("myria.topics.subjects.whole._LEAVES_KEPT", 5)
+    monkeypatch.setattr("myria.topics.subjects.whole._LEAVES_CACHED", 5)
     monkeypatch.setattr("myria.topics.subjects.whole._LEAVES_AT_ONCE", 7)
     monkeypatch.setattr("myria.topics.subjects.update._READ_AT_ONCE", 3)
     tree = await assert_whole_plan_is_the_same(talks(11, 60, words=WORDS[:4]))
