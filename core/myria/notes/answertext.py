@@ -1,4 +1,4 @@
-"""Answers of queries as text for a model: one line for each event and topic, within a bound of tokens that is true."""
+"""Write answers of queries as text for a model: a line for each event and topic, never above a bound of tokens."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from myria.text.model_tokens import TokenCounter
 Json = dict[str, Any]
 
 NOTHING = "Nothing is remembered of that."
-"""What every API says in words where nothing fits a question."""
+"""What every API answers as text where nothing matches a question."""
 
 _UNBOUNDED = 1 << 40
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownAnswer:
-    """An answer as it goes out: its structured content, and the text where that is not the same as JSON.
+    """An answer to be sent: its structured content, and its text where that is not just the content as JSON.
 
-    `text_for_all` is false where nobody asked for this text: clients that read no structured content get the JSON then.
+    `text_for_all` is false where the caller did not ask for this text: then clients that read no structured content get
+    the JSON.
     """
 
     content: Json
@@ -35,8 +36,8 @@ class ShownAnswer:
 class AnswerText:
     """Writes full answers of query_event_nodes and query_references as text.
 
-    `budget` is in tokens, None for no bound; `full` says more of each event. Of an event with too little room
-    that passage is shown which has most of what is `sought`.
+    `budget` is in tokens, None for no bound; `full` shows more of each event. An event with too little room is cut to
+    the passage that has most of the words `sought`.
     """
 
     handles: Handles
@@ -50,25 +51,26 @@ class AnswerText:
         return self._written(answer) is not None
 
     def text(self, answer: Json) -> str:
-        """Return the text of an answer that fits; empty where not even its remarks do."""
+        """Return the text of an answer that `fits`, else an empty text."""
         return self._written(answer) or ""
 
     def _written(self, answer: Json) -> str | None:
+        """Return the whole text of an answer; None where the budget has no room for all of its nodes."""
         lines = list(self._lines(answer["root"]))
-        below = "\n".join(_remarks(answer, is_empty=not lines))
+        remarks = "\n".join(_remarks(answer, is_empty=not lines))
         budget = _UNBOUNDED if self.budget is None else self.budget
         if not lines:
-            return below if self.counter.count(below) <= budget else None
-        room = budget - self.counter.count(f"\n{below}") if below else budget
+            return remarks if self.counter.count(remarks) <= budget else None
+        room = budget - self.counter.count(f"\n{remarks}") if remarks else budget
         while room > 0:
             memories = memory_text(lines, self.counter, room, self.sought)
             if memories.shown < len(lines):
                 return None
-            text = f"{memories.text}\n{below}" if below else memories.text
-            over = self.counter.count(text) - budget
-            if over <= 0:
+            text = f"{memories.text}\n{remarks}" if remarks else memories.text
+            excess = self.counter.count(text) - budget
+            if excess <= 0:
                 return text
-            room -= over  # the tokens of two texts are not always those of both together
+            room -= excess  # two texts may cost more together than each by itself
         return None
 
     def _lines(self, node: Json) -> Iterator[MemoryLine]:
@@ -114,7 +116,7 @@ def _remarks(answer: Json, *, is_empty: bool) -> Iterator[str]:
 
 
 def spelling_remarks(spellings: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield a sentence for each name under which nothing is visible, while there is something under another."""
+    """Yield a sentence for each name under which nothing is visible, while other spellings of it have events."""
     for name, others in spellings.items():
         yield f"Nothing is visible to {name}; try {' or '.join(others)}."
 

@@ -1,4 +1,4 @@
-"""What a caller leaves out of a note, filled in by rule: kind, topic, keywords, importance."""
+"""Complete drafts of notes: fill in by rule the kind, topic, keywords and importance that a caller leaves out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from myria.text.languages import is_function_word, languages_of
 from myria.topics.unspaced import is_in as is_unspaced
 
 KEYWORDS = 5
-"""Keywords of a note that names none."""
+"""Keywords that are taken from the text of a note whose caller gives none, at most."""
 
 _KIND_RULES = (
     (
@@ -48,18 +48,18 @@ _KIND_RULES = (
     ),
 )
 _RULES = tuple(
-    # RE2 looks first, without the bounds of words, which it knows for ASCII alone: forty times as fast
+    # RE2 searches first, which is forty times as fast; without the bounds of words, which it knows for ASCII alone.
     (kind, first_look(pattern.replace(r"\b", "")), re.compile(pattern, re.IGNORECASE))
     for kind, pattern in _KIND_RULES
 )
 _ANY_RULE = first_look("|".join(pattern.replace(r"\b", "") for _, pattern in _KIND_RULES))
 _LOOKED_AT = 4_000
-"""Characters of a text that the rules look at."""
+"""First characters of a text that the rules read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Draft:
-    """A note as a caller gives it; `Notes` redacts it. What is None is filled in by `completed`."""
+    """A note as a caller gives it; `Notes` redacts it. `completed` fills in fields that are None."""
 
     content: str
     kind: str | None = None
@@ -74,9 +74,9 @@ class Draft:
 
 
 class NoteText(NamedTuple):
-    """What a note says, complete. `inferred` names what was filled in by rule.
+    """A complete note. `inferred` names the fields that were filled in by rule.
 
-    `memory` is what one has that was kept over REST, beside this (`myria.notes.memories.model`).
+    `memory` has the further fields of a note that was kept over REST (`myria.notes.memories.model`).
     """
 
     content: str
@@ -94,17 +94,22 @@ class NoteText(NamedTuple):
 
 
 def completed(draft: Draft, contract: Contract) -> NoteText:
-    """Return a note with all it needs.
+    """Return the complete note of a draft.
 
     Raises:
-        InvalidArgument: the contract knows no such kind.
+        InvalidArgument: the contract does not know the draft's kind.
     """
     kind = draft.kind or inferred_kind(draft.content)
     policy = policy_of(kind, contract)
     keywords, topic = draft.keywords, draft.topic
     if keywords is None:
         keywords, topic = keywords_of(draft.content), topic or subject_of(draft.content)
-    given = {"type": draft.kind, "topic": draft.topic, "keywords": draft.keywords, "importance": draft.importance}
+    draft_fields = {
+        "type": draft.kind,
+        "topic": draft.topic,
+        "keywords": draft.keywords,
+        "importance": draft.importance,
+    }
     return NoteText(
         content=draft.content,
         kind=kind,
@@ -115,7 +120,7 @@ def completed(draft: Draft, contract: Contract) -> NoteText:
         lifetime=draft.lifetime,
         anchor=draft.anchor,
         session_id=draft.session_id,
-        inferred=tuple(name for name, value in given.items() if value is None),
+        inferred=tuple(name for name, value in draft_fields.items() if value is None),
         details=draft.details,
     )
 
@@ -135,15 +140,15 @@ def inferred_kind(content: str) -> str:
 
 
 def keywords_of(content: str) -> tuple[str, ...]:
-    """Return the words that a text uses most, as they are written, stop words left out; of equals the earlier first.
+    """Return the most frequent words of a text as they are written, without stop words; of equals the earlier first.
 
-    The words are those of the search (`myria.text`), so a keyword finds what it was taken from. Scripts without
-    spaces give none: pairs of characters are no words, and where a word ends only a dictionary could tell.
+    Words are divided as in search (`myria.text`), so a keyword finds its note. Scripts without spaces give no keywords:
+    there, only a dictionary could tell where a word ends.
     """
     beginning = content[:_LOOKED_AT]
     words = WordCounts.of_text(beginning)
     languages = languages_of(beginning, terms(beginning))
-    kept = (
+    candidates = (
         words.shown[term]
         for term in words.ranked
         if not (
@@ -152,4 +157,4 @@ def keywords_of(content: str) -> tuple[str, ...]:
             or (languages and begins_notes(words.shown[term]))
         )
     )
-    return tuple(islice(dict.fromkeys(kept), KEYWORDS))
+    return tuple(islice(dict.fromkeys(candidates), KEYWORDS))

@@ -1,4 +1,4 @@
-"""What agents say of the answers of tools: internal events, which enter no topic, folded for those who run them."""
+"""Feedback of agents on the answers of tools: internal events, which enter no topic, folded for operators' reports."""
 
 from __future__ import annotations
 
@@ -32,15 +32,17 @@ RATED_TOOLS = (
     "memory_stats",
     "tool_feedback",
 )
-"""Tools of which feedback is counted by name; others count together."""
+"""Tools whose feedback is counted by name; that of all others counts together."""
 
 TriggerType = Literal["sampled", "voluntary"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Feedback:
-    """What was said of one answer of a tool; `question` is the number that recall gave its question, `notes` the ids
-    of those of its notes that are meant."""
+    """Feedback on one answer of a tool.
+
+    `question` is the number that recall gave its question, `notes` the ids of the notes of its answer that are meant.
+    """
 
     tool: str
     relevant: bool
@@ -53,27 +55,27 @@ class Feedback:
     notes: tuple[str, ...] = ()
 
     def event(self, participants: tuple[str, ...], *, timestamp: int, speaker: str | None) -> NewEvent:
-        """Return the event that keeps it.
+        """Return the event that keeps this feedback.
 
         Args:
-            participants: canonical; who said it.
+            participants: who gave the feedback, in canonical form.
             timestamp: in microseconds since 1970 UTC.
         """
-        said: dict[str, Any] = {
+        feedback: dict[str, Any] = {
             "tool": self.tool,
             "relevant": self.relevant,
             "sufficient": self.sufficient,
             "trigger": self.trigger,
         }
         if self.suggestion is not None:
-            said["suggestion"] = self.suggestion
+            feedback["suggestion"] = self.suggestion
         if self.context is not None:
-            said["context"] = self.context
+            feedback["context"] = self.context
         if self.question is not None:
-            said["question"] = self.question
+            feedback["question"] = self.question
         if self.notes:
-            said["notes"] = list(self.notes)
-        payload: dict[str, Any] = {"feedback": said}
+            feedback["notes"] = list(self.notes)
+        payload: dict[str, Any] = {"feedback": feedback}
         if speaker is not None:
             payload["speaker"] = speaker
         return NewEvent(
@@ -88,7 +90,7 @@ class Feedback:
 
 
 async def has_feedback(connection: Connection, tenant: str, masks: Masks) -> bool:
-    """Tell whether there is feedback on tools for `feedback_report` to tell, of what masks see."""
+    """Tell whether `feedback_report` has feedback on tools to show, of what masks see."""
     for mask in masks:
         if await connection.fetchval(sql("feedback.is_there"), tenant, list(mask.participants), mask.exact):
             return True
@@ -96,10 +98,10 @@ async def has_feedback(connection: Connection, tenant: str, masks: Masks) -> boo
 
 
 async def feedback_report(database: Database, tenant: str, *, limit: int) -> dict[str, Any]:
-    """Return what was said of each tool and of tasks in all, and the newest words, for those who run the tenant.
+    """Return the counts of feedback on each tool and on tasks, with the newest remarks, for the tenant's operators.
 
     Args:
-        limit: how many words of each are returned.
+        limit: how many of the newest remarks on tools, and on tasks, are returned.
     """
     async with database.read(tenant) as connection:
         tools = await connection.fetch(sql("feedback.by_tool"), tenant)

@@ -35,7 +35,7 @@ _HALF = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Policy:
-    """What is done with notes of a kind; kinds.toml says what each field means."""
+    """How notes of a kind are treated; kinds.toml says what each field means."""
 
     importance: Annotated[float, Field(ge=0, le=1)]
     lifetime: Literal["permanent", "tier", "session"] | Annotated[int, Field(ge=1)]
@@ -72,10 +72,10 @@ def policy_of(kind: str, contract: Contract) -> Policy:
 
 
 def importance_now(kind: str, importance: float, *, anchor: bool, idle_days: float) -> float:
-    """Return what a note's importance comes to: half after each `decay_days` without use; an anchor's stays.
+    """Return a note's present importance: it halves with each `decay_days` without use; an anchor's stays.
 
     Args:
-        idle_days: since it was made, changed or used last.
+        idle_days: days since the note was made, changed or used last.
     """
     decay = policies()[kind].decay_days
     if anchor or not decay or idle_days <= 0:
@@ -85,17 +85,17 @@ def importance_now(kind: str, importance: float, *, anchor: bool, idle_days: flo
 
 
 def often(uses: int) -> float:
-    """Return how much a note is used, from 0 for once or never towards 1: what its uses add to its utility, bounded."""
+    """Return how much a note is used, from 0 (once or never) towards 1, which no number of uses reaches."""
     return 1 - 1 / usefulness(uses)
 
 
 def usefulness(uses: int) -> float:
-    """Return by how much its uses multiply a note's importance to its utility (Memento's contract)."""
+    """Return the factor by which a note's uses raise its utility (Memento's contract)."""
     return 1 + log(max(uses, 1))
 
 
 _LEAST_UTILITY = 0.5
-"""Share of its utility that a note keeps which a model rates 0; one that it rates 1 has half as much again."""
+"""The factor on the utility of a note that a model rates 0; of one rated 1 it is higher by one: 1.5."""
 
 
 def utility(importance: float, uses: int, worth: float | None) -> float:

@@ -1,4 +1,4 @@
-"""What is asked of recall, and by whom."""
+"""The query of recall."""
 
 from __future__ import annotations
 
@@ -13,32 +13,31 @@ from myria.search.queries import EventNodesQuery
 from myria.text.passages import sought_in
 
 PAGE = 32
-"""Memories of a page whose size nobody names: more than a usual budget holds."""
+"""Memories of a page where the caller gives no size: more than a usual budget holds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecallQuery:
-    """What is to be recalled, and by whom (`masks`).
+    """What to recall, and what the asker may see (`masks`).
 
-    `text`, `keywords` and `topic` are looked for; without any of them the most recent comes first. `topic`, `kind` and
-    `min_importance` also filter, so they leave notes alone. `since`, `until` and `as_of` are microseconds since 1970
-    UTC, as is `now`, by which notes are old; `utc_offset` is that of `as_of`, in minutes east of UTC.
-    Notes of a session are recalled where `session_id` names it.
+    `text`, `keywords` and `topic` are searched for; without any of them the most recent memories come first. `topic`,
+    `kind` and `min_importance` also filter, so with them only notes are found. `since`, `until` and `as_of` are in
+    microseconds since 1970 UTC, as is `now`, by which ages are computed; `utc_offset` is that of `as_of`, in minutes
+    east of UTC. Notes that end with a session are recalled only where `session_id` names it.
 
     `kinds` filters by several kinds at once, `affects` by several moods, and `without` leaves out notes by their ids.
-    `context` is what the asker is busy with: it moves up what has its words, and is what is looked for where nothing
-    else is.
+    `context` is what the asker is busy with: memories with its words rank higher, and it is searched for where nothing
+    else is given.
 
-    `anchor` and `details` filter notes, too; by a workspace, raw events and notes of none stay. `whole_details` shows
-    the circumstances in which notes were kept, too.
+    `anchor` and `details` filter notes, too; a filter by workspace keeps raw events and notes of no workspace.
+    `whole_details` also shows the circumstances in which notes were kept.
 
-    `threshold` is the least cosine, from 0 to 1, by which something is found that holds no word of what is looked for,
-    where vectors are compared.
+    `threshold` is the least cosine, from 0 to 1, at which a memory without a word searched for is found by its vector.
 
-    `as_of` gives the state of knowledge at that moment, by the events' own times: what had happened by then, notes as
-    they were then, and nothing hidden that was superseded later. What was forgotten or has expired since stays away.
-    `include_superseded` finds what was superseded too, and says so. `cursor` continues a page of the same query; pages
-    of all sizes may follow each other. `goes_on` asks for one at all.
+    `as_of` asks for the state of knowledge at that moment, by the events' own times: what had happened by then, notes
+    as they were then, including what was superseded only later. What was forgotten or has expired since stays left out.
+    `include_superseded` also finds superseded memories, and marks them. `cursor` continues a page of the same query;
+    its pages may differ in size. `goes_on` says whether the answer needs a cursor for a next page.
     """
 
     masks: Masks
@@ -68,24 +67,24 @@ class RecallQuery:
 
     @property
     def words(self) -> str | None:
-        """What is looked for in texts; None where only keywords or a topic are looked for, or nothing is."""
+        """The words to search texts for; None where only keywords or a topic are given, or nothing is."""
         if self.text is not None:
             return " ".join((self.text, *self.keywords))
         return None if self.hints else self.context
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """What is looked for in topics and keywords of notes, and in texts."""
+        """The names to search for in topics and keywords of notes, and in texts."""
         return (*self.keywords, *(name for name in (self.topic, self.details.case_id) if name is not None))
 
     @property
     def sought(self) -> frozenset[str]:
-        """What a passage is chosen by: the roots of the words that are looked for, wherever."""
+        """The roots of all words searched for, by which passages are chosen."""
         return sought_in(" ".join(filter(None, (self.words, *self.hints))))
 
     @property
     def is_ranked(self) -> bool:
-        """Whether anything is looked for; else the most recent comes first."""
+        """Whether the query searches for anything; else the most recent memories come first."""
         return self.words is not None or bool(self.hints)
 
     @property
@@ -97,32 +96,32 @@ class RecallQuery:
             or self.min_importance is not None
             or self.anchor is not None
             or bool(self.kinds or self.affects)
-            # It is asked of each hit, and nearly always there are none.
+            # `is not` first: this runs for each hit, and nearly always the query has no details.
             or (self.details is not NO_DETAILS and replace(self.details, workspace=None) != NO_DETAILS)
         )
 
     def digest(self, tenant: str) -> str:
-        """Return what binds a cursor to this query: all of it but when it is asked and how much of it at once."""
-        asked = {
+        """Return a digest that binds a cursor to this query: all fields but its moment and page size."""
+        identifying = {
             name: getattr(self, name)
             for name in ("text", "topic", "kind", "since", "until", "as_of", "include_superseded", "session_id")
         }
-        asked |= {"keywords": list(self.keywords), "masks": self.masks.to_json()}
-        asked["min_importance"] = None if self.min_importance is None else round(self.min_importance * 10**6)
-        # cursors that were made before there were these stay valid
+        identifying |= {"keywords": list(self.keywords), "masks": self.masks.to_json()}
+        identifying["min_importance"] = None if self.min_importance is None else round(self.min_importance * 10**6)
+        # Later fields count only where they are set, so that cursors made before there were such fields stay valid.
         if self.anchor is not None:
-            asked["anchor"] = self.anchor
+            identifying["anchor"] = self.anchor
         if self.details != NO_DETAILS:
-            asked["details"] = self.details.to_json()
+            identifying["details"] = self.details.to_json()
         for name in ("kinds", "affects", "context", "utc_offset"):
-            if given := getattr(self, name):
-                asked[name] = given
+            if value := getattr(self, name):
+                identifying[name] = value
         if self.threshold is not None:
-            asked["threshold"] = round(self.threshold * 1000)
-        return query_digest(tenant, "recall", asked)
+            identifying["threshold"] = round(self.threshold * 1000)
+        return query_digest(tenant, "recall", identifying)
 
     def question(self, batch: int) -> EventNodesQuery:
-        """Return it as it is asked of the masked retrieval, without what only notes have."""
+        """Return the query for the masked retrieval, without the filters that only notes have."""
         until = self.until
         if self.as_of is not None:
             until = self.as_of + 1 if until is None else min(until, self.as_of + 1)

@@ -1,7 +1,7 @@
-"""What a note is about, in one word, where its writer does not say: a word that may be a noun.
+"""Choose the topic of a note whose writer names none: one word of its text that may be a noun.
 
-Verbs of deciding, liking and keeping begin most notes and say nothing of their subject. Which words may be nouns, and
-what function words are, is known as it is where topics of the tree are named; a list has the verbs of notes beside.
+Verbs of deciding, liking and keeping begin most notes and say nothing of their subject, so a list here excludes them.
+Nouns and function words are told apart by the rules that name the topics of the tree.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from myria.topics.english import EMPTY_NOUNS, VERB_FORMS, ends_unlike_a_noun
 from myria.topics.wording import ENGLISH, Language, Votes, is_function_word, language_of, words_of
 
 GENERAL = "general"
-"""The topic of a note that says nothing that could be one."""
+"""The topic of a note whose text has no word that could be its topic."""
 
 _LOOKED_AT = 2_000
-"""Characters of a text that are looked at."""
+"""First characters of a text that are read."""
 
 _SHORTEST = 2
 _NONE = 2
@@ -49,15 +49,15 @@ _NO_SUBJECT_WITHIN = """
 결정했다 결정 결정했습니다 선호 선호한다 좋아한다 좋아 싫어한다 사용한다 사용 해결 항상 절대 決定
 決めた 決め 好き 嫌い 使う 使い 使用 必ず 常に 决定 喜欢 讨厌 总是 从不 必须 选择
 """
-"""The same of scripts that write no spaces: they are taken out of a text."""
+"""Such words in scripts without spaces: they are cut out of a text before it is divided into words."""
 
 
 @dataclass(frozen=True, slots=True)
 class WordCounts:
-    """How often a text says each term that may be a subject or a keyword, in the order of their first places.
+    """How often a text has each term that may be a topic or a keyword, in the order of their first places.
 
-    Stop words, numbers and single letters may not. `shown` is how each stands first in the text. `words` counts all,
-    numbers too; `votes` is what the words tell of the language.
+    Stop words, numbers and single letters may not. `shown` has each term's first form in the text. `words` is the
+    number of all words, numbers too; `votes` is what the words tell about the text's language.
     """
 
     counts: Counter[str]
@@ -98,9 +98,9 @@ def begins_notes(word: str) -> bool:
 
 
 def subject_of(content: str) -> str:
-    """Return the topic of a note whose writer chose none: the word that it says most often, of equals the first.
+    """Return the topic of a note whose writer chose none: its most frequent word, of equals the first.
 
-    Words that may be subjects come before others, and of these uncommon ones before everyday nouns.
+    Uncommon words that may be nouns come before everyday nouns, and these before all other words.
     """
     beginning = content[:_LOOKED_AT]
     if not beginning.isascii():
@@ -121,7 +121,7 @@ def subject_of(content: str) -> str:
 
 
 def _read(text: str) -> tuple[Language, WordCounts]:
-    """Return the language of a text and its words: as they are written, where that may tell a noun."""
+    """Return the language of a text and the counts of its words, with capitals kept where they may tell a noun."""
     if text.isascii():
         words = WordCounts.of_text(text)
         if _ENGLISH_SHARE * words.votes.stopwords >= words.words:
@@ -129,20 +129,24 @@ def _read(text: str) -> tuple[Language, WordCounts]:
         language = words.votes.language()
         if not language.capitalises_nouns and language.adjective is None:
             return language, words
-    found = words_in(text)
-    language = language_of(found)
-    read = words_of(text, found, language)
-    return language, WordCounts.of((surface, term, 1) for surface, term in zip(read.surfaces, read.terms, strict=True))
+    tokens = words_in(text)
+    language = language_of(tokens)
+    wording = words_of(text, tokens, language)
+    return language, WordCounts.of(
+        (surface, term, 1) for surface, term in zip(wording.surfaces, wording.terms, strict=True)
+    )
 
 
 def _class_of(term: str, surface: str, language: Language) -> int:
-    """Return 0 for a word that is likely a subject, 1 for an everyday noun, 2 for what is none."""
-    small = surface.lower()
-    if small in _no_subjects() or term in weak_terms() or small[:1].isdigit():
+    """Return 0 for an uncommon word that may be a noun, 1 for an everyday noun, 2 (`_NONE`) for any other word."""
+    in_lower_case = surface.lower()
+    if in_lower_case in _no_subjects() or term in weak_terms() or in_lower_case[:1].isdigit():
         return _NONE
-    if small.isascii() and (small in VERB_FORMS or small in EMPTY_NOUNS or ends_unlike_a_noun(small)):
+    if in_lower_case.isascii() and (
+        in_lower_case in VERB_FORMS or in_lower_case in EMPTY_NOUNS or ends_unlike_a_noun(in_lower_case)
+    ):
         return _NONE
-    if not language.is_english and (is_function_word(small) or language.is_verb(surface)):
+    if not language.is_english and (is_function_word(in_lower_case) or language.is_verb(surface)):
         return _NONE
     if language.capitalises_nouns and not surface[:1].isupper():
         return _NONE

@@ -1,4 +1,4 @@
-"""What a memory is: what its writer gives, the event that keeps it, and what is read of it. Pure."""
+"""The form of a memory: as its writer gives it, as a note in the log, and as it is read. Pure."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _DIGESTED_BYTES = 200
 _KEY_DIGITS = 32
 
 NOBODY = "default"
-"""The agent of notes that nobody in particular keeps: those of a pool (Memento's contract)."""
+"""The agent that is shown for notes without a speaker: those of a pool (Memento's contract)."""
 
 EVENT = "event"
-"""What stands for the kind of a raw event."""
+"""The `kind` of a raw event that is shown as a memory."""
 
 _TYPE_OF_KIND: Mapping[str, MemoryType] = {
     "episodic": "episodic",
@@ -54,12 +54,12 @@ class MemoryDraft(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key by which a repeat is known: the writer's own, else that of the contract."""
+        """The key by which a repeat is recognised: the writer's own, else the one that the contract computes."""
         return self.dedup_key or dedup_key(self.agent_id, self.event_type, self.content)
 
 
 def rekeyed(changed: MemoryDraft, before: MemoryDraft) -> MemoryDraft:
-    """Return a changed memory with its key: that of its writer stays, the contract's is made of what it says now."""
+    """Return a changed memory with its key: a writer's own key stays, a computed one is computed from the new text."""
     if before.dedup_key is None or before.dedup_key != before._replace(dedup_key=None).key:
         return changed
     return changed._replace(dedup_key=changed._replace(dedup_key=None).key)
@@ -67,7 +67,7 @@ def rekeyed(changed: MemoryDraft, before: MemoryDraft) -> MemoryDraft:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryChanges:
-    """What an amendment changes; None leaves it as it is, and an empty object or list takes it away."""
+    """The fields that an amendment changes; None leaves a field as it is, an empty object or list clears it."""
 
     content: str | None = None
     event_type: str | None = None
@@ -88,9 +88,9 @@ class MemoryChanges:
 
 
 class StoredMemory(NamedTuple):
-    """A memory as it stands; times in microseconds since 1970 UTC. `number` orders those of one time.
+    """The current version of a memory; times in microseconds since 1970 UTC. `number` orders memories of the same time.
 
-    `kind` is that of a note which another API keeps (or `EVENT`), None for what was kept over REST.
+    `kind` is that of a note kept over another API (or `EVENT`), None for a memory kept over REST.
     """
 
     memory_id: str
@@ -104,11 +104,11 @@ class StoredMemory(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where it stands among others by time."""
+        """The memory's place among others by time."""
         return self.at, self.number
 
     def to_json(self, tenant: str) -> Json:
-        """Return it in the contract's form; what it has not is left out."""
+        """Return the memory in the contract's form, without fields that it lacks."""
         draft = self.draft
         body: Json = {
             "id": self.memory_id,
@@ -134,25 +134,25 @@ class StoredMemory(NamedTuple):
 
 
 def dedup_key(agent_id: str, event_type: str, content: str) -> str:
-    """Return the key of the contract: 32 hexadecimal digits over who says what kind of thing, and how it begins."""
+    """Return the contract's key: 32 hexadecimal digits, hashed of agent, event type and 200 bytes of content."""
     said = f"{agent_id}|{event_type}|".encode() + content[:_DIGESTED_BYTES].encode()[:_DIGESTED_BYTES]
     return hashlib.sha256(said).hexdigest()[:_KEY_DIGITS]
 
 
 def note_of_memory(draft: MemoryDraft, *, dedup_key: str | None, shared_with: str, within_s: int) -> NoteText:
-    """Return the note that a memory is.
+    """Return the note that keeps a memory.
 
     Args:
-        dedup_key: by which repeats are known; None where there are none.
-        shared_with: the participant with whom an organisation shares all memories: repeats are known among these.
-        within_s: seconds within which another with the same key is a repeat; 0: none is.
+        dedup_key: the key by which repeats are recognised; None where the memory has no repeats.
+        shared_with: the participant with whom an organisation shares all memories, among which repeats are looked for.
+        within_s: seconds within which another memory with the same key is a repeat; 0: none is.
     """
-    about: Json = {"agent_id": draft.agent_id, "event_type": draft.event_type, "tags": list(draft.tags)}
+    memory: Json = {"agent_id": draft.agent_id, "event_type": draft.event_type, "tags": list(draft.tags)}
     if dedup_key is not None:
-        about |= {"dedup_key": dedup_key, "dedup_within_s": within_s, "shared_with": shared_with}
+        memory |= {"dedup_key": dedup_key, "dedup_within_s": within_s, "shared_with": shared_with}
     for name in ("metadata", "importance", "parent_id"):
         if (value := getattr(draft, name)) is not None:
-            about[name] = value
+            memory[name] = value
     policy = policy_of(draft.memory_type, "003")
     return NoteText(
         content=draft.content,
@@ -164,7 +164,7 @@ def note_of_memory(draft: MemoryDraft, *, dedup_key: str | None, shared_with: st
         lifetime="permanent",
         anchor=False,
         session_id=draft.session_id,
-        memory=about,
+        memory=memory,
     )
 
 
