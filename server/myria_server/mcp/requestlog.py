@@ -87,14 +87,14 @@ class RequestLog:
 
     def __init__(self, app: ASGIApp, *, face: str) -> None:
         self._app = app
-        self._face = face
+        self._api = face
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
         if not is_on():
             await self._app(scope, receive, send)
             return
-        with noting(dict(scope["headers"]), self._face) as noted:
+        with noting(dict(scope["headers"]), self._api) as noted:
             await self._app(scope, receive, noted.watching(send))
 
 

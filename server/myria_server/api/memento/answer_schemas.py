@@ -13,13 +13,13 @@ Scope = Literal["permanent", "session"]
 
 
 class AgentAnswer(Answer):
-    """Base of what this face answers."""
+    """Base of what this API answers."""
 
     success: bool
 
 
 class AgentRefusal(Answer):
-    """What a refused call answers on this face."""
+    """What a refused call answers on this API."""
 
     success: Literal[False]
     error: str

@@ -26,7 +26,7 @@ from myria_server.api.memento.answer_schemas import FragmentBody
 from myria_server.api.schemas import HIDDEN
 
 CONTRACT: Literal["004"] = "004"
-"""Whose kinds of notes this face knows."""
+"""Whose kinds of notes this API knows."""
 
 KINDS = ("fact", "decision", "error", "preference", "procedure", "relation", "episode")
 """Those kinds; a test holds them to notes/kinds.toml."""
@@ -225,7 +225,7 @@ def _move_agent_last(schema: dict[str, Any]) -> None:
 
 
 class AgentInput(Input):
-    """Base of the arguments on this face.
+    """Base of the arguments on this API.
 
     `agentId` is the agent that acts; `format` says what the text of the answer is: every tool takes it, but only those
     whose text is worth choosing publish it.

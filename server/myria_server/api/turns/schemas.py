@@ -362,7 +362,7 @@ class ListDirAnswer(Answer):
 
 
 class TurnRefusal(Answer):
-    """What a refused call answers on this face."""
+    """What a refused call answers on this API."""
 
     code: CODES
     message: str
