@@ -1,6 +1,6 @@
-"""What is done with the builds and snapshots of one database: asked for, published, moved back, looked at.
+"""Opens one database to administer its builds and snapshots: request, publish, roll back, list.
 
-The smallest part of the serving plane: a command that asks for a build imports nothing of what answers questions.
+The smallest part of the serving plane: a command that requests a build imports nothing of what answers questions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Administration:
         self.settings = settings
         reading = pool_options(settings, at_once=settings.retrieval.reads_at_once)
         self.database = Database(dsn, reading, check=schema.check_connection)
-        # Readers cannot take these: a slow question must not make appends wait.
+        # A pool of their own for appends, so that slow questions cannot make them wait.
         appending = pool_options(settings, size=settings.postgres.append_pool_size)
         self.appending = Database(dsn, appending, check=schema.check_connection)
         self.registry = Registry(self.database, settings)
@@ -44,11 +44,11 @@ class Administration:
 
     @property
     def pools(self) -> Mapping[str, Database]:
-        """The pools of this process by what they are for."""
+        """The connection pools of this process by their purpose."""
         return {"reads": self.database, "appends": self.appending}
 
     async def ready(self) -> None:
-        """Return when the database answers and has this program's schema.
+        """Check that the database answers and has this program's schema.
 
         Raises:
             DatabaseUnavailable, SchemaOutdated, SchemaTooNew, ConfigurationError.

@@ -30,10 +30,11 @@ def rfc3339_of(moment: datetime, utc_offset: int | None = 0) -> str:
     """Return the RFC 3339 text of an aware datetime, without superfluous digits.
 
     Args:
-        utc_offset: minutes east of UTC of the clock that it shows; without one (None, as the log has it), UTC.
+        utc_offset: minutes east of UTC of the clock that the text shows; 0 or None, as the log may have it, for UTC.
     """
-    if utc_offset and (there := _there(moment, utc_offset)) is not None:
-        text, zone = there.isoformat()[:-6], there.isoformat()[-6:]
+    if utc_offset and (local_moment := _at_offset(moment, utc_offset)) is not None:
+        # The offset, "+02:00", is six characters.
+        text, zone = local_moment.isoformat()[:-6], local_moment.isoformat()[-6:]
     else:
         text = (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat()[: -len("+00:00")]
         zone = "Z"
@@ -51,8 +52,8 @@ def day_text(day: int) -> str:
     return to_rfc3339(day * 86_400_000_000)[:10]
 
 
-def _there(moment: datetime, utc_offset: int) -> datetime | None:
-    """Return a moment by another clock; None at the ends of time, where that would leave the years 1 to 9999."""
+def _at_offset(moment: datetime, utc_offset: int) -> datetime | None:
+    """Return a moment at an offset from UTC, in minutes; None where that would leave the years 1 to 9999."""
     try:
         return moment.astimezone(timezone(timedelta(minutes=utc_offset)))
     except OverflowError:

@@ -1,8 +1,8 @@
-"""What keeps late writers out: words that were read before an erasure are not written after it.
+"""Keeps late writers out: words that were read before an erasure must not be written after it.
 
-Whoever writes what was made of events takes a lock that it shares with other writers, in the transaction that writes,
-and looks whether its work still counts. An abort, and an erasure, own the lock for a moment: what was written before is
-seen by them, and what comes later is refused.
+A writer of rows made from events takes the build lock shared with other writers, in the transaction that writes, and
+checks that its work still counts. An abort or an erasure owns the lock for a moment: it sees what was written before,
+and what comes later is refused.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from myria.db.queries import sql
 
 @asynccontextmanager
 async def adding_to(database: Database, tenant: str, build_id: str) -> AsyncIterator[Connection]:
-    """Lend a connection inside a transaction that adds to a build: until it ends, the build does not.
+    """Lend a connection inside a transaction that adds rows to a build; the build cannot end before the transaction.
 
     Raises:
-        LeaseLost: it has ended already: its worker stood still meanwhile.
+        LeaseLost: the build has ended already, as when its worker stood still meanwhile.
     """
     async with database.write(tenant, sharing="build") as connection:
         if not await connection.fetchval(sql("builds.is_running"), tenant, build_id):

@@ -1,20 +1,20 @@
-"""Pages of rows that are bounded in bytes, too: a row may hold a payload of a quarter of a megabyte."""
+"""Bounds pages of rows in bytes as well as in rows: a row may hold a payload of a quarter of a megabyte."""
 
 from __future__ import annotations
 
 ROWS_TOGETHER = 32
-"""Rows that are fetched together: bounds what is held of rows that turn out to have no room."""
+"""Rows that are fetched together at first: bounds the memory for rows that turn out to have no room on the page."""
 
 _AROUND_BYTES = 300
-"""What an answer says of a row beside its payload, such as ids and times."""
+"""Bytes of an answer for each row beside its payload, such as ids and times."""
 
 
 class PageRoom:
-    """The room of one page.
+    """Counts how much room one page has left.
 
     Args:
-        limit: most rows.
-        most_bytes: most bytes of their JSON, about; one row is always taken.
+        limit: how many rows it may hold.
+        most_bytes: about how many bytes of JSON it may hold; the first row is always taken.
     """
 
     def __init__(self, *, limit: int, most_bytes: int) -> None:
@@ -24,7 +24,7 @@ class PageRoom:
         self._bytes = 0
 
     def take(self, payload: str | bytes) -> bool:
-        """Take a row with a payload of JSON; False when it belongs on the next page."""
+        """Take a row with this JSON payload; return False, and take nothing, when it belongs on the next page."""
         if isinstance(payload, str) and not payload.isascii():
             payload = payload.encode()
         size = _AROUND_BYTES + len(payload)
