@@ -228,6 +228,7 @@ class LeafReading:
                 weight = SILENT
             is_greeted = weight == GREETING
             is_joined = run_start >= 0 and text.text[ends[index - 1] : start] in _TIGHT
+            # A weak word may end a compound: "bicycle repair".
             is_head = weight == WEAK and is_joined and language.is_english and surface in COMMON_HEADS
             if run_start >= 0 and not (is_joined and (weight > WEAK or is_head)):
                 runs.append(range(run_start, index))
@@ -283,7 +284,7 @@ class LeafReading:
                 is_noun = is_opened or text.is_noun(span[0])
                 if language.openers:
                     is_noun = is_noun or len(part) > 1
-                else:
+                else:  # no word announces nouns in this language, so any single word may be one
                     is_noun = is_noun or len(span) == 1 or bool(language.article)
                 self._count_phrase(text, span, is_noun=is_noun)
                 if is_noun and len(span) <= _MOST_LINKED:
