@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 from myria.settings.redaction_kinds import Kind
 
 NOTHING: Mapping[Kind, int] = MappingProxyType({})
-"""What is taken out of most payloads."""
+"""Nothing was redacted, as for most payloads."""
 
 
 class AppendResult(NamedTuple):
     """The acknowledgement of one event, given after its commit.
 
-    `deduplicated`: (channel, source_event_key) was there before, and these are the first event's id and number;
-    `payload_differs`: and its payload, participants or timestamp are not what was sent now. Only those who may see the
-    first event are answered so; others are refused (`SourceEventKeyTaken`). `redacted`: how much of each kind was taken
-    out of the payload before it was stored, or compared with the first.
+    `deduplicated`: an event with this (channel, source_event_key) was stored before; id and number are that event's.
+    `payload_differs`: that event has another payload, participants or timestamp. Callers who may not see the stored
+    event are refused instead (`SourceEventKeyTaken`). `redacted`: how many items of each kind were redacted from the
+    payload before it was stored, or compared with the stored one.
     """
 
     event_id: str

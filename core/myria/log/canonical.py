@@ -1,4 +1,4 @@
-"""Canonical bytes and SHA-256: the one way anything here becomes an identity.
+"""Canonical JSON bytes and their SHA-256: every identity in Myria is made by these.
 
 Canonical JSON: keys sorted by code point, no white space, UTF-8, integers only (no floats: their text differs
 between writers). Byte strings appear as lower-case hex.
@@ -27,7 +27,7 @@ def digest(value: Any) -> bytes:
 
 
 def quick_digest(value: Any) -> bytes:
-    """Return what `digest` does of a value that holds no floats, in a quarter of the time."""
+    """Return the same as `digest`, four times as fast, for a value without floats."""
     try:
         body = orjson.dumps(value, default=_hex, option=orjson.OPT_SORT_KEYS)
     except TypeError:

@@ -1,9 +1,9 @@
-"""From the arguments of an append to an event that can be stored.
+"""Validate the arguments of an append, and make an event that can be stored.
 
-Every append goes through here, so it is written by hand. `EventInput` of the server describes for JSON Schema what is
-taken here; a test holds the two together.
+Every append goes through here, so it is written by hand for speed. `EventInput` of the server describes the same rules
+as JSON Schema; a test compares the two.
 
-Optional fields may be null, which is as good as absent. Empty text is refused: an empty source_event_key would
+Optional fields may be null, which means absent. Empty text is refused: an empty source_event_key would
 quietly switch idempotency off. Texts other than participants are stored exactly as given; names must not hold
 characters that nobody sees (`myria.log.names`).
 """
@@ -59,24 +59,24 @@ _MICROSECONDS = 1_000_000
 
 
 class Appender(Protocol):
-    """Who appends: the participants it brings and the channels it may use. `Principal` is one."""
+    """Whoever appends: adds its participants, and checks its channels. `Principal` is one."""
 
     def appending_as(self, named: tuple[str, ...] | None) -> tuple[str, ...]:
         """Return the participants of an append; see `Principal.appending_as`."""
         ...
 
     def need_channel(self, channel: str) -> None:
-        """Return when this appender may append to a channel; see `Principal.need_channel`."""
+        """Check that this appender may append to a channel; see `Principal.need_channel`."""
         ...
 
 
 class NewEvent(NamedTuple):
-    """An event on its way into the log, checked and normalised.
+    """A validated and normalised event that is not stored yet.
 
     `timestamp` is in microseconds since 1970 UTC. `participants` are canonical. `payload_json` is the payload as
     canonical JSON in UTF-8 (keys sorted, no white space): what is stored, measured and compared. `internal` is the
     effective flag. Only an import sets `event_id`. `utc_offset` is that of the timestamp as it was given, in
-    minutes east of UTC; None where nobody gave one.
+    minutes east of UTC; None if it had none.
     """
 
     timestamp: int
@@ -99,11 +99,11 @@ def parse_event(
 
     Args:
         arguments: a decoded JSON object.
-        importing: whether the arguments may name an event_id (a line of an export does).
-        principal: who appends: its participants are the event's too. None for an import, which names all itself.
+        importing: whether the arguments may hold an event_id, as a line of an export does.
+        principal: who appends; its participants are added to the event. None for an import, whose lines name all.
 
     Raises:
-        InputError: coded, with the path of the field as detail `field`.
+        InputError: a field is refused; the detail `field` is its path.
     """
     if not isinstance(arguments, dict):
         raise InvalidArgument("an event must be an object", field="")
@@ -157,7 +157,7 @@ def parse_events(arguments: Any, limits: Limits, *, principal: Appender | None =
 
     Raises:
         BatchTooLarge: more than `limits.batch_events`.
-        InputError: of the first refused event, its index in message and details.
+        InputError: of the first refused event; its index is in message and details.
     """
     if not isinstance(arguments, dict):
         raise InvalidArgument("the arguments must be an object", field="")
@@ -195,7 +195,7 @@ def _hints(hints: Any) -> tuple[TopicHint, ...]:
 
 
 def _latest(limits: Limits) -> int:
-    """Return the latest time that an event may have which is read now."""
+    """Return the latest timestamp, in microseconds, that an event may have if it is appended now."""
     if not limits.future_seconds:
         return MAX_TIMESTAMP
     return time.time_ns() // 1000 + int(limits.future_seconds * _MICROSECONDS)
@@ -213,6 +213,7 @@ def _in_the_future(limits: Limits) -> MyriaError:
 
 
 def _payload_json(payload: Any, limits: Limits) -> bytes:
+    """Validate a payload, and return it as canonical JSON; cheap checks of the written JSON come before slow ones."""
     if type(payload) is not dict:
         raise InvalidPayload("payload must be a JSON object", field="payload")
     try:
@@ -226,9 +227,11 @@ def _payload_json(payload: Any, limits: Limits) -> bytes:
             field="payload",
             limit=limits.payload_bytes,
         )
-    if written.count(b"{") + written.count(b"[") > limits.payload_depth and _deeper(payload, limits.payload_depth):
+    if written.count(b"{") + written.count(b"[") > limits.payload_depth and _nests_deeper(
+        payload, limits.payload_depth
+    ):
         raise _too_deep(limits)
-    # orjson writes NaN as null: a value that did not come through `jsontext.decode` is looked at closely.
+    # orjson writes NaN as null, and a value may not have come through `jsontext.decode`: check it again below.
     if b"\\u0000" in written and (where := path_of_nul(payload, "payload")) is not None:
         raise nul(where)
     if b"null" in written and orjson.loads(written) != payload:
@@ -240,7 +243,8 @@ def _payload_json(payload: Any, limits: Limits) -> bytes:
 
 
 def _unwritable(payload: Any, limits: Limits, error: Exception) -> MyriaError:
-    if _deeper(payload, limits.payload_depth):
+    """Return the refusal of a payload that orjson cannot write: too deep, not storable, or no JSON."""
+    if _nests_deeper(payload, limits.payload_depth):
         return _too_deep(limits)
     try:
         check_storable(payload, "payload")
@@ -259,7 +263,8 @@ def _too_deep(limits: Limits) -> MyriaError:
     )
 
 
-def _deeper(value: Any, limit: int) -> bool:
+def _nests_deeper(value: Any, limit: int) -> bool:
+    """Tell whether a JSON value nests deeper than `limit` levels; looks level by level, without recursion."""
     level = [value]
     for _ in range(limit):
         level = [

@@ -19,7 +19,7 @@ MAX_TIMESTAMP = 253_402_300_799_999_999
 """9999-12-31T23:59:59.999999Z in microseconds since 1970."""
 
 RESERVED_TYPES = "myria."
-"""How the types of events begin that Myria alone appends."""
+"""The prefix of event types that only Myria itself appends."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -30,15 +30,15 @@ _USUAL_RFC3339 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}(?:\.[0-9]{3}(?:[0-9]{3})?)?"
     r"(?:Z|[+-][0-9]{2}:[0-9]{2})"
 )
-"""Timestamps that Python reads as they stand."""
+"""The usual spelling of timestamps, which `datetime.fromisoformat` reads exactly."""
 
 _EVENT_ID = re.compile(r"evt_[0-9a-f]{32}")
 _HINT_FIELDS = frozenset({"hint", "confidence"})
-_hint = TopicHint._make
+_make_hint = TopicHint._make
 
 
 def unknown_field(name: Any, known: Collection[str], path: str = "") -> MyriaError:
-    """Return the refusal of a field outside the contract, naming the nearest known one."""
+    """Return the refusal of an unknown field, with the nearest known one."""
     shown = str(name)[:100].encode("utf-8", "backslashreplace").decode("utf-8")
     field = f"{path}.{shown}" if path else shown
     meant = nearest(shown, known)
@@ -56,10 +56,10 @@ def refuse_unknown(given: Iterable[Any], known: Collection[str], path: str = "")
 
 
 def check_type(value: str, field: str) -> str:
-    """Return the type of an event that a caller appends.
+    """Check the type of a caller's event, and return it unchanged.
 
     Raises:
-        ReservedType: it is one of Myria's own.
+        ReservedType: the type is reserved for Myria's own events.
     """
     if value.startswith(RESERVED_TYPES):
         raise ReservedType(
@@ -69,13 +69,13 @@ def check_type(value: str, field: str) -> str:
 
 
 def parse_timestamp(value: Any, field: str = "timestamp") -> int:
-    """Return microseconds since 1970-01-01 UTC of an RFC 3339 timestamp.
+    """Parse an RFC 3339 timestamp into microseconds since 1970-01-01 UTC.
 
     Lower-case `t` and `z`, and a space for `T`, are accepted as RFC 3339 allows (section 5.6); of up to 9 fractional
     digits those beyond microseconds are cut off. The instant must lie in the years 0001-9999, in UTC too.
 
     Raises:
-        InvalidTimestamp: anything else, a missing zone and a leap second (:60) among it.
+        InvalidTimestamp: anything else, for example a missing zone or a leap second (:60).
     """
     if not isinstance(value, str):
         raise InvalidTimestamp(f"{field} must be text such as 2026-03-19T20:00:00Z", field=field)
@@ -83,7 +83,7 @@ def parse_timestamp(value: Any, field: str = "timestamp") -> int:
         try:
             micros = (datetime.fromisoformat(value) - _EPOCH) // _MICROSECOND
         except ValueError:
-            pass  # it is told below what is wrong
+            pass  # the slow path below says what is wrong
         else:
             if MIN_TIMESTAMP <= micros <= MAX_TIMESTAMP:
                 return micros
@@ -111,7 +111,7 @@ def parse_timestamp(value: Any, field: str = "timestamp") -> int:
 
 
 def utc_offset_of(timestamp: str) -> int:
-    """Return the offset of an RFC 3339 timestamp that `parse_timestamp` took, in minutes east of UTC."""
+    """Return the offset, in minutes east of UTC, of a timestamp that `parse_timestamp` has accepted."""
     if timestamp[-1] in "Zz":
         return 0
     minutes = int(timestamp[-5:-3]) * 60 + int(timestamp[-2:])
@@ -119,7 +119,7 @@ def utc_offset_of(timestamp: str) -> int:
 
 
 def check_text(value: Any, field: str, limit: int) -> str:
-    """Return a text of 1..limit characters that can be stored.
+    """Check a text of 1..limit characters that can be stored, and return it unchanged.
 
     Raises:
         InvalidArgument: not text.
@@ -142,9 +142,9 @@ def check_text(value: Any, field: str, limit: int) -> str:
 
 
 def check_name(value: Any, field: str, limit: int) -> str:
-    """Return a text that names something: as `check_text`, and without characters that nobody sees.
+    """Check a name as `check_text` does, refuse invisible characters in it, and return it unchanged.
 
-    It is kept exactly as given, not normalised: two spellings of one name are two names.
+    It is not normalised: two spellings of one name are two names.
 
     Raises:
         InvalidArgument, InvalidText: the detail `code_point` names the character, `position` its place (from 0).
@@ -162,7 +162,7 @@ def check_name(value: Any, field: str, limit: int) -> str:
 
 
 def check_event_id(value: Any) -> str:
-    """Return an event_id such as an export writes: `evt_`, and 32 hexadecimal digits that begin with a time.
+    """Check an event_id as an export writes it (`evt_` and 32 hexadecimal digits), and return it unchanged.
 
     Raises:
         InvalidArgument: anything else.
@@ -177,7 +177,7 @@ def check_event_id(value: Any) -> str:
 
 
 def check_flag(value: Any, field: str) -> bool:
-    """Return a boolean.
+    """Check a boolean, and return it.
 
     Raises:
         InvalidArgument: not true or false.
@@ -188,13 +188,15 @@ def check_flag(value: Any, field: str) -> bool:
 
 
 def parse_hints(value: Any, field: str, *, limit: int, longest: int, texts: bool) -> tuple[TopicHint, ...]:
-    """Return topic hints: objects {hint, confidence}, confidence in [0, 1].
+    """Parse topic hints: objects {hint, confidence}, confidence in [0, 1].
 
     Args:
-        texts: whether a plain text stands for a hint of confidence 1 (in queries).
+        limit: the most hints.
+        longest: the most characters of a hint.
+        texts: whether a plain text means a hint of confidence 1 (in queries).
 
     Raises:
-        InvalidArgument, InvalidText, UnknownField: naming the hint.
+        InvalidArgument, InvalidText, UnknownField: the message names the hint.
     """
     if not isinstance(value, list | tuple):
         raise InvalidArgument(f"{field} must be a list of {{hint, confidence}}", field=field)
@@ -202,6 +204,7 @@ def parse_hints(value: Any, field: str, *, limit: int, longest: int, texts: bool
         raise InvalidArgument(f"{field} may hold at most {limit} hints", field=field, limit=limit)
     hints = []
     for i, item in enumerate(value):
+        # The usual hint is accepted here quickly; anything else goes to `_parse_hint`, which says what is wrong.
         if type(item) is dict and len(item) == len(_HINT_FIELDS):
             hint, confidence = item.get("hint"), item.get("confidence")
             if (
@@ -212,14 +215,14 @@ def parse_hints(value: Any, field: str, *, limit: int, longest: int, texts: bool
                 and hint.isascii()
                 and hint.find("\x00") < 0
             ):
-                hints.append(_hint((hint, confidence)))
+                hints.append(_make_hint((hint, confidence)))
                 continue
         hints.append(_parse_hint(item, f"{field}[{i}]", longest=longest, texts=texts))
     return tuple(hints)
 
 
 def required(value: Mapping[str, Any], names: Iterable[str]) -> MyriaError:
-    """Return the refusal of arguments that lack one of the required names."""
+    """Return the refusal for the first required field that is missing; one must be."""
     for name in names:
         if value.get(name) is None:
             return InvalidArgument(f"{name} is required", field=name)

@@ -1,11 +1,11 @@
-"""Strict JSON decoding: what is accepted here means the same to every reader.
+"""Strict JSON decoding: accepted text means the same to every reader.
 
-RFC 8259 leaves duplicate keys, numbers beyond double or 64 bits and lone surrogates to the reader's taste, and
-Python's reader accepts NaN besides. All of them are refused, so that what was acknowledged is what is stored.
+RFC 8259 lets each reader decide about duplicate keys, numbers beyond double or 64 bits and lone surrogates, and
+Python's reader also accepts NaN. All of them are refused here, so that what was acknowledged is what is stored.
 
-orjson does the reading. It keeps the last of duplicate keys and turns integers beyond 64 bits into floats without
-a word. A text that is written back byte for byte as it came proves that neither happened: most clients write JSON as
-orjson does. For others two cheap checks on the bytes prove it:
+orjson does the reading, but it silently keeps the last of duplicate keys, and turns integers beyond 64 bits into
+floats. If writing the value back gives the same bytes, neither happened; most clients write JSON as orjson does. For
+other texts, two cheap checks on the bytes prove the same:
 
 - a JSON text holds one colon per key and value outside its strings. Written back without duplicates it holds as
   many as before exactly when no pair was dropped (unless a string spells its colon as an escape);
@@ -47,11 +47,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Unproven(Exception):
-    """A text of which only the slow reader can tell whether it is strict."""
+    """Raised for a text that only the slow reader can judge."""
 
 
 def decode(data: bytes) -> Any:
-    """Return the value a JSON text stands for.
+    """Decode a JSON text strictly, and return its value.
 
     Args:
         data: UTF-8 without a byte order mark.
@@ -79,10 +79,10 @@ def decode(data: bytes) -> Any:
 
 
 def decode_proven(data: bytes) -> Any:
-    """Return what `decode` does, where cheap checks prove a text strict.
+    """Decode a JSON text that cheap checks prove to be strict.
 
     Raises:
-        Unproven: they do not. `decode` says more, in up to a hundred times as long.
+        Unproven: they do not prove it. `decode` can judge the text, but may take a hundred times as long.
     """
     try:
         value = orjson.loads(data)
@@ -91,6 +91,7 @@ def decode_proven(data: bytes) -> Any:
         raise Unproven from error
     if written == data:
         return value
+    # An escaped colon is written back as a plain one, so the counts of colons would prove nothing.
     if b"\\u003a" in data or b"\\u003A" in data or data.count(b":") != written.count(b":"):
         raise Unproven
     if _has_many_digits(data.translate(_DIGITS_TO_ZERO)):
@@ -110,15 +111,15 @@ def check_storable(value: Any, path: str) -> None:
             if "\x00" in item:
                 raise nul(where)
             if _SURROGATE.search(item):
-                raise _surrogate(where)
+                raise _surrogate_refusal(where)
         else:
-            _check(item, where)
+            _check_scalar(item, where)
 
 
 def path_of_nul(value: Any, path: str) -> str | None:
     """Return the path below `path` of the first NUL in a JSON value, or None.
 
-    By halves of what it is written as: a payload of many thousand values is not looked through one by one.
+    Found by bisection on the written JSON: a payload may hold many thousand values.
     """
     if not _writes_nul(value):
         return None
@@ -127,8 +128,8 @@ def path_of_nul(value: Any, path: str) -> str | None:
         first, last = 0, len(members)
         while last - first > 1:
             middle = (first + last) // 2
-            half = members[first:middle]
-            if _writes_nul(dict(half) if isinstance(value, dict) else half):
+            first_half = members[first:middle]
+            if _writes_nul(dict(first_half) if isinstance(value, dict) else first_half):
                 last = middle
             else:
                 first = middle
@@ -143,6 +144,7 @@ def path_of_nul(value: Any, path: str) -> str | None:
 
 
 def _writes_nul(value: Any) -> bool:
+    # Escaped backslashes are removed first: `\\u0000` in JSON is a text with a backslash, no NUL.
     written = orjson.dumps(value)
     return b"\\u0000" in written and b"\\u0000" in written.replace(b"\\\\", b"")
 
@@ -153,10 +155,9 @@ def nul(where: str) -> InvalidText:
 
 
 def outline(data: bytes) -> Any:
-    """Return what a refused text seems to say, or None: only to tell which request a refusal belongs to.
+    """Decode a refused text leniently, only to find out which request it belongs to; None if even that fails.
 
-    Takes Python's lenient reading (last duplicate wins, NaN allowed) and cuts away whatever nests deeper than
-    `MAX_DEPTH`.
+    Uses Python's lenient reader (last duplicate wins, NaN allowed), and cuts off what nests deeper than `MAX_DEPTH`.
     """
     try:
         return json.loads(_prune(data, MAX_DEPTH), parse_int=_integer)
@@ -165,10 +166,10 @@ def outline(data: bytes) -> Any:
 
 
 def holds_more(data: bytes, values: int) -> bool:
-    """Tell whether a text has more members and elements than `values`, before anything is made of it."""
+    """Tell whether a text has more than `values` members and elements, without decoding it."""
     if sum(map(data.count, (b"{", b"[", b","))) <= values:
         return False
-    raw, outside = _outside_strings(data)  # text has brackets and commas too
+    raw, outside = _outside_strings(data)  # brackets and commas within strings do not count
     return int(np.count_nonzero(np.isin(raw, _VALUE_BEGINS) & outside)) > values
 
 
@@ -196,7 +197,10 @@ class _NotANumber:
 
 
 def _refusal(data: bytes, otherwise: str) -> MyriaError:
-    """Read a text that will be refused again, slowly, to say what is wrong and where."""
+    """Decode a text again with the slow reader, and return an error that says what is wrong and where.
+
+    `otherwise` is the message if the slow reader finds nothing.
+    """
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -204,7 +208,7 @@ def _refusal(data: bytes, otherwise: str) -> MyriaError:
     if text.startswith("\ufeff"):
         return MalformedJson("JSON text must not begin with a byte order mark; remove it")
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_constant=_NotANumber, parse_int=_integer)
+        value = json.loads(text, object_pairs_hook=_object_or_duplicate, parse_constant=_NotANumber, parse_int=_integer)
     except json.JSONDecodeError as error:
         return MalformedJson(
             f"not JSON: {error.msg.removesuffix(' at')} at line {error.lineno}, column {error.colno}",
@@ -215,25 +219,30 @@ def _refusal(data: bytes, otherwise: str) -> MyriaError:
         return _too_deep(data)
     try:
         for where, item in itertools.islice(_walk(value, ""), _WALK_LIMIT):
-            _check(item, where)
+            _check_scalar(item, where)
     except MyriaError as error:
         return error
     return MalformedJson(otherwise)
 
 
-def _check(item: Any, where: str) -> None:
+def _check_scalar(item: Any, where: str) -> None:
     if isinstance(item, str):
         if _SURROGATE.search(item):
-            raise _surrogate(where)
+            raise _surrogate_refusal(where)
     elif isinstance(item, _Duplicate):
-        shown = _shown(f"{where}.{item.key}" if where else item.key)
+        shown = _printable(f"{where}.{item.key}" if where else item.key)
         raise MalformedJson(f"the key {shown} appears twice in one object; keep one", path=shown)
     elif isinstance(item, _NotANumber):
-        raise MalformedJson(f"{item.text} at {_shown(where)} is not JSON; send a finite number", path=_shown(where))
+        raise MalformedJson(
+            f"{item.text} at {_printable(where)} is not JSON; send a finite number", path=_printable(where)
+        )
     elif isinstance(item, float) and not math.isfinite(item):
-        raise MalformedJson(f"the number at {_shown(where)} is not finite; send it as text", path=_shown(where))
+        raise MalformedJson(f"the number at {_printable(where)} is not finite; send it as text", path=_printable(where))
     elif isinstance(item, int) and not _INT_MIN <= item <= _INT_MAX:
-        raise MalformedJson(f"the integer at {_shown(where)} does not fit 64 bits; send it as text", path=_shown(where))
+        raise MalformedJson(
+            f"the integer at {_printable(where)} does not fit 64 bits; send it as text",
+            path=_printable(where),
+        )
 
 
 def _has_duplicates(data: bytes) -> bool:
@@ -255,23 +264,23 @@ def _has_many_digits(zeros: bytes) -> bool:
 
 
 def _has_long_integer(data: bytes) -> bool:
-    if all(_fits(match[1]) for match in _LONG_INTEGER.finditer(data)):
+    if all(_fits_64_bits(match[1]) for match in _LONG_INTEGER.finditer(data)):
         return False
     long_integers: list[bool] = []
 
     def integer_hook(text: str) -> None:
-        if not _fits(text):
+        if not _fits_64_bits(text):
             long_integers.append(True)
 
     json.loads(data, parse_int=integer_hook)
     return bool(long_integers)
 
 
-def _fits(text: str | bytes) -> bool:
+def _fits_64_bits(text: str | bytes) -> bool:
     return len(text) <= 20 and _INT_MIN <= int(text) <= _INT_MAX
 
 
-def _object(pairs: list[tuple[str, Any]]) -> Any:
+def _object_or_duplicate(pairs: list[tuple[str, Any]]) -> Any:
     value = dict(pairs)
     if len(value) == len(pairs):
         return value
@@ -288,7 +297,7 @@ def _integer(text: str) -> int:
 
 
 def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield (path, item) for every key, scalar and marker, in document order."""
+    """Yield (path, item) for every scalar and marker, and for keys that cannot be stored, in document order."""
     stack: list[tuple[str, Any]] = [(path, value)]
     while stack:
         where, item = stack.pop()
@@ -307,24 +316,27 @@ def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _outside_strings(data: bytes) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
-    """Return the bytes with escapes made harmless, and for each whether it stands outside every string."""
+    """Return the bytes with escapes replaced by `_`, and for each byte whether it is outside all strings."""
     raw = np.frombuffer(data.replace(b"\\\\", b"__").replace(b'\\"', b"__"), dtype=np.uint8)
+    # A byte is outside strings if an even number of quotes comes before it.
     return raw, np.cumsum(raw == ord('"'), dtype=np.uint8) & 1 == 0
 
 
 def _prune(data: bytes, depth: int) -> bytes:
-    """Cut away what nests deeper than `depth`."""
+    """Return JSON text without what nests deeper than `depth`; containers at that depth become empty."""
     if data.count(b"[") + data.count(b"{") <= depth:
         return data
     raw, outside = _outside_strings(data)
-    step = (np.isin(raw, _OPENING) & outside).astype(np.int8) - (np.isin(raw, _CLOSING) & outside)
-    behind = np.cumsum(step, dtype=np.int32)
-    kept: bytes = np.frombuffer(data, dtype=np.uint8)[np.minimum(behind, behind - step) <= depth].tobytes()
-    return kept
+    depth_change = (np.isin(raw, _OPENING) & outside).astype(np.int8) - (np.isin(raw, _CLOSING) & outside)
+    depth_after = np.cumsum(depth_change, dtype=np.int32)
+    shallow: bytes = np.frombuffer(data, dtype=np.uint8)[
+        np.minimum(depth_after, depth_after - depth_change) <= depth
+    ].tobytes()
+    return shallow
 
 
 def _too_deep(data: bytes) -> MyriaError:
-    """Say where a text nests deepest, following the first container at the limit."""
+    """Return the refusal of a text that nests too deep, with the path of a container at the limit."""
     stack: list[tuple[str, Any, int]] = [("", outline(data), 1)]
     path = ""
     while stack:
@@ -336,8 +348,8 @@ def _too_deep(data: bytes) -> MyriaError:
         elif isinstance(item, list):
             stack.extend((f"{path}[{position}]", child, depth + 1) for position, child in enumerate(item))
     return PayloadTooDeep(
-        f"the JSON text nests deeper than {MAX_DEPTH} levels at {_shown(path)}; flatten it",
-        path=_shown(path),
+        f"the JSON text nests deeper than {MAX_DEPTH} levels at {_printable(path)}; flatten it",
+        path=_printable(path),
         limit=MAX_DEPTH,
     )
 
@@ -350,12 +362,14 @@ def _not_utf8(data: bytes, error: UnicodeDecodeError) -> MyriaError:
     return InvalidText(f"a lone surrogate is encoded at byte {error.start}; send valid Unicode", offset=error.start)
 
 
-def _surrogate(where: str) -> MyriaError:
+def _surrogate_refusal(where: str) -> MyriaError:
     return InvalidText(
-        f"{_shown(where)} holds a lone surrogate; send valid Unicode", field=_shown(where), path=_shown(where)
+        f"{_printable(where)} holds a lone surrogate; send valid Unicode",
+        field=_printable(where),
+        path=_printable(where),
     )
 
 
-def _shown(path: str) -> str:
+def _printable(path: str) -> str:
     text = path.encode("utf-8", "backslashreplace").decode("utf-8").replace("\x00", "\\u0000")
     return (text if len(text) <= 120 else text[:117] + "...") or "the top level"

@@ -19,12 +19,12 @@ MAX_MASKS: Final = 8
 
 @dataclass(frozen=True, slots=True, order=True)
 class Mask:
-    """One mask: the scopes that contain all `participants`, or with `exact` the scope of exactly them.
+    """Sees the scopes that contain all `participants`; if `exact`, only the scope of exactly them.
 
     `participants` are canonical names (see `myria.scopes`) in any order; they are kept sorted and unique.
 
     Raises:
-        InvalidParticipants: there is none: a mask of nobody would see everything.
+        InvalidParticipants: there are none, as an empty mask would see everything.
     """
 
     participants: tuple[str, ...]
@@ -36,12 +36,12 @@ class Mask:
         object.__setattr__(self, "participants", tuple(sorted(set(self.participants))))
 
     def sees(self, scope: Iterable[str]) -> bool:
-        """Tell whether it sees the scope of these participants."""
+        """Tell whether this mask sees the scope of these participants."""
         members = set(scope)
         return members == set(self.participants) if self.exact else members.issuperset(self.participants)
 
     def covers(self, other: Mask) -> bool:
-        """Tell whether it sees, in every memory, all that another mask sees."""
+        """Tell whether this mask sees every scope that another mask sees."""
         return other == self if self.exact else set(self.participants) <= set(other.participants)
 
     def to_json(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """The masks of one read in their one form: sorted, without those that another covers. Equal lists see the same.
+    """The masks of one read in normal form: sorted, without masks that another one covers.
 
     Make it with `of`, `containing` or `exactly`.
     """
@@ -66,18 +66,22 @@ class Masks:
             InvalidParticipants: there is none.
             InvalidArgument: there are more than `MAX_MASKS`.
         """
-        given = sorted(set(masks))
-        if not given:
+        unique_masks = sorted(set(masks))
+        if not unique_masks:
             raise InvalidParticipants("a read needs a mask: name who asks")
-        if len(given) > MAX_MASKS:
+        if len(unique_masks) > MAX_MASKS:
             raise InvalidArgument(f"a read may have at most {MAX_MASKS} masks", field="masks", limit=MAX_MASKS)
-        if len(given) == 1:
-            return cls(tuple(given))
-        return cls(tuple(mask for mask in given if not any(other.covers(mask) for other in given if other != mask)))
+        if len(unique_masks) == 1:
+            return cls(tuple(unique_masks))
+        return cls(
+            tuple(
+                mask for mask in unique_masks if not any(other.covers(mask) for other in unique_masks if other != mask)
+            )
+        )
 
     @classmethod
     def containing(cls, participants: Iterable[str]) -> Masks:
-        """Return the one mask that sees the scopes of which all these are members.
+        """Return the mask that sees all scopes with all of these participants.
 
         Raises:
             InvalidParticipants: there is nobody.
@@ -86,7 +90,7 @@ class Masks:
 
     @classmethod
     def exactly(cls, participants: Iterable[str]) -> Masks:
-        """Return the one mask that sees the scope of exactly these.
+        """Return the mask that sees only the scope of exactly these participants.
 
         Raises:
             InvalidParticipants: there is nobody.
@@ -112,7 +116,7 @@ class Masks:
         return tuple(sorted({name for mask in self.each for name in mask.participants}))
 
     def to_json(self) -> dict[str, Any]:
-        """Return them as a query's arguments: `participants` for one that contains these, else `masks`."""
+        """Return the masks as arguments of a query: `participants` for a single inexact mask, else `masks`."""
         if len(self.each) == 1 and not self.each[0].exact:
             return {"participants": list(self.each[0].participants)}
         return {"masks": [mask.to_json() for mask in self.each]}
@@ -120,9 +124,9 @@ class Masks:
 
 @lru_cache(maxsize=4096)
 def _containing(participants: tuple[str, ...]) -> Masks:
-    """Return the mask of nearly every read: made once for those who ask again."""
+    """Return the usual mask of a read, cached."""
     return Masks((Mask(participants),))
 
 
 NOBODY: Final = Masks()
-"""No mask at all: it sees nothing, and no query can be made with it."""
+"""Without any mask: sees nothing, and cannot be used for a query."""

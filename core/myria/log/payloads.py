@@ -1,4 +1,4 @@
-"""What identifies an event, and what the other layers read out of its opaque payload."""
+"""The identity of an event, and what other layers read from its opaque payload."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def dedupe_key(channel: str, source_event_key: str) -> bytes:
 def content_key(
     *, dedupe: bytes | None, timestamp: int, participants: Sequence[str], payload: dict[str, Any], place: int
 ) -> bytes:
-    """Return the 32 bytes that say what an event is, whatever its id: the planner's boundaries and keys hash them.
+    """Return the 32-byte identity of an event, independent of its id; the planner hashes it for boundaries and keys.
 
-    An event with a source key is its channel and that key; any other is its time, participants and payload. Equal
-    events of one microsecond and scope differ by their place, so no two events of a scope have the same key.
+    An event with a source key is identified by channel and key; any other by time, participants and payload. Equal
+    events of one microsecond and scope differ by `place`, so no two events of a scope have the same key.
 
     Args:
-        dedupe: `dedupe_key` of its channel and source_event_key, where it has one.
+        dedupe: `dedupe_key` of its channel and source_event_key; None without a source key.
         timestamp: microseconds since 1970 UTC.
         participants: canonical (see `myria.scopes`).
         payload: as stored.
@@ -70,11 +70,11 @@ def searchable_text(payload: dict[str, Any]) -> str:
 
 
 def described(payload: dict[str, Any]) -> str:
-    """Return what a payload with a text says of its pictures and recordings, each on a line: lesser evidence than it.
+    """Return descriptions of pictures and recordings in a payload, each on a line; weaker evidence than its text.
 
-    That is every string under a name that is, or ends in, caption, alt, alt_text, description or transcript, at
-    any depth: `image_caption`, `attachments[].altText`. Without `payload.text` all strings are its text anyway, and
-    what Myria keeps about a note (`payload.note`) describes nothing.
+    These are all strings under a name that is, or ends in, caption, alt, alt_text, description or transcript, at any
+    depth: `image_caption`, `attachments[].altText`. Returns "" without `payload.text`, since then all strings are its
+    text. `payload.note`, which Myria itself writes, is skipped.
     """
     if not isinstance(payload.get("text"), str):
         return ""
@@ -83,13 +83,13 @@ def described(payload: dict[str, Any]) -> str:
 
 
 def whole_text(payload: dict[str, Any]) -> str:
-    """Return the searchable text with what is `described` in brackets behind it: what is shown, and has a vector."""
-    text, behind = searchable_text(payload), described(payload)
-    return "\n".join(filter(None, (text, f"[{behind}]"))) if behind else text
+    """Return the searchable text, followed by its `described` in brackets; this is shown, and embedded as a vector."""
+    text, descriptions = searchable_text(payload), described(payload)
+    return "\n".join(filter(None, (text, f"[{descriptions}]"))) if descriptions else text
 
 
 def speaker_of(payload: dict[str, Any]) -> str | None:
-    """Return who said it, as far as the payload tells: speaker, sender, author, from, agent, tool or role."""
+    """Return the speaker: the first of speaker, sender, author, from, agent, tool and role in the payload, or None."""
     for name in _SPEAKER_FIELDS:
         value = payload.get(name)
         if isinstance(value, str) and value.strip():
@@ -98,7 +98,7 @@ def speaker_of(payload: dict[str, Any]) -> str | None:
 
 
 def task_of(payload: dict[str, Any]) -> str | None:
-    """Return the task an event belongs to, as far as the payload tells: task_id, or task when it is text."""
+    """Return the task that an event belongs to: task_id, or task if it is text, or None."""
     for name in _TASK_FIELDS:
         value = payload.get(name)
         if isinstance(value, str) and value.strip():

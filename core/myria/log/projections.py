@@ -1,8 +1,8 @@
-"""What is folded from events in the transaction that appends them, so that a write is read at once.
+"""Projections: tables folded from events in the transaction that appends them, so that a read sees them at once.
 
-A projection says which reserved types of events it folds (they begin with `myria.`, and no caller may append them). It
-is called once per commit for all events of its types, whoever appended them, imports included. So its state is a
-function of the log alone, and `myria verify` can compare the two.
+A projection names the reserved event types that it folds (they begin with `myria.`; callers may not append them). It is
+called once per commit for all events of these types, whoever appended them, imports included. So its state depends on
+the log alone, and `myria verify` can compare the two.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from myria.log.event import NewEvent
 
 
 class Incoming(NamedTuple):
-    """An event on its way into the log: what it is, and the id and scope that it gets."""
+    """An event that is being appended, with its id and scope."""
 
     event: NewEvent
     event_id: str
@@ -27,7 +27,7 @@ class Incoming(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """An event that this commit has put into the log, and its number. What was there before is not among them."""
+    """An event that this commit has stored, with its number; never one that was stored before."""
 
     event: NewEvent
     event_id: str
@@ -36,7 +36,7 @@ class Stored(NamedTuple):
 
 
 def payload_of(event: NewEvent) -> Mapping[str, Any]:
-    """Return what an event says; nothing for what only PostgreSQL can read."""
+    """Return the payload of an event; empty if only PostgreSQL can parse its JSON."""
     try:
         payload: dict[str, Any] = orjson.loads(event.payload_json)
     except orjson.JSONDecodeError:
@@ -53,28 +53,28 @@ class Projection(ABC):
     async def prepare(  # noqa: B027 - of most nothing must stand
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
     ) -> None:
-        """Lock and check what must stand, before the events of a commit get their numbers.
+        """Take locks and check preconditions, before the events of a commit get their numbers.
 
-        It may be called again for the same events: an attempt whose outcome is unknown is made again, and one that
-        is refused is divided.
+        It may be called again for the same events: an attempt whose outcome is unknown is repeated, and a refused one
+        is split.
 
         Args:
-            events: those of its types, in input order.
+            events: the events of this projection's types, in input order.
 
         Raises:
-            ConflictError: the state forbids one of them; its caller alone is refused.
+            ConflictError: the state forbids an event; only its caller is refused.
         """
 
     @abstractmethod
     async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
-        """Fold the events of its types that the commit stored: never called with none.
+        """Fold the events of this projection's types that the commit stored: at least one.
 
-        Use one statement for all: each is a round trip that every caller of the commit waits for.
+        Use one statement for all of them: each is a round trip for which every caller of the commit waits.
         """
 
 
 class FoldingStatement(Projection):
-    """What one statement folds from the events of one type, whatever stood before.
+    """Folds the events of one type by one SQL statement, without any precondition.
 
     Args:
         statement: the name of its SQL, which takes the tenant and the numbers of the events.

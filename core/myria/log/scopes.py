@@ -1,4 +1,4 @@
-"""Scopes: one exact participant set within a tenant. Who sees which is the rule of `myria.log.masks`."""
+"""Scopes: a scope is one exact set of participants within a tenant. `myria.log.masks` decides who sees which."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def canonical_participants(names: Any, *, field: str = "participants") -> tuple[
         raise InvalidParticipants(
             f"{field} must not be empty: an empty set would see everything; name who asks", field=field
         )
-    seen: set[str] = set()
+    unique_names: set[str] = set()
     for position, name in enumerate(names):
-        # Nearly every name is of the usual characters, of which none is combined with others or unseen.
+        # A printable ASCII name is canonical already once trimmed, so the slow check is skipped.
         is_plain = (
             type(name) is str and len(name) <= MAX_PARTICIPANT_CHARACTERS and name.isascii() and name.isprintable()
         )
-        seen.add((name.strip() if is_plain else "") or _canonical_name(name, f"{field}[{position}]"))
-        if len(seen) > MAX_PARTICIPANTS:
+        unique_names.add((name.strip() if is_plain else "") or _canonical_name(name, f"{field}[{position}]"))
+        if len(unique_names) > MAX_PARTICIPANTS:
             raise InvalidParticipants(
                 f"{field} may name at most {MAX_PARTICIPANTS} participants",
                 field=field,
                 limit=MAX_PARTICIPANTS,
             )
-    return tuple(sorted(seen))
+    return tuple(sorted(unique_names))
 
 
 def scope_key(participants: Iterable[str]) -> bytes:
@@ -51,12 +51,14 @@ def scope_key(participants: Iterable[str]) -> bytes:
 
 
 def _canonical_name(name: Any, field: str) -> str:
+    """Validate one name, and return it normalised (NFC) and trimmed."""
     if not isinstance(name, str):
         raise InvalidParticipants(f"{field} must be text", field=field)
     try:
         name.encode("utf-8")
     except UnicodeEncodeError as error:
         raise InvalidParticipants(f"{field} holds a lone surrogate; send valid Unicode", field=field) from error
+    # A bound on the work of normalising, which may shorten a name.
     if len(name) > 16 * MAX_PARTICIPANT_CHARACTERS:
         raise InvalidParticipants(
             f"{field} is longer than {MAX_PARTICIPANT_CHARACTERS} characters",

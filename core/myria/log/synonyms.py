@@ -61,14 +61,17 @@ _MEANINGS = (
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:
-    """Return the known name that an unknown one most likely stands for; None where nothing is near."""
+    """Return the known name that an unknown one most likely means; None if none is near.
+
+    Tries, in this order: a sure misspelling, a synonym, a synonym of its last word, an ending, a likely misspelling.
+    """
     words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)
     return (
-        _spelled(name, known, _SURE)
-        or _meant(name, known)
-        or (_meant(words[-1], known) if words else None)
-        or _ended(name, known)
-        or _spelled(name, known, _LIKELY)
+        _by_spelling(name, known, _SURE)
+        or _by_meaning(name, known)
+        or (_by_meaning(words[-1], known) if words else None)
+        or _by_ending(name, known)
+        or _by_spelling(name, known, _LIKELY)
     )
 
 
@@ -76,14 +79,14 @@ def _folded(name: str) -> str:
     return re.sub(r"[^a-z]", "", name.lower())
 
 
-def _ended(name: str, known: Collection[str]) -> str | None:
-    """Return the one known name that ends in an unknown one: `open_questions` for `questions`."""
+def _by_ending(name: str, known: Collection[str]) -> str | None:
+    """Return the only known name that ends in the unknown one: `open_questions` for `questions`; else None."""
     ending = _folded(name)
-    found = [field for field in known if len(ending) >= _LEAST_ENDING and _folded(field).endswith(ending)]
-    return found[0] if len(found) == 1 else None
+    matches = [field for field in known if len(ending) >= _LEAST_ENDING and _folded(field).endswith(ending)]
+    return matches[0] if len(matches) == 1 else None
 
 
-def _spelled(name: str, known: Collection[str], likeness: float) -> str | None:
+def _by_spelling(name: str, known: Collection[str], likeness: float) -> str | None:
     # Slips seldom touch the first letter: "fragmentId" is alike "agentId", and another thing.
     folded = {_folded(field): field for field in sorted(known) if _folded(field)[:1] == _folded(name)[:1]}
     close = difflib.get_close_matches(_folded(name), list(folded), n=1, cutoff=likeness)
@@ -97,7 +100,7 @@ def _meanings() -> tuple[tuple[frozenset[str], tuple[str, ...]], ...]:
     return tuple((frozenset(map(_folded, names)), names) for names in groups)
 
 
-def _meant(name: str, known: Collection[str]) -> str | None:
+def _by_meaning(name: str, known: Collection[str]) -> str | None:
     for folded, names in _meanings():
         if _folded(name) in folded and (meant := next((other for other in names if other in known), None)):
             return meant

@@ -161,7 +161,7 @@ class Settings(Section):
     log: LogSettings = field(default_factory=LogSettings)
 
     def rules(self) -> None:
-        """What one section allows must be possible in the others."""
+        """Check that no section allows what another makes impossible."""
         if self.ingest.payload_bytes > self.mcp.body_bytes:
             raise ConfigurationError(
                 f"ingest.payload_bytes ({self.ingest.payload_bytes}) exceeds mcp.body_bytes "
@@ -202,19 +202,19 @@ class Settings(Section):
         values.update(_from_environment(variables))
         values.update(_from_overrides(overrides or {}))
         sections: dict[str, dict[str, Any]] = {}
-        for key, chosen in values.items():
+        for key, field_value in values.items():
             section_name, name = key.split(".", 1)
-            sections.setdefault(section_name, {})[name] = chosen
-        made: dict[str, Any] = {name: SECTIONS[name](**fields) for name, fields in sections.items()}
-        return cls(**made)
+            sections.setdefault(section_name, {})[name] = field_value
+        section_values: dict[str, Any] = {name: SECTIONS[name](**fields) for name, fields in sections.items()}
+        return cls(**section_values)
 
     def get(self, key: str) -> Any:
-        """Return what a setting holds, by `section.field`."""
+        """Return the value of a setting, by `section.field`."""
         section_name, name = key.split(".")
         return getattr(getattr(self, section_name), name)
 
     def variables(self) -> dict[str, str]:
-        """Return the environment in which `load` gives exactly these settings, whatever a file says: for a child."""
+        """Return environment variables for a child process, whose `load` then gives exactly these settings."""
         return {variable_of(key): setting.to_text(self.get(key)) for key, setting in _BY_KEY.items()}
 
     @staticmethod
@@ -258,6 +258,7 @@ _BY_VARIABLE: Mapping[str, str] = {variable_of(key): key for key in _BY_KEY}
 
 
 def _from_file(path: Path) -> dict[str, Any]:
+    """Return the settings in a YAML file, by `section.field`."""
     from myria.settings.yaml_files import read_yaml  # noqa: PLC0415 - most programs read no file
 
     document = read_yaml(path, "The configuration file")
@@ -265,11 +266,11 @@ def _from_file(path: Path) -> dict[str, Any]:
     for section_name, fields in _mapping(document, f"The configuration file {path}").items():
         if section_name not in SECTIONS:
             raise _unknown(str(path), "section", str(section_name), SECTIONS)
-        for name, given in _mapping(fields, f"{path}: {section_name}").items():
+        for name, field_value in _mapping(fields, f"{path}: {section_name}").items():
             key = f"{section_name}.{name}"
             if key not in _BY_KEY:
                 raise _unknown(str(path), "setting", key, _BY_KEY)
-            values[key] = _BY_KEY[key].from_value(f"{path}: {key}", given)
+            values[key] = _BY_KEY[key].from_value(f"{path}: {key}", field_value)
     return values
 
 
@@ -283,6 +284,7 @@ def _mapping(value: Any, where: str) -> Mapping[Any, Any]:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings in the environment, by `section.field`; refuse an unknown variable of Myria."""
     values: dict[str, Any] = {}
     for variable in sorted(environ):
         if not variable.startswith("MYRIA_") or variable in RESERVED_VARIABLES:
@@ -303,7 +305,10 @@ _SERVICE_LINK = re.compile(
 
 
 def _is_service_link(variable: str, environ: Mapping[str, str]) -> bool:
-    """Tell whether Kubernetes set the variable for a Service named `myria` or `myria-...` beside the pod."""
+    """Tell whether Kubernetes set the variable, for a Service named `myria` or `myria-...` in the pod's namespace.
+
+    Such a variable may be named like a setting (MYRIA_MCP_PORT); then only its value (tcp://...) tells.
+    """
     match = _SERVICE_LINK.fullmatch(variable)
     if match is None or f"{match['prefix']}_SERVICE_HOST" not in environ:
         return False
@@ -312,12 +317,12 @@ def _is_service_link(variable: str, environ: Mapping[str, str]) -> bool:
 
 def _from_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for key, given in overrides.items():
-        if given is None:
+    for key, field_value in overrides.items():
+        if field_value is None:
             continue
         if key not in _BY_KEY:
             raise _unknown("override", "setting", key, _BY_KEY)
-        values[key] = _BY_KEY[key].from_value(key, given)
+        values[key] = _BY_KEY[key].from_value(key, field_value)
     return values
 
 

@@ -12,9 +12,9 @@ from typing import IO
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file beside `path` for the block, which takes its place once it is whole and on the disk.
+    """Open a temporary file beside `path` for the block; it replaces `path` once it is complete and on disk.
 
-    Only its owner reads it, unless the block changes its mode. After an error `path` is as it was.
+    Only its owner may read it, unless the block changes its mode. After an error `path` is unchanged.
     """
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:

@@ -13,10 +13,10 @@ _SOME_DAY = datetime(2026, 1, 1)  # noqa: DTZ001 - from where on an expression i
 
 
 def check(expression: str, field: str) -> None:
-    """Refuse what is no cron expression of five fields, or is never due.
+    """Refuse a text that is no cron expression of five fields, or is never due.
 
     Raises:
-        ConfigurationError: it says what is wrong, and names the setting.
+        ConfigurationError: the message says what is wrong, and names the setting.
     """
     try:
         if len(expression.split()) != _FIELDS:

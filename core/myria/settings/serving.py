@@ -208,9 +208,10 @@ class AuthSettings(Section):
             )
 
     def require_servable(self) -> None:
-        """Refuse to serve issuers, and a server of our own, without what they need.
+        """Refuse to serve with issuers or our own authorization server if the settings that these need are missing.
 
-        Programs that serve nobody read the same file: `myria up --auth` gives the mode that `myria status` is not told.
+        Only servers check this. Other programs read the same file, but may lack overrides: `myria up --auth` sets the
+        mode, `myria status` does not know it.
 
         Raises:
             ConfigurationError: the mode or the public URL is missing.

@@ -14,25 +14,25 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     """YAML without duplicate keys: PyYAML would silently keep the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
+        keys_so_far: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
-            if key in seen:
+            if key in keys_so_far:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key {key!r} stands there twice", key_node.start_mark
                 )
-            seen.add(key)
+            keys_so_far.add(key)
         return super().construct_mapping(node, deep=deep)
 
 
 def read_yaml(path: Path, what: str) -> Any:
-    """Return what a YAML (or JSON) file holds.
+    """Read a YAML (or JSON) file, and return its content.
 
     Args:
         what: names the file in a refusal, such as `The configuration file`.
 
     Raises:
-        ConfigurationError: it cannot be read, or is no YAML.
+        ConfigurationError: the file cannot be read, or is not YAML.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Expressions of RE2: linear in the text, whatever it holds."""
+"""Regular expressions of RE2, whose time is linear in the text, so that no text can stall the server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def compiled(pattern: str) -> Any:
 
 
 def first_look(pattern: str) -> Any:
-    """Return an expression over bytes that only tells whether it matches, in any case of letters."""
+    """Return an expression over bytes, without groups, that ignores case: it only tells whether it matches."""
     options = _options()
     options.case_sensitive = False
     options.never_capture = True
@@ -24,7 +24,7 @@ def first_look(pattern: str) -> Any:
 
 
 def literal(text: str) -> str:
-    """Return the expression of a text itself."""
+    """Return the expression that matches exactly this text."""
     escaped: str = re2.escape(text)
     return escaped
 

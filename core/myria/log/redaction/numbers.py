@@ -13,8 +13,8 @@ FIRST_LOOK_CARD = r"\d(?:[ -]?\d){12}"
 FIRST_LOOK_PHONE = r"\p{Nd}(?:[\s().\-–/]{0,3}\p{Nd}){6}"
 
 MAX_LOOKED_AT = 500
-"""Possible telephone numbers of one text that are looked at one by one. Where there are more, each run of so many
-digits counts as one."""
+"""The most possible telephone numbers of one text that are checked one by one. If there are more, all of them count as
+telephone numbers, unchecked."""
 
 _DIGITS = compiled(r"\d(?:[ -]?\d){12,18}")
 _BRANDS = (
@@ -32,15 +32,16 @@ _POSSIBLE_PHONE = compiled(FIRST_LOOK_PHONE)
 
 
 def is_card(digits: str) -> bool:
-    """Tell whether digits are a card's number: a brand's prefix and length, and Luhn's check digit (ISO/IEC 7812)."""
+    """Tell whether digits are a card number: a brand's prefix and length, and Luhn's check digit (ISO/IEC 7812)."""
     if not any(len(digits) in lengths and prefix.match(digits) for prefix, lengths in _BRANDS):
         return False
     doubled = (sum(divmod(2 * int(digit), 10)) for digit in digits[-2::-2])
+    # Equal digits only, such as 0000000000000000, pass Luhn's check but are no card.
     return (sum(map(int, digits[-1::-2])) + sum(doubled)) % 10 == 0 and len(set(digits)) > 1
 
 
 def find_cards(text: bytes) -> list[Span]:
-    """Return where card numbers stand, alone or in groups parted by single spaces or hyphens."""
+    """Return the spans of card numbers, whole or in groups separated by single spaces or hyphens."""
     spans: list[Span] = []
     for match in _DIGITS.finditer(text):
         begin, end = match.span()
@@ -67,23 +68,23 @@ def _cards_of(text: bytes, groups: Sequence[Span]) -> list[Span]:
 
 
 def _within_a_word(text: bytes, begin: int, end: int) -> bool:
-    """A card's number is no part of a longer word, nor the fraction of a number."""
+    """Tell whether digits are part of a longer word or number (so no card), by the characters around them."""
     before, after = text[begin - 1 : begin], text[end : end + 1]
-    beyond = text[end + 1 : end + 2]
+    next_after = text[end + 1 : end + 2]
     return (
         before.isalnum()
         or before in (b"_", b".", b"\\")
         or after.isalnum()
         or after == b"_"
-        or (after == b"." and beyond.isdigit())
+        or (after == b"." and next_after.isdigit())
     )
 
 
 def find_phones(text: str, regions: Sequence[str]) -> list[Span]:
-    """Return where telephone numbers stand, as offsets of characters: international ones, and those of regions.
+    """Return the spans of telephone numbers, as character offsets: international ones, and those of regions.
 
     Args:
-        regions: two letters each (ISO 3166-1), such as `KR`: whose numbers count without a country's code.
+        regions: two letters each (ISO 3166-1), such as `KR`, whose numbers are recognised without a country code.
     """
     from phonenumbers import Leniency, PhoneNumberMatcher  # noqa: PLC0415 - 50 ms that few processes need
 

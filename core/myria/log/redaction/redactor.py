@@ -1,4 +1,4 @@
-"""Redacting JSON: which parts of it hold something that must not be kept, and what stands in its place."""
+"""Redact JSON: find secrets and personal data in texts, field names and numbers, and replace them by placeholders."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PLACEHOLDERS: Mapping[Kind, str] = {
     "email": "[REDACTED_EMAIL]",
     "phone": "[REDACTED_PHONE]",
 }
-"""What stands in place of what was taken out; the words are those of Memento's contract."""
+"""The placeholder of each kind; the words are those of Memento's contract."""
 
 _RAW: Mapping[Kind, bytes] = {kind: text.encode() for kind, text in PLACEHOLDERS.items()}
 _MARK = b"[REDACTED_"
 _PASSES = 4
-"""Times a text is looked at: taking one thing out may show another beside it."""
+"""The most passes over one text: redacting one item may uncover another beside it."""
 
 _NAMES_WITHHELD = (
     "password|passwd|pwd|passphrase|passcode|passwort|kennwort|contraseña|mot de passe|senha|пароль|"
@@ -42,14 +42,14 @@ _URL_PASSWORD = compiled(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@\"'<>]*:([^\s/@\"'<>
 _EMAIL = compiled(
     r"[\pL\pN](?:[\pL\pN._%+'-]*[\pL\pN_%+-])?@[\pL\pN](?:[\pL\pN-]*[\pL\pN])?(?:\.[\pL\pN](?:[\pL\pN-]*[\pL\pN])?)+"
 )
-_UNSEEN = compiled(
+_INVISIBLE = compiled(
     r"[\x{00AD}\x{034F}\x{061C}\x{115F}\x{1160}\x{17B4}\x{17B5}\x{180B}-\x{180F}\x{200B}-\x{200F}\x{2028}-\x{202E}"
     r"\x{2060}-\x{206F}\x{3164}\x{FE00}-\x{FE0F}\x{FEFF}\x{FFA0}\x{FFF0}-\x{FFFB}\x{E0000}-\x{E0FFF}]+"
 )
-"""What nobody sees (`log.names`): within a key it hides the key from every rule, and from nobody who copies it."""
+"""Invisible characters (`log.names`): within a key they hide it from every rule, but the key still works if copied."""
 _LEAST_TOKEN = 8
 _LEAST_PROVEN = 16
-"""Characters that a key of a shape of its own has at least: nearly every name is shorter."""
+"""Characters of the shortest key that its shape alone proves; nearly every name is shorter, so is not searched."""
 
 _FIRST_LOOKS: Mapping[Kind, str] = {
     "password": rf"(?:{_NAMES_WITHHELD})(?:[\s'\"]|\\[tnrf]?){{0,7}}[:=：]|://[^\s/:@\"]*:[^\s/@\"]+@",
@@ -63,11 +63,11 @@ T = TypeVar("T")
 
 
 class PayloadRedactor:
-    """Takes some kinds out of payloads. Redacting what is redacted changes nothing.
+    """Redacts some kinds of secrets and personal data from payloads. Redacting twice changes nothing.
 
     Args:
-        kinds: what to take out.
-        regions: whose telephone numbers count without a country's code; see `find_phones`.
+        kinds: the kinds to redact.
+        regions: whose telephone numbers are recognised without a country code; see `find_phones`.
     """
 
     def __init__(self, kinds: Collection[Kind], regions: Sequence[str] = ()) -> None:
@@ -76,54 +76,56 @@ class PayloadRedactor:
         looks = [_FIRST_LOOKS[kind] for kind in KINDS if kind in self.kinds and kind in _FIRST_LOOKS]
         if "secret" in self.kinds:
             looks.append(first_look_for_secrets())
-        self._look = first_look("|".join(looks)) if looks else None
+        self._first_look = first_look("|".join(looks)) if looks else None
 
     def suspects(self, payload_json: bytes) -> bool:
-        """Tell whether a payload may hold something to take out; a payload that does is always suspected."""
-        if self._look is None:
+        """Tell quickly whether a payload may hold something to redact. False is certain, True may be a false alarm."""
+        if self._first_look is None:
             return False
-        if self._look.search(payload_json) is not None:
+        if self._first_look.search(payload_json) is not None:
             return True
-        seen = _seen(payload_json)
-        return seen is not payload_json and self._look.search(seen) is not None
+        visible = _visible(payload_json)
+        return visible is not payload_json and self._first_look.search(visible) is not None
 
     def names_secret(self, *names: str | None) -> bool:
-        """Tell whether a name (of a session, a channel, a key) holds a key or token that its own shape proves."""
+        """Tell whether a name (of a session, a channel, a key) holds a key or token, recognised by its shape alone."""
         for name in names:
             if name is None or len(name) < _LEAST_PROVEN or "secret" not in self.kinds:
                 continue
-            if holds_proven_secret(_seen(name.encode("utf-8", "surrogatepass"))):
+            if holds_proven_secret(_visible(name.encode("utf-8", "surrogatepass"))):
                 return True
         return False
 
     def payload(self, payload_json: bytes) -> tuple[bytes, Mapping[Kind, int]]:
-        """Return a payload (canonical JSON of an object) without what must not be kept, and the counts; see `value`."""
+        """Redact a payload (canonical JSON of an object); return it, and the counts by kind; see `value`."""
         if not self.suspects(payload_json):
             return payload_json, {}
         value, counts = self.value(orjson.loads(payload_json))
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if counts else payload_json, counts
 
     def value(self, value: T) -> tuple[T, Mapping[Kind, int]]:
-        """Return a text, or any other JSON value, without what must not be kept, and how much of each kind it held.
+        """Redact a text or any other JSON value; return it, and the number of items redacted by kind.
 
-        Names of fields are looked at as their values are; numbers may be cards; a field that is named like a password
-        or a token loses its value whatever that is.
+        Field names are redacted like values. Integers may be card numbers. A field that is named like a password or a
+        token loses its value, whatever that is.
         """
         counts: Counter[Kind] = Counter()
         return self._value(value, counts), dict(counts)
 
     def _value(self, value: Any, counts: Counter[Kind]) -> Any:
+        """Return a redacted JSON value, and add to `counts`."""
         if isinstance(value, str):
             return self._text(value, counts)
         if isinstance(value, dict):
             fields: dict[str, Any] = {}
             for name, inner in value.items():
-                shown = kept = self._text(name, counts)
+                new_name = redacted_name = self._text(name, counts)
+                # Two names may become equal once redacted; number them, so that no field is lost.
                 repeat = 1
-                while shown in fields or (shown != name and shown in value):
+                while new_name in fields or (new_name != name and new_name in value):
                     repeat += 1
-                    shown = f"{kept}#{repeat}"
-                fields[shown] = self._field(name, inner, counts)
+                    new_name = f"{redacted_name}#{repeat}"
+                fields[new_name] = self._field(name, inner, counts)
             return fields
         if isinstance(value, list | tuple):
             return [self._value(inner, counts) for inner in value]
@@ -133,17 +135,22 @@ class PayloadRedactor:
         return value
 
     def _field(self, name: str, value: Any, counts: Counter[Kind]) -> Any:
+        """Return the redacted value of a field; a field named like a password or token loses its whole value."""
         if isinstance(value, str | int | list | tuple) and not isinstance(value, bool):
-            raw = _seen(name.encode("utf-8", "surrogatepass"))
+            raw = _visible(name.encode("utf-8", "surrogatepass"))
             if "password" in self.kinds and _PASSWORD_FIELD.search(raw):
-                return self._withheld(value, "password", counts, least=1)
+                return self._withhold(value, "password", counts, least=1)
             if "secret" in self.kinds and _TOKEN_FIELD.search(raw):
-                value = self._withheld(value, "secret", counts, least=_LEAST_TOKEN)
+                value = self._withhold(value, "secret", counts, least=_LEAST_TOKEN)
         return self._value(value, counts)
 
-    def _withheld(self, value: Any, kind: Kind, counts: Counter[Kind], *, least: int) -> Any:
+    def _withhold(self, value: Any, kind: Kind, counts: Counter[Kind], *, least: int) -> Any:
+        """Return a placeholder for the value of a field named like a password or token; `least` is in characters.
+
+        A shorter value, or for a token a text of several words, stays.
+        """
         if isinstance(value, list | tuple):
-            return [self._withheld(inner, kind, counts, least=least) for inner in value]
+            return [self._withhold(inner, kind, counts, least=least) for inner in value]
         if kind == "secret" and not isinstance(value, str):
             return value
         if isinstance(value, bool) or not isinstance(value, str | int):
@@ -155,32 +162,35 @@ class PayloadRedactor:
         return PLACEHOLDERS[kind]
 
     def _text(self, text: str, counts: Counter[Kind]) -> str:
-        """Return a text without what must not be kept; where that is split by what nobody sees, without this, too."""
+        """Return a redacted text; if invisible characters hide something, the text loses these characters, too."""
         raw = text.encode("utf-8", "surrogatepass")
         if not self.suspects(raw):
             return text
-        taken: Counter[Kind] = Counter()
-        kept = self._passed(raw, taken)
-        seen = _seen(raw)
-        if seen is not raw:
-            taken_of_seen: Counter[Kind] = Counter()
-            kept_of_seen = self._passed(seen, taken_of_seen)
-            if kept_of_seen != _seen(kept):
-                kept, taken = kept_of_seen, taken_of_seen
-        counts.update(taken)
-        return kept.decode("utf-8", "surrogatepass")
+        raw_counts: Counter[Kind] = Counter()
+        redacted = self._redact_in_passes(raw, raw_counts)
+        visible = _visible(raw)
+        if visible is not raw:
+            visible_counts: Counter[Kind] = Counter()
+            redacted_visible = self._redact_in_passes(visible, visible_counts)
+            if redacted_visible != _visible(redacted):
+                redacted, raw_counts = redacted_visible, visible_counts
+        counts.update(raw_counts)
+        return redacted.decode("utf-8", "surrogatepass")
 
-    def _passed(self, raw: bytes, counts: Counter[Kind]) -> bytes:
+    def _redact_in_passes(self, raw: bytes, counts: Counter[Kind]) -> bytes:
+        """Redact UTF-8 text in up to `_PASSES` passes, until one changes nothing."""
         for _ in range(_PASSES):
             before = raw
             if "secret" in self.kinds:
-                raw = _without(raw, find_secrets(raw), "secret", counts, _RAW["secret"])
+                raw = _replace_spans(raw, find_secrets(raw), "secret", counts, _RAW["secret"])
             if "password" in self.kinds:
-                raw = _without(raw, _passwords(raw), "password", counts, _RAW["password"])
+                raw = _replace_spans(raw, _passwords(raw), "password", counts, _RAW["password"])
             if "email" in self.kinds:
-                raw = _without(raw, [match.span() for match in _EMAIL.finditer(raw)], "email", counts, _RAW["email"])
+                raw = _replace_spans(
+                    raw, [match.span() for match in _EMAIL.finditer(raw)], "email", counts, _RAW["email"]
+                )
             if "card" in self.kinds:
-                raw = _without(raw, find_cards(raw), "card", counts, _RAW["card"])
+                raw = _replace_spans(raw, find_cards(raw), "card", counts, _RAW["card"])
             if "phone" in self.kinds:
                 raw = self._without_phones(raw, counts)
             if raw == before:
@@ -190,23 +200,23 @@ class PayloadRedactor:
     def _without_phones(self, raw: bytes, counts: Counter[Kind]) -> bytes:
         text = raw.decode("utf-8", "surrogatepass")
         spans = find_phones(text, self._regions)
-        return _without(text, spans, "phone", counts, PLACEHOLDERS["phone"]).encode("utf-8", "surrogatepass")
+        return _replace_spans(text, spans, "phone", counts, PLACEHOLDERS["phone"]).encode("utf-8", "surrogatepass")
 
 
 _CREDENTIALS = PayloadRedactor(("secret", "password"))
 
 
 def without_credentials(text: str) -> str:
-    """Return a text, of no event, without keys, tokens and passwords: for logs and states that many people read."""
+    """Return a text without keys, tokens and passwords; for logs and states that many people read, not for events."""
     return _CREDENTIALS.value(text)[0]
 
 
-def _seen(text: bytes) -> bytes:
-    """Return a text without what nobody sees; the very same where there is nothing of that."""
-    if text.isascii() or _UNSEEN.search(text) is None:
+def _visible(text: bytes) -> bytes:
+    """Return a text without invisible characters; the same object if it has none."""
+    if text.isascii() or _INVISIBLE.search(text) is None:
         return text
-    seen: bytes = _UNSEEN.sub(b"", text)
-    return seen
+    visible: bytes = _INVISIBLE.sub(b"", text)
+    return visible
 
 
 def _passwords(text: bytes) -> list[tuple[int, int]]:
@@ -219,22 +229,22 @@ def _passwords(text: bytes) -> list[tuple[int, int]]:
     return spans
 
 
-def _without(
+def _replace_spans(
     text: AnyStr, spans: Sequence[tuple[int, int]], kind: Kind, counts: Counter[Kind], placeholder: AnyStr
 ) -> AnyStr:
-    """Return text with a placeholder in place of each span; of spans that overlap, the first counts."""
+    """Return text with a placeholder for each span; a span that overlaps an earlier one extends its end only."""
     if not spans:
         return text
     parts: list[AnyStr] = []
-    at = 0
+    copied_to = 0
     for begin, end in sorted(spans):
-        if end <= at:
+        if end <= copied_to:
             continue
-        if begin < at:
-            at = end
+        if begin < copied_to:
+            copied_to = end
             continue
-        parts += [text[at:begin], placeholder]
+        parts += [text[copied_to:begin], placeholder]
         counts[kind] += 1
-        at = end
-    parts.append(text[at:])
+        copied_to = end
+    parts.append(text[copied_to:])
     return text[:0].join(parts)

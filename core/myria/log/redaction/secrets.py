@@ -1,8 +1,8 @@
 """API keys and tokens in text: the rules of gitleaks (`secret_rules.json`, written by scripts/renew_secret_rules.py).
 
-They are applied as gitleaks does: a rule is tried where one of its keywords stands, and a find counts when it is as
-random as the rule asks and nothing allows it. A find whose shape alone proves it counts always, also where it is some
-documentation's example: nothing is lost by not remembering that.
+They are applied as gitleaks does: a rule is tried on a text that holds one of its keywords; a match counts if it is as
+random as the rule demands and no exception allows it. A match whose shape alone proves it always counts, even if it is
+an example from documentation: nothing is lost by redacting that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from myria.log.redaction.expressions import compiled, literal
 Span = tuple[int, int]
 
 _ANYWHERE = frozenset({"access", "api", "auth", "credential", "creds", "key", "passwd", "password", "secret", "token"})
-"""Keywords that ordinary sentences hold: what they name must follow for a first look to care."""
+"""Keywords that also stand in ordinary sentences: the first look wants an assignment after them."""
 
 _GENERIC = frozenset(word.encode() for word in _ANYWHERE)
 _ASSIGNED = r"(?:[ \t\w.-]|\\t){0,20}(?:[\s'\"]|\\[tnrf]?){0,7}[=:>,|?]"
@@ -63,7 +63,7 @@ class _Allowed:
 
 
 def first_look_for_secrets() -> str:
-    """Return an expression that matches, in any case of letters, whatever holds a find."""
+    """Return an expression, ignoring case, that matches every text with a secret that `find_secrets` would find."""
     keywords = sorted({keyword.decode() for rule in _rules()[0] for keyword in rule.keywords})
     long = [literal(word) for word in keywords if len(word) > _SHORT and word not in _ANYWHERE | _RUN.keys()]
     short = [
@@ -77,23 +77,23 @@ def first_look_for_secrets() -> str:
 
 @lru_cache(maxsize=4096)
 def holds_proven_secret(text: bytes) -> bool:
-    """Tell whether a key or token stands in UTF-8 text of which its own shape says what it is, and no word such as
-    `key` beside it: what a name is looked at for. Most names come again."""
+    """Tell whether UTF-8 text (a name) holds a key or token that its shape alone proves, without a word such as `key`
+    beside it. Cached, since most names come again."""
     return bool(find_secrets(text, proven=True))
 
 
 def find_secrets(text: bytes, *, proven: bool = False) -> list[Span]:
-    """Return where keys and tokens stand in UTF-8 text, as byte offsets.
+    """Return the spans of keys and tokens in UTF-8 text, as byte offsets.
 
     Args:
-        proven: only those of `holds_proven_secret`.
+        proven: only find those that their shape alone proves; see `holds_proven_secret`.
     """
-    rules, everywhere = _rules()
+    rules, allowed_everywhere = _rules()
     lowered = text.lower()
     spans = []
-    known = _places_of_keywords(proven=proven)
-    tried = {place for keyword, places in known if keyword in lowered for place in places}
-    for rule in (rules[place] for place in sorted(tried)):
+    rules_by_keyword = _rules_by_keyword(proven=proven)
+    rules_to_try = {index for keyword, indices in rules_by_keyword if keyword in lowered for index in indices}
+    for rule in (rules[index] for index in sorted(rules_to_try)):
         for match in _expression(rule.regex).finditer(text):
             span = _secret(match, rule)
             if span[0] == span[1]:
@@ -102,7 +102,8 @@ def find_secrets(text: bytes, *, proven: bool = False) -> list[Span]:
             if rule.entropy and _entropy(secret) <= rule.entropy:
                 continue
             if any(
-                _allows(item, text, match, secret) for item in (*rule.allowed, *(everywhere if rule.entropy else ()))
+                _allows(exception, text, match, secret)
+                for exception in (*rule.allowed, *(allowed_everywhere if rule.entropy else ()))
             ):
                 continue
             spans.append(span)
@@ -110,18 +111,19 @@ def find_secrets(text: bytes, *, proven: bool = False) -> list[Span]:
 
 
 @cache
-def _places_of_keywords(*, proven: bool) -> tuple[tuple[bytes, tuple[int, ...]], ...]:
-    """Return each keyword with the places of the rules that are tried where it stands."""
-    places: dict[bytes, list[int]] = {}
-    for place, rule in enumerate(_rules()[0]):
+def _rules_by_keyword(*, proven: bool) -> tuple[tuple[bytes, tuple[int, ...]], ...]:
+    """Return each keyword with the indices of the rules to try on texts that hold it."""
+    indices_by_keyword: dict[bytes, list[int]] = {}
+    for index, rule in enumerate(_rules()[0]):
         if proven and not _GENERIC.isdisjoint(rule.keywords):
             continue
         for keyword in rule.keywords:
-            places.setdefault(keyword, []).append(place)
-    return tuple((keyword, tuple(of)) for keyword, of in places.items())
+            indices_by_keyword.setdefault(keyword, []).append(index)
+    return tuple((keyword, tuple(indices)) for keyword, indices in indices_by_keyword.items())
 
 
 def _secret(match: Any, rule: _Rule) -> Span:
+    """Return the span of the secret in a match: the rule's group, else the first group that is not empty, else all."""
     if rule.group:
         span: Span = match.span(rule.group)
         return span
@@ -133,18 +135,19 @@ def _secret(match: Any, rule: _Rule) -> Span:
     return whole
 
 
-def _allows(item: _Allowed, text: bytes, match: Any, secret: bytes) -> bool:
+def _allows(exception: _Allowed, text: bytes, match: Any, secret: bytes) -> bool:
+    """Tell whether an exception allows a secret to stay: by its target (secret, match or line), or by a stopword."""
     target = secret
-    if item.target == "match":
+    if exception.target == "match":
         target = match.group()
-    elif item.target == "line":
+    elif exception.target == "line":
         begin = text.rfind(b"\n", 0, match.start()) + 1
         end = text.find(b"\n", match.end())
         target = text[begin : len(text) if end < 0 else end]
-    if any(_expression(regex).search(target) for regex in item.regexes):
+    if any(_expression(regex).search(target) for regex in exception.regexes):
         return True
     lowered = secret.lower()
-    return any(word in lowered for word in item.stopwords)
+    return any(word in lowered for word in exception.stopwords)
 
 
 def _entropy(secret: bytes) -> float:
@@ -160,9 +163,10 @@ def _expression(regex: str) -> Any:
 
 @cache
 def _rules() -> tuple[tuple[_Rule, ...], tuple[_Allowed, ...]]:
-    kept = orjson.loads(resources.files("myria.log.redaction").joinpath("secret_rules.json").read_bytes())
-    own = (_Rule(regex, (keyword.lower().encode(),)) for regex, keyword in _OWN)
-    theirs = (
+    """Return all rules, and the exceptions that hold for every rule with an entropy."""
+    document = orjson.loads(resources.files("myria.log.redaction").joinpath("secret_rules.json").read_bytes())
+    own_rules = (_Rule(regex, (keyword.lower().encode(),)) for regex, keyword in _OWN)
+    gitleaks_rules = (
         _Rule(
             rule["regex"],
             tuple(keyword.encode() for keyword in rule["keywords"]),
@@ -170,9 +174,9 @@ def _rules() -> tuple[tuple[_Rule, ...], tuple[_Allowed, ...]]:
             rule["entropy"],
             tuple(_allowed(item) for item in rule["allowed"]),
         )
-        for rule in kept["rules"]
+        for rule in document["rules"]
     )
-    return (*own, *theirs), (_allowed(kept["allowed"]),)
+    return (*own_rules, *gitleaks_rules), (_allowed(document["allowed"]),)
 
 
 def _allowed(item: Any) -> _Allowed:
