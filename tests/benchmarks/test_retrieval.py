@@ -122,8 +122,8 @@ async def test_what_is_kept_as_notes_is_asked_by_recall(database: Database) -> N
     """The figures of notes are those of remember and recall, by the numbers of a log's events."""
     kept = log(Asked(text="How hot does the kiln get?", gold=frozenset({3})))
     async with Memory(database.server_dsn, Settings()) as memory:
-        await keep(memory, kept)
-        (found,) = await ask(memory, kept, 5)
+        numbers = await keep(memory, kept)
+        (found,) = await ask(memory, kept, numbers, 5)
     assert found[0] == 3
 
 
