@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from myria.index.block import Doc
+from myria.index.documents import Doc
 from myria.memory import Memory
 from myria.search.queries import EventNodesQuery
 from tests.reads.asking import ANA_BEN, append, ask, events_of

@@ -1,7 +1,8 @@
 """Search blocks: immutable, content-addressed, decoded without copying; and events that stand in no tree."""
 
-from myria.index.block import MAX_DOCS, BlockNode, BlockView, Doc, Piece, View, build, decode, splice
+from myria.index.block import MAX_DOCS, BlockNode, BlockView, Piece, View, build, decode, splice
 from myria.index.corpus import Corpus, ScopeTable, Timeline
+from myria.index.documents import Doc
 from myria.index.loose import LooseBlock
 from myria.index.pack import Pack, pack
 

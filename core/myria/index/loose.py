@@ -16,7 +16,8 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from myria.index.block import MAX_DOCS, BlockView, Doc, Ints, Piece, decode, splice
+from myria.index.block import MAX_DOCS, BlockView, Ints, Piece, decode, splice
+from myria.index.documents import Doc
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from myria.db.clock import to_microseconds
 from myria.db.database import Connection
 from myria.db.queries import sql
 from myria.index import BlockNode, Doc
-from myria.index.block import days_of, found_by, stems_of
+from myria.index.documents import days_of, found_by, stems_of
 from myria.text.asking import asks
 from myria.text.changes import changed
 from myria.text.dates import holds_from, local_day, meant

@@ -16,7 +16,6 @@ from myria.errors import (
     AlreadySuperseded,
     DuplicateMemory,
     EventNotFound,
-    IdempotencyKeyReused,
     InvalidArgument,
     NoteExists,
     NoteNotFound,
@@ -45,7 +44,7 @@ from myria.notes.model import (
     note_event,
     note_of,
 )
-from myria.notes.repeats import Beside, KeptNote, Repeats, nothing_beside
+from myria.notes.repeats import Beside, KeptNote, Repeats, SameText, nothing_beside
 from myria.settings.redaction_kinds import Kind
 from myria.text.announcing import holds_later
 from myria.text.dates import local_day
@@ -126,7 +125,15 @@ class Notes:
         """
         cleaned = [await self._cleaned(tenant, draft) for draft in drafts]
         notes = [completed(draft, contract) for draft, _ in cleaned]
-        repeats = _SameText(self, tenant, participants, key=key, now=now, withdraws_expired=not dry_run)
+        repeats = SameText(
+            self.find_duplicate,
+            None if dry_run else self.expire,
+            self.restating_events,
+            tenant,
+            participants,
+            key=key,
+            now=now,
+        )
         outcomes = await self.keep(
             tenant,
             participants,
@@ -634,74 +641,6 @@ class Notes:
                 limit=self._content_characters,
             )
         return content
-
-
-class _SameText(Repeats):
-    """The rule of `remember_all`: of notes with equal participants, kind, session and text, one is kept."""
-
-    def __init__(
-        self,
-        notes: Notes,
-        tenant: str,
-        participants: tuple[str, ...],
-        *,
-        key: str | None,
-        now: int | None,
-        withdraws_expired: bool,
-    ) -> None:
-        self._notes = notes
-        self._tenant = tenant
-        self._participants = participants
-        self._key = key
-        self._now = now
-        self._withdraws_expired = withdraws_expired
-
-    def source_key(self, place: int) -> str | None:
-        """Return the key, which names the one note of a call."""
-        return None if self._key is None else f"note:{digest([*self._participants, self._key]).hex()}"
-
-    def repeats_within(self, notes: Sequence[NoteText]) -> Mapping[int, int]:
-        """Return by their places the notes that have kind and text of an earlier one, with that one's place."""
-        first_places: dict[tuple[str, str], int] = {}
-        places = [first_places.setdefault((note.kind, note.content), place) for place, note in enumerate(notes)]
-        return {place: first for place, first in enumerate(places) if first != place}
-
-    async def kept_already(self, notes: Sequence[NoteText]) -> Mapping[int, str]:
-        """Return by their places the notes that have a live duplicate, with its id; withdraw expired duplicates."""
-        repeat_of, kept_ids = self.repeats_within(notes), {}
-        for place, note in enumerate(notes):
-            if place not in repeat_of:
-                duplicate_id = await self._notes.find_duplicate(self._tenant, self._participants, note)
-                has_expired = (
-                    duplicate_id
-                    and self._withdraws_expired
-                    and await self._notes.expire(self._tenant, duplicate_id, self._now)
-                )
-                if duplicate_id is not None and not has_expired:
-                    kept_ids[place] = duplicate_id
-        return kept_ids
-
-    async def restating_events(
-        self, note_id: str, event: NewEvent, replaced: Sequence[asyncpg.Record]
-    ) -> Sequence[NewEvent]:
-        """Return the events of a new version with equal text; see `Notes.restating_events`."""
-        return await self._notes.restating_events(self._tenant, note_id, event, replaced)
-
-    def check(self, first: asyncpg.Record | None, event: NewEvent) -> None:
-        """Accept a repeat with the same text whose note is neither forgotten nor expired; else raise."""
-        note_id = "" if first is None else first["note_id"]
-        text = orjson.loads(event.payload_json)["text"]
-        if first is None or orjson.loads(first["first_payload"])["text"] != text:
-            raise IdempotencyKeyReused(
-                f"this key was used before, for another text: note {note_id}; nothing was kept. Use a new key, or "
-                "amend that note",
-                note_id=note_id,
-            )
-        if first["reason"] in ("forgotten", "expired"):
-            raise NoteNotFound(
-                f"note {note_id}, which was kept with this key, is withdrawn; restore it, or use a new key",
-                note_id=note_id,
-            )
 
 
 def _id_of(tenant: str, source_key: str) -> str:

@@ -1,6 +1,6 @@
 """When what is to be kept is kept already: the rules of it, and what becomes of each note of a call.
 
-No people have two live notes that say the same (`SameText` in `myria.notes.commands`). Over REST a memory may be kept
+No people have two live notes that say the same (`SameText`). Over REST a memory may be kept
 twice, unless another was kept with its deduplication key within a time (`SameKey`).
 """
 
@@ -84,6 +84,80 @@ class Repeats(ABC):
             IdempotencyKeyReused: the event says something else.
             NoteNotFound: the earlier call's note is gone.
         """
+
+
+class SameText(Repeats):
+    """The rule of `Notes.remember`: of notes with equal participants, kind, session and text, one is kept.
+
+    Args:
+        find_duplicate: `Notes.find_duplicate`.
+        expire: `Notes.expire`, which withdraws a duplicate that has expired; None in a dry run.
+        restate: `Notes.restating_events`.
+    """
+
+    def __init__(
+        self,
+        find_duplicate: Callable[[str, tuple[str, ...], NoteText], Awaitable[str | None]],
+        expire: Callable[[str, str, int | None], Awaitable[bool]] | None,
+        restate: Callable[[str, str, NewEvent, Sequence[asyncpg.Record]], Awaitable[Sequence[NewEvent]]],
+        tenant: str,
+        participants: tuple[str, ...],
+        *,
+        key: str | None,
+        now: int | None,
+    ) -> None:
+        self._find_duplicate = find_duplicate
+        self._expire = expire
+        self._restate = restate
+        self._tenant = tenant
+        self._participants = participants
+        self._key = key
+        self._now = now
+
+    def source_key(self, place: int) -> str | None:
+        """Return the key, which names the one note of a call."""
+        return None if self._key is None else f"note:{digest([*self._participants, self._key]).hex()}"
+
+    def repeats_within(self, notes: Sequence[NoteText]) -> Mapping[int, int]:
+        """Return by their places the notes that have kind and text of an earlier one, with that one's place."""
+        first_places: dict[tuple[str, str], int] = {}
+        places = [first_places.setdefault((note.kind, note.content), place) for place, note in enumerate(notes)]
+        return {place: first for place, first in enumerate(places) if first != place}
+
+    async def kept_already(self, notes: Sequence[NoteText]) -> Mapping[int, str]:
+        """Return by their places the notes that have a live duplicate, with its id; withdraw expired duplicates."""
+        repeat_of, kept_ids = self.repeats_within(notes), {}
+        for place, note in enumerate(notes):
+            if place not in repeat_of:
+                duplicate_id = await self._find_duplicate(self._tenant, self._participants, note)
+                has_expired = (
+                    duplicate_id and self._expire and await self._expire(self._tenant, duplicate_id, self._now)
+                )
+                if duplicate_id is not None and not has_expired:
+                    kept_ids[place] = duplicate_id
+        return kept_ids
+
+    async def restating_events(
+        self, note_id: str, event: NewEvent, replaced: Sequence[asyncpg.Record]
+    ) -> Sequence[NewEvent]:
+        """Return the events of a new version with equal text; see `Notes.restating_events`."""
+        return await self._restate(self._tenant, note_id, event, replaced)
+
+    def check(self, first: asyncpg.Record | None, event: NewEvent) -> None:
+        """Accept a repeat with the same text whose note is neither forgotten nor expired; else raise."""
+        note_id = "" if first is None else first["note_id"]
+        text = orjson.loads(event.payload_json)["text"]
+        if first is None or orjson.loads(first["first_payload"])["text"] != text:
+            raise IdempotencyKeyReused(
+                f"this key was used before, for another text: note {note_id}; nothing was kept. Use a new key, or "
+                "amend that note",
+                note_id=note_id,
+            )
+        if first["reason"] in ("forgotten", "expired"):
+            raise NoteNotFound(
+                f"note {note_id}, which was kept with this key, is withdrawn; restore it, or use a new key",
+                note_id=note_id,
+            )
 
 
 class SameKey(Repeats):

@@ -15,8 +15,9 @@ import numpy as np
 from myria import errors
 from myria.db.database import Connection
 from myria.db.queries import sql
-from myria.index.block import Doc, Ints, View
+from myria.index.block import Ints, View
 from myria.index.corpus import Corpus, Mask
+from myria.index.documents import Doc
 from myria.index.searchable import document
 from myria.search.cache import ByteCache
 from myria.search.cursors import Cursor

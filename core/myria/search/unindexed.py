@@ -18,8 +18,9 @@ import numpy as np
 
 from myria.db.database import Connection
 from myria.db.queries import sql
-from myria.index.block import Doc, Ints
+from myria.index.block import Ints
 from myria.index.corpus import Mask
+from myria.index.documents import Doc
 from myria.index.loose import LooseBlock
 from myria.index.searchable import document
 from myria.search.cache import ByteCache

@@ -19,8 +19,9 @@ import numpy as np
 from myria.db.database import Connection
 from myria.db.queries import sql
 from myria.errors import InternalError
-from myria.index.block import BlockView, Doc, Ints, decode, splice
+from myria.index.block import BlockView, Ints, decode, splice
 from myria.index.corpus import Mask, ScopeTable
+from myria.index.documents import Doc
 from myria.index.pack import Pack, pack
 from myria.index.searchable import covered, document
 from myria.search.cache import ByteCache
