@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 from hypothesis import HealthCheck, given, settings
@@ -83,6 +84,35 @@ async def test_an_export_says_times_by_the_clock_by_which_they_were_given(databa
         in_utc = lines(json.loads(line) | {"timestamp": "2026-03-13T05:30:00Z"} for line in text.splitlines())
         count, refused = await bring_in(other.server_dsn, in_utc)
         assert (count.already_there, refused) == (3, [])
+
+
+async def test_an_import_waits_for_a_database_that_is_away(database: postgres.Database) -> None:
+    """No line is refused because nobody can tell what is to be taken out of it: it is asked again."""
+    away = 3
+    pipes: set[asyncio.Task[None]] = set()
+    real = urlsplit(database.tcp.server)
+
+    async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while part := await reader.read(65_536):
+            writer.write(part)
+            await writer.drain()
+        writer.close()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal away
+        if away:
+            away -= 1
+            writer.close()
+            return
+        to_real = await asyncio.open_connection(real.hostname, real.port)
+        pipes.update(asyncio.create_task(pipe(*ends)) for ends in ((reader, to_real[1]), (to_real[0], writer)))
+
+    async with await asyncio.start_server(relay, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        dsn = urlunsplit(real._replace(netloc=real.netloc.replace(f":{real.port}", f":{port}")))
+        count, refused = await bring_in(dsn, lines([LINE]))
+        await asyncio.gather(*pipes)
+    assert (count.imported, refused, away) == (1, [], 0)
 
 
 async def test_importing_twice_adds_nothing(database: postgres.Database) -> None:

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import orjson
@@ -150,8 +151,10 @@ async def import_lines(
         try:
             event = _parse(text, limits, ignore)
             if event.event_id is None:
-                event, redacted_counts = await log.clean_event(tenant, event)
+                event, redacted_counts = await _patiently(partial(log.clean_event, tenant, event))
                 count.redacted += bool(redacted_counts)
+        except errors.UnavailableError:
+            raise  # the database is away: that says nothing about the line
         except errors.MyriaError as error:
             refuse(count.lines, error)
             continue
