@@ -234,7 +234,7 @@ class ErasureChanged(ConflictError, code="erasure_changed"):
 
 
 class ErasureTooLarge(ConflictError, code="erasure_too_large"):
-    """The erasure exceeds what a tool may erase, or too many of the tenant are unfinished."""
+    """The erasure exceeds what a tool may erase, or the tenant has too many unfinished ones."""
 
 
 class SourceEventKeyTaken(ConflictError, code="source_event_key_taken"):
@@ -286,7 +286,7 @@ class StorageQuotaExceeded(ConflictError, code="storage_quota_exceeded"):
 
 
 class AccessError(MyriaError):
-    """Who calls may not do this; what exists is not told by it."""
+    """The caller may not do this; the error does not tell whether the thing exists."""
 
     exit_status = 4
     http_status = 403

@@ -305,7 +305,7 @@ async def _store_identified(
             count.already_there += not is_edited
 
 
-async def _patiently(work: Callable[[], Awaitable[list[T]]]) -> list[T]:
+async def _patiently(work: Callable[[], Awaitable[T]]) -> T:
     """Run `work`, and repeat it for up to `RETRY_FOR_S` while the database is unreachable; return its result."""
     give_up = time.monotonic() + RETRY_FOR_S
     delay = 0.1
