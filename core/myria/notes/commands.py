@@ -304,6 +304,10 @@ class Notes:
             replaced: current rows of other notes that the new version replaces.
         """
         row = await self._current(tenant, note_id, _anybody)
+        if await self._was_kept(tenant, refused.source_event_key):
+            # Another attempt of this call has restated the note since. The current version may be that attempt's own,
+            # which the key would let supersede itself. So this is looked up after the row.
+            return []
         changed_at = to_microseconds(row["changed_at"])
         if not replaced and refused.timestamp <= changed_at:
             return []  # an import kept it with an earlier time, or another call kept it at the same moment
