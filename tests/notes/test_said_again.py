@@ -13,7 +13,7 @@ from myria.log.masks import Masks
 from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
-from myria.notes.model import Remembered
+from myria.notes.model import Remembered, note_event
 from myria.notes.questions import RecallQuery
 from myria.settings import Settings
 from myria.settings.planner import PlannerSettings
@@ -64,6 +64,28 @@ async def events(memory: Memory) -> int:
     async with memory.appending.read(TENANT) as connection:
         count: int = await connection.fetchval("SELECT count(*) FROM myria.events")
         return count
+
+
+async def test_an_attempt_does_not_replace_what_another_of_its_call_restated(memory: Memory) -> None:
+    """An attempt that was refused before the other had committed makes no version of the other's version."""
+    kept = await keep(memory, "The kiln is hot", "2026-03-01T09:00:00Z")
+    await keep(memory, "The kiln is cold", "2026-03-02T09:00:00Z")
+    await keep(memory, "The kiln is hot", "2026-03-03T09:00:00Z", key="k")
+    async with memory.appending.read(TENANT) as connection:
+        key = await connection.fetchval(
+            "SELECT source_event_key FROM myria.events WHERE source_event_key LIKE 'note:%' ORDER BY event_seq DESC"
+        )
+    refused = note_event(
+        kept.note,
+        US,
+        note_id="note_other",
+        version=1,
+        timestamp=parse_timestamp("2026-03-03T09:00:01Z"),
+        speaker="bot",
+        key=key,
+    )
+    notes = Notes(memory.log, content_characters=4_000)
+    assert await notes.restating_events(TENANT, kept.note_id, refused) == []
 
 
 @pytest.mark.parametrize("is_built", [False, True])
