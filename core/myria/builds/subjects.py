@@ -76,8 +76,10 @@ class ScopeSubjects:
             is_same_tree: whether the tree of time is the parent's.
         """
         update = None
+        # An update makes many small reads, so they share a transaction; without a parent there is nothing to read.
         async with nullcontext() if self._build.parent is None else self._reads.at_once():
             old = await self._old_root_row()
+            # Subjects from before `subjects_since` were planned with other settings, so they are not updated.
             if old is not None and in_place and old["since"] >= self._build.subjects_since:
                 self._records_since = old["since"]
                 # Where a record has lost too many leaves for an update, all subjects are planned anew below.

@@ -154,7 +154,7 @@ async def import_lines(
                 event, redacted_counts = await _patiently(partial(log.clean_event, tenant, event))
                 count.redacted += bool(redacted_counts)
         except errors.UnavailableError:
-            raise  # the database is away: that says nothing about the line
+            raise  # not the line's fault: the database was away for too long
         except errors.MyriaError as error:
             refuse(count.lines, error)
             continue

@@ -81,7 +81,7 @@ class Notes:
         self._session_idle_s = session_idle_s
 
     async def remember(self, tenant: str, participants: tuple[str, ...], draft: Draft, **more: Any) -> Remembered:
-        """Keep one note, as `remember_all` does."""
+        """Keep one note; see `remember_all`."""
         (kept,) = await self.remember_all(tenant, participants, [draft], **more)
         return kept
 
@@ -305,8 +305,9 @@ class Notes:
         """
         row = await self._current(tenant, note_id, _anybody)
         if await self._was_kept(tenant, refused.source_event_key):
-            # Another attempt of this call has restated the note since. The current version may be that attempt's own,
-            # which the key would let supersede itself. So this is looked up after the row.
+            # Another attempt with this key has already restated the note. The current version may be that attempt's,
+            # and superseding it under the same key would make it supersede itself. To see every such attempt, this is
+            # read after the row.
             return []
         changed_at = to_microseconds(row["changed_at"])
         if not replaced and refused.timestamp <= changed_at:

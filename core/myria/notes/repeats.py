@@ -1,7 +1,7 @@
-"""When what is to be kept is kept already: the rules of it, and what becomes of each note of a call.
+"""Which notes of a call repeat a note that is kept already, and what becomes of each.
 
-No people have two live notes that say the same (`SameText`). Over REST a memory may be kept
-twice, unless another was kept with its deduplication key within a time (`SameKey`).
+The same people never have two live notes with equal text (`SameText`). Over REST, a memory repeats another if that one
+was kept with its deduplication key within a window of time (`SameKey`).
 """
 
 from __future__ import annotations
