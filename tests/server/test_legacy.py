@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from typing import Any
 
 import asyncpg
 import httpx
@@ -16,7 +17,9 @@ from mcp.client.sse import sse_client
 from myria.access.store import AccessStore
 from myria.memory import Memory
 from myria.settings import AuthSettings, McpSettings, Settings
+from myria_server.api.results import CallResult
 from myria_server.http import sse as legacy
+from myria_server.mcp.toolbox import Toolbox
 from tests.server.wire import Served, serving
 from tests.support.keys import access_store, make_key
 from tests.support.patience import PATIENCE_S
@@ -140,6 +143,35 @@ async def test_who_reads_no_answers_asks_no_further(
         assert (await message(old, named[0], noted)).status_code == 202
 
 
+async def test_only_an_answer_ends_what_a_stream_owes(
+    old: Served, store: AccessStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A malformed response with the id of a request under way is refused, and that request still counts."""
+    monkeypatch.setattr(legacy, "UNANSWERED_EACH", 1)
+    may_go_on = asyncio.Event()
+    call_now = Toolbox.call
+
+    async def call_later(*arguments: Any, **more: Any) -> CallResult:
+        await may_go_on.wait()
+        return await call_now(*arguments, **more)
+
+    monkeypatch.setattr(Toolbox, "call", call_later)
+    key = await make_key(store, "ana")
+    named: list[str] = []
+    async with (
+        sse_client(url(old, f"/sse?accessKey={key}"), on_session_created=named.append) as (read, write),
+        ClientSession(read, write) as session,
+    ):
+        await session.initialize()
+        slow = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "recall", "arguments": {}}}
+        while (await message(old, named[0], slow)).status_code == 429:  # the answer to initialize is being read
+            await asyncio.sleep(0)
+        assert (await message(old, named[0], LIST | {"id": 8})).status_code == 429
+        assert (await message(old, named[0], {"jsonrpc": "2.0", "id": 7, "error": "x"})).status_code == 400
+        assert (await message(old, named[0], LIST | {"id": 8})).status_code == 429
+        may_go_on.set()
+
+
 async def test_a_revoked_key_ends_what_its_stream_can_do(old: Served, store: AccessStore) -> None:
     """The stream was opened before; its next messages are refused as soon as the process knows."""
     key = await make_key(store, "ana")
@@ -187,6 +219,16 @@ async def test_old_sessions_get_a_stream_and_an_end(old: Served, store: AccessSt
             assert await anext(stream.aiter_bytes()) == b": still here\n\n"
         assert (await old.client.delete(path, headers=headers)).status_code == 200
         assert (await old.client.delete(path)).status_code == 401
+
+
+async def test_a_stream_holds_no_body(old: Served, store: AccessStore) -> None:
+    """A body would be held, with its turn among the big ones, for as long as the stream is open: so it is refused."""
+    key = await make_key(store, "ana")
+    sent = {"authorization": f"Bearer {key}", "accept": "text/event-stream"}
+    for path in ("/mcp", "/mcp/agent", "/sse"):
+        for body in (b"x", b"x" * 300_000):
+            async with old.client.stream("GET", path, headers=sent, content=body) as stream:
+                assert stream.status_code == 413, path
 
 
 async def test_off_is_405(served: Served) -> None:

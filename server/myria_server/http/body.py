@@ -103,8 +103,11 @@ class WholeBody:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
+        # A stream has no body: it would be held, with its turn among the big ones, for as long as the stream is open.
+        opens_stream = self._api.is_stream or (self._api.refuses == "mcp" and scope["method"] == "GET")
+        limit = 0 if opens_stream else self._api.body_bytes
         try:
-            async with self._reader.read(scope, receive, self._api.body_bytes, scope[PRINCIPAL_KEY].caller) as body:
+            async with self._reader.read(scope, receive, limit, scope[PRINCIPAL_KEY].caller) as body:
                 if body is not None:
                     await self._app(scope, replaying(body, receive), send)
         except (BodyTooLarge, DeadlineExceeded, Overloaded) as error:

@@ -226,7 +226,7 @@ class LegacyTransport:
         return session_id, stream
 
     def _note_owed(self, stream: _Stream, message: Any) -> Callable[[], None]:
-        """Note that a stream owes an answer if a message is a request; return a function that undoes this.
+        """Note that a stream owes an answer if a message is a request; return a function that takes this note back.
 
         Raises:
             InvalidArgument: a request with this id is not answered yet.
@@ -245,9 +245,11 @@ class LegacyTransport:
                     retry_after_s=1,
                 )
             stream.unanswered.add(request_id)
-        elif message.get("method") == "notifications/cancelled":
+            return partial(stream.unanswered.discard, request_id)
+        if message.get("method") == "notifications/cancelled":
             stream.unanswered.discard(cancelled_id(message))
-        return partial(stream.unanswered.discard, request_id)
+        # A response may carry the id of a request that is still owed its answer, so it takes nothing back.
+        return lambda: None
 
 
 async def _pass_on(
