@@ -14,6 +14,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from myria.access.principal import local_principal
 from myria.memory import Memory
 from myria.settings import Settings
+from myria_server.mcp.calls import _check_written as envelope_check
 from myria_server.mcp.server import build_server
 from myria_server.mcp.toolbox import Toolbox
 from myria_server.metrics import ServerMetrics
@@ -85,6 +86,21 @@ async def test_progress_tokens_and_other_clients_are_taken(served: Served, memor
         await same(served, sdk, legacy, headers(version="2025-11-25"))
         typed = BASE_HEADERS | {"content-type": "application/json; charset=utf-8"}
         await same(served, sdk, legacy, typed)
+
+
+@pytest.mark.parametrize("version", [MODERN, "2025-06-18"])
+@pytest.mark.parametrize("token_of", [str, int], ids=["text", "number"])
+async def test_an_envelope_is_remembered_without_its_progress_token(
+    served: Served, version: str, token_of: type[str] | type[int]
+) -> None:
+    """A client that sends another token with each call has its envelope checked by the SDK once."""
+    envelope_check.cache_clear()
+    for token in (1, 2, 3):
+        message = call(NAME, ASKED, version=version)
+        message["params"].setdefault("_meta", {})
+        message["params"]["_meta"] = message["params"]["_meta"] | {"progressToken": token_of(token)}
+        assert (await served.post(message, headers(NAME, version=version))).status_code == 200
+    assert envelope_check.cache_info().misses == 1
 
 
 def changed(message: dict[str, Any], **changes: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import tracemalloc
@@ -12,9 +13,9 @@ import pytest
 
 from benchmarks.attacker import NAME, SHAPES, hostile
 from myria.settings import Settings
-from myria_server.http.endpoint import SDK_BYTES
 from myria_server.mcp.bodies import Bodies, Refused
-from tests.server.wire import Served, call, event, headers
+from myria_server.mcp.calls import SDK_BYTES
+from tests.server.wire import MODERN, Served, call, event, headers
 
 MEBIBYTE = 1024 * 1024
 LARGEST = Settings().mcp.body_bytes - 1_000
@@ -70,6 +71,18 @@ async def test_what_the_sdk_parses_has_a_bound(served: Served) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"_meta": {"vendor/trace": "x" * SDK_BYTES}}}
     refused = await served.post(message, headers(version="2025-06-18"))
     assert (refused.status_code, code_of(refused.json()), refused.json()["id"]) == (413, "body_too_large", 1)
+
+
+@pytest.mark.parametrize("version", [MODERN, "2025-06-18", "2024-11-05"])
+@pytest.mark.parametrize("place", ["_meta", "params", "message"])
+async def test_what_stands_beside_arguments_has_a_bound(served: Served, place: str, version: str) -> None:
+    """A call may be as large as its arguments are; its envelope is checked by the SDK at one go."""
+    message = copy.deepcopy(call("query_event_nodes", {"query": "x" * 20_000}, version=version, request_id=3))
+    params = message["params"]
+    holders = {"_meta": params.setdefault("_meta", {}), "params": params, "message": message}
+    holders[place]["vendor/trace"] = "x" * SDK_BYTES
+    refused = await served.post(message, headers("query_event_nodes", version=version))
+    assert (refused.status_code, code_of(refused.json()), refused.json()["id"]) == (413, "body_too_large", 3)
 
 
 async def test_a_full_batch_of_large_events_goes_through(served: Served) -> None:

@@ -40,7 +40,7 @@ from myria_server.http.exchange import (
 from myria_server.mcp import requestlog
 from myria_server.mcp.answers import Answers, Held
 from myria_server.mcp.bodies import Bodies, Refused
-from myria_server.mcp.calls import MODERN, VERSION_HEADER, Calls
+from myria_server.mcp.calls import MODERN, SDK_BYTES, VERSION_HEADER, Calls
 from myria_server.mcp.messages import (
     MAX_BATCH_MESSAGES,
     blamed_call,
@@ -51,9 +51,6 @@ from myria_server.mcp.messages import (
     with_object_arguments,
 )
 from myria_server.mcp.server import ADDRESS_KEY, PRINCIPAL_KEY
-
-SDK_BYTES = 16 * 1024
-"""Largest message, in bytes, that is handed to the SDK, which parses it again in the event loop."""
 
 _BATCH_VERSIONS = frozenset({None, b"2024-11-05", b"2025-03-26"})
 """Protocol versions with JSON-RPC batches; no header means 2025-03-26, and 2025-06-18 took batches away."""

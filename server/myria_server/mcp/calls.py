@@ -27,6 +27,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
 from myria.access.principal import Principal
+from myria.errors import BodyTooLarge
 from myria_server.api.results import CallResult
 from myria_server.mcp import requestlog
 from myria_server.mcp.messages import rpc_error
@@ -38,6 +39,9 @@ TEXT_VERSIONS = frozenset(version for version in HANDSHAKE_PROTOCOL_VERSIONS if 
 VERSION_HEADER = b"mcp-protocol-version"
 MODERN = LATEST_MODERN_VERSION.encode()
 """The header's value for messages that carry their envelope with them."""
+
+SDK_BYTES = 16 * 1024
+"""Most bytes of JSON that the SDK reads of one message, which it does at one go in the event loop."""
 
 _OK = 200
 
@@ -85,6 +89,11 @@ class Calls:
             assert error is not None  # noqa: S101 - it knows both
             status = ERROR_CODE_HTTP_STATUS.get(error.code, _OK) if is_modern else _OK
             return status, rpc_error(request_id, error.code, error.message, error.data)
+        except BodyTooLarge as too_large:
+            self._toolbox.metrics.refused(too_large.code)
+            requestlog.refused(too_large.code)
+            refusal = rpc_error(request_id, mcp_types.INVALID_REQUEST, too_large.message, too_large.to_json())
+            return too_large.http_status, refusal
         outcome = await self._toolbox.call(params["name"], params.get("arguments"), principal, address_of)
         return _OK, self.written(request_id, outcome, is_modern=is_modern, structured=version not in TEXT_VERSIONS)
 
@@ -125,16 +134,23 @@ def _check(
 
     Raises:
         MCPError, ValidationError: something of the envelope is missing or wrong.
+        BodyTooLarge: it has more than `SDK_BYTES`, or is too deep to be written.
     """
     params = message["params"]
     if isinstance(params.get("arguments"), dict):
         params = {**params, "arguments": {}}
+    meta = params.get("_meta")
+    if isinstance(meta, dict) and type(meta.get("progressToken")) in (str, int):
+        # Any such token is good. Clients send another one with each call, so what is remembered has a stand-in for it.
+        params = {**params, "_meta": {**meta, "progressToken": type(meta["progressToken"])()}}
     envelope: dict[str, Any] = {**message, "id": 0, "params": params}
     try:
         written = orjson.dumps(envelope)
-    except orjson.JSONEncodeError:  # too deep to be written: such an envelope is not remembered
+    except orjson.JSONEncodeError:
         written = b""
-    if written and len(written) + sum(len(name) + len(value) for name, value in mcp_headers) <= _REMEMBERED_BYTES:
+    if not 0 < len(written) <= SDK_BYTES:
+        raise BodyTooLarge(f"a message may hold {SDK_BYTES} bytes beside the arguments of a tool", limit=SDK_BYTES)
+    if len(written) + sum(len(name) + len(value) for name, value in mcp_headers) <= _REMEMBERED_BYTES:
         _check_written(written, version, mcp_headers, is_modern=is_modern)
     else:
         _check_by_the_sdk(envelope, version, mcp_headers, is_modern=is_modern)
