@@ -21,7 +21,7 @@ from myria.notes.memories.model import MemoryChanges, MemoryDraft
 from myria.notes.memories.sharing import Keeping
 from myria.settings import AuthSettings, RestSettings, Settings
 from myria.text.model_tokens import token_counter
-from myria_server.api.memtrace.handlers import ROUTES
+from myria_server.api.memtrace.handlers import ROUTES, _read_drafts
 from myria_server.api.memtrace.schemas import PREFIX
 from myria_server.api.tools import PATH_OF, TOOLS, output_schema
 from tests.server.wire import Served, call, event, headers, listed, serving
@@ -41,6 +41,23 @@ async def ask(served: Served, method: str, path: str, body: Any = None, *, statu
     if status >= 400:
         assert isinstance(answered["error"], str)
     return answered
+
+
+async def test_reading_a_large_batch_lets_others_in() -> None:
+    """Other tasks of the event loop run several times while 500 memories are read."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    drafts = await _read_drafts([SAID] * 500, all_or_none=True)
+    task.cancel()
+    assert len(drafts) == 500
+    assert turns >= 10
 
 
 async def test_a_memory_is_kept_found_changed_and_withdrawn(served: Served) -> None:

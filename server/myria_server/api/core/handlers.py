@@ -62,6 +62,7 @@ def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
         def read_events(fields: Any) -> list[NewEvent]:
             return parse_events({} if fields is None else fields, limits, principal=principal)
 
+        # At one go: 500 events of 4 MiB take 10 to 50 ms of CPU, and only two callers at a time have so large a body.
         events = understood(inputs.EventsInput, arguments, read_events)
         try:
             results = await memory.log.append_events(principal.tenant, events)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -161,6 +162,9 @@ class Caller:
         return None if self.key is None else digest([*self.whose.own, self.key]).hex()
 
 
+_READ_AT_A_TIME = 50
+"""Memories of one call that are read before other requests have their turn: at most 10 ms of CPU."""
+
 _ROUTES: list[Route] = []
 _PATH_ID_FIELDS = {"agents": "agent_id", "sessions": "session_id"}
 _NOT_FOUND_ERRORS = {"memories": NoteNotFound, "agents": AgentNotFound, "sessions": SessionNotFound}
@@ -224,7 +228,7 @@ class MemtraceApi:
                 f"{len(request.memories)} memories; at most {self._max_batch} are taken at once",
                 limit=self._max_batch,
             )
-        drafts = _read_drafts(request.memories, all_or_none=request.atomic is not False)
+        drafts = await _read_drafts(request.memories, all_or_none=request.atomic is not False)
         valid_drafts = [draft for draft in drafts if isinstance(draft, MemoryDraft)]
         kept_memories: Sequence[Kept] = ()
         if valid_drafts:
@@ -586,14 +590,18 @@ def handlers(api: MemtraceApi) -> Mapping[str, ToolHandler]:
     }
 
 
-def _read_drafts(items: Sequence[Any], *, all_or_none: bool) -> list[MemoryDraft | MyriaError]:
+async def _read_drafts(items: Sequence[Any], *, all_or_none: bool) -> list[MemoryDraft | MyriaError]:
     """Return for each item its draft, or the error that refuses it.
+
+    500 items of 4 MiB take up to 0.1 s of CPU, so other requests are let in after every `_READ_AT_A_TIME`.
 
     Raises:
         MyriaError: the first such error, where `all_or_none`; its detail `index` names the item.
     """
     drafts: list[MemoryDraft | MyriaError] = []
     for index, item in enumerate(items):
+        if index % _READ_AT_A_TIME == 0:
+            await asyncio.sleep(0)
         try:
             drafts.append(inputs.read(rest.MemoryInput, _as_object(item)).draft())
         except MyriaError as error:
