@@ -127,9 +127,12 @@ def arguments_of_tools(page: str) -> Iterator[str]:
 
 def answers_of_tools(page: str) -> Iterator[str]:
     """Yield the fields of each tool's answer."""
+    listed: dict[str, list[str]] = {}
     for tool, text in sections(page):
-        for line in re.findall(r"^Answers (.*)$", text, re.MULTILINE):
-            yield from (f"{tool} -> {name}" for name in re.findall(r"`(\w+)`", line))
+        for same, line in re.findall(r"^Answers (as )?(.*)$", text, re.MULTILINE):
+            names = re.findall(r"`(\w+)`", line)
+            listed[tool] = listed[names[0]] if same else names
+            yield from (f"{tool} -> {name}" for name in listed[tool])
 
 
 def settings(page: str) -> Iterator[str]:

@@ -62,7 +62,7 @@ def setting_line(setting: SettingDescription) -> str:
     """Return one line of a section's list."""
     name = setting.key.split(".")[1]
     default = "unset" if setting.default is None else f"`{plain(setting.default)}`"
-    kind = setting.type.removesuffix(", or unset")
+    kind = setting.type.removesuffix(", or unset").replace(" | ", "|")
     kind = {"text": "", "true or false": "", "list of text": ""}.get(kind, kind)
     unit = next((unit for ending, unit in UNITS.items() if name.endswith(ending) and not name.endswith("_per_s")), None)
     if unit is not None:
@@ -120,13 +120,14 @@ def tools_page() -> str:
     """Return the generated end of docs/tools.md."""
     parts = []
     described: dict[tuple[str, str], str] = {}
+    answered: dict[type[Answer], str] = {}
     for faces, tools in groupby(TOOLS, lambda tool: tool.faces):
         parts.append(f"\n# At {' and '.join(PATH_OF[face] for face in faces)}\n")
         for tool in tools:
             profile = "" if tool.profile == "core" else f", profile `{tool.profile}`"
             needs = f"Role {' or '.join(tool.roles)}{profile}."
             parts.append(f"\n## {tool.plain()}\n\n{description(tool, LIMITS)} {needs}\n\n")
-            parts.append(arguments_list(tool, described))
+            parts.append(f"{arguments_list(tool, described)}\n{answer_line(tool, answered)}\n")
     return "".join(parts)
 
 
@@ -187,7 +188,7 @@ def metric_line(metric: Described) -> str:
 
 
 def arguments_list(tool: Tool, described: dict[tuple[str, str], str]) -> str:
-    """Return the arguments of a tool as a list, and what it answers at the top level.
+    """Return the arguments of a tool as a list.
 
     An argument that a tool before it describes in the same words is named alone; `described` remembers those.
     """
@@ -211,26 +212,34 @@ def arguments_list(tool: Tool, described: dict[tuple[str, str], str]) -> str:
     if bare:
         lines.append(f"- {', '.join(bare)}\n")
     lines.extend(f"- As for `{other}`: {', '.join(names)}\n" for other, names in same.items())
-    answered = ", ".join(f"`{field.alias or name}`" for name, field in tool.answer.model_fields.items())
-    listed = "".join(lines) or "No arguments.\n"
-    return f"{listed}\nAnswers {answered}.\n"
+    return "".join(lines) or "No arguments.\n"
+
+
+def answer_line(tool: Tool, answered: dict[type[Answer], str]) -> str:
+    """Return what a tool answers at the top level; `answered` remembers which tool answers a model first."""
+    other = answered.setdefault(tool.answer, tool.plain())
+    if other != tool.plain():
+        return f"Answers as `{other}`."
+    fields = ", ".join(f"`{field.alias or name}`" for name, field in tool.answer.model_fields.items())
+    return f"Answers {fields}."
 
 
 def type_name(shape: dict[str, Any]) -> str:
     """Return the type of an argument in words."""
     if "enum" in shape:
-        return " | ".join(str(value) for value in shape["enum"])
+        return "|".join(str(value) for value in shape["enum"])
     if "anyOf" in shape:
         return " or ".join(type_name(arm) for arm in shape["anyOf"])
     if isinstance(shape.get("type"), list):
         return " or ".join(type_name({**shape, "type": each}) for each in shape["type"])
     if shape.get("type") == "array":
-        return f"list of {type_name(shape['items'])}"
+        items = type_name(shape["items"])
+        return "strings" if items == "string" else f"list of {items}"
     if shape.get("type") == "object" and "properties" in shape:
         names = ", ".join(shape["properties"])
         return "event (as for append_event)" if "payload" in shape["properties"] else f"{{{names}}}"
     if shape.get("format") == "date-time":
-        return "RFC 3339 time"
+        return "time"
     low, high = shape.get("minimum"), shape.get("maximum")
     bounds = f" {low}..{high}" if low is not None and high is not None else ""
     return f"{shape.get('type', 'any')}{bounds}"

@@ -65,7 +65,7 @@ class MyriaError(Exception):
 
 
 class InputError(MyriaError):
-    """The request itself is wrong; the same request will be refused again."""
+    """The request itself is wrong."""
 
     exit_status = 2
     http_status = 400
@@ -76,23 +76,23 @@ class InvalidArgument(InputError, code="invalid_argument"):
 
 
 class UnknownField(InputError, code="unknown_field"):
-    """A field is not part of the contract; the message names the nearest known one."""
+    """A field is unknown; the message names the nearest known one."""
 
 
 class UnknownTool(InputError, code="unknown_tool"):
-    """No tool of this endpoint has this name; the message names the nearest one and its endpoint."""
+    """This endpoint has no such tool; the message names the nearest one and its endpoint."""
 
 
 class InvalidParticipants(InputError, code="invalid_participants"):
-    """Participants must be 1..64 unique names of 1..200 characters, without control or invisible characters."""
+    """Participants must be 1 to 64 unique names of 1 to 200 characters, without control or invisible characters."""
 
 
 class InvalidTimestamp(InputError, code="invalid_timestamp"):
-    """A timestamp must be RFC 3339 with a zone, in the years 0001-9999."""
+    """A timestamp must be RFC 3339 with a zone, in the years 0001 to 9999."""
 
 
 class InvalidText(InputError, code="invalid_text"):
-    """Text is too long or holds what cannot be stored (NUL, lone surrogate), or a name holds an invisible character."""
+    """A text is too long or cannot be stored (NUL, lone surrogate), or a name holds an invisible character."""
 
 
 class InvalidPayload(InputError, code="invalid_payload"):
@@ -100,11 +100,11 @@ class InvalidPayload(InputError, code="invalid_payload"):
 
 
 class ReservedType(InputError, code="reserved_type"):
-    """Event types that begin with `myria.` are Myria's own; use another."""
+    """Event types that begin with `myria.` are Myria's own."""
 
 
 class PayloadTooLarge(InputError, code="payload_too_large"):
-    """A payload is larger than the limit; store the blob elsewhere and keep a reference."""
+    """A payload exceeds the limit. Store the blob elsewhere and keep a reference."""
 
 
 class PayloadTooDeep(InputError, code="payload_too_deep"):
@@ -112,27 +112,27 @@ class PayloadTooDeep(InputError, code="payload_too_deep"):
 
 
 class BatchTooLarge(InputError, code="batch_too_large"):
-    """A batch holds more events than the limit; split it."""
+    """A batch holds more events than the limit. Split it."""
 
 
 class BodyTooLarge(InputError, code="body_too_large", http_status=413):
-    """A request body is larger than the limit; split it."""
+    """A request body exceeds the limit. Split it."""
 
 
 class AnswerTooLarge(InputError, code="answer_too_large"):
-    """The answer exceeds the limit (retrieval.answer_bytes); ask for less at once."""
+    """The answer exceeds retrieval.answer_bytes. Ask for less at once."""
 
 
 class MalformedJson(InputError, code="malformed_json"):
-    """Text is not JSON, or holds duplicate keys or non-finite numbers."""
+    """The text is not JSON, or holds duplicate keys or non-finite numbers."""
 
 
 class CursorInvalid(InputError, code="cursor_invalid"):
-    """A cursor was not made here, or belongs to another query."""
+    """The cursor was not made here, or belongs to another query."""
 
 
 class CursorExpired(InputError, code="cursor_expired"):
-    """A cursor is older than its lifetime; ask again without it."""
+    """The cursor is too old. Ask again without it."""
 
 
 class MethodNotAllowed(InputError, code="method_not_allowed", http_status=405):
@@ -140,54 +140,54 @@ class MethodNotAllowed(InputError, code="method_not_allowed", http_status=405):
 
 
 class NotFoundError(MyriaError):
-    """What was asked for does not exist, or not for these participants: the two look alike."""
+    """What you ask for does not exist, or you may not see it: the two look alike."""
 
     exit_status = 3
     http_status = 404
 
 
 class EventNotFound(NotFoundError, code="event_not_found"):
-    """No such event is visible to these participants."""
+    """These participants see no such event."""
 
 
 class ErasureNotFound(NotFoundError, code="erasure_not_found"):
-    """There is no such erasure, or it has no receipt yet."""
+    """No such erasure, or it has no receipt yet."""
 
 
 class NoteNotFound(NotFoundError, code="note_not_found"):
-    """No such note, or none that you may see, or it was withdrawn."""
+    """No such note, or you may not see it, or it was withdrawn."""
 
 
 class AgentNotFound(NotFoundError, code="agent_not_found"):
-    """No agent with this id or name is registered where you can see it."""
+    """You see no agent with this id or name."""
 
 
 class SessionNotFound(NotFoundError, code="session_not_found"):
-    """No session with this id was opened where you can see it."""
+    """You see no session with this id."""
 
 
 class TopicNotFound(NotFoundError, code="topic_not_found"):
-    """No such topic or node is visible to these participants in this snapshot."""
+    """These participants see no such topic or node in this snapshot."""
 
 
 class SnapshotNotFound(NotFoundError, code="snapshot_not_found"):
-    """No such snapshot is kept for this tenant."""
+    """The tenant keeps no such snapshot."""
 
 
 class BuildNotFound(NotFoundError, code="build_not_found"):
-    """No such build is known for this tenant."""
+    """The tenant has no such build."""
 
 
 class TenantNotFound(NotFoundError, code="tenant_not_found"):
-    """No such tenant is in this database."""
+    """No such tenant."""
 
 
 class KeyNotFound(NotFoundError, code="key_not_found"):
-    """No such key is in this database."""
+    """No such key."""
 
 
 class GrantNotFound(NotFoundError, code="grant_not_found"):
-    """No such grant is in this database; those that ended long ago are forgotten."""
+    """No such grant; those that ended long ago are forgotten."""
 
 
 class SecretNotFound(NotFoundError, code="secret_not_found"):
@@ -199,22 +199,22 @@ class PathNotFound(NotFoundError, code="path_not_found"):
 
 
 class ConflictError(MyriaError):
-    """The present state of the memory forbids the operation."""
+    """The present state of the memory forbids the operation; nothing was stored."""
 
     exit_status = 4
     http_status = 409
 
 
 class StaleParent(ConflictError, code="stale_parent"):
-    """The snapshot's parent is no longer the active one; rebuild instead of publishing it."""
+    """Another snapshot became active since this one was built. Rebuild instead of publishing it."""
 
 
 class SnapshotNotHeld(ConflictError, code="snapshot_not_held"):
-    """Only a held snapshot can be published or given up."""
+    """Only a held snapshot can be published or discarded."""
 
 
 class SnapshotNotRestorable(ConflictError, code="snapshot_not_restorable"):
-    """Only a kept snapshot that was active once can be rolled back to."""
+    """You can roll back only to a kept snapshot that was active once."""
 
 
 class NoPreviousSnapshot(ConflictError, code="no_previous_snapshot"):
@@ -222,55 +222,55 @@ class NoPreviousSnapshot(ConflictError, code="no_previous_snapshot"):
 
 
 class EventIdConflict(ConflictError, code="event_id_conflict"):
-    """An imported event_id exists already with other content."""
+    """The event_id exists already with other content."""
 
 
 class EventErased(ConflictError, code="event_erased"):
-    """An event with this channel and source_event_key was erased, and stays so; nothing was stored."""
+    """An event with this channel and source_event_key was erased, and stays so."""
 
 
 class ErasureChanged(ConflictError, code="erasure_changed"):
-    """The number of events to erase differs from the caller's; look at a dry run again."""
+    """The number of events to erase is not the one you named. Look at a dry run again."""
 
 
 class ErasureTooLarge(ConflictError, code="erasure_too_large"):
-    """The erasure exceeds what a tool may erase, or the tenant has too many unfinished ones."""
+    """The erasure exceeds what a tool may erase, or too many of the tenant's are unfinished."""
 
 
 class SourceEventKeyTaken(ConflictError, code="source_event_key_taken"):
-    """An event that these participants may not see has this channel and key; nothing was stored."""
+    """An event that these participants may not see has this channel and key."""
 
 
 class AlreadySuperseded(ConflictError, code="already_superseded"):
-    """Another event has replaced that event already; nothing was stored. Read it again."""
+    """Another event has replaced that event already. Read it again."""
 
 
 class NoteExists(ConflictError, code="note_exists"):
-    """The same people keep a note with this text and kind; nothing was stored."""
+    """The same people keep a note with this text and kind already."""
 
 
 class DuplicateMemory(ConflictError, code="duplicate_memory"):
-    """The same memory was kept within the window of deduplication; nothing was stored."""
+    """The same memory was kept a short time ago (rest.dedup_window_s)."""
 
 
 class AgentExists(ConflictError, code="agent_exists"):
-    """An agent with this name is registered already; nothing was stored."""
+    """An agent with this name is registered already."""
 
 
 class IdempotencyKeyReused(ConflictError, code="idempotency_key_reused"):
-    """The key was used for something else; nothing was stored."""
+    """The key was used for another request."""
 
 
 class SessionMoved(ConflictError, code="session_moved", retryable=True):
-    """The session or a turn of it changed meanwhile; nothing was stored. Try again."""
+    """The session or a turn of it changed meanwhile. Try again."""
 
 
 class ManualTriggerDisabled(ConflictError, code="manual_trigger_disabled"):
-    """Manual rebuilds are switched off by builder.allow_manual_trigger."""
+    """builder.allow_manual_trigger forbids manual rebuilds."""
 
 
 class ToolNotEnabled(ConflictError, code="tool_not_enabled", http_status=403):
-    """The tool belongs to a profile that this server does not offer."""
+    """This server does not offer the profile of the tool (mcp.profiles)."""
 
 
 class TenantExists(ConflictError, code="tenant_exists"):
@@ -278,11 +278,11 @@ class TenantExists(ConflictError, code="tenant_exists"):
 
 
 class TenantDeleting(ConflictError, code="tenant_deleting"):
-    """The tenant is being deleted; nothing is written for it any more."""
+    """Somebody deletes the tenant; it takes nothing new."""
 
 
 class StorageQuotaExceeded(ConflictError, code="storage_quota_exceeded"):
-    """The tenant's storage is full; an administrator raises the quota or removes something."""
+    """The tenant's storage is full. An administrator raises the quota or removes something."""
 
 
 class AccessError(MyriaError):
@@ -293,7 +293,7 @@ class AccessError(MyriaError):
 
 
 class CredentialMissing(AccessError, code="credential_missing", http_status=401):
-    """No credential came with the request."""
+    """The request has no credential."""
 
 
 class CredentialInvalid(AccessError, code="credential_invalid", http_status=401):
@@ -321,15 +321,15 @@ class TenantSuspended(AccessError, code="tenant_suspended"):
 
 
 class HostNotAllowed(AccessError, code="host_not_allowed", http_status=421):
-    """The server does not answer under the name in Host; mcp.allowed_hosts adds names."""
+    """The server does not answer under the name in Host. Add it to mcp.allowed_hosts."""
 
 
 class OriginNotAllowed(AccessError, code="origin_not_allowed"):
-    """A page of this origin may not call the server; mcp.cors_origins adds origins."""
+    """A page of this origin may not call the server. Add it to mcp.cors_origins."""
 
 
 class RateLimited(AccessError, code="rate_limited", retryable=True, exit_status=5, http_status=429):
-    """The credential or address asks too often or too much at once."""
+    """The credential or address asks too often, or too much at once."""
 
 
 class UnavailableError(MyriaError):
@@ -349,11 +349,11 @@ class DeadlineExceeded(UnavailableError, code="deadline_exceeded"):
 
 
 class IssuerUnavailable(UnavailableError, code="issuer_unavailable"):
-    """The keys of a token's authorization server cannot be fetched, so it cannot be checked."""
+    """Myria cannot fetch the keys of the token's authorization server, so it cannot check the token."""
 
 
 class Overloaded(UnavailableError, code="overloaded"):
-    """Too many requests wait; slow down and retry."""
+    """Too many requests wait. Slow down."""
 
 
 class TurnBusy(UnavailableError, code="turn_busy", http_status=409):
@@ -361,7 +361,7 @@ class TurnBusy(UnavailableError, code="turn_busy", http_status=409):
 
 
 class QuotaExceeded(UnavailableError, code="quota_exceeded", http_status=429):
-    """The tenant uses as much as it may; later there is room again."""
+    """The tenant uses as much as it may at this time."""
 
 
 class ClusterUnavailable(UnavailableError, code="cluster_unavailable"):
@@ -369,7 +369,7 @@ class ClusterUnavailable(UnavailableError, code="cluster_unavailable"):
 
 
 class ModelFailed(UnavailableError, code="model_failed"):
-    """A language model gave no usable answer; the deterministic one is taken."""
+    """A language model gave no usable answer; the deterministic one stands."""
 
 
 class DiskFull(UnavailableError, code="disk_full"):
@@ -387,15 +387,16 @@ class ConfigurationError(OperationalError, code="configuration_error"):
 
 
 class DataCorrupted(OperationalError, code="data_corrupted"):
-    """PostgreSQL cannot read something it stored; the rest is served. `myria verify` says what; restore a backup."""
+    """PostgreSQL cannot read something that it stored; the rest is served. `myria verify` says what. Restore a
+    backup."""
 
 
 class SchemaOutdated(OperationalError, code="schema_outdated"):
-    """The database schema is older than this program; run `myria migrate`."""
+    """The schema is older than this program. Run `myria migrate`."""
 
 
 class SchemaTooNew(OperationalError, code="schema_too_new"):
-    """The database schema is newer than this program; upgrade the program."""
+    """The schema is newer than this program. Upgrade the program."""
 
 
 class DataDirInUse(OperationalError, code="data_dir_in_use"):
@@ -411,11 +412,11 @@ class PortInUse(OperationalError, code="port_in_use"):
 
 
 class ClusterRefused(OperationalError, code="cluster_refused"):
-    """The Kubernetes API server refused a request; the details have its status and reason."""
+    """The Kubernetes API server refused a request. The details have its status and reason."""
 
 
 class EmbeddedPostgresFailed(OperationalError, code="embedded_postgres_failed"):
-    """The embedded PostgreSQL did not start; the message quotes its log."""
+    """The embedded PostgreSQL did not start. The message quotes its log."""
 
 
 class BuildError(MyriaError):
@@ -425,15 +426,15 @@ class BuildError(MyriaError):
 
 
 class BuildInvalid(BuildError, code="build_invalid"):
-    """A staged snapshot broke a validation rule; the details list rule and message."""
+    """A staged snapshot broke a rule. The details list rule and message."""
 
 
 class BuildSuperseded(BuildError, code="build_superseded"):
-    """The active snapshot moved while the build ran."""
+    """Another snapshot became active while the build ran."""
 
 
 class BuildInterrupted(BuildError, code="build_interrupted"):
-    """The build was cut off (Job gone, database away); the details have the reason.
+    """The build was cut off (Job gone, database away). The details have the reason.
 
     `details.transient` is true where nothing suggests that the events are to blame, so that an automatic build tries
     the same events again, later each time.
@@ -441,16 +442,16 @@ class BuildInterrupted(BuildError, code="build_interrupted"):
 
 
 class BuildTimedOut(BuildError, code="build_timed_out"):
-    """The build exceeded its time; raise the limit if it was not hanging."""
+    """The build exceeded its time. Raise the limit unless it hung."""
 
 
 class LogBusy(BuildError, code="log_busy", retryable=True):
-    """A transaction kept the append lock, so a build could not read its cutoff; the details name it."""
+    """A transaction held the append lock, so the build could not begin. The details name it."""
 
 
 class LeaseLost(BuildError, code="lease_lost"):
-    """Another worker took the task over; this one's work is discarded."""
+    """Another worker took the task over. This worker's result is discarded."""
 
 
 class InternalError(MyriaError, code="internal_error"):
-    """A bug in Myria; the log holds the trace."""
+    """A bug in Myria. The log holds the trace."""

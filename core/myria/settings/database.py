@@ -23,27 +23,25 @@ class PostgresSettings(Section):
     section_name: ClassVar[str] = "postgres"
 
     dsn: str | None = field(default=None, repr=False)
-    """Connection string, `postgresql://user:password@host:port/database`; never logged or printed. Unset: the embedded
-    server of the data folder."""
+    """Connection string, `postgresql://user:password@host:port/database`; never logged. Unset: the embedded server of
+    the data folder."""
     pool_size: Annotated[int, Field(ge=1, le=1000)] = 10
     """Connections per process for everything but appends. More than two per database core rarely helps."""
     append_pool_size: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Further connections per serving process, for appends and readiness only, so that questions cannot delay them. Two
-    per busy tenant, four for big batches."""
+    """Further connections per serving process for appends, so that questions cannot delay them."""
     connect_timeout_s: Annotated[float, Field(ge=0.1, le=300)] = 5.0
-    """Wait for a new connection before the database counts as unavailable."""
+    """Wait for a connection before the database counts as unavailable."""
     statement_timeout_s: Annotated[float, Field(ge=0.1, le=86_400)] = 30.0
     """Time after which PostgreSQL cancels a serving statement."""
     idle_timeout_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
-    """Time after which PostgreSQL ends a transaction whose client stands still; a process stopped during an append
-    delays its tenant's builds this long. Builders use builder.task_lease_s."""
+    """Time after which PostgreSQL ends a transaction whose client stands still. Builders use builder.task_lease_s."""
     lock_timeout_s: Annotated[float, Field(ge=0.1, le=3600)] = 20.0
-    """Longest wait for a lock; longer than idle_timeout_s, so that a stalled client loses it first."""
+    """Longest wait for a lock. Keep it above idle_timeout_s, so that a stalled client loses the lock first."""
     migrate_on_start: bool | None = None
-    """Whether a program migrates before it starts, under the lock of `myria migrate`. Unset: only `myria up`. True:
-    `myria serve` too, with a role that owns the schema. False: neither. The embedded server is always migrated."""
+    """Whether a program migrates before it starts. Unset: only `myria up`. True: `myria serve` too, as the schema's
+    owner. False: neither. The embedded server is always migrated."""
     pgbouncer: bool = False
-    """True behind PgBouncer in transaction mode: no statement cache, no session state."""
+    """Set it behind PgBouncer in transaction mode."""
 
 
 @section
@@ -54,7 +52,7 @@ class MigrateSettings(Section):
 
     wait_s: Annotated[float, Field(ge=0, le=86_400)] = 0.0
     """How long `myria serve`, `myria operate` and `myria build` wait for another process to migrate. 0: operator and
-    build end at once; a server answers `schema_outdated` until somebody has migrated."""
+    build end at once, and a server answers `schema_outdated` meanwhile."""
 
 
 @section
@@ -64,18 +62,18 @@ class IngestSettings(Section):
     section_name: ClassVar[str] = "ingest"
 
     payload_bytes: Annotated[int, Field(ge=2, le=64 * 1024 * 1024)] = 256 * 1024
-    """Largest payload as compact UTF-8 JSON. Keep blobs elsewhere and a reference here."""
+    """Largest payload as JSON. Keep blobs elsewhere and a reference here."""
     payload_depth: Annotated[int, Field(ge=1, le=256)] = 32
-    """Deepest nesting of a payload, in levels."""
+    """Deepest nesting of a payload."""
     batch_events: Annotated[int, Field(ge=1, le=500)] = 500
-    """Most events in one `append_events`, which is one transaction. Its request must fit into mcp.body_bytes."""
+    """Most events in one `append_events`. Its request must fit into mcp.body_bytes."""
     future_limit_s: Annotated[float | None, Field(ge=0)] = _DAY_S
     """How far an event's timestamp may be ahead of the server's clock. Put planned dates into the payload. 0 or unset:
-    no limit."""
+    any."""
     internal_types: tuple[str, ...] = ()
-    """Event types that are always internal (kept, but never in topics), whatever the caller's flag says."""
+    """Event types that are always internal (kept, but never in topics)."""
     group_commit_events: Annotated[int, Field(ge=1, le=10_000)] = 128
-    """Most events of concurrent appends that share one commit; 1 gives every append its own."""
+    """Most concurrent events that share one commit."""
     group_commit_writers: Annotated[int, Field(ge=1, le=64)] = 2
     """Commits of a tenant in flight per process."""
 
@@ -87,11 +85,10 @@ class RedactionSettings(Section):
     section_name: ClassVar[str] = "redaction"
 
     kinds: tuple[Kind, ...] = ("secret", "password", "card")
-    """`secret` (API keys, tokens, private keys), `password` (values with such a name), `card`, `email`, `phone`. Empty:
-    nothing. Per tenant: `myria tenant redact`."""
+    """`secret` (API keys, tokens, private keys), `password` (values with such a name), `card`, `email`, `phone`. Per
+    tenant: `myria tenant redact`."""
     phone_regions: tuple[str, ...] = ("KR", "US")
-    """Countries (two letters) whose telephone numbers are recognised without a country code; numbers with + always
-    are."""
+    """Countries whose telephone numbers are recognised without a country code."""
 
     def rules(self) -> None:
         """A region is two capital letters."""
@@ -110,14 +107,13 @@ class RetentionSettings(Section):
     section_name: ClassVar[str] = "retention"
 
     keep_snapshots: Annotated[int, Field(ge=1, le=1_000_000)] = 20
-    """Archived snapshots kept for rollback, newest first, beside the active one."""
+    """Archived snapshots to keep for rollback, beside the active one."""
     min_archived_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 3600.0
-    """Time for which a snapshot stays after it was active, even beyond keep_snapshots: requests and cursors may still
-    read it."""
+    """Time for which a snapshot stays after it was active, because requests and cursors may still read it."""
     keep_failed: Annotated[int, Field(ge=0, le=1_000_000)] = 20
-    """Failed builds kept with their reasons, newest first."""
+    """Failed builds to keep, with their reasons."""
     llm_calls_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 30 * _DAY_S
-    """Age after which the audit of a language model's call is removed."""
+    """Age at which the audit of a model's call is removed."""
 
 
 @section
@@ -127,14 +123,14 @@ class AuditSettings(Section):
     section_name: ClassVar[str] = "audit"
 
     calls: Annotated[float | None, Field(ge=0, le=1)] = None
-    """Share of tool calls that are recorded, without content: `myria audit --calls`. Unset: all calls with credentials,
-    none in mode `none`. 0: none."""
+    """Share of tool calls to record, without content (`myria audit --calls`). Unset: all calls with credentials, none
+    in mode `none`."""
     calls_per_s: Annotated[float, Field(gt=0, le=100_000)] = 50.0
-    """Most such records per second and process, in bursts of ten seconds' worth. Others are left out and counted."""
+    """Most such records per second and process, in bursts of ten seconds' worth. Others are only counted."""
     keep_calls_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 7 * _DAY_S
-    """Age after which the record of a call is removed."""
+    """Age at which the record of a call is removed."""
     keep_access_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 365 * _DAY_S
-    """Age after which the record of an administrative act or a refusal is removed."""
+    """Age at which the record of an administrative act or a refusal is removed."""
 
 
 @section
@@ -144,12 +140,11 @@ class ErasureSettings(Section):
     section_name: ClassVar[str] = "erasure"
 
     max_events: Annotated[int, Field(ge=1, le=100_000_000)] = 100_000
-    """Most events of one call of the tool `erase`, against stolen keys. `myria erase` has no such limit."""
+    """Most events of one call of the tool `erase`. `myria erase` has no such limit."""
     max_open: Annotated[int, Field(ge=1, le=10_000)] = 20
-    """Most unfinished erasures of a tenant; further calls of the tool are refused."""
+    """Most unfinished erasures of a tenant; the tool refuses more."""
     carry_on: bool = True
-    """Whether the control plane carries out erasures that the tool began. False: somebody runs `myria erase
-    --resume`."""
+    """Whether the control plane carries out what the tool began. False: somebody runs `myria erase --resume`."""
     lease_s: Annotated[float, Field(ge=1, le=3600)] = 20.0
     """Time after which another process may continue the erasure of a killed one."""
 
@@ -161,8 +156,7 @@ class SecretsSettings(Section):
     section_name: ClassVar[str] = "secrets"
 
     file: str | None = None
-    """File of sealed secrets (AES-256-GCM), written by `myria secret set`; templates name them as `${secret:NAME}`. A
-    process reads it at its start, and ends if one cannot be opened."""
+    """File of sealed secrets (AES-256-GCM), written by `myria secret set`. Templates name them as `${secret:NAME}`."""
     master_key_file: str | None = None
-    """File of the master key: 32 bytes in base64. Further keys, one per line, still open what they sealed. Unset: the
-    variable MYRIA_MASTER_KEY, with commas between keys."""
+    """File of the master key: 32 bytes in base64. Further lines hold older keys. Unset: the variable MYRIA_MASTER_KEY,
+    with commas between keys."""

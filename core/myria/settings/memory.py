@@ -22,21 +22,20 @@ class NotesSettings(Section):
     section_name: ClassVar[str] = "notes"
 
     content_characters: Annotated[int, Field(ge=100, le=1_000_000)] = 10_000
-    """Longest text of a note; a longer one is refused, never cut. Only answers shorten."""
+    """Longest text of a note; a longer one is refused."""
     session_idle_s: Annotated[int, Field(ge=60, le=86_400 * 365)] = 3600
-    """Time after the last note of a session at which it ends by itself and its own notes expire."""
+    """Time after a session's last note at which the session ends, and its own notes expire."""
     consolidate_s: Annotated[float, Field(ge=0, le=86_400 * 30)] = 300.0
-    """Interval at which the control plane withdraws expired notes and merges equal ones. 0: off; recall leaves out
-    expired notes anyway."""
+    """How often the control plane withdraws expired notes and merges equal ones. 0: never. Recall leaves out expired
+    notes anyway."""
     consolidate_notes: Annotated[int, Field(ge=1, le=10_000)] = 500
-    """Most notes of a tenant per consolidation run; the rest comes with the next."""
+    """Most notes of a tenant in one run."""
     evaluate: bool = False
-    """Whether the control plane lets the model of llm.template rate notes, for recall's ranking and utility. Their
-    texts leave the house; see docs/llm.md."""
+    """Whether the model of llm.template rates notes. It receives their texts; see docs/llm.md."""
     evaluate_s: Annotated[float, Field(gt=0, le=86_400 * 30)] = 60.0
-    """Interval at which the control plane looks for unrated notes."""
+    """How often the control plane looks for unrated notes."""
     evaluate_notes: Annotated[int, Field(ge=1, le=1_000)] = 24
-    """Most notes of a tenant rated in one run."""
+    """Most notes of a tenant in one run."""
 
 
 @section
@@ -56,17 +55,16 @@ class RecallSettings(Section):
     context: Annotated[float, Field(ge=0, le=10)] = 0.3
     """Share that a memory with all words of contextText, or six of them, gains."""
     topics: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Share of its best event's score that a topic gets when its label holds all words of the question; 0 leaves topics
-    out."""
+    """Share of its best event's score that a topic gets whose label holds all words of the question. 0: no topics."""
     quality: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Share that a note gains which a model rates 1 (notes.evaluate), and loses at rating 0."""
+    """Share that a note rated 1 gains and a note rated 0 loses (notes.evaluate)."""
     use: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """Most that a note of importance 1 gains for being recalled often; half of it after three times. Not with pages."""
+    """Most that a note of importance 1 gains by being recalled often; half of it after three times."""
     linked_limit: Annotated[int, Field(ge=0, le=200)] = 10
-    """Most notes added because a link leads to one that was found."""
+    """Most notes added because a link leads to them."""
     stale_after_fact_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
-    """Days after which an unchanged fact is called old, in its line and `stale_days`; 0 for never. Unset: by kind
-    (facts 60, decisions 90, procedures 30)."""
+    """Days after which recall calls an unchanged fact old. 0: never. Unset: 60 for facts, 90 for decisions, 30 for
+    procedures."""
     stale_after_decision_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
     """The same for a decision."""
     stale_after_procedure_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
@@ -91,47 +89,43 @@ class BuilderSettings(Section):
     section_name: ClassVar[str] = "builder"
 
     inactivity_timeout_s: Annotated[float, Field(ge=0, le=86_400 * 365)] = 30.0
-    """Quiet time after which waiting events are built; 0 switches this trigger off."""
+    """Silence after which Myria builds what waits. 0: never."""
     max_unindexed_events: Annotated[int, Field(ge=0, le=1_000_000_000)] = 100
-    """Events past the active cutoff (without internal ones) that start a build; 0 switches this trigger off."""
+    """Waiting events that start a build; internal ones do not count. 0: never."""
     min_interval_s: Annotated[float, Field(ge=0, le=86_400)] = 60.0
-    """Shortest time between a tenant's build and the next because of max_unindexed_events. It does not apply while the
-    tail is as long as everything in topics, nor to inactivity_timeout_s."""
+    """Shortest time between a tenant's builds that max_unindexed_events starts. It does not hold while the tail is as
+    long as everything in topics."""
     time_share: Annotated[float, Field(ge=0.001, le=1)] = 0.1
     """Largest share of time for a tenant's automatic builds: after one of 10 s, the next begins 90 s later. 1: no
     pause."""
     long_tail_events: Annotated[int, Field(ge=1, le=1_000_000_000)] = 50_000
-    """Events past the active cutoff from which long_tail_time_share applies instead."""
+    """Waiting events from which long_tail_time_share applies instead."""
     long_tail_time_share: Annotated[float, Field(ge=0.001, le=1)] = 0.25
-    """Share of time for builds while the tail is that long. If the tail still grows, raise `builder.processes` or
-    `operator.default_parallelism`."""
+    """Share of time for builds while the tail is that long."""
     full_rebuild_schedule: str | None = None
-    """When every tenant is rebuilt in full: a cron expression in UTC, such as `0 3 * * SUN`. It finds rows changed by
-    hand, and ends as nothing_to_do without a difference. A manual build that waits while builds are paused; a missed
-    time is made up for once. Unset: never."""
+    """When to rebuild every tenant in full: a cron expression in UTC, such as `0 3 * * SUN`. It finds rows changed by
+    hand. A missed time is made up for once. Unset: never."""
     auto_publish: bool = True
-    """True publishes a valid snapshot at once; false holds it until `myria publish` or the publish tool."""
+    """Whether a valid snapshot is published at once. False holds it until `myria publish`."""
     allow_manual_trigger: bool = True
-    """False refuses `trigger_build` and `myria rebuild` with `manual_trigger_disabled`."""
+    """Whether `trigger_build` and `myria rebuild` work; else `manual_trigger_disabled`."""
     processes: Annotated[int, Field(ge=1, le=64)] = 1
-    """Processes per build on one machine or in one pod: one per scope, or several on a big one that is planned again.
-    Leave PostgreSQL a core."""
+    """Processes per build, on one machine or in one pod. Leave PostgreSQL a core."""
     task_lease_s: Annotated[float, Field(ge=1, le=3600)] = 15.0
-    """Time after which a silent worker's task may be taken over; renewed every third of it."""
+    """Time after which another worker may take over a silent worker's task."""
     turn_s: Annotated[float, Field(ge=0.01, le=86_400)] = 20.0
-    """Time after which a build yields to waiting ones. On one machine it stops and continues later, up to eight times
-    as long; on Kubernetes it goes on beside them (operator.overtime_builds)."""
+    """Time after which a build yields to others. On one machine it stops and continues later; on Kubernetes it goes on
+    beside them (operator.overtime_builds)."""
     timeout_s: Annotated[float, Field(ge=0.1, le=31_536_000)] = 3600.0
-    """Longest working time of a build on one machine; then it fails and the tenant backs off. On Kubernetes
-    operator.deadline_s applies."""
+    """Longest working time of a build on one machine; then it fails. On Kubernetes operator.deadline_s applies."""
     max_task_attempts: Annotated[int, Field(ge=1, le=1000)] = 20
-    """Times a task may be started before its build fails, killed workers included."""
+    """Times a task may start before its build fails, killed workers included."""
     backoff_base_s: Annotated[float, Field(ge=0.1, le=3600)] = 5.0
-    """Wait after the first failed build before a trigger may start the next; doubles each time."""
+    """Wait after the first failed build. It doubles with each further one."""
     backoff_max_s: Annotated[float, Field(ge=0.1, le=86_400)] = 600.0
     """Longest such wait."""
     poll_s: Annotated[float, Field(ge=0.05, le=60)] = 0.5
-    """Interval at which due triggers and requests are looked for; a trigger is found within two."""
+    """How often Myria looks for due triggers and requests."""
 
     def rules(self) -> None:
         """The backoff's base must not exceed its maximum, and a long tail must not slow builds down."""
@@ -165,18 +159,17 @@ class PlannerSection(Section):
         "task_boundary",
         "session_start",
     )
-    """Event types that begin a new segment (markers and task boundaries)."""
+    """Event types that begin a new segment."""
     leaf_min: Annotated[int, Field(ge=2, le=64)] = 2
-    """Fewest events of a leaf topic wherever a merge is possible."""
+    """Fewest events of a leaf topic, wherever a merge is possible."""
     leaf_target: Annotated[int, Field(ge=2, le=256)] = 5
-    """Events of a typical leaf topic: about one exchange on one subject."""
+    """Events of a typical leaf topic."""
     leaf_max: Annotated[int, Field(ge=2, le=1024)] = 12
     """Most events of a leaf topic."""
     max_children: Annotated[int, Field(ge=16, le=256)] = 16
-    """Most children of an internal topic; beyond it a level is added. At least 16, the widest digit of the calendar
-    trie."""
+    """Most children of an internal topic; beyond it a level is added."""
     subjects: bool = True
-    """Whether builds also gather what different conversations say about one subject. Changing it replans no tree."""
+    """Whether builds also gather what different conversations say about one subject. A change replans no tree."""
 
     def rules(self) -> None:
         """A leaf must be splittable: min <= target <= max, and two smallest leaves fit into one largest."""
@@ -213,22 +206,20 @@ class RetrievalSettings(Section):
     section_name: ClassVar[str] = "retrieval"
 
     cache_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = 256 * 1024 * 1024
-    """Memory per process for cached immutable parts of snapshots; least recently used ones go first."""
+    """Memory per process for cached parts of snapshots."""
     cursor_lifetime_s: Annotated[float, Field(ge=1, le=86_400 * 30)] = 3600.0
-    """How long a cursor surely works; within twice as long it becomes `cursor_expired`. Keep retention.min_archived_s
-    at least as long."""
+    """How long a cursor surely works. Keep retention.min_archived_s at least as long."""
     answer_bytes: Annotated[int, Field(ge=16 * 1024, le=1 << 30)] = 1024 * 1024
-    """Largest answer of a query or list as JSON, whatever `limit` says; MCP sends it twice. The rest is on the next
-    page. A request (or JSON-RPC batch) gets at most four times this or ingest.payload_bytes, then `answer_too_large`; a
-    process holds sixteen times this of unread answers, half for one tenant, then `overloaded`."""
+    """Largest answer of a query or list as JSON, whatever `limit` says; the next page has the rest. A request gets at
+    most four times this or ingest.payload_bytes, then `answer_too_large`. A process holds sixteen times this of unread
+    answers, half for one tenant, then `overloaded`."""
     ranking_threads: Annotated[int, Field(ge=1, le=64)] = 2
-    """Threads that rank outside the event loop."""
+    """Threads that rank."""
     reads_at_once: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Reads worked on at once per process, of at most postgres.pool_size connections; credentials take turns, and one
-    leaves a slot of more than two free. More than two per core rarely helps."""
+    """Reads at once per process, of at most postgres.pool_size connections; credentials take turns. More than two per
+    core rarely helps."""
     heavy_reads: Annotated[int, Field(ge=1, le=64)] = 1
-    """Heavy reads (thousands of scopes, or more than 20,000 events to rank) at once; others wait without a
-    connection."""
+    """Heavy reads at once: thousands of scopes, or more than 20,000 events to rank."""
 
 
 @section
@@ -238,7 +229,7 @@ class TopicSettings(Section):
     section_name: ClassVar[str] = "topics"
 
     dormant_after_s: Annotated[float, Field(ge=0)] = 14 * _DAY_S
-    """Silence after which an active topic is shown as dormant."""
+    """Silence after which a topic is shown as dormant."""
     archived_after_s: Annotated[float, Field(ge=0)] = 90 * _DAY_S
     """Silence after which a topic is shown as archived; merged topics are archived at once."""
 
@@ -258,45 +249,40 @@ class OperatorSettings(Section):
     section_name: ClassVar[str] = "operator"
 
     namespace: str = ""
-    """The installation's namespace, the only one it watches and changes. Empty: that of the pod or of the kubeconfig's
-    context."""
+    """The namespace to watch and change. Empty: that of the pod or of the kubeconfig's context."""
     deployment: str = ""
-    """Name of the operator's own Deployment. If it was deleted when the operator ends, running builds end too, so that
-    none publishes after an uninstallation. Empty: they go on."""
+    """Name of the operator's own Deployment. If it was deleted when the operator ends, running builds end too. Empty:
+    they go on."""
     pod_template: str = "/etc/myria/pod-template.yaml"
-    """File with the PodTemplate of build pods; examples/kubernetes has one."""
+    """File with the PodTemplate of build pods."""
     max_builds: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Builds at work at once, over all tenants, in the order of requests. Tenants whose last build failed come later
-    and never get the last slot."""
+    """Builds at once, over all tenants."""
     overtime_builds: Annotated[int, Field(ge=0, le=1000)] = 2
-    """Builds beyond that number that may go on after builder.turn_s while others begin."""
+    """Builds beyond that number that may go on after builder.turn_s."""
     default_parallelism: Annotated[int, Field(ge=1, le=64)] = 1
-    """Pods per build where the resource does not say; never more than changed scopes."""
+    """Pods per build, if the resource does not say; never more than changed scopes."""
     deadline_s: Annotated[int, Field(ge=10, le=604_800)] = 3600
-    """Time after which a build's Job is stopped where the resource does not say."""
+    """Longest build, if the resource does not say."""
     pod_start_timeout_s: Annotated[int, Field(ge=1, le=604_800)] = 600
-    """Time after which a build fails whose pods are refused (quota, priority class, admission) or cannot start (image,
-    scheduling, missing Secret)."""
+    """Time after which a build fails whose pods are refused or cannot start."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 6
-    """Failed pods tolerated per build where the resource does not say."""
+    """Failed pods per build, if the resource does not say."""
     job_ttl_s: Annotated[int, Field(ge=0, le=2_592_000)] = 3600
-    """Time for which an ended Job and its logs are kept where the resource does not say."""
+    """Time for which an ended Job and its logs stay, if the resource does not say."""
     keep_succeeded: Annotated[int, Field(ge=0, le=100_000)] = 20
-    """Succeeded MyriaRebuilds of the operator's own making kept per tenant, newest first. Those that people made are
-    theirs to delete."""
+    """Succeeded MyriaRebuilds of the operator's own making to keep per tenant. People delete their own."""
     keep_failed: Annotated[int, Field(ge=0, le=100_000)] = 20
     """The same for failed ones."""
     sweep_s: Annotated[float, Field(ge=0.2, le=3600)] = 30.0
-    """Interval at which all resources, Jobs and unfinished builds are compared, to find what a lost watch or crash
-    left."""
+    """How often the operator compares all resources, Jobs and builds, to find what a lost watch or a crash left."""
     poll_s: Annotated[float, Field(ge=0.05, le=60)] = 1.0
-    """Interval at which changed builds and requests are looked for."""
+    """How often the operator looks for changed builds and requests."""
     workers: Annotated[int, Field(ge=1, le=256)] = 8
-    """Resources worked on at once; each mostly waits."""
+    """Resources worked on at once."""
     probe_port: Annotated[int, Field(ge=0, le=65_535)] = 8080
-    """TCP port of the liveness probe (/healthz); 0 opens none."""
+    """TCP port of the liveness probe (/healthz). 0: none."""
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 8081
-    """TCP port of /metrics, another than that of the probe; 0 opens none."""
+    """TCP port of /metrics, another than probe_port. 0: none."""
 
     def rules(self) -> None:
         """Probe and metrics are two ports."""

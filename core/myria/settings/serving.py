@@ -30,14 +30,13 @@ class ServiceSettings(Section):
     section_name: ClassVar[str] = "service"
 
     name: str = "myria"
-    """Name in log lines, metrics and the MCP server's identity. Change it when several installations share a log."""
+    """Name in logs, metrics and MCP. Change it when several installations share a log."""
     time_zone: str = "UTC"
-    """Zone (such as `Europe/Lisbon`) for days without one: relative days of a question, days of notes and turns."""
+    """Zone for days that name none, such as `Europe/Lisbon`: in questions, notes and turns."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least severe level that is logged. `debug` adds one line per request, without its content, and one per build
-    task."""
+    """Least severe level to log. `debug` adds a line per request and per build task, without content."""
     log_format: Literal["auto", "json", "text"] = "auto"
-    """`json` is one object per line, `text` is for people; `auto` is text on a terminal, else json."""
+    """`json`: one object per line. `text`: for people. `auto`: text on a terminal, else json."""
 
     @property
     def zone(self) -> ZoneInfo | None:
@@ -69,12 +68,11 @@ class LogSettings(Section):
     section_name: ClassVar[str] = "log"
 
     file: str | None = None
-    """File to which every process of this machine also logs, one JSON object per line, whatever service.log_format
-    says."""
+    """File to which every process of this machine also logs, always as JSON lines."""
     file_bytes: Annotated[int, Field(ge=1024, le=1 << 40)] = 10 * 1024 * 1024
-    """Size at which the file is renamed to `FILE.1` and a new one begun."""
+    """Size at which Myria renames the file to `FILE.1` and begins a new one."""
     file_count: Annotated[int, Field(ge=1, le=1000)] = 5
-    """Renamed files that are kept, newest first."""
+    """Renamed files to keep."""
 
 
 @section
@@ -86,49 +84,44 @@ class McpSettings(Section):
     host: str = "127.0.0.1"
     """Address to listen on. Loopback by default, since auth.mode is `none` by default."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8321
-    """TCP port; 0 lets the system choose one and prints it."""
+    """TCP port. 0: the system chooses one, and Myria prints it."""
     tls_certificate: str | None = None
-    """PEM file with the server's certificate and chain; the server then speaks only HTTPS, and reads a renewed one
-    within seconds. Unset where a proxy ends TLS."""
+    """PEM file with the certificate and its chain. The server then speaks only HTTPS, and reads a renewed file within
+    seconds."""
     tls_key: str | None = None
-    """PEM file with the private key of mcp.tls_certificate, without a passphrase."""
+    """PEM file with the certificate's private key, without a passphrase."""
     tool_names: NameStyle = "plain"
-    """Advertised names: `myria_append_event`, which every host accepts, or `myria.append_event`. Calls may use both."""
+    """Names of tools: `myria_append_event`, which every host accepts, or `myria.append_event`. Calls may use both."""
     profiles: tuple[Profile, ...] = ("core", "observe", "admin")
     """Groups of tools to offer: `core` (append, query), `observe` (snapshots, status), `admin` (build, publish, roll
-    back, resume)."""
+    back)."""
     allowed_hosts: tuple[str, ...] = ()
-    """Accepted Host headers beside loopback names: `name` (any port), `name:port`, `*.domain`, or `*`. Needed behind a
-    Service or Ingress, and for `host.docker.internal`."""
+    """Host headers to accept beside loopback: `name` (any port), `name:port`, `*.domain`, `*`. Needed behind a Service
+    or Ingress, and for `host.docker.internal`."""
     cors_origins: tuple[str, ...] = ()
-    """Origins whose pages may call from a browser, such as `https://app.example.com`; `*` for all. Their preflight
-    requests are answered before authentication. Empty: none."""
+    """Origins whose pages may call from a browser, such as `https://app.example.com`, or `*`. Empty: none."""
     body_bytes: Annotated[int, Field(ge=1024, le=1024 * 1024 * 1024)] = 4 * 1024 * 1024
-    """Largest request body, in bytes. Far below 500 events of the largest payload on purpose: a full batch of events
-    up to 8 KiB fits, bigger ones go in smaller batches, or raise this."""
+    """Largest request body. It holds a batch of 500 events of 8 KiB, but not of the largest payload."""
     body_values: Annotated[int, Field(ge=1000, le=10_000_000)] = 100_000
-    """Most members and elements in the JSON of one request. What they cost in memory is some hundred times what they
-    cost as text, so bytes alone bound nothing; 500 events may have 200 each."""
+    """Most members and elements in the JSON of one request. They take far more memory than their text does."""
     compress_bytes: Annotated[int, Field(ge=0, le=1024 * 1024 * 1024)] = 16 * 1024
-    """Smallest answer that is compressed (gzip) for clients that accept it; 0 compresses none."""
+    """Smallest answer to compress (gzip) for clients that accept it. 0: none."""
     legacy_sse: bool = False
-    """Whether clients of the HTTP+SSE transport of 2024-11-05 may use the agent API (`GET /sse?accessKey=`, `POST
-    /message`, `GET` and `DELETE` at the MCP paths). Proxies log the keys in these addresses."""
+    """Whether clients of HTTP+SSE (2024-11-05) may use the agent API. Proxies may log the keys in its addresses."""
     request_deadline_s: Annotated[float, Field(ge=0.1, le=3600)] = 30.0
-    """Time after which a read ends with `deadline_exceeded`."""
+    """Longest read; then `deadline_exceeded`."""
     append_deadline_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
-    """Time after which an append ends with `deadline_exceeded`. Retry with the same source_event_key: the first attempt
-    may have been committed."""
+    """Longest append; then `deadline_exceeded`. Retry with the same source_event_key: the first attempt may have been
+    committed."""
     max_in_flight: Annotated[int, Field(ge=1, le=100_000)] = 256
-    """Requests worked on at once; the next is answered `overloaded` (retryable)."""
+    """Requests at once; the next gets `overloaded` (retryable)."""
     linger_s: Annotated[float, Field(ge=0, le=3600)] = 5.0
-    """Time for which `myria serve` still serves after SIGTERM while /readyz already fails. Ctrl-C and a second signal
-    do not wait."""
+    """Time for which `myria serve` serves on after SIGTERM, while /readyz fails. Ctrl-C or a second signal skip it."""
     ready_grace_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
-    """Time for which /readyz still succeeds without the database, so that a short failover takes no process out of
+    """Time for which /readyz succeeds without the database, so that a short failover takes no process out of
     service."""
     stdio_builds: bool = True
-    """Whether `myria serve --stdio` on a data folder also runs triggers and builds while nobody else does."""
+    """Whether `myria serve --stdio` on a data folder also builds while no other process does."""
     drain_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
     """Time for open requests to finish once nothing new is accepted; open streams end then."""
 
@@ -158,44 +151,40 @@ class AuthSettings(Section):
     local_participants: tuple[str, ...] = ("agent", "me")
     """Participants of a call that names none, in mode `none`."""
     append_others: AppendOthers = "patterns"
-    """Whom an append may name beside the key's own participants: those that match its patterns, or `anyone`, which
-    reveals nothing but puts events before people for whom the key does not speak."""
+    """Whom an append may name beside the key's own participants: those that match its patterns, or `anyone`. `anyone`
+    reveals nothing, but puts events before people for whom the key does not speak."""
     requests_per_s: Annotated[float | None, Field(gt=0, le=1_000_000)] = None
-    """Requests per second of a credential without its own rate (`myria key create --rate`), per process, in bursts of
-    two seconds' worth. Unset: any."""
+    """Requests per second of a credential without its own `--rate`, per process, in bursts of two seconds' worth.
+    Unset: any."""
     concurrency: Annotated[int | None, Field(ge=1, le=100_000)] = 128
-    """Requests at once of a credential without its own number (`myria key create --concurrency`), per process. Unset:
-    any."""
+    """Requests at once of a credential without its own `--concurrency`, per process. Unset: any."""
     tenant_events_per_s: Annotated[float | None, Field(gt=0, le=10_000_000)] = None
     """Events per second of a tenant without its own number (`myria tenant set`), per process, in bursts of two seconds'
-    worth. Beyond: `quota_exceeded`. Unset: any."""
+    worth; then `quota_exceeded`. Unset: any."""
     tenant_bytes_stored: Annotated[int | None, Field(ge=1, le=1 << 60)] = None
-    """Payload bytes that a tenant without its own number (`myria tenant set`) may store; derived data comes on top.
-    Beyond: `storage_quota_exceeded`. Unset: any."""
+    """Payload bytes of a tenant without its own number (`myria tenant set`); then `storage_quota_exceeded`. Unset:
+    any."""
     failures_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 60.0
-    """Refused credentials of one address or key id per minute; further ones get 429 instead of 401. A good credential
-    is never refused for them. Unset: any."""
+    """Refused credentials per minute of one address or key id; then 429. A good credential still works. Unset: any."""
     proxies: tuple[str, ...] = ()
-    """Networks of proxies (`10.0.0.0/8`) whose X-Forwarded-For names the client's address. Empty: the peer of the
-    connection."""
+    """Networks of proxies (`10.0.0.0/8`) whose X-Forwarded-For names the client's address. Empty: nobody's counts."""
     public_url: str | None = None
-    """Where clients reach this server, such as `https://memory.example.com`, without a path. Tokens are issued for it
-    with an API's path. Needed for issuers_file and server."""
+    """Where clients reach this server, without a path, such as `https://memory.example.com`. issuers_file and server
+    need it."""
     issuers_file: str | None = None
-    """YAML or JSON file of authorization servers whose tokens (JWT) are accepted beside keys; see docs/oauth.md. Needs
-    mode `keys`. Read at the start."""
+    """YAML or JSON file of authorization servers whose tokens Myria accepts beside keys; see docs/oauth.md. Needs mode
+    `keys`."""
 
     server: bool = False
-    """Whether this server is an authorization server too, so that MCP clients need only its address. Needs mode `keys`
-    and public_url; see docs/oauth.md."""
+    """Whether Myria is an authorization server too, so that MCP clients need only its address; see docs/oauth.md. Needs
+    mode `keys` and public_url."""
 
     registrations_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 20.0
-    """Programs of one network that may register per minute and process (`auth.server`). At most 50 wait for a sign-in,
-    each for an hour. Unset: any."""
+    """Programs that one network may register per minute and process (`auth.server`). Unset: any."""
     sign_ins_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 20.0
-    """Grants that one key may give per minute and process; five times that for all keys of a tenant. Unset: any."""
+    """Grants that one key may give per minute and process; all keys of a tenant give five times that. Unset: any."""
     grants_per_key: Annotated[int | None, Field(ge=1, le=1_000_000)] = 100
-    """Most grants of one key at once; `myria grant revoke` ends one. Unset: any."""
+    """Most grants of one key at once. Unset: any."""
     grants_per_tenant: Annotated[int | None, Field(ge=1, le=10_000_000)] = 1000
     """Most grants of all keys of a tenant at once. Unset: any."""
 
@@ -239,13 +228,13 @@ class AgentSettings(Section):
     enabled: bool = True
     """Whether `/mcp/agent` is served. A key needs the face `agent`."""
     text: Literal["lines", "json"] = "lines"
-    """Text of an answer: `lines` for a model, or the `json` of the structured content. A call chooses by `format`;
-    clients without structured content get `json`."""
+    """Text of an answer: `lines` for a model, or `json`. A call chooses by `format`. Clients without structured content
+    get `json`."""
     pool: bool = True
     """Whether all agents of a caller share the notes without an agentId (or with `default`). False: each call names its
-    agent and reads only that agent's notes."""
+    agent, and reads only that agent's notes."""
     redaction_kinds: tuple[Kind, ...] = ("email", "phone")
-    """What is redacted from notes beside redaction.kinds or the tenant's own."""
+    """What to redact from notes beside redaction.kinds or the tenant's own."""
 
 
 TurnsMode = Literal["on", "shadow", "off"]
@@ -259,62 +248,57 @@ class TurnsSettings(Section):
     section_name: ClassVar[str] = "turns"
 
     enabled: bool = False
-    """Whether `/mcp/turns`, `/v1/turns:before` and `/v1/turns:after` are served. A key needs the face `turns`. Nothing
-    else has to be set."""
+    """Whether `/mcp/turns`, `/v1/turns:before` and `/v1/turns:after` are served. A key needs the face `turns`."""
     recent_context_items: Annotated[int, Field(ge=0, le=1_000)] = 30
     """Most items of earlier turns put before a new one."""
     recall_facts_limit: Annotated[int, Field(ge=0, le=1_000)] = 20
     """Most facts recalled before a turn."""
     search_limit: Annotated[int, Field(ge=0, le=100)] = 5
-    """Most pieces of earlier turns that match the new one and are recalled before it."""
+    """Most pieces of earlier turns recalled before a turn because they match it."""
     compact_threshold: Annotated[float, Field(gt=0, le=1)] = 0.8
     """Share of `max_input_tok` from which a summary replaces earlier items."""
     session_lock_timeout_ms: Annotated[int, Field(ge=10, le=60_000)] = 5_000
-    """Longest wait of a turn for others of its session, in milliseconds; then RESOURCE_BUSY."""
+    """Longest wait of a turn for others of its session; then RESOURCE_BUSY."""
     request_bytes: Annotated[int, Field(ge=1024, le=1024 * 1024 * 1024)] = 2 * 1024 * 1024
-    """Largest request body of this API, at most mcp.body_bytes. Such a request needs less than 64 MiB of memory, a
-    larger one proportionally more."""
+    """Largest request body of this API, at most mcp.body_bytes. It needs less than 64 MiB of memory."""
     max_items: Annotated[int, Field(ge=1, le=10_000)] = 1_000
     """Most items of each list of a request."""
     part_bytes: Annotated[int, Field(ge=256, le=16 * 1024 * 1024)] = 64 * 1024
-    """Longest text of a content part or a tool's output, in bytes of UTF-8."""
+    """Longest text of a content part or a tool's output."""
     shadow: bool = False
-    """Whether answers are compared with results of hosts (`client_result`), for tenants without `myria turns mode`.
-    Answers do not change; `myria turns shadow` shows differences."""
+    """Whether Myria compares its answers with hosts' results (`client_result`), for tenants without `myria turns mode`.
+    Answers stay the same."""
     shadow_keep_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 30 * _DAY_S
-    """Age after which a comparison is removed."""
+    """Age at which a comparison is removed."""
     l1_retention_days: Annotated[int, Field(ge=1, le=3_650)] = 1
-    """UTC days for which a new fact of tier L1 holds, the first being the day on which it was said."""
+    """UTC days for which a new fact of tier L1 holds, counted from the day it was said."""
     l2_retention_days: Annotated[int, Field(ge=1, le=3_650)] = 7
     """The same for tier L2."""
     heuristic_enabled: bool = False
-    """Whether the control plane also lets a model find facts in users' words, beside the rules. Their words leave the
-    house; see docs/turns.md."""
+    """Whether a model also looks for facts in users' words. It receives these words; see docs/turns.md."""
     heuristic_model: str = "openai/gpt-oss-120b"
     """Name of that model."""
     heuristic_base_url: str = ""
-    """Absolute URL of the Responses API, without credentials; `/v1/responses` is appended unless it ends so. Needed
-    with heuristic_enabled."""
+    """URL of the Responses API, without credentials. Myria appends `/v1/responses`. Needed with heuristic_enabled."""
     heuristic_timeout_ms: Annotated[int, Field(ge=50, le=3_600_000)] = 12_000
-    """Time for one request to it, in milliseconds."""
+    """Time for one request to it."""
     heuristic_max_output_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 800
     """Most tokens of one reply."""
     heuristic_template: str | None = None
-    """JSON file with more of a request, as llm.template: `headers` with credentials. The section `llm` gives pauses,
-    limits, budgets and audit."""
+    """JSON file with more of a request, as llm.template: `headers` with credentials. The section `llm` bounds these
+    requests too."""
     heuristic_s: Annotated[float, Field(gt=0, le=86_400 * 30)] = 10.0
-    """Interval at which the control plane looks for turns that wait for the model."""
+    """How often the control plane looks for turns that wait for the model."""
     heuristic_turns: Annotated[int, Field(ge=1, le=1_000)] = 24
-    """Most turns of a tenant shown to the model in one run."""
+    """Most turns of a tenant in one run."""
     maintenance_s: Annotated[float, Field(ge=0, le=86_400 * 30)] = 3_600.0
-    """Interval at which the control plane withdraws expired facts, as `memory_run_maintenance` does. 0: off; no prompt
-    holds expired facts anyway."""
+    """How often the control plane withdraws expired facts. 0: never. No prompt holds expired facts in any case."""
     compaction_min_age_hours: Annotated[int, Field(ge=0)] = 24
-    """No effect: the log archives nothing. Accepted for settings of memory-tools."""
+    """No effect. Accepted for settings of memory-tools."""
     summary_refresh_interval_minutes: Annotated[int, Field(ge=0)] = 60
-    """No effect: abstracts are computed on request."""
+    """No effect."""
     max_processed_turns: Annotated[int, Field(ge=0)] = 1_024
-    """No effect: a repeated turn is recognised however late it comes."""
+    """No effect."""
 
     def rules(self) -> None:
         """A model needs an address, which is absolute and carries no credentials."""
@@ -341,13 +325,12 @@ class RestSettings(Section):
     enabled: bool = True
     """Whether `/api/v1` and `/mcp/memtrace` are served. A key needs the face `rest`."""
     shared_participant: Annotated[str, Field(min_length=1, max_length=200)] = "org"
-    """Participant with whom all memories of this API are shared. Memories kept under an earlier name stay with that
+    """Participant with whom all memories of this API are shared. After a change, older memories stay with the older
     name."""
     dedup_window_s: Annotated[int, Field(ge=0, le=86_400 * 365)] = 86_400
-    """Seconds within which a memory with the same key is a duplicate; 0 keeps all."""
+    """Time within which a memory with the same key is a duplicate. 0 keeps all."""
     scanned_memories: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
-    """Most memories whose text one search compares with `content_contains`, the first that match its other filters. The
-    answer says when there are more."""
+    """Most memories whose text a search by `content_contains` reads. The answer says when there are more."""
 
 
 @section
@@ -357,4 +340,4 @@ class MetricsSettings(Section):
     section_name: ClassVar[str] = "metrics"
 
     tenant_label: bool = False
-    """True gives each tenant its own series (label `tenant`) where that makes sense. Leave it off with many tenants."""
+    """Whether each tenant gets series of its own (label `tenant`). Leave it off with many tenants."""
