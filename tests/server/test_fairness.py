@@ -87,6 +87,34 @@ async def test_credentials_of_one_tenant_share_what_it_gets() -> None:
     assert desk.began[4] == QUIET
 
 
+class CountedCaller(tuple[str, str]):
+    """A caller that counts how often it is looked up."""
+
+    __slots__ = ()
+    lookups = 0
+
+    def __hash__(self) -> int:
+        """Count, and return the hash of the plain caller."""
+        CountedCaller.lookups += 1
+        return super().__hash__()
+
+
+@pytest.mark.parametrize("others", [0, 5])
+async def test_a_turn_costs_the_same_however_much_one_caller_asks_for(others: int) -> None:
+    """Whoever floods a server with requests must not make each turn of everybody slower."""
+    lookups = []
+    for waiting in (10, 1_000):
+        desk = Desk(at_once=2)
+        noisy = CountedCaller(NOISY)
+        await desk.ask(*[noisy] * (waiting + 1), *[(f"tenant-{number}", "c") for number in range(others)])
+        before = CountedCaller.lookups
+        desk.turns.end(noisy)
+        lookups.append(CountedCaller.lookups - before)
+        for task in desk.tasks:
+            task.cancel()
+    assert lookups[0] == lookups[1]
+
+
 async def test_who_gives_up_takes_nobodys_turn() -> None:
     """Cancelled while it waits, in the moment in which its turn comes, or out of patience."""
     desk = Desk(at_once=1)

@@ -36,13 +36,14 @@ class FairTurns:
         self._per_caller = each
         self._patience = patience
         self._running: Counter[Caller] = Counter()
-        self._waiting: list[tuple[Caller, asyncio.Future[None]]] = []
+        self._waiting: dict[Caller, dict[asyncio.Future[None], None]] = {}
+        """Who waits, in the order of their turns; of each its waiting blocks, in the order of asking."""
         self.waits = 0
 
     @property
     def waiting(self) -> int:
         """How many blocks wait for their turn."""
-        return len(self._waiting)
+        return sum(map(len, self._waiting.values()))
 
     async def begin(self, asker: Caller) -> None:
         """Wait for a caller's turn; the caller must call `end` when its block is over.
@@ -51,7 +52,7 @@ class FairTurns:
             Overloaded: its turn did not come in time.
         """
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((asker, turn))
+        self._waiting.setdefault(asker, {})[turn] = None
         self._grant_turns()
         if turn.done():
             return
@@ -62,8 +63,10 @@ class FairTurns:
         except BaseException as error:
             if not turn.cancelled():
                 self.end(asker)  # the turn came, and nobody is there any more to take it
-            elif (asker, turn) in self._waiting:
-                self._waiting.remove((asker, turn))
+            elif turn in (turns := self._waiting.get(asker, {})):
+                del turns[turn]
+                if not turns:
+                    del self._waiting[asker]
             if isinstance(error, TimeoutError):
                 raise errors.Overloaded("other requests took too long; slow down and retry") from error
             raise
@@ -77,17 +80,20 @@ class FairTurns:
 
     def _grant_turns(self) -> None:
         """Let waiting blocks begin while there is room, the fairest first."""
+        # Each step looks at the callers that wait, never at all of their blocks: one may have thousands.
         while self._running.total() < self._at_once:
-            ready = [entry for entry in self._waiting if self._running[entry[0]] < self._per_caller]
+            ready = [asker for asker in self._waiting if self._running[asker] < self._per_caller]
             if not ready:
                 return
-            asker, turn = min(ready, key=lambda entry: (self._running_of_tenant(entry[0][0]), self._running[entry[0]]))
-            self._waiting.remove((asker, turn))
-            # Its other blocks go behind everybody else's: of callers who have as much at work, each has its turn.
-            self._waiting.sort(key=lambda entry: entry[0] == asker)
+            by_tenant: Counter[str] = Counter()
+            for (tenant, _), running in self._running.items():
+                by_tenant[tenant] += running
+            asker = min(ready, key=lambda asker: (by_tenant[asker[0]], self._running[asker]))
+            turns = self._waiting.pop(asker)
+            turn = next(iter(turns))
+            del turns[turn]
+            if turns:
+                self._waiting[asker] = turns  # at the end: of callers who have as much at work, each has its turn
             if not turn.done():  # cancelled, where whoever waited is about to leave
                 turn.set_result(None)
                 self._running[asker] += 1
-
-    def _running_of_tenant(self, tenant: str) -> int:
-        return sum(running for caller_of, running in self._running.items() if caller_of[0] == tenant)
