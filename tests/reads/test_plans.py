@@ -224,6 +224,16 @@ async def test_reads_use_index_conditions(serving: asyncpg.Connection[Any], case
     assert not problems, "\n".join(problems) + "\n" + json.dumps(plan, indent=1)[:4000]
 
 
+@pytest.mark.parametrize("oldest_first", [False, True])
+async def test_events_are_listed_in_either_order_by_an_index(
+    serving: asyncpg.Connection[Any], oldest_first: bool
+) -> None:
+    """A page of the log sorts nothing, however long the log is."""
+    arguments: tuple[Any, ...] = (TENANT, 0, [], [], *[None] * 6, 500, oldest_first)
+    plan = [row[0] for row in await serving.fetch(f"EXPLAIN {sql('browse.events')}", *arguments)]
+    assert not any("Sort" in line for line in plan), "\n".join(plan)
+
+
 def _scans(plan: dict[str, Any], *, limited: bool) -> Iterator[str]:
     """Yield what is wrong with a plan: scans that read a whole tenant."""
     relation = plan.get("Relation Name")

@@ -74,7 +74,10 @@ class Kept:
             yield "export", page.text.decode()
         async with self.memory.database.read(TENANT) as connection:
             filters: tuple[Any, ...] = ([], None, None, None, None, None, None)
-            yield "myria events", repr(await connection.fetch(sql("browse.events"), TENANT, 0, [], *filters, 100))
+            yield (
+                "myria events",
+                repr(await connection.fetch(sql("browse.events"), TENANT, 0, [], *filters, 100, False)),
+            )
             for row in await connection.fetch("SELECT snapshot_id FROM myria.snapshots WHERE number IS NOT NULL"):
                 snapshot = await browse.find_snapshot(connection, TENANT, row["snapshot_id"])
                 async for root in browse.scope_roots(connection, TENANT, snapshot):

@@ -598,7 +598,7 @@ class World:
             await self.memory.retrieval.walker.settle()
         async with database.read(tenant) as connection:
             filters: tuple[Any, ...] = ([], None, None, None, None, None, None)
-            yield repr(await connection.fetch(sql("browse.events"), tenant, 0, [], *filters, 1_000))
+            yield repr(await connection.fetch(sql("browse.events"), tenant, 0, [], *filters, 1_000, False))
             rows = await connection.fetch("SELECT snapshot_id FROM myria.snapshots WHERE number IS NOT NULL")
             chosen = [await browse.find_snapshot(connection, tenant, row["snapshot_id"]) for row in rows]
             for snapshot in chosen:

@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from operator import itemgetter
 from typing import Any
 
 import orjson
@@ -318,7 +317,7 @@ async def newest_events(
 ) -> tuple[list[Record], int]:
     """Return the newest events in the log's order, and the number of the log's last event, after which to follow."""
     async with database.read(tenant) as connection:
-        rows = await connection.fetch(sql("browse.events"), tenant, 0, [], *event_filter.arguments(), limit)
+        rows = await connection.fetch(sql("browse.events"), tenant, 0, [], *event_filter.arguments(), limit, False)
         last_seq = await connection.fetchval(sql("transfer.newest_event_seq"), tenant)
     return rows[::-1], last_seq
 
@@ -326,30 +325,27 @@ async def newest_events(
 async def follow_events(
     database: Database, tenant: str, event_filter: EventFilter, *, after: int
 ) -> AsyncIterator[Record]:
-    """Yield events after the number `after` as they are committed.
+    """Yield events after the number `after` as they are committed, in the log's order.
 
     An event may be committed after one of a higher number, so this looks back for `LATE_COMMITS_S`.
     """
     yielded_at: dict[int, float] = {}
     while True:
-        new_events: list[Record] = []
-        may_have_more = True
-        while may_have_more:
-            async with database.read(tenant) as connection:
-                page = await connection.fetch(
-                    sql("browse.events"), tenant, after, list(yielded_at), *event_filter.arguments(), PAGE
-                )
-            new_events.extend(page)
-            yielded_at |= dict.fromkeys([row["event_seq"] for row in page], time.monotonic())
-            may_have_more = len(page) == PAGE
-        for row in sorted(new_events, key=itemgetter("event_seq")):
+        async with database.read(tenant) as connection:
+            page = await connection.fetch(
+                sql("browse.events"), tenant, after, list(yielded_at), *event_filter.arguments(), PAGE, True
+            )
+        now = time.monotonic()
+        for row in page:
+            yielded_at[row["event_seq"]] = now
             yield row
         # By now no event of a lower number is expected: the next look starts after these.
-        settled = [seq for seq, seen_at in yielded_at.items() if time.monotonic() - seen_at > LATE_COMMITS_S]
+        settled = [seq for seq, seen_at in yielded_at.items() if now - seen_at > LATE_COMMITS_S]
         if settled:
             after = max(settled)
             yielded_at = {seq: seen_at for seq, seen_at in yielded_at.items() if seq > after}
-        await asyncio.sleep(FOLLOW_EVERY_S)
+        if len(page) < PAGE:
+            await asyncio.sleep(FOLLOW_EVERY_S)
 
 
 def event_json(row: Record) -> Json:
