@@ -33,10 +33,10 @@ AS $$
 $$;
 COMMENT ON FUNCTION myria.snapshots_before IS 'The ancestors of a snapshot up to the first that shows something else: that one differs.';
 
--- PostgreSQL puts its query in place of a call in FROM: it costs nothing by itself.
+-- For a call in FROM PostgreSQL puts in the query itself, so the function costs nothing.
 CREATE OR REPLACE FUNCTION myria.root_within(tenant text, scope bigint, lineage int8multirange)
 RETURNS SETOF myria.scope_roots ROWS 1
-LANGUAGE sql STABLE
+LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
     SELECT x.* FROM myria.scope_roots x
     WHERE x.tenant_id = tenant AND x.scope_id = scope AND x.number::bigint <@ lineage
@@ -44,8 +44,9 @@ AS $$
 $$;
 COMMENT ON FUNCTION myria.root_within IS 'The newest row of a scope within a lineage: what its snapshot shows of the scope.';
 
+-- Not so here: a sub-select is never put in, so each row pays a call of some microseconds.
 CREATE OR REPLACE FUNCTION myria.is_withdrawn(tenant text, event bigint, upto bigint) RETURNS boolean
-LANGUAGE sql STABLE
+LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
     SELECT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
                      WHERE w.tenant_id = tenant AND w.event_seq = event AND w.by_event_seq <= upto
