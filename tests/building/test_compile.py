@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from myria import errors
-from myria.builds import Outcome, tasks
+from myria.builds import Outcome, compilation, subjects, tasks
 from myria.builds.blocks import PlannedDocs
 from myria.builds.capture import start_build
 from myria.builds.compilation import compile_scope
@@ -110,6 +111,49 @@ async def test_full_build_equals_incremental(database: Database) -> None:
     assert built.counts["scopes_changed"] == 0
     assert not any(built.counts.get(f"rows_{table}", 0) for table in ("nodes", "renderings", "search_blocks"))
     assert await builds.roots(database) == before
+
+
+@pytest.mark.parametrize(("added", "within_one"), [(5, True), (30, False)])
+async def test_only_a_small_update_is_planned_within_one_transaction(
+    database: Database, monkeypatch: pytest.MonkeyPatch, added: int, within_one: bool
+) -> None:
+    """A transaction must not stay open longer, the more events are new."""
+    open_blocks: list[int] = []
+
+    class Watched(ScopeReads):
+        """Knows how many blocks of reads share a transaction now."""
+
+        blocks = 0
+
+        @asynccontextmanager
+        async def at_once(self) -> AsyncIterator[None]:
+            """Count the block while it is open."""
+            async with super().at_once():
+                Watched.blocks += 1
+                try:
+                    yield
+                finally:
+                    Watched.blocks -= 1
+
+    def noting_blocks(planning: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*arguments: Any, **named: Any) -> Any:
+            open_blocks.append(Watched.blocks)
+            return planning(*arguments, **named)
+
+        return noted
+
+    await append(database.server_dsn, conversation(60))
+    await builds.build(database)
+    monkeypatch.setattr(compilation, "_CHANGES_AT_ONCE", 10)
+    monkeypatch.setattr(compilation, "ScopeReads", Watched)
+    for module, name in ((compilation, "plan_unit"), (compilation, "assemble"), (subjects, "update_subjects")):
+        monkeypatch.setattr(module, name, noting_blocks(getattr(module, name)))
+    await append(database.server_dsn, conversation(added, seed=9, start=10_000_000))
+
+    await builds.build(database)
+
+    assert len(open_blocks) >= 3
+    assert all((blocks > 0) is within_one for blocks in open_blocks)
 
 
 async def test_other_planner_settings_make_every_scope_dirty(database: Database) -> None:

@@ -38,6 +38,9 @@ from myria.topics.validation import Candidate, Violation, validate, validate_uni
 _INCREMENTAL_EVENTS = 20_000
 """New events up to which a scope is always updated in place; beyond, it is planned anew once a quarter is new."""
 
+_CHANGES_AT_ONCE = 256
+"""Changes of a scope that are planned within one transaction, which saves round trips; more would keep it open long."""
+
 _GROUPS_AT_ONCE = 32
 """Groups of units that are read and checked together."""
 
@@ -267,6 +270,8 @@ class _Work:
         """What of `_counts` other workers' parts, and this one's, have counted."""
         self.is_divided = False
         self._is_in_place = False
+        self._reads_together = False
+        """Whether an update in place is small enough for its reads to share one transaction."""
         self._removed_units: list[Outline] = []
         """Top nodes of the parent's units that the new tree does not hold."""
         self._degraded: set[bytes] = set()
@@ -278,7 +283,9 @@ class _Work:
             old = await self.old_tree()
             changes = await self.changes(old) if old is not None and not self._build.is_full else None
             # A model may think for minutes, for which a transaction must not wait.
-            if old is not None and changes is not None and self._shaper is None:
+            if changes is not None and self._shaper is None:
+                self._reads_together = sum(map(len, changes)) <= _CHANGES_AT_ONCE
+            if old is not None and changes is not None and self._reads_together:
                 return await self.update(old, *changes)
         if self._shaper is not None:
             self._shaper.start_from(old.root if old is not None else None)
@@ -460,6 +467,7 @@ class _Work:
                 self._new_leaves,
                 self._settings,
                 in_place=self._is_in_place,
+                reads_together=self._reads_together,
                 is_same_tree=not changed,
             )
         self._counts["rows_subjects"] += subjects.rows
@@ -530,7 +538,7 @@ class _Work:
         `removed` are the keys of units of the tree at `old_root` that the new tree does not hold.
         """
         with self._timed("ms_assemble"):
-            async with nullcontext() if old_root is None else self._reads.at_once():
+            async with self._reads.at_once() if self._reads_together else nullcontext():
                 root, groups = await assemble(
                     old_root,
                     removed,

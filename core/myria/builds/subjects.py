@@ -61,6 +61,7 @@ class ScopeSubjects:
         settings: PlannerSettings,
         *,
         in_place: bool,
+        reads_together: bool,
         is_same_tree: bool,
     ) -> CompiledSubjects | None:
         """Plan and write the subjects of a tree whose nodes are written, by updating the parent's where possible.
@@ -73,11 +74,11 @@ class ScopeSubjects:
             added: the leaves of the new units.
             settings: the planner's settings.
             in_place: whether `removed_units` and `added` are the only differences from the parent's tree.
+            reads_together: whether all reads of an update share one transaction: many small ones are faster so.
             is_same_tree: whether the tree of time is the parent's.
         """
         update = None
-        # An update makes many small reads, so they share a transaction; without a parent there is nothing to read.
-        async with nullcontext() if self._build.parent is None else self._reads.at_once():
+        async with self._reads.at_once() if reads_together else nullcontext():
             old = await self._old_root_row()
             # Subjects from before `subjects_since` were planned with other settings, so they are not updated.
             if old is not None and in_place and old["since"] >= self._build.subjects_since:
