@@ -19,6 +19,7 @@ from myria.llm.budget import Budget, Meter
 from myria.llm.client import Attempt
 from myria.llm.client import Provider as Client
 from myria.llm.failures import Kind
+from myria.llm.requests import PostedEndpoint
 from myria.llm.template import RequestTemplate
 from myria.llm.wire import Completion
 from myria.settings import LlmSettings
@@ -304,3 +305,20 @@ async def test_the_key_is_never_shown(
         shown += [repr(asking.client.template), repr(asking.client.redactor)]
     shown.append(caplog.text)
     assert KEY not in "".join(shown)
+
+
+async def test_what_cannot_be_sent_is_no_trial(provide: Starting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that is no JSON takes no place of the one trial by which a resting endpoint comes back."""
+    monkeypatch.setattr("myria.llm.requests._POSTED_FAILURES", 1)
+    monkeypatch.setattr("myria.llm.requests._POSTED_PAUSE_S", 0.0)
+    provider = provide(lambda _: Answer(status=500))
+    endpoint = PostedEndpoint(RequestTemplate(model="m", body={}, headers={}, secrets=()), provider.url)
+    try:
+        with pytest.raises(ModelFailed):
+            await endpoint.ask({}, within_s=60.0, parse=bytes)
+        with pytest.raises(TypeError):
+            await endpoint.ask({"no": object()}, within_s=60.0, parse=bytes)
+        provider.script = lambda _: Answer(body=b"{}")
+        assert await endpoint.ask({}, within_s=60.0, parse=bytes) == b"{}"
+    finally:
+        await endpoint.close()

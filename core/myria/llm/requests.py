@@ -186,8 +186,8 @@ class PostedEndpoint:
         Raises:
             ModelFailed: timeout, connection, http_*, too_large, provider_resting, and what `parse` raises.
         """
+        content = orjson.dumps(dict(fields))  # before the breaker admits: what cannot be sent is no trial
         self._breaker.admit()
-        content = orjson.dumps(dict(fields))
         exchange = Exchange()
         try:
             await self._endpoint.post(content, exchange, within_s=within_s)
